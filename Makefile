@@ -1,0 +1,309 @@
+# `make` or `make help` lists the targets. Versions and image names: versions.mk.
+include versions.mk
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# One set of flags for everything that compiles, so that image, lint and tests
+# share the build cache: the dependencies take minutes. RACE=1 needs cgo.
+RACE ?=
+export CGO_ENABLED := $(if $(RACE),1,0)
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+
+CONTAINER_TOOL ?= docker
+DIST := $(CURDIR)/dist
+BIN  := $(CURDIR)/bin
+
+# Findings are cached with the paths of the checkout that they were made in; in
+# another one, rules that name paths would not match them.
+export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
+
+##@ General
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN { FS = ":.*## "; print "make <target> [VARIABLE=value ...]" } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: versions
+versions: ## Print every version that this repository pins.
+	@hack/versions \
+		VERSION='$(VERSION)' IMG='$(IMG)' BUNDLE_IMG='$(BUNDLE_IMG)' CATALOG_IMG='$(CATALOG_IMG)' SCORECARD_IMG='$(SCORECARD_IMG)' \
+		CHANNELS='$(CHANNELS)' DEFAULT_CHANNEL='$(DEFAULT_CHANNEL)' PLATFORMS='$(PLATFORMS)'
+
+.PHONY: clean
+clean: ## Remove what make built: bin and dist. Clusters and the Go cache stay.
+	rm -rf $(BIN) $(DIST)
+
+##@ Development
+
+# Where hand-written Go is. The other modules hold pinned versions only.
+GO_MODULES := . test/cluster/components/image
+
+.PHONY: generate
+generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
+	$(BIN)/controller-gen object paths=./api/...
+
+# staticValue is a number with a fraction in the Challenges that run today; the
+# warning against such fields cannot be heeded any more.
+.PHONY: manifests
+manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC from markers, and name the images.
+	$(BIN)/controller-gen \
+		crd:allowDangerousTypes=true rbac:roleName=manager-role \
+		paths=./api/... paths=./internal/... \
+		output:crd:artifacts:config=config/crd/bases output:rbac:dir=config/rbac
+	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
+	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
+	sed -i 's|scorecard-test:v.*|scorecard-test:$(OPERATOR_SDK_VERSION)|' config/scorecard/patches/basic.config.yaml config/scorecard/patches/olm.config.yaml
+
+.PHONY: api-docs
+api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fields.
+	mkdir -p docs
+	$(BIN)/crd-ref-docs --source-path=api --config=hack/crd-ref-docs.yaml \
+		--renderer=markdown --output-path=docs/api.md --log-level=ERROR
+
+.PHONY: verify
+verify: ## Fail unless every generated file is what its sources give.
+	hack/verify-generated
+
+.PHONY: fmt
+fmt: $(BIN)/golangci-lint ## Format all Go code.
+	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint fmt --config $(CURDIR)/.golangci.yml); done
+
+.PHONY: vet
+vet: ## Run go vet.
+	for module in $(GO_MODULES); do go -C $$module vet ./...; done
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## Run the linters and check the format.
+	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
+
+.PHONY: lint-fix
+lint-fix: $(BIN)/golangci-lint ## Let the linters mend what they can.
+	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --fix --config $(CURDIR)/.golangci.yml ./...); done
+
+##@ Build
+
+GO_BUILD := go build -buildvcs=false -ldflags='-s -w -X main.version=v$(VERSION)'
+
+.PHONY: build
+build: ## Build the operator for this machine into bin/manager.
+	$(GO_BUILD) -o $(BIN)/manager ./cmd
+
+.PHONY: run
+run: ## Run the operator on this machine against the cluster of KUBECONFIG (make install first).
+	POD_NAMESPACE=$${POD_NAMESPACE:-default} go run ./cmd --leader-elect=false --metrics-bind-address=0 $(ARGS)
+
+# ARCH is the architecture of the image that is built without Docker.
+ARCH ?= $(shell go env GOARCH)
+IMAGE_BUILD := go run -C test/cluster/components/image . build
+
+.PHONY: image
+image: ## Build the operator's image without Docker: dist/images/berg-operator.tar.
+	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
+	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/manager ./cmd
+	$(IMAGE_BUILD) --ref $(IMG) --output $(DIST)/images/berg-operator.tar --platform linux/$(ARCH) \
+		--user 65532:65532 --entrypoint /manager $(DIST)/linux-$(ARCH)/manager:/manager:0555
+
+.PHONY: images
+images: ## Build the images of samples and tests without Docker: dist/images/*.tar.
+	go run ./test/images --output $(DIST)/images
+
+.PHONY: docker-build
+docker-build: ## Build the operator's image with CONTAINER_TOOL (docker or podman).
+	$(CONTAINER_TOOL) build --build-arg VERSION=v$(VERSION) -t $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the operator's image.
+	$(CONTAINER_TOOL) push $(IMG)
+
+.PHONY: docker-buildx
+docker-buildx: ## Build and push the operator's image for all PLATFORMS.
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --build-arg VERSION=v$(VERSION) --push -t $(IMG) .
+
+##@ Tests
+
+# Names of the clusters that the tests make for themselves.
+TEST_CLUSTER ?= berg-test
+E2E_CLUSTER  ?= berg-e2e
+# TESTARGS go to go test, for example TESTARGS='-run TestPlan -v'.
+TESTARGS ?=
+# CHALLENGES_DIR holds Challenges of others, one in each file, that are tried too:
+# by default those of a folder "challenges" next door.
+CHALLENGES_DIR ?= $(abspath $(firstword $(wildcard ../*/challenges)))
+export CHALLENGES_DIR
+GO_TEST := go test $(if $(RACE),-race) $(TESTARGS)
+
+.PHONY: test
+test: test-unit test-cluster test-integration ## Run unit and integration tests; needs no root.
+
+.PHONY: test-unit
+test-unit: ## Run the unit tests; needs no cluster.
+	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./test/images/... ./test/demo/... ./test/scorecard/...
+	$(GO_TEST) -short ./test/cluster/...
+	go test -C test/cluster/components/image $(if $(RACE),-race) $(TESTARGS) ./...
+
+# As root it starts real nodes too, where they are built; make e2e builds them.
+.PHONY: test-cluster
+test-cluster: ## Test that clusters come, and go without a trace.
+	go run ./test/cluster build --profile simulated
+	$(GO_TEST) -count=1 -timeout 20m ./test/cluster/
+
+.PHONY: test-integration
+test-integration: ## Run the integration tests on a simulated cluster of their own.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER) -- \
+		$(GO_TEST) -count=1 -timeout 30m ./test/integration/...
+
+.PHONY: e2e
+e2e: image images ## Run the journeys on real pods; needs root.
+	hack/with-cluster --profile node --name $(E2E_CLUSTER) -- \
+		$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
+
+# The part of e2e that runs while the cluster is up.
+.PHONY: e2e-run
+e2e-run:
+	go run ./test/cluster load --name $(E2E_CLUSTER) $(DIST)/images/*.tar
+	$(MAKE) deploy
+	$(GO_TEST) -count=1 -timeout 40m ./test/e2e/...
+
+##@ Clusters and demo
+
+PROFILE ?= simulated
+NAME    ?= berg
+
+.PHONY: cluster-up
+cluster-up: ## Start a cluster: PROFILE=simulated (no root) or node (root), NAME=berg.
+	go run ./test/cluster up --profile $(PROFILE) --name $(NAME)
+
+.PHONY: cluster-down
+cluster-down: ## Remove the cluster NAME.
+	go run ./test/cluster down --name $(NAME)
+
+.PHONY: cluster-status
+cluster-status: ## Show how the cluster NAME is.
+	go run ./test/cluster status --name $(NAME)
+
+.PHONY: demo
+demo: ## From nothing to running challenges, step by step. ARGS go to the demo.
+	go run ./test/demo $(ARGS)
+
+.PHONY: demo-down
+demo-down: ## Remove what the demo made.
+	go run ./test/demo down
+
+##@ Deployment, on the cluster of KUBECONFIG
+
+# The cluster runner's own kubectl serves where none is installed.
+KUBECTL ?= $(shell command -v kubectl || echo "$$(go run ./test/cluster bin)/kubectl")
+KUBECTL_APPLY = $(KUBECTL) apply --server-side --force-conflicts
+
+# A copy of config/ that names IMG: the tracked files stay as they are.
+.PHONY: rendered-config
+rendered-config: $(BIN)/kustomize
+	@rm -rf $(DIST)/config && mkdir -p $(DIST) && cp -r config $(DIST)/config
+	@cd $(DIST)/config/manager && $(BIN)/kustomize edit set image controller=$(IMG)
+
+.PHONY: install
+install: $(BIN)/kustomize ## Install the CRDs.
+	$(BIN)/kustomize build config/crd | $(KUBECTL_APPLY) -f -
+
+.PHONY: uninstall
+uninstall: $(BIN)/kustomize end-instances ## End all instances, remove the CRDs and every Challenge.
+	$(BIN)/kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: rendered-config ## Install CRDs and operator (IMG), and wait until it works.
+	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL_APPLY) -f -
+	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=180s
+
+.PHONY: undeploy
+undeploy: rendered-config end-instances ## End all instances, remove operator and CRDs.
+	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+# While the operator still runs: afterwards nothing would take the finalizers off.
+.PHONY: end-instances
+end-instances:
+	@if $(KUBECTL) get customresourcedefinition challengeinstances.berg.norelect.ch --ignore-not-found -o name | grep -q .; then \
+		$(KUBECTL) delete challengeinstances.berg.norelect.ch --all --all-namespaces --timeout=180s || { \
+			echo "make: some instances do not end: is the operator running? Start it with 'make deploy' and try again" >&2; exit 1; }; \
+	fi
+
+.PHONY: build-installer
+build-installer: rendered-config ## Write everything to install into one file: dist/install.yaml.
+	$(BIN)/kustomize build $(DIST)/config/default >$(DIST)/install.yaml
+
+##@ Packaging for the Operator Lifecycle Manager
+
+.PHONY: bundle
+bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundle/ and bundle.Dockerfile, and validate them.
+	BIN=$(BIN) CONFIG=$(DIST)/config hack/generate-bundle $(VERSION) $(CHANNELS) $(DEFAULT_CHANNEL)
+
+.PHONY: catalog
+catalog: $(BIN)/opm ## Render catalog/ from its template and bundle/, and validate it.
+	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG)
+
+.PHONY: bundle-build
+bundle-build: ## Build the bundle's image without Docker: dist/images/berg-operator-bundle.tar.
+	mkdir -p $(DIST)/images
+	$(IMAGE_BUILD) --ref $(BUNDLE_IMG) --output $(DIST)/images/berg-operator-bundle.tar --platform linux/amd64 \
+		$$(sed -n 's/^LABEL /--label /p' bundle.Dockerfile) \
+		$(CURDIR)/bundle/manifests:/manifests $(CURDIR)/bundle/metadata:/metadata $(CURDIR)/bundle/tests/scorecard:/tests/scorecard
+
+.PHONY: catalog-build
+catalog-build: ## Build the catalog's image without Docker: dist/images/berg-operator-catalog.tar.
+	mkdir -p $(DIST)/images
+	$(IMAGE_BUILD) --ref $(CATALOG_IMG) --output $(DIST)/images/berg-operator-catalog.tar --platform linux/amd64 \
+		$$(sed -n 's/^LABEL /--label /p' catalog.Dockerfile) \
+		$(CURDIR)/catalog/berg-operator:/configs/berg-operator
+
+.PHONY: scorecard-build
+scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-operator-scorecard.tar.
+	mkdir -p $(DIST)/images
+	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/scorecard ./test/scorecard
+	$(IMAGE_BUILD) --ref $(SCORECARD_IMG) --output $(DIST)/images/berg-operator-scorecard.tar --platform linux/$(ARCH) \
+		--user 65532:65532 --entrypoint /scorecard $(DIST)/linux-$(ARCH)/scorecard:/scorecard:0555
+
+.PHONY: bundle-push
+bundle-push: ## Push the bundle's image (make bundle-build first).
+	$(CONTAINER_TOOL) load --input $(DIST)/images/berg-operator-bundle.tar
+	$(CONTAINER_TOOL) push $(BUNDLE_IMG)
+
+.PHONY: catalog-push
+catalog-push: ## Push the catalog's image (make catalog-build first).
+	$(CONTAINER_TOOL) load --input $(DIST)/images/berg-operator-catalog.tar
+	$(CONTAINER_TOOL) push $(CATALOG_IMG)
+
+##@ Tools
+
+.PHONY: tools
+tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm ## Build all pinned tools into bin/.
+
+# go tool builds too, but links anew at each call: minutes for the larger ones.
+$(BIN)/controller-gen: tools/go.mod tools/go.sum
+	go build -C tools -ldflags='-s -w' -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+
+$(BIN)/kustomize: tools/go.mod tools/go.sum
+	go build -C tools -ldflags='-s -w' -o $@ sigs.k8s.io/kustomize/kustomize/v5
+
+$(BIN)/golangci-lint: tools/go.mod tools/go.sum
+	go build -C tools -ldflags='-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/crd-ref-docs: tools/go.mod tools/go.sum
+	go build -C tools -ldflags='-s -w' -o $@ github.com/elastic/crd-ref-docs
+
+# The generated bundle names the version that the linker sets here.
+OPERATOR_SDK_VERSION = $(shell go list -C tools/operator-sdk -m -f '{{.Version}}' github.com/operator-framework/operator-sdk)
+OPERATOR_SDK_VAR := -X github.com/operator-framework/operator-sdk/internal/version.
+
+$(BIN)/operator-sdk: tools/operator-sdk/go.mod tools/operator-sdk/go.sum
+	version=$(OPERATOR_SDK_VERSION); go build -C tools/operator-sdk -tags=containers_image_openpgp -o $@ \
+		-ldflags="-s -w $(OPERATOR_SDK_VAR)Version=$$version $(OPERATOR_SDK_VAR)ImageVersion=$$version $(OPERATOR_SDK_VAR)GitVersion=$$version $(OPERATOR_SDK_VAR)KubernetesVersion=$(OPERATOR_SDK_KUBERNETES_VERSION)" \
+		github.com/operator-framework/operator-sdk/cmd/operator-sdk
+
+$(BIN)/opm: tools/opm/go.mod tools/opm/go.sum
+	go build -C tools/opm -tags=json1,containers_image_openpgp -ldflags='-s -w' -o $@ \
+		github.com/operator-framework/operator-registry/cmd/opm

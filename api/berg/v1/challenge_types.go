@@ -1,0 +1,481 @@
+package v1
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Challenge describes a CTF challenge: what players read about it and which
+// containers run for each of them. The operator reads Challenges and never
+// changes them.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=chall,categories=all
+// +kubebuilder:printcolumn:name="Event",type=string,JSONPath=`.spec.event`
+// +kubebuilder:printcolumn:name="Category",type=string,JSONPath=`.spec.categories[0]`
+// +kubebuilder:printcolumn:name="Author",type=string,JSONPath=`.spec.author`
+// +kubebuilder:printcolumn:name="Outbound Traffic",type=boolean,JSONPath=`.spec.allowOutboundTraffic`
+// +kubebuilder:printcolumn:name="Hidden Until",type=date,JSONPath=`.spec.hideUntil`
+// +operator-sdk:csv:customresourcedefinitions:displayName="Challenge",order=1,resources={{ChallengeInstance,v1,""}}
+type Challenge struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What the challenge is and which containers it runs.
+	//
+	// +optional
+	Spec ChallengeSpec `json:"spec,omitempty"`
+}
+
+// ChallengeList is a list of Challenges.
+//
+// +kubebuilder:object:root=true
+type ChallengeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Challenge `json:"items"`
+}
+
+// ChallengeSpec is what an author writes. Only the containers and
+// allowOutboundTraffic matter to the operator; the rest is for the platform
+// that shows the challenge to players.
+type ChallengeSpec struct {
+	// Title that players see. Default: the name of the Challenge.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Display Name"
+	DisplayName string `json:"displayName,omitempty"`
+
+	// Who wrote the challenge.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Author"
+	Author string `json:"author,omitempty"`
+
+	// Text that players see; may contain HTML, as the platform allows it.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Description"
+	Description string `json:"description,omitempty"`
+
+	// Static flag of the challenge. The operator does not use it: an instance
+	// carries its own flag.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Flag",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:password"}
+	Flag string `json:"flag,omitempty"`
+
+	// Shape of a flag as players see it, for example "flag{...}".
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Flag Format"
+	FlagFormat string `json:"flagFormat,omitempty"`
+
+	// How the platform makes a flag of its own for each instance: "suffix"
+	// appends random characters, "leetify" varies the letters.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Dynamic Flag Mode"
+	DynamicFlagMode DynamicFlagMode `json:"dynamicFlagMode,omitempty"`
+
+	// Time before which the platform hides the challenge from players, as in
+	// 2030-01-31T18:00:00Z.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Format=date-time
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Hide Until"
+	HideUntil string `json:"hideUntil,omitempty"`
+
+	// How hard the challenge is, in the words of the event.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Difficulty"
+	Difficulty string `json:"difficulty,omitempty"`
+
+	// Categories such as web, pwn or crypto, the main one first.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Categories"
+	Categories []string `json:"categories,omitempty"`
+
+	// Free tags.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tags"
+	Tags []string `json:"tags,omitempty"`
+
+	// Event to which the challenge belongs.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Event"
+	Event string `json:"event,omitempty"`
+
+	// Whether the containers may open connections to the internet. Default: false.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Allow Outbound Traffic",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
+	AllowOutboundTraffic bool `json:"allowOutboundTraffic,omitempty"`
+
+	// Points that the challenge is always worth, instead of a score that falls
+	// with the number of solves.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Static Value"
+	StaticValue *float64 `json:"staticValue,omitempty"`
+
+	// Files that players can download.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Attachments"
+	Attachments []Attachment `json:"attachments,omitempty"`
+
+	// Containers that run for each instance. Each becomes a Deployment of one
+	// pod, reachable by the others under its hostname.
+	// +optional
+	// +nullable
+	// +listType=map
+	// +listMapKey=hostname
+	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Containers"
+	Containers []Container `json:"containers,omitempty"`
+}
+
+// DynamicFlagMode names a way to make a flag for each instance.
+//
+// An enum of a schema refuses null, which every optional field must accept; so
+// this and the other enumerations are rules.
+//
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self in ['suffix','leetify']",message="must be suffix or leetify"
+type DynamicFlagMode string
+
+// Attachment is a file that players can download. The operator does not use it.
+type Attachment struct {
+	// Name under which the file is saved.
+	// +optional
+	// +nullable
+	FileName string `json:"fileName,omitempty"`
+	// Address of the file, absolute or relative to the platform.
+	// +optional
+	// +nullable
+	DownloadURL string `json:"downloadUrl,omitempty"`
+	// Image that holds the file.
+	// +optional
+	// +nullable
+	DownloadImage string `json:"downloadImage,omitempty"`
+	// Pull secret for downloadImage.
+	// +optional
+	// +nullable
+	DownloadImagePullSecret string `json:"downloadImagePullSecret,omitempty"`
+	// Whether downloadImage comes from a registry without TLS. Default: false.
+	// +optional
+	// +nullable
+	DownloadImageInsecure bool `json:"downloadImageInsecure,omitempty"`
+}
+
+// Container is one container of a challenge.
+type Container struct {
+	// Name of the container and its host name for the other containers of the
+	// instance: lower-case letters, digits and dashes, a letter first, at most
+	// 53 characters (the Service "<hostname>-node-port" must still fit into 63).
+	// +required
+	// +kubebuilder:validation:MaxLength=53
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Hostname string `json:"hostname"`
+
+	// Image to run.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image"`
+
+	// Environment variables. A value may be a string, a number or a boolean.
+	// Endpoints (<PORT_NAME>_ENDPOINT), CHALLENGE_NAMESPACE and the flag
+	// replace a variable of the same name.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:MaxProperties=256
+	Environment map[string]EnvironmentValue `json:"environment,omitempty"`
+
+	// When the container counts as ready, as in a pod. Default: as soon as it runs.
+	// +optional
+	// +nullable
+	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
+
+	// When the container is restarted, as in a pod. Default: only when it ends.
+	// +optional
+	// +nullable
+	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
+
+	// Resources set aside for the container. Default: CHALLENGE_CPU_REQUEST and
+	// CHALLENGE_MEMORY_REQUEST of the operator, lowered to the limits if these
+	// are smaller.
+	// +optional
+	// +nullable
+	ResourceRequests *Resources `json:"resourceRequests,omitempty"`
+
+	// Most that the container may use. Default: CHALLENGE_CPU_LIMIT and
+	// CHALLENGE_MEMORY_LIMIT of the operator.
+	// +optional
+	// +nullable
+	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
+
+	// Ports on which the container listens.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxItems=32
+	Ports []Port `json:"ports,omitempty"`
+
+	// How the instance's flag reaches this container. Default: not at all.
+	// +optional
+	// +nullable
+	DynamicFlag *DynamicFlag `json:"dynamicFlag,omitempty"`
+
+	// Linux capabilities beyond those of the container runtime, for example
+	// NET_ADMIN, with or without the prefix CAP_.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^[A-Z][A-Z0-9_]*$`
+	// +kubebuilder:validation:items:MaxLength=64
+	AdditionalCapabilities []string `json:"additionalCapabilities,omitempty"`
+
+	// RuntimeClass of the pod, for example gvisor. Default:
+	// CHALLENGE_RUNTIME_CLASS_NAME of the operator.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxLength=253
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+
+	// Most that the pod may send, in bits per second, for example 10M. Default:
+	// CHALLENGE_EGRESS_BANDWIDTH of the operator.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
+	// +kubebuilder:validation:MaxLength=32
+	EgressBandwidth string `json:"egressBandwidth,omitempty"`
+
+	// Most that the pod may receive, in bits per second, for example 10M.
+	// Default: CHALLENGE_INGRESS_BANDWIDTH of the operator.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
+	// +kubebuilder:validation:MaxLength=32
+	IngressBandwidth string `json:"ingressBandwidth,omitempty"`
+}
+
+// EnvironmentValue is the value of an environment variable: a string as it is,
+// a number or boolean in its JSON form, nothing (null) as the empty string.
+type EnvironmentValue struct {
+	raw json.RawMessage
+}
+
+// StringValue returns the EnvironmentValue of a string.
+func StringValue(s string) EnvironmentValue {
+	raw, _ := json.Marshal(s) // a string always has a JSON form
+	return EnvironmentValue{raw: raw}
+}
+
+// Text returns the value as a container sees it. It fails for a list or an
+// object; the error does not repeat the value.
+func (v EnvironmentValue) Text() (string, error) {
+	if len(v.raw) == 0 || string(v.raw) == "null" {
+		return "", nil
+	}
+	switch v.raw[0] {
+	case '"':
+		var s string
+		if err := json.Unmarshal(v.raw, &s); err != nil {
+			return "", err
+		}
+		return s, nil
+	case '{', '[':
+		return "", errors.New("must be a string, a number or a boolean")
+	default:
+		return string(v.raw), nil
+	}
+}
+
+// MarshalJSON returns the value as it was given.
+func (v EnvironmentValue) MarshalJSON() ([]byte, error) {
+	if len(v.raw) == 0 {
+		return []byte("null"), nil
+	}
+	return v.raw, nil
+}
+
+// UnmarshalJSON keeps any JSON value; Text judges it.
+func (v *EnvironmentValue) UnmarshalJSON(data []byte) error {
+	v.raw = append(json.RawMessage(nil), data...)
+	return nil
+}
+
+// DeepCopyInto copies the value.
+func (v *EnvironmentValue) DeepCopyInto(out *EnvironmentValue) {
+	out.raw = append(json.RawMessage(nil), v.raw...)
+}
+
+// Resources are amounts of processor time and memory.
+type Resources struct {
+	// Processor time in cores, for example "0.5" or "500m".
+	// +optional
+	// +nullable
+	CPU *Amount `json:"cpu,omitempty"`
+	// Memory in bytes, for example "256Mi".
+	// +optional
+	// +nullable
+	Memory *Amount `json:"memory,omitempty"`
+}
+
+// Amount is a Kubernetes quantity as the author wrote it. A binary suffix may
+// also be written small, as in 100mi: there is only one thing it can mean.
+//
+// It is kept as text because a quantity that cannot be parsed, stored under
+// another schema, would otherwise make every Challenge of the cluster unreadable.
+//
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPEkmgtpe]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$`
+type Amount string
+
+// Quantity parses the amount.
+func (a Amount) Quantity() (resource.Quantity, error) {
+	text := string(a)
+	if n := len(text); n > 1 && text[n-1] == 'i' {
+		text = text[:n-2] + strings.ToUpper(text[n-2:n-1]) + "i"
+	}
+	return resource.ParseQuantity(text)
+}
+
+// UnmarshalJSON accepts a number as well as a string.
+func (a *Amount) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+		*a = Amount(text)
+		return nil
+	}
+	*a = Amount(data)
+	return nil
+}
+
+// Port is a port on which a container listens.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || !(self.type in ['publicHttpRoute','publicTlsRoute']) || !has(self.protocol) || !(self.protocol in ['udp','UDP'])",message="a publicHttpRoute or publicTlsRoute needs protocol tcp",fieldPath=".protocol"
+type Port struct {
+	// Name of the port. Every container of the instance gets the address of a
+	// named port in <NAME>_ENDPOINT: upper case, every character other than
+	// A-Z and 0-9 as "_". Default: no name, no variable.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^$|^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// Number of the port, 1 to 65535.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+
+	// Protocol of the port: tcp or udp, in either case. Default: tcp.
+	// +optional
+	// +nullable
+	Protocol Protocol `json:"protocol,omitempty"`
+
+	// What is spoken on the port, for example http or ssh. It is passed on in
+	// status.services for clients that choose how to connect.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:MaxLength=63
+	AppProtocol string `json:"appProtocol,omitempty"`
+
+	// Who can reach the port. internalPort: the containers of the instance;
+	// publicPort: anyone, on a port of every node; publicHttpRoute: anyone, by
+	// host name through the HTTP listener of the Gateway; publicTlsRoute:
+	// anyone, by host name through its TLS listener. Default: internalPort.
+	// +optional
+	// +nullable
+	Type PortType `json:"type,omitempty"`
+}
+
+// Protocol is the transport protocol of a port.
+//
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self in ['tcp','udp','TCP','UDP']",message="must be tcp or udp"
+type Protocol string
+
+// PortType says who can reach a port.
+//
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self in ['internalPort','publicPort','publicHttpRoute','publicTlsRoute']",message="must be internalPort, publicPort, publicHttpRoute or publicTlsRoute"
+type PortType string
+
+// The types of a port.
+const (
+	InternalPort    PortType = "internalPort"
+	PublicPort      PortType = "publicPort"
+	PublicHTTPRoute PortType = "publicHttpRoute"
+	PublicTLSRoute  PortType = "publicTlsRoute"
+)
+
+// DynamicFlag says how the instance's flag reaches a container: exactly one of
+// env, content and executable.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.env) && dyn(self.env) != null, has(self.content) && dyn(self.content) != null, has(self.executable) && dyn(self.executable) != null].filter(set, set).size() == 1",message="set exactly one of env, content and executable"
+type DynamicFlag struct {
+	// The flag as an environment variable.
+	// +optional
+	// +nullable
+	Env *FlagEnv `json:"env,omitempty"`
+	// The flag, and a line feed, as a file.
+	// +optional
+	// +nullable
+	Content *FlagFile `json:"content,omitempty"`
+	// A static x86-64 program that prints the flag. The container drops
+	// CAP_DAC_OVERRIDE, so that not even its root can read the program, and
+	// runs on amd64 nodes only.
+	// +optional
+	// +nullable
+	Executable *FlagFile `json:"executable,omitempty"`
+}
+
+// FlagEnv names the environment variable that holds the flag.
+type FlagEnv struct {
+	// Name of the variable.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z][-._a-zA-Z0-9]*$`
+	Name string `json:"name"`
+}
+
+// FlagFile is a file made from the flag.
+type FlagFile struct {
+	// Absolute path of the file. "{entropy}" in it becomes 12 hexadecimal digits
+	// that stay the same for the life of the instance and that players cannot
+	// guess.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^(/[^/:]+)+$`
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(segment, segment == '.' || segment.startsWith('..'))",message="must not contain the segment '.' or a segment that begins with '..'"
+	Path string `json:"path"`
+
+	// Permission bits of the file as a number: write 0444 in YAML, 292 in JSON.
+	// Default: 0444 for content, 0111 for an executable.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=511
+	Mode *int32 `json:"mode,omitempty"`
+}

@@ -1,0 +1,343 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// ChallengeInstance is one running copy of a Challenge for one owner. The
+// operator builds a namespace for it, reports its endpoints, and deletes it,
+// with all that belongs to it, when its time is over.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=ci;instance,categories=all
+// +kubebuilder:printcolumn:name="Challenge",type=string,JSONPath=`.spec.challengeRef.name`
+// +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.ownerId`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespace`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
+// +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Instance",order=2,resources={{Namespace,v1,""},{Deployment,v1,""},{Service,v1,""},{ConfigMap,v1,""},{Secret,v1,""},{Pod,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{TLSRoute,v1,""},{CiliumNetworkPolicy,v2,""}}
+type ChallengeInstance struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Which Challenge runs, for whom, and for how long.
+	//
+	// +required
+	Spec ChallengeInstanceSpec `json:"spec"`
+
+	// What the operator observed.
+	//
+	// +optional
+	Status ChallengeInstanceStatus `json:"status,omitempty"`
+}
+
+// ChallengeInstanceList is a list of ChallengeInstances.
+//
+// +kubebuilder:object:root=true
+type ChallengeInstanceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ChallengeInstance `json:"items"`
+}
+
+// ChallengeInstanceSpec says which Challenge runs, for whom, and for how long.
+//
+// The rules stand here rather than at the fields, because an error of a field's
+// own rule repeats the field's value, and a flag must not be repeated.
+//
+// +kubebuilder:validation:XValidation:rule="self.challengeRef == oldSelf.challengeRef",message="challengeRef cannot be changed: delete this instance and create another one",fieldPath=".challengeRef"
+// +kubebuilder:validation:XValidation:rule="self.ownerId == oldSelf.ownerId",message="ownerId cannot be changed: delete this instance and create another one",fieldPath=".ownerId"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.flag) || size(oldSelf.flag) == 0 || (has(self.flag) && self.flag == oldSelf.flag)",message="flag can be set once and not be changed afterwards: delete this instance and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(self.flag) || bytes(self.flag).size() <= 1024",message="flag must not be longer than 1024 bytes in UTF-8"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || size(self.timeout) == 0 || duration(self.timeout) > duration('0s')",message="timeout must be longer than zero, for example 30m or 2h",fieldPath=".timeout"
+type ChallengeInstanceSpec struct {
+	// The Challenge to run. Cannot be changed.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Challenge"
+	ChallengeRef ChallengeReference `json:"challengeRef"`
+
+	// UUID, in lower case, of the player or team that owns the instance. One
+	// owner has one instance at a time. Cannot be changed.
+	// +required
+	// +kubebuilder:validation:MaxLength=36
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Owner"
+	OwnerID string `json:"ownerId"`
+
+	// Flag of this instance, at most 1024 bytes in UTF-8. Needed when the Challenge
+	// asks for a dynamic flag. Can be set once while it is empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Flag",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:password"}
+	Flag string `json:"flag,omitempty"`
+
+	// How long the instance lives, counted from status.startedAt, for example
+	// 2h, 30m or 1h30m. May be changed while it lives. Default: the operator's
+	// CHALLENGE_INSTANCE_TIMEOUT (2h); CHALLENGE_MAX_LIFETIME caps it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout"
+	Timeout string `json:"timeout,omitempty"`
+
+	// Set it to end the instance: the operator then deletes it. The operator
+	// itself sets Timeout when the time is over.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Termination Reason"
+	TerminationReason TerminationReason `json:"terminationReason,omitempty"`
+}
+
+// ChallengeReference names a Challenge.
+type ChallengeReference struct {
+	// Name of the Challenge.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Name string `json:"name"`
+
+	// Namespace of the Challenge. Default: the operator's CHALLENGE_NAMESPACE.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// TerminationReason says why an instance ends.
+//
+// +kubebuilder:validation:Enum=UserRequest;Timeout;AdminTermination
+type TerminationReason string
+
+// The reasons for which an instance ends.
+const (
+	TerminationUserRequest TerminationReason = "UserRequest"
+	TerminationTimeout     TerminationReason = "Timeout"
+	TerminationAdmin       TerminationReason = "AdminTermination"
+)
+
+// ChallengeInstanceStatus is what the operator observed of an instance.
+type ChallengeInstanceStatus struct {
+	// UUID (version 7) of this instance, set once before anything is created.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Instance ID"
+	InstanceID string `json:"instanceId,omitempty"`
+
+	// Where the instance stands in its life. Pending: checked or waiting;
+	// Creating: its objects are being written; Starting: its pods are starting;
+	// Running: all pods were ready; Terminating: its namespace is being
+	// deleted; Terminated: its namespace is gone; Failed: it cannot be built,
+	// the conditions say why, and it goes on by itself when that is mended.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
+	Phase Phase `json:"phase,omitempty"`
+
+	// Namespace that holds the instance: challenge-<ownerId>.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace"
+	Namespace string `json:"namespace,omitempty"`
+
+	// Where players reach the instance: one entry for each port that is not
+	// internal. Complete from the phase Running on.
+	// +optional
+	// +listType=atomic
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Services"
+	Services []ServiceEndpoint `json:"services,omitempty"`
+
+	// When the operator began to build the instance.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Started At"
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// When all pods were ready for the first time.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready At"
+	ReadyAt *metav1.Time `json:"readyAt,omitempty"`
+
+	// When the namespace was gone.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Terminated At"
+	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
+
+	// When the operator will end the instance: startedAt plus the timeout.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+
+	// What is done, what is missing and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// metadata.generation that this status describes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// metadata.generation of the Challenge that the instance was started with.
+	// A later edit of the Challenge does not change a live instance.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Generation"
+	ChallengeGeneration int64 `json:"challengeGeneration,omitempty"`
+
+	// The part of the Challenge's spec that the instance was started with, from
+	// which its objects are repaired.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Snapshot",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	ChallengeSnapshot *runtime.RawExtension `json:"challengeSnapshot,omitempty"`
+
+	// Value of the annotation berg.norelect.ch/rollout that was carried out last.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Rollout"
+	ObservedRollout string `json:"observedRollout,omitempty"`
+}
+
+// Phase is a step in the life of an instance.
+//
+// +kubebuilder:validation:Enum=Pending;Creating;Starting;Running;Terminating;Terminated;Failed
+type Phase string
+
+// The phases of an instance.
+const (
+	PhasePending     Phase = "Pending"
+	PhaseCreating    Phase = "Creating"
+	PhaseStarting    Phase = "Starting"
+	PhaseRunning     Phase = "Running"
+	PhaseTerminating Phase = "Terminating"
+	PhaseTerminated  Phase = "Terminated"
+	PhaseFailed      Phase = "Failed"
+)
+
+// Phases lists every phase, in the order of a life.
+var Phases = []Phase{PhasePending, PhaseCreating, PhaseStarting, PhaseRunning, PhaseTerminating, PhaseTerminated, PhaseFailed}
+
+// ServiceEndpoint is an address at which players reach a port.
+type ServiceEndpoint struct {
+	// Name of the port, or <hostname>:<port> for a port without a name.
+	// +required
+	Name string `json:"name"`
+
+	// Host name to connect to.
+	// +required
+	Hostname string `json:"hostname"`
+
+	// Port to connect to.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+
+	// Transport protocol: TCP or UDP.
+	// +optional
+	// +kubebuilder:validation:Enum=TCP;UDP
+	Protocol string `json:"protocol,omitempty"`
+
+	// What is spoken on the port, as the Challenge says.
+	// +optional
+	AppProtocol string `json:"appProtocol,omitempty"`
+
+	// Whether the connection begins with TLS.
+	// +optional
+	TLS bool `json:"tls,omitempty"`
+}
+
+// The conditions of an instance.
+const (
+	// ConditionChallengeFound: the Challenge exists and can be run.
+	ConditionChallengeFound = "ChallengeFound"
+	// ConditionFlagValidation: a flag is there when the Challenge needs one.
+	ConditionFlagValidation = "FlagValidation"
+	// ConditionNamespaceCreated: the namespace exists and is this instance's.
+	ConditionNamespaceCreated = "NamespaceCreated"
+	// ConditionNetworkPolicyCreated: the network policy is in place.
+	ConditionNetworkPolicyCreated = "NetworkPolicyCreated"
+	// ConditionServicesCreated: all Services are in place.
+	ConditionServicesCreated = "ServicesCreated"
+	// ConditionRoutesCreated: all routes are in place.
+	ConditionRoutesCreated = "RoutesCreated"
+	// ConditionDeploymentsCreated: all Deployments are in place.
+	ConditionDeploymentsCreated = "DeploymentsCreated"
+	// ConditionPodsReady: all pods were ready once.
+	ConditionPodsReady = "PodsReady"
+	// ConditionHealthy: all pods of a running instance are ready now.
+	ConditionHealthy = "Healthy"
+	// ConditionNamespaceDeleted: the namespace is gone.
+	ConditionNamespaceDeleted = "NamespaceDeleted"
+	// ConditionUpToDate: the instance runs what the Challenge says today.
+	ConditionUpToDate = "UpToDate"
+)
+
+// The reasons of conditions and events.
+const (
+	ReasonFound             = "Found"
+	ReasonChallengeMissing  = "ChallengeMissing"
+	ReasonNothingToRun      = "NothingToRun"
+	ReasonInvalidChallenge  = "InvalidChallenge"
+	ReasonFlagProvided      = "FlagProvided"
+	ReasonFlagNotNeeded     = "FlagNotNeeded"
+	ReasonFlagMissing       = "FlagMissing"
+	ReasonInvalidFlag       = "InvalidFlag"
+	ReasonCreated           = "Created"
+	ReasonNotNeeded         = "NotNeeded"
+	ReasonWaiting           = "Waiting"
+	ReasonNamespaceConflict = "NamespaceConflict"
+	ReasonObjectConflict    = "ObjectConflict"
+	ReasonOwnerBusy         = "OwnerBusy"
+	ReasonAPINotInstalled   = "APINotInstalled"
+	ReasonRefused           = "Refused"
+	ReasonWriteFailed       = "WriteFailed"
+	ReasonReady             = "Ready"
+	ReasonStarting          = "Starting"
+	ReasonStartDeadline     = "StartDeadlineExceeded"
+	ReasonPodsNotReady      = "PodsNotReady"
+	ReasonUpToDate          = "UpToDate"
+	ReasonChallengeChanged  = "ChallengeChanged"
+	ReasonTerminating       = "Terminating"
+	ReasonDeletionBlocked   = "DeletionBlocked"
+	ReasonDeleted           = "Deleted"
+	ReasonLive              = "Live"
+	ReasonPullSecretMissing = "PullSecretMissing"
+	ReasonInstanceCreating  = "InstanceCreating"
+	ReasonInstanceReady     = "InstanceReady"
+	ReasonInstanceEnding    = "InstanceTerminating"
+)
+
+// Finalizer keeps a ChallengeInstance until its namespace is gone.
+const Finalizer = "challengeinstance.berg.norelect.ch/finalizer"
+
+// The labels and annotations that the operator writes and reads.
+const (
+	LabelManagedBy          = "app.kubernetes.io/managed-by"
+	LabelComponent          = "app.kubernetes.io/component"
+	LabelChallenge          = "berg.norelect.ch/challenge"
+	LabelChallengeNamespace = "berg.norelect.ch/challenge-namespace"
+	LabelOwnerID            = "berg.norelect.ch/owner-id"
+	LabelInstanceID         = "berg.norelect.ch/instance-id"
+	LabelContainer          = "berg.norelect.ch/container"
+	LabelHostname           = "berg.norelect.ch/hostname"
+
+	// AnnotationInstanceUID proves to which ChallengeInstance an object belongs.
+	AnnotationInstanceUID = "berg.norelect.ch/instance-uid"
+	// AnnotationInstance names that ChallengeInstance as <namespace>/<name>.
+	AnnotationInstance = "berg.norelect.ch/instance"
+	// AnnotationChallenge is the full name of the Challenge, which may be longer
+	// than the label of that name can be.
+	AnnotationChallenge = "berg.norelect.ch/challenge"
+	// AnnotationRollout on a ChallengeInstance: a new value makes the instance
+	// adopt its Challenge as it is now.
+	AnnotationRollout = "berg.norelect.ch/rollout"
+
+	// ManagedBy is the value of LabelManagedBy on every object of an instance.
+	ManagedBy = "berg"
+	// ComponentNamespace is the value of LabelComponent on the namespace.
+	ComponentNamespace = "challenge"
+	// ComponentPod is the value of LabelComponent on the pods.
+	ComponentPod = "challenge-pod"
+)

@@ -1,0 +1,67 @@
+// Command berg-operator runs the operator. Everything it can be told stands in
+// the environment or on the command line: see berg-operator --help.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"go.uber.org/zap/zapcore"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/operator"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// terminationLog is where Kubernetes reads why a container ended.
+const terminationLog = "/dev/termination-log"
+
+func main() {
+	cfg, values, err := config.Load(os.Args[1:], os.Getenv, os.Stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return
+	case err != nil:
+		fail(fmt.Errorf("the configuration is not valid, nothing was started:\n%w", err))
+	}
+	if err := run(cfg, values); err != nil {
+		fail(err)
+	}
+}
+
+func run(cfg config.Config, values []config.Value) error {
+	ctrl.SetLogger(zap.New(
+		zap.Level(zapcore.Level(-cfg.Process.LogLevel)),
+		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is no defect of ours
+	))
+	log := ctrl.Log.WithName("setup")
+	effective := make([]any, 0, 2*len(values))
+	for _, v := range values {
+		effective = append(effective, v.Name, v.Value)
+	}
+	log.Info("effective configuration", append(effective, "version", version)...)
+
+	ctx := ctrl.SetupSignalHandler()
+	restConfig, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("find the API server: %w", err)
+	}
+	mgr, err := operator.New(ctx, restConfig, cfg, operator.Options{})
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// fail ends the process with a reason that kubectl describe pod shows.
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	_ = os.WriteFile(terminationLog, []byte(err.Error()+"\n"), 0o600) // not there outside a container
+	os.Exit(1)
+}

@@ -1,0 +1,14 @@
+// Package challengeinstance builds, watches and ends ChallengeInstances.
+//
+// A reconciliation goes one way:
+//
+//	observe (observe.go)  all reads, into one Observed
+//	judge   (judge.go)    pure: may this instance be built, and if not, why
+//	plan    (plan.go)     pure: every object it should consist of
+//	apply   (controller.go, kit/apply)  the only writes of children
+//	derive  (status.go)   pure: phase, conditions and endpoints
+//	patch   (controller.go)  the only write of the status
+//
+// An instance that is being deleted goes through finalize.go instead. Builders
+// stand in files named after the object they build.
+package challengeinstance

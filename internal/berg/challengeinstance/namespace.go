@@ -1,0 +1,55 @@
+package challengeinstance
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+)
+
+// baselineCapabilities may be added in a namespace whose Pod Security level is
+// baseline: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+var baselineCapabilities = []string{
+	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
+	"NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+}
+
+func namespace(in Inputs) *corev1.Namespace {
+	level := podSecurityLevel(in.Challenge.Containers)
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: in.namespace(),
+		Labels: map[string]string{
+			bergv1.LabelManagedBy:                bergv1.ManagedBy,
+			bergv1.LabelComponent:                bergv1.ComponentNamespace,
+			bergv1.LabelChallenge:                naming.LabelValue(in.ChallengeName),
+			bergv1.LabelChallengeNamespace:       in.ChallengeNamespace,
+			bergv1.LabelOwnerID:                  in.OwnerID,
+			bergv1.LabelInstanceID:               in.InstanceID,
+			"pod-security.kubernetes.io/enforce": level,
+			"pod-security.kubernetes.io/warn":    level,
+			"pod-security.kubernetes.io/audit":   level,
+		},
+		Annotations: map[string]string{
+			bergv1.AnnotationInstance:  in.Name.String(),
+			bergv1.AnnotationChallenge: in.ChallengeName,
+		},
+	}}
+}
+
+func podSecurityLevel(containers []bergv1.Container) string {
+	for _, c := range containers {
+		for _, added := range c.AdditionalCapabilities {
+			if !slices.Contains(baselineCapabilities, capability(added)) {
+				return "privileged"
+			}
+		}
+	}
+	return "baseline"
+}
+
+// capability returns a capability's name as Kubernetes wants it: without CAP_.
+func capability(name string) string { return strings.TrimPrefix(name, "CAP_") }

@@ -1,0 +1,66 @@
+package challengeinstance
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// copyPullSecret gives the instance a copy of the configured pull secret before
+// its Deployments are created. The operator may read one Secret, in its own
+// namespace, and create Secrets, but neither list nor watch them: so it looks
+// only while a Deployment is missing. A missing source is reported and does not
+// stop the instance: the image may be public.
+func (r *Reconciler) copyPullSecret(ctx context.Context, instance *bergv1.ChallengeInstance, in Inputs) error {
+	name := r.Config.Challenge.PullSecretName
+	if name == "" {
+		return nil
+	}
+	if complete, err := r.deploymentsExist(ctx, in); complete || err != nil {
+		return err
+	}
+	source := &corev1.Secret{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Config.Challenge.OperatorNamespace, Name: name}, source)
+	if apierrors.IsNotFound(err) {
+		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing, actionCreate,
+			"Pull secret %s/%s not found: images that need it cannot be pulled", r.Config.Challenge.OperatorNamespace, name)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the pull secret: %w", err)
+	}
+	// The operator keeps no cache of Secrets that could wait for this write.
+	err = r.Client.Create(ctx, pullSecret(in, source), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("copy the pull secret: %w", err)
+	}
+	return nil
+}
+
+func (r *Reconciler) deploymentsExist(ctx context.Context, in Inputs) (bool, error) {
+	for _, c := range in.Challenge.Containers {
+		err := r.Client.Get(ctx, types.NamespacedName{Namespace: in.namespace(), Name: c.Hostname}, &appsv1.Deployment{})
+		if err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+	}
+	return true, nil
+}
+
+// pullSecret copies the data alone: no labels or owner references of the source.
+func pullSecret(in Inputs, source *corev1.Secret) *corev1.Secret {
+	copied := &corev1.Secret{
+		ObjectMeta: in.meta(source.Name, "pull-secret"),
+		Type:       source.Type,
+		Data:       source.Data,
+	}
+	copied.Annotations = map[string]string{bergv1.AnnotationInstanceUID: string(in.UID)}
+	return copied
+}

@@ -1,0 +1,102 @@
+package challengeinstance
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Each row is the YAML of spec.containers, and the field that the first error
+// must name; an empty field means that it is accepted.
+func TestValidate(t *testing.T) {
+	for name, tc := range map[string]struct{ containers, field string }{
+		"plain":                    {`[{hostname: a, image: i}]`, ""},
+		"hostname upper case":      {`[{hostname: A, image: i}]`, "spec.containers[0].hostname"},
+		"hostname begins digit":    {`[{hostname: 2048, image: i}]`, "spec.containers[0].hostname"},
+		"hostname longest":         {`[{hostname: ` + strings.Repeat("a", 53) + `, image: i}]`, ""},
+		"hostname too long":        {`[{hostname: ` + strings.Repeat("a", 54) + `, image: i}]`, "spec.containers[0].hostname"},
+		"hostname twice":           {`[{hostname: a, image: i}, {hostname: a, image: i}]`, "spec.containers[1].hostname"},
+		"hostname meets derived":   {`[{hostname: a, image: i}, {hostname: a-node-port, image: i}]`, "spec.containers[1].hostname"},
+		"image empty":              {`[{hostname: a, image: ""}]`, "spec.containers[0].image"},
+		"image spaces":             {`[{hostname: a, image: " i"}]`, "spec.containers[0].image"},
+		"environment scalar":       {`[{hostname: a, image: i, environment: {A: 1, B: true, C: x, D: 1.5, E: null}}]`, ""},
+		"environment list":         {`[{hostname: a, image: i, environment: {A: [1]}}]`, "spec.containers[0].environment[A]"},
+		"environment object":       {`[{hostname: a, image: i, environment: {A: {b: c}}}]`, "spec.containers[0].environment[A]"},
+		"environment name":         {`[{hostname: a, image: i, environment: {"A B": x}}]`, "spec.containers[0].environment[A B]"},
+		"port zero":                {`[{hostname: a, image: i, ports: [{port: 0}]}]`, "spec.containers[0].ports[0].port"},
+		"port too high":            {`[{hostname: a, image: i, ports: [{port: 65536}]}]`, "spec.containers[0].ports[0].port"},
+		"port twice":               {`[{hostname: a, image: i, ports: [{port: 1}, {port: 1, protocol: TCP}]}]`, "spec.containers[0].ports[1].port"},
+		"port two protocols":       {`[{hostname: a, image: i, ports: [{port: 1}, {port: 1, protocol: udp}]}]`, ""},
+		"protocol unknown":         {`[{hostname: a, image: i, ports: [{port: 1, protocol: sctp}]}]`, "spec.containers[0].ports[0].protocol"},
+		"port type of old schema":  {`[{hostname: a, image: i, ports: [{port: 1, type: publicIngressRouteTcp}]}]`, "spec.containers[0].ports[0].type"},
+		"route over udp":           {`[{hostname: a, image: i, ports: [{port: 1, protocol: udp, type: publicHttpRoute}]}]`, "spec.containers[0].ports[0].protocol"},
+		"port name begins digit":   {`[{hostname: a, image: i, ports: [{port: 1, name: 80web}]}]`, "spec.containers[0].ports[0].name"},
+		"port names one variable":  {`[{hostname: a, image: i, ports: [{port: 1, name: a-b}]}, {hostname: b, image: i, ports: [{port: 1, name: a_b}]}]`, "spec.containers[1].ports[0].name"},
+		"cpu zero":                 {`[{hostname: a, image: i, resourceLimits: {cpu: 0}}]`, "spec.containers[0].resourceLimits.cpu"},
+		"memory negative":          {`[{hostname: a, image: i, resourceRequests: {memory: "-1"}}]`, "spec.containers[0].resourceRequests.memory"},
+		"request above limit":      {`[{hostname: a, image: i, resourceRequests: {cpu: 2}, resourceLimits: {cpu: 1}}]`, "spec.containers[0].resourceRequests.cpu"},
+		"request equals limit":     {`[{hostname: a, image: i, resourceRequests: {cpu: 1}, resourceLimits: {cpu: 1}}]`, ""},
+		"probe without handler":    {`[{hostname: a, image: i, readinessProbe: {periodSeconds: 1}}]`, "spec.containers[0].readinessProbe"},
+		"probe with two handlers":  {`[{hostname: a, image: i, readinessProbe: {exec: {command: [a]}, tcpSocket: {port: 1}}}]`, "spec.containers[0].readinessProbe"},
+		"probe exec empty":         {`[{hostname: a, image: i, livenessProbe: {exec: {}}}]`, "spec.containers[0].livenessProbe.exec.command"},
+		"probe port named":         {`[{hostname: a, image: i, livenessProbe: {httpGet: {port: web}}}]`, "spec.containers[0].livenessProbe.httpGet.port"},
+		"probe port zero":          {`[{hostname: a, image: i, livenessProbe: {tcpSocket: {port: 0}}}]`, "spec.containers[0].livenessProbe.tcpSocket.port"},
+		"probe scheme":             {`[{hostname: a, image: i, livenessProbe: {httpGet: {port: 1, scheme: ftp}}}]`, "spec.containers[0].livenessProbe.httpGet.scheme"},
+		"probe header":             {`[{hostname: a, image: i, livenessProbe: {httpGet: {port: 1, httpHeaders: [{name: "a b", value: x}]}}}]`, "spec.containers[0].livenessProbe.httpGet.httpHeaders[0].name"},
+		"probe negative":           {`[{hostname: a, image: i, livenessProbe: {tcpSocket: {port: 1}, periodSeconds: -1}}]`, "spec.containers[0].livenessProbe.periodSeconds"},
+		"liveness two successes":   {`[{hostname: a, image: i, livenessProbe: {tcpSocket: {port: 1}, successThreshold: 2}}]`, "spec.containers[0].livenessProbe.successThreshold"},
+		"readiness grace":          {`[{hostname: a, image: i, readinessProbe: {tcpSocket: {port: 1}, terminationGracePeriodSeconds: 1}}]`, "spec.containers[0].readinessProbe.terminationGracePeriodSeconds"},
+		"flag nothing set":         {`[{hostname: a, image: i, dynamicFlag: {}}]`, "spec.containers[0].dynamicFlag"},
+		"flag two set":             {`[{hostname: a, image: i, dynamicFlag: {env: {name: A}, content: {path: /a}}}]`, "spec.containers[0].dynamicFlag"},
+		"flag variable name":       {`[{hostname: a, image: i, dynamicFlag: {env: {name: "A="}}}]`, "spec.containers[0].dynamicFlag.env.name"},
+		"flag path relative":       {`[{hostname: a, image: i, dynamicFlag: {content: {path: flag}}}]`, "spec.containers[0].dynamicFlag.content.path"},
+		"flag path dots":           {`[{hostname: a, image: i, dynamicFlag: {content: {path: /a/../flag}}}]`, "spec.containers[0].dynamicFlag.content.path"},
+		"flag path directory":      {`[{hostname: a, image: i, dynamicFlag: {executable: {path: /a/}}}]`, "spec.containers[0].dynamicFlag.executable.path"},
+		"flag path root":           {`[{hostname: a, image: i, dynamicFlag: {executable: {path: /}}}]`, "spec.containers[0].dynamicFlag.executable.path"},
+		"flag file name dots":      {`[{hostname: a, image: i, dynamicFlag: {content: {path: /..flag}}}]`, "spec.containers[0].dynamicFlag.content.path"},
+		"flag mode too high":       {`[{hostname: a, image: i, dynamicFlag: {content: {path: /a, mode: 512}}}]`, "spec.containers[0].dynamicFlag.content.mode"},
+		"runtime class":            {`[{hostname: a, image: i, runtimeClassName: "G V"}]`, "spec.containers[0].runtimeClassName"},
+		"bandwidth too small":      {`[{hostname: a, image: i, egressBandwidth: "1"}]`, "spec.containers[0].egressBandwidth"},
+		"bandwidth not a quantity": {`[{hostname: a, image: i, ingressBandwidth: fast}]`, "spec.containers[0].ingressBandwidth"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var containers []bergv1.Container
+			if err := yaml.UnmarshalStrict([]byte(tc.containers), &containers); err != nil {
+				t.Fatal(err)
+			}
+			errs := validate(Snapshot{Containers: containers})
+			switch {
+			case tc.field == "" && len(errs) > 0:
+				t.Errorf("refused: %v", errs.ToAggregate())
+			case tc.field != "" && len(errs) == 0:
+				t.Errorf("accepted, want an error of %s", tc.field)
+			case tc.field != "" && errs[0].Field != tc.field:
+				t.Errorf("the error names %s, want %s: %v", errs[0].Field, tc.field, errs[0])
+			}
+		})
+	}
+}
+
+func TestValidateDoesNotRepeatEnvironmentValues(t *testing.T) {
+	var containers []bergv1.Container
+	if err := yaml.Unmarshal([]byte(`[{hostname: a, image: i, environment: {TOKEN: [hunter2]}}]`), &containers); err != nil {
+		t.Fatal(err)
+	}
+	if text := summary(validate(Snapshot{Containers: containers})); text == "" || strings.Contains(text, "hunter2") {
+		t.Errorf("the error repeats the value: %s", text)
+	}
+}
+
+func TestSummaryIsBounded(t *testing.T) {
+	var containers []bergv1.Container
+	for range 16 {
+		containers = append(containers, bergv1.Container{Hostname: "UPPER"})
+	}
+	text := summary(validate(Snapshot{Containers: containers}))
+	if !strings.Contains(text, "and ") || len(text) > 4096 {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+}

@@ -1,0 +1,155 @@
+package challengeinstance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// SetupWithManager opens the watches. Each wakes the instances of one owner; the
+// only timer is the expiry.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.pauses = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
+	indexer := mgr.GetFieldIndexer()
+	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
+		return []string{o.(*bergv1.ChallengeInstance).Spec.OwnerID}
+	}); err != nil {
+		return err
+	}
+	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexChallenge, func(o client.Object) []string {
+		return []string{r.challengeKey(o.(*bergv1.ChallengeInstance)).String()}
+	}); err != nil {
+		return err
+	}
+	reader := client.Reader(mgr.GetCache())
+	active.reader.Store(&reader)
+
+	owner := handler.EnqueueRequestsFromMapFunc(r.instancesOfNamespace)
+	changes := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	changed := builder.WithPredicates(changes)
+	wake := make(chan event.GenericEvent)
+	controllers := ctrl.NewControllerManagedBy(mgr).
+		Named("challengeinstance").
+		For(&bergv1.ChallengeInstance{}, changed).
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(freesTheOwner)).
+		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Namespace{}, owner).
+		Watches(&corev1.Pod{}, owner, builder.WithPredicates(podChanged)).
+		Watches(&appsv1.Deployment{}, owner, changed).
+		Watches(&policyv1.PodDisruptionBudget{}, owner, changed).
+		// Services and ConfigMaps have no generation: every change counts.
+		Watches(&corev1.Service{}, owner).
+		Watches(&corev1.ConfigMap{}, owner).
+		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Config.Process.MaxConcurrentReconciles,
+			ReconciliationTimeout:   longestPass,
+		})
+	watched := map[string]bool{}
+	for definition, object := range optionalKinds {
+		ok, err := served(mgr, object)
+		if err != nil {
+			return fmt.Errorf("look up %s: %w", definition, err)
+		}
+		if ok {
+			controllers = controllers.Watches(object, owner, changed)
+			watched[definition] = true
+		}
+	}
+	instances, err := controllers.Build(r)
+	if err != nil {
+		return err
+	}
+	late := &lateWatches{
+		mgr: mgr, reader: mgr.GetClient(), instances: instances,
+		handler: owner, predicates: []predicate.Predicate{changes}, wake: wake, watched: watched,
+	}
+	return late.setup()
+}
+
+// instancesOfNamespace maps a namespace, or an object in one, to the instances
+// of the owner after whom it is named.
+func (r *Reconciler) instancesOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	name := o.GetNamespace()
+	if name == "" {
+		name = o.GetName()
+	}
+	ownerID, ours := strings.CutPrefix(name, NamespacePrefix)
+	if !ours {
+		return nil
+	}
+	return r.requests(ctx, indexOwner, ownerID)
+}
+
+func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String())
+}
+
+// siblings maps an instance to the others of its owner.
+func (r *Reconciler) siblings(ctx context.Context, o client.Object) []reconcile.Request {
+	all := r.requests(ctx, indexOwner, o.(*bergv1.ChallengeInstance).Spec.OwnerID)
+	others := all[:0]
+	for _, request := range all {
+		if request.NamespacedName != client.ObjectKeyFromObject(o) {
+			others = append(others, request)
+		}
+	}
+	return others
+}
+
+func (r *Reconciler) requests(ctx context.Context, index, value string) []reconcile.Request {
+	var instances bergv1.ChallengeInstanceList
+	err := r.Client.List(ctx, &instances, client.MatchingFields{index: value},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return nil // only a cache that is shutting down fails
+	}
+	requests := make([]reconcile.Request, 0, len(instances.Items))
+	for i := range instances.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{
+			Namespace: instances.Items[i].Namespace, Name: instances.Items[i].Name,
+		}})
+	}
+	return requests
+}
+
+// freesTheOwner passes the events after which another instance of the same owner
+// may go first: this one is gone, is ending, or has failed.
+var freesTheOwner = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return true },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
+		return claims(before) && !claims(after)
+	},
+}
+
+// podChanged passes what the status of an instance is made of.
+var podChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+		return before.Status.Phase != after.Status.Phase ||
+			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
+			!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses)
+	},
+}

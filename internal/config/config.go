@@ -1,0 +1,159 @@
+// Package config holds everything an administrator can set, in one table: each
+// row gives a variable's name, default, help and validation. The environment,
+// the command line, the documentation and the checks of the deployed manifests
+// are all derived from it.
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Config is the effective configuration of one operator process.
+type Config struct {
+	Challenge Challenge
+	Gateway   Gateway
+	Process   Process
+}
+
+// Challenge is what every challenge instance gets unless its Challenge says
+// otherwise.
+type Challenge struct {
+	Namespace         string
+	Domain            string
+	HTTPPort          int32
+	TLSPort           int32
+	Timeout           time.Duration
+	MaxLifetime       time.Duration // 0: no cap
+	StartDeadline     time.Duration // 0: none
+	WithdrawalPolicy  WithdrawalPolicy
+	CPULimit          resource.Quantity
+	CPURequest        resource.Quantity
+	MemoryLimit       resource.Quantity
+	MemoryRequest     resource.Quantity
+	EgressBandwidth   string
+	IngressBandwidth  string
+	ImagePullPolicy   corev1.PullPolicy
+	RuntimeClassName  string
+	PullSecretName    string
+	HeadlessService   bool
+	ClusterDomain     string
+	OperatorNamespace string // where the pull secret is read from
+}
+
+// Gateway names the Gateway that exposes challenges, and its listeners.
+type Gateway struct {
+	Name                string
+	Namespace           string
+	HTTPListener        string
+	TLSListener         string
+	DataplaneNamespaces []string // nil: its proxies may be any pod
+}
+
+// Process is how the operator itself runs.
+type Process struct {
+	MetricsBindAddress      string // "0": not served
+	MetricsSecure           bool
+	HealthProbeBindAddress  string
+	LeaderElect             bool
+	LogLevel                int // verbosity: 0 is info
+	MaxConcurrentReconciles int
+}
+
+// WithdrawalPolicy says what happens to live instances whose Challenge is
+// deleted.
+type WithdrawalPolicy string
+
+// The withdrawal policies.
+const (
+	WithdrawalKeep WithdrawalPolicy = "Keep"
+	WithdrawalStop WithdrawalPolicy = "Stop"
+)
+
+// Value is a variable with its effective text.
+type Value struct {
+	Name, Value string
+}
+
+// Load reads the configuration from the command line, then the environment,
+// then the defaults. An empty variable counts as absent. It reports all errors
+// at once, each naming its variable; flag.ErrHelp after printing the help to
+// out when args ask for it.
+func Load(args []string, getenv func(string) string, out io.Writer) (Config, []Value, error) {
+	flags := flag.NewFlagSet("berg-operator", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are returned, and help is printed once, below
+	given := make(map[string]*text, len(table))
+	for i := range table {
+		given[table[i].Name] = &text{boolean: table[i].boolean}
+		flags.Var(given[table[i].Name], table[i].Flag(), table[i].Help)
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			printHelp(out)
+		}
+		return Config{}, nil, err
+	}
+	if rest := flags.Args(); len(rest) > 0 {
+		return Config{}, nil, fmt.Errorf("unexpected argument %q: options begin with --", rest[0])
+	}
+
+	var cfg Config
+	var problems []error
+	effective := make([]Value, 0, len(table))
+	for _, v := range table {
+		value := v.Default
+		if env := strings.TrimSpace(getenv(v.Name)); env != "" {
+			value = env
+		}
+		if t := given[v.Name]; t.set {
+			value = t.value
+		}
+		if err := v.set(&cfg, value); err != nil {
+			problems = append(problems, fmt.Errorf("%s=%q: %w", v.Name, value, err))
+		}
+		effective = append(effective, Value{v.Name, value})
+	}
+	problems = append(problems, cfg.check()...)
+	return cfg, effective, errors.Join(problems...)
+}
+
+// check compares variables with each other. Rows that did not parse are zero
+// and pass.
+func (c Config) check() []error {
+	var problems []error
+	if c.Challenge.CPURequest.Cmp(c.Challenge.CPULimit) > 0 && !c.Challenge.CPULimit.IsZero() {
+		problems = append(problems, errors.New("CHALLENGE_CPU_REQUEST: must not be above CHALLENGE_CPU_LIMIT"))
+	}
+	if c.Challenge.MemoryRequest.Cmp(c.Challenge.MemoryLimit) > 0 && !c.Challenge.MemoryLimit.IsZero() {
+		problems = append(problems, errors.New("CHALLENGE_MEMORY_REQUEST: must not be above CHALLENGE_MEMORY_LIMIT"))
+	}
+	if c.Challenge.HTTPPort == c.Challenge.TLSPort && c.Challenge.HTTPPort != 0 {
+		problems = append(problems, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))
+	}
+	return problems
+}
+
+// text is a flag that remembers whether it was given.
+type text struct {
+	value   string
+	set     bool
+	boolean bool
+}
+
+func (t *text) String() string     { return t.value }
+func (t *text) Set(s string) error { t.value, t.set = s, true; return nil }
+func (t *text) IsBoolFlag() bool   { return t.boolean }
+
+func printHelp(out io.Writer) {
+	_, _ = fmt.Fprintln(out, "berg-operator runs CTF challenge instances on Kubernetes.\n\nOptions (each also as an environment variable; an option wins):")
+	for _, v := range table {
+		_, _ = fmt.Fprintf(out, "  --%s  (%s, default %q)\n        %s\n", v.Flag(), v.Name, v.Default, v.Help)
+	}
+}

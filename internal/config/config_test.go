@@ -1,0 +1,101 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func load(t *testing.T, args []string, env map[string]string) (Config, error) {
+	t.Helper()
+	cfg, _, err := Load(args, func(name string) string { return env[name] }, &bytes.Buffer{})
+	return cfg, err
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	cfg, err := load(t, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Challenge.Timeout != 2*time.Hour || cfg.Challenge.Namespace != "berg" || cfg.Challenge.TLSPort != 443 || !cfg.Process.LeaderElect {
+		t.Errorf("unexpected defaults: %+v", cfg)
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	cfg, err := load(t, []string{"--challenge-domain=flag.example"}, map[string]string{"CHALLENGE_DOMAIN": "env.example", "CHALLENGE_NAMESPACE": "env", "GATEWAY_NAME": " "})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Challenge.Domain != "flag.example" || cfg.Challenge.Namespace != "env" || cfg.Gateway.Name != "berg-gateway" {
+		t.Errorf("domain %q, namespace %q, gateway %q", cfg.Challenge.Domain, cfg.Challenge.Namespace, cfg.Gateway.Name)
+	}
+	if cfg, err := load(t, []string{"--leader-elect=false"}, nil); err != nil || cfg.Process.LeaderElect {
+		t.Errorf("a boolean option is not followed: %v", err)
+	}
+}
+
+func TestEveryErrorNamesItsVariable(t *testing.T) {
+	bad := map[string]string{
+		"CHALLENGE_NAMESPACE": "Not A Name", "CHALLENGE_DOMAIN": "-x", "CHALLENGE_HTTP_PORT": "0", "CHALLENGE_TLS_PORT": "http",
+		"GATEWAY_NAME": "A", "GATEWAY_NAMESPACE": "a.b", "CHALLENGE_HTTP_LISTENER_NAME": "_", "CHALLENGE_TLS_LISTENER_NAME": "_",
+		"GATEWAY_DATAPLANE_NAMESPACES": "ok,NOT", "CHALLENGE_INSTANCE_TIMEOUT": "0s", "CHALLENGE_MAX_LIFETIME": "soon",
+		"CHALLENGE_START_DEADLINE": "-1m", "CHALLENGE_WITHDRAWAL_POLICY": "keep", "CHALLENGE_CPU_LIMIT": "lots", "CHALLENGE_CPU_REQUEST": "0",
+		"CHALLENGE_MEMORY_LIMIT": "100mi", "CHALLENGE_MEMORY_REQUEST": "-1", "CHALLENGE_EGRESS_BANDWIDTH": "1", "CHALLENGE_INGRESS_BANDWIDTH": "fast",
+		"CHALLENGE_IMAGE_PULL_POLICY": "Sometimes", "CHALLENGE_RUNTIME_CLASS_NAME": "G V", "PULL_SECRET_NAME": "A/B",
+		"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "perhaps", "CLUSTER_DOMAIN": ".", "POD_NAMESPACE": ".", "METRICS_BIND_ADDRESS": "8443",
+		"METRICS_SECURE": "2", "HEALTH_PROBE_BIND_ADDRESS": ":x", "LEADER_ELECT": "maybe", "LOG_LEVEL": "debug", "MAX_CONCURRENT_RECONCILES": "0",
+	}
+	_, err := load(t, nil, bad)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, v := range Variables() {
+		if _, ok := bad[v.Name]; !ok {
+			t.Errorf("the table has %s and this test has no bad value for it", v.Name)
+		}
+		if !strings.Contains(err.Error(), v.Name+"=") {
+			t.Errorf("no error for %s in:\n%v", v.Name, err)
+		}
+	}
+}
+
+func TestVariablesAreComparedWithEachOther(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"CHALLENGE_CPU_REQUEST":    {"CHALLENGE_CPU_REQUEST": "2", "CHALLENGE_CPU_LIMIT": "1"},
+		"CHALLENGE_MEMORY_REQUEST": {"CHALLENGE_MEMORY_REQUEST": "1Gi"},
+		"CHALLENGE_TLS_PORT":       {"CHALLENGE_TLS_PORT": "80"},
+	} {
+		if _, err := load(t, nil, env); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v: error %v does not name %s", env, err, name)
+		}
+	}
+}
+
+func TestUnknownArguments(t *testing.T) {
+	for _, args := range [][]string{{"--unknown=1"}, {"serve"}} {
+		if _, err := load(t, args, nil); err == nil {
+			t.Errorf("%v: accepted", args)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if _, _, err := Load([]string{"--help"}, func(string) string { return "" }, &out); !errors.Is(err, flag.ErrHelp) {
+		t.Fatalf("error %v", err)
+	}
+	for _, v := range Variables() {
+		if !strings.Contains(out.String(), v.Name) || !strings.Contains(out.String(), "--"+v.Flag()) {
+			t.Errorf("the help does not show %s", v.Name)
+		}
+		if msgs := validation.IsEnvVarName(v.Name); len(msgs) > 0 || !strings.HasSuffix(v.Help, ".") {
+			t.Errorf("%s: %v, help %q", v.Name, msgs, v.Help)
+		}
+	}
+}

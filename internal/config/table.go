@@ -1,0 +1,358 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Variable is one row of the table.
+type Variable struct {
+	// Name of the environment variable.
+	Name string
+	// Default is the value when the variable is absent or empty.
+	Default string
+	// Help is one sentence for an administrator.
+	Help string
+
+	boolean bool
+	set     func(*Config, string) error
+}
+
+// Flag returns the name of the command line option, without the dashes.
+func (v Variable) Flag() string {
+	return strings.ToLower(strings.ReplaceAll(v.Name, "_", "-"))
+}
+
+// Variables returns the table, in the order of the documentation.
+func Variables() []Variable {
+	return append([]Variable(nil), table...)
+}
+
+var table = []Variable{
+	{
+		Name: "CHALLENGE_NAMESPACE", Default: "berg",
+		Help: "Namespace of a Challenge when a ChallengeInstance does not name one.",
+		set:  name(func(c *Config) *string { return &c.Challenge.Namespace }, validation.IsDNS1123Label),
+	},
+	{
+		Name: "CHALLENGE_DOMAIN", Default: "challenges.example.com",
+		Help: "Domain under which instances are reached: <uuid>.<domain> for routes, <domain>:<port> for public ports.",
+		set:  name(func(c *Config) *string { return &c.Challenge.Domain }, domain),
+	},
+	{
+		Name: "CHALLENGE_HTTP_PORT", Default: "80",
+		Help: "Port of the Gateway's HTTP listener, as players see it.",
+		set:  port(func(c *Config) *int32 { return &c.Challenge.HTTPPort }),
+	},
+	{
+		Name: "CHALLENGE_TLS_PORT", Default: "443",
+		Help: "Port of the Gateway's TLS listener, as players see it.",
+		set:  port(func(c *Config) *int32 { return &c.Challenge.TLSPort }),
+	},
+	{
+		Name: "GATEWAY_NAME", Default: "berg-gateway",
+		Help: "Name of the Gateway that routes attach to.",
+		set:  name(func(c *Config) *string { return &c.Gateway.Name }, validation.IsDNS1123Subdomain),
+	},
+	{
+		Name: "GATEWAY_NAMESPACE", Default: "berg",
+		Help: "Namespace of that Gateway.",
+		set:  name(func(c *Config) *string { return &c.Gateway.Namespace }, validation.IsDNS1123Label),
+	},
+	{
+		Name: "CHALLENGE_HTTP_LISTENER_NAME", Default: "http",
+		Help: "Listener of the Gateway for ports of type publicHttpRoute.",
+		set:  name(func(c *Config) *string { return &c.Gateway.HTTPListener }, validation.IsDNS1123Subdomain),
+	},
+	{
+		Name: "CHALLENGE_TLS_LISTENER_NAME", Default: "tls",
+		Help: "Listener of the Gateway for ports of type publicTlsRoute.",
+		set:  name(func(c *Config) *string { return &c.Gateway.TLSListener }, validation.IsDNS1123Subdomain),
+	},
+	{
+		Name: "GATEWAY_DATAPLANE_NAMESPACES", Default: "",
+		Help: "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances may reach an instance.",
+		set:  dataplaneNamespaces,
+	},
+	{
+		Name: "CHALLENGE_INSTANCE_TIMEOUT", Default: "2h",
+		Help: "How long an instance lives when it does not say, for example 90m or 2h.",
+		set:  duration(func(c *Config) *time.Duration { return &c.Challenge.Timeout }, required),
+	},
+	{
+		Name: "CHALLENGE_MAX_LIFETIME", Default: "",
+		Help: "Longest life of an instance, whatever it says. Empty: no limit.",
+		set:  duration(func(c *Config) *time.Duration { return &c.Challenge.MaxLifetime }, optional),
+	},
+	{
+		Name: "CHALLENGE_START_DEADLINE", Default: "",
+		Help: "Time after which an instance that never became ready is Failed. Empty: it may start for as long as it lives.",
+		set:  duration(func(c *Config) *time.Duration { return &c.Challenge.StartDeadline }, optional),
+	},
+	{
+		Name: "CHALLENGE_WITHDRAWAL_POLICY", Default: "Keep",
+		Help: "What happens to live instances when their Challenge is deleted: Keep lets them run on, Stop ends them.",
+		set: func(c *Config, s string) error {
+			c.Challenge.WithdrawalPolicy = WithdrawalPolicy(s)
+			return oneOf(s, string(WithdrawalKeep), string(WithdrawalStop))
+		},
+	},
+	{
+		Name: "CHALLENGE_CPU_LIMIT", Default: "1000m",
+		Help: "Processor time that a container may use when its Challenge does not say.",
+		set:  quantity(func(c *Config) *resource.Quantity { return &c.Challenge.CPULimit }),
+	},
+	{
+		Name: "CHALLENGE_CPU_REQUEST", Default: "100m",
+		Help: "Processor time set aside for a container when its Challenge does not say.",
+		set:  quantity(func(c *Config) *resource.Quantity { return &c.Challenge.CPURequest }),
+	},
+	{
+		Name: "CHALLENGE_MEMORY_LIMIT", Default: "512Mi",
+		Help: "Memory that a container may use when its Challenge does not say.",
+		set:  quantity(func(c *Config) *resource.Quantity { return &c.Challenge.MemoryLimit }),
+	},
+	{
+		Name: "CHALLENGE_MEMORY_REQUEST", Default: "128Mi",
+		Help: "Memory set aside for a container when its Challenge does not say.",
+		set:  quantity(func(c *Config) *resource.Quantity { return &c.Challenge.MemoryRequest }),
+	},
+	{
+		Name: "CHALLENGE_EGRESS_BANDWIDTH", Default: "10M",
+		Help: "Bits per second that a pod may send when its Challenge does not say.",
+		set:  bandwidth(func(c *Config) *string { return &c.Challenge.EgressBandwidth }),
+	},
+	{
+		Name: "CHALLENGE_INGRESS_BANDWIDTH", Default: "10M",
+		Help: "Bits per second that a pod may receive when its Challenge does not say.",
+		set:  bandwidth(func(c *Config) *string { return &c.Challenge.IngressBandwidth }),
+	},
+	{
+		Name: "CHALLENGE_IMAGE_PULL_POLICY", Default: "IfNotPresent",
+		Help: "When nodes pull the images of challenges: Always, IfNotPresent or Never.",
+		set: func(c *Config, s string) error {
+			c.Challenge.ImagePullPolicy = corev1.PullPolicy(s)
+			return oneOf(s, string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever))
+		},
+	},
+	{
+		Name: "CHALLENGE_RUNTIME_CLASS_NAME", Default: "",
+		Help: "RuntimeClass of pods whose Challenge does not name one, for example gvisor. Empty: that of the cluster.",
+		set:  optionalName(func(c *Config) *string { return &c.Challenge.RuntimeClassName }),
+	},
+	{
+		Name: "PULL_SECRET_NAME", Default: "",
+		Help: "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace that is copied to every instance. Empty: none.",
+		set:  optionalName(func(c *Config) *string { return &c.Challenge.PullSecretName }),
+	},
+	{
+		Name: "CHALLENGE_ADDITIONAL_HEADLESS_SERVICE", Default: "false", boolean: true,
+		Help: "Whether every container also gets a headless Service <hostname>-headless.",
+		set:  boolean(func(c *Config) *bool { return &c.Challenge.HeadlessService }),
+	},
+	{
+		Name: "CLUSTER_DOMAIN", Default: "cluster.local",
+		Help: "DNS domain of the cluster.",
+		set:  name(func(c *Config) *string { return &c.Challenge.ClusterDomain }, validation.IsDNS1123Subdomain),
+	},
+	{
+		Name: "POD_NAMESPACE", Default: "berg-operator-system",
+		Help: "Namespace of the operator itself: its lease and the pull secret live there.",
+		set:  name(func(c *Config) *string { return &c.Challenge.OperatorNamespace }, validation.IsDNS1123Label),
+	},
+	{
+		Name: "METRICS_BIND_ADDRESS", Default: ":8443",
+		Help: "Address of the metrics, 0 to serve none.",
+		set: func(c *Config, s string) error {
+			c.Process.MetricsBindAddress = s
+			if s == "0" {
+				return nil
+			}
+			return address(s)
+		},
+	},
+	{
+		Name: "METRICS_SECURE", Default: "true", boolean: true,
+		Help: "Whether metrics need TLS and a token that may get /metrics.",
+		set:  boolean(func(c *Config) *bool { return &c.Process.MetricsSecure }),
+	},
+	{
+		Name: "HEALTH_PROBE_BIND_ADDRESS", Default: ":8081",
+		Help: "Address of /healthz and /readyz.",
+		set: func(c *Config, s string) error {
+			c.Process.HealthProbeBindAddress = s
+			return address(s)
+		},
+	},
+	{
+		Name: "LEADER_ELECT", Default: "true", boolean: true,
+		Help: "Whether replicas elect the one that works.",
+		set:  boolean(func(c *Config) *bool { return &c.Process.LeaderElect }),
+	},
+	{
+		Name: "LOG_LEVEL", Default: "0",
+		Help: "How much is logged: 0 what an administrator needs, 1 each reconciliation, 2 and more each write.",
+		set:  integer(func(c *Config) *int { return &c.Process.LogLevel }, 0, 10),
+	},
+	{
+		Name: "MAX_CONCURRENT_RECONCILES", Default: "32",
+		Help: "How many instances are worked on at the same time.",
+		set:  integer(func(c *Config) *int { return &c.Process.MaxConcurrentReconciles }, 1, 1000),
+	},
+}
+
+const (
+	required = true
+	optional = false
+)
+
+func name(field func(*Config) *string, check func(string) []string) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		*field(c) = s
+		return joined(check(s))
+	}
+}
+
+func optionalName(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		*field(c) = s
+		if s == "" {
+			return nil
+		}
+		return joined(validation.IsDNS1123Subdomain(s))
+	}
+}
+
+// domain leaves room for "<uuid>." in front: 253 - 37.
+func domain(s string) []string {
+	if len(s) > 216 {
+		return []string{"must be no more than 216 characters"}
+	}
+	return validation.IsDNS1123Subdomain(s)
+}
+
+func dataplaneNamespaces(c *Config, s string) error {
+	c.Gateway.DataplaneNamespaces = nil
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		if err := joined(validation.IsDNS1123Label(part)); err != nil {
+			return fmt.Errorf("%q: %w", part, err)
+		}
+		c.Gateway.DataplaneNamespaces = append(c.Gateway.DataplaneNamespaces, part)
+	}
+	return nil
+}
+
+func port(field func(*Config) *int32) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil || n < 1 || n > 65535 {
+			return errors.New("must be a port number from 1 to 65535")
+		}
+		*field(c) = int32(n)
+		return nil
+	}
+}
+
+func integer(field func(*Config) *int, low, high int) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < low || n > high {
+			return fmt.Errorf("must be a number from %d to %d", low, high)
+		}
+		*field(c) = n
+		return nil
+	}
+}
+
+func boolean(field func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		b, err := strconv.ParseBool(s)
+		if err != nil {
+			return errors.New("must be true or false")
+		}
+		*field(c) = b
+		return nil
+	}
+}
+
+func duration(field func(*Config) *time.Duration, need bool) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		if s == "" && !need {
+			return nil
+		}
+		d, err := time.ParseDuration(s)
+		if err != nil || d < time.Second {
+			return errors.New("must be a duration of one second or more, for example 90m or 2h")
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func quantity(field func(*Config) *resource.Quantity) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		q, err := resource.ParseQuantity(s)
+		if err != nil || q.Sign() <= 0 {
+			return errors.New("must be an amount above zero, for example 500m or 256Mi")
+		}
+		*field(c) = q
+		return nil
+	}
+}
+
+// bandwidth follows the limits that the bandwidth plugin of the CNI accepts: 1k
+// to 1P bits per second.
+func bandwidth(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		*field(c) = s
+		return Bandwidth(s)
+	}
+}
+
+// Bandwidth checks a number of bits per second as the Kubernetes annotations
+// kubernetes.io/egress-bandwidth and ingress-bandwidth accept it: 1k to 1P.
+func Bandwidth(s string) error {
+	q, err := resource.ParseQuantity(s)
+	if err != nil || q.Cmp(resource.MustParse("1k")) < 0 || q.Cmp(resource.MustParse("1P")) > 0 {
+		return errors.New("must be a number of bits per second from 1k to 1P, for example 10M")
+	}
+	return nil
+}
+
+func address(s string) error {
+	_, p, err := net.SplitHostPort(s)
+	if err != nil {
+		return errors.New("must be an address such as :8081")
+	}
+	if n, err := strconv.Atoi(p); err != nil || n < 0 || n > 65535 {
+		return errors.New("must end in a port number")
+	}
+	return nil
+}
+
+func oneOf(s string, allowed ...string) error {
+	for _, a := range allowed {
+		if s == a {
+			return nil
+		}
+	}
+	return fmt.Errorf("must be one of %s", strings.Join(allowed, ", "))
+}
+
+func joined(problems []string) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "; "))
+}

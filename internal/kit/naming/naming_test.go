@@ -1,0 +1,24 @@
+package naming
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func TestLabelValue(t *testing.T) {
+	long := strings.Repeat("a", 52) + "." + strings.Repeat("b", 11)
+	for _, s := range []string{"", "short", strings.Repeat("a", 63), strings.Repeat("a", 64), long} {
+		got := LabelValue(s)
+		if msgs := validation.IsValidLabelValue(got); len(msgs) > 0 {
+			t.Errorf("LabelValue(%q) = %q: %v", s, got, msgs)
+		}
+		if len(s) <= MaxLabelValue && got != s {
+			t.Errorf("LabelValue(%q) = %q, want it unchanged", s, got)
+		}
+	}
+	if LabelValue(strings.Repeat("a", 63)+"x") == LabelValue(strings.Repeat("a", 63)+"y") {
+		t.Error("two long names share one value")
+	}
+}

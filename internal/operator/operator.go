@@ -1,0 +1,195 @@
+// Package operator puts the operator together: the scheme, the caches, the
+// manager and the controllers.
+package operator
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+// LeaseName is the Lease that replicas compete for, in the operator's namespace.
+const LeaseName = "berg-operator.berg.norelect.ch"
+
+// Options are what differs between a deployed operator and one under test.
+type Options struct {
+	// Clock is the time. Default: the real one.
+	Clock clock.PassiveClock
+	// SkipNameValidation allows several managers in one process.
+	SkipNameValidation bool
+}
+
+// NewScheme returns a scheme with every kind that the operator reads or writes.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme,
+		gatewayv1.Install, ciliumv2.AddToScheme, bergv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("build the scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// New returns a manager with every controller, ready to be started. It needs the
+// API server: its kinds are looked up.
+func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts Options) (ctrl.Manager, error) {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	// Priority and fairness of the API server bounds us; a limit of our own would
+	// only add delay. Zero means the client's default, so it must be negative.
+	restConfig = rest.CopyConfig(restConfig)
+	restConfig.QPS = -1
+
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme: scheme,
+		Cache:  caches(),
+		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+
+		LeaderElection:                cfg.Process.LeaderElect,
+		LeaderElectionID:              LeaseName,
+		LeaderElectionNamespace:       cfg.Challenge.OperatorNamespace,
+		LeaderElectionReleaseOnCancel: true,
+
+		HealthProbeBindAddress:  cfg.Process.HealthProbeBindAddress,
+		Metrics:                 metricsOptions(cfg.Process),
+		GracefulShutdownTimeout: ptr.To(20 * time.Second),
+		Controller:              controllerOptions(opts),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the manager: %w", err)
+	}
+
+	reconciler := &challengeinstance.Reconciler{
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(),
+		Events: mgr.GetEventRecorder("berg-operator"),
+		Clock:  opts.Clock,
+		Config: cfg,
+	}
+	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
+		return nil, fmt.Errorf("set up the controller of ChallengeInstances: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	if err := mgr.AddReadyzCheck("caches", cachesFilled(mgr)); err != nil {
+		return nil, err
+	}
+	return mgr, nil
+}
+
+// caches bounds what is kept in memory: of the kinds that a cluster is full of
+// only our own objects, and of every object only what is looked at.
+//
+// Ours is the default and the rest the exception, because a kind can only be
+// named here when the API server serves it, and some are optional.
+func caches() cache.Options {
+	all := cache.ByObject{Label: labels.Everything()}
+	definitions := &metav1.PartialObjectMetadata{}
+	definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	return cache.Options{
+		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&bergv1.Challenge{}:         all,
+			&bergv1.ChallengeInstance{}: all,
+			definitions:                 all,
+			// A foreign namespace in our way must be seen.
+			&corev1.Namespace{}: all,
+			&corev1.Pod{}: {
+				Label:     labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
+				Transform: stripPod,
+			},
+		},
+	}
+}
+
+// stripPod keeps what the status of an instance is made of. It also keeps the
+// flag, which stands in a pod's environment, out of the cache.
+func stripPod(o any) (any, error) {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return o, nil
+	}
+	pod.ManagedFields = nil
+	pod.Annotations = nil
+	pod.OwnerReferences = nil
+	pod.Spec = corev1.PodSpec{}
+	pod.Status = corev1.PodStatus{
+		Phase:             pod.Status.Phase,
+		Conditions:        pod.Status.Conditions,
+		ContainerStatuses: pod.Status.ContainerStatuses,
+	}
+	return pod, nil
+}
+
+func metricsOptions(p config.Process) server.Options {
+	options := server.Options{BindAddress: p.MetricsBindAddress}
+	if p.MetricsSecure && p.MetricsBindAddress != "0" {
+		options.SecureServing = true
+		options.FilterProvider = filters.WithAuthenticationAndAuthorization
+		// HTTP/2 has been the way into many servers that had no need of it.
+		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
+	}
+	return options
+}
+
+func controllerOptions(opts Options) ctrlconfig.Controller {
+	return ctrlconfig.Controller{
+		SkipNameValidation: ptr.To(opts.SkipNameValidation),
+		// A replica that waits for the lease fills its caches meanwhile.
+		EnableWarmup: ptr.To(true),
+	}
+}
+
+// cacheProbe bounds how long a readiness probe waits for the caches.
+const cacheProbe = 500 * time.Millisecond
+
+// cachesFilled is ready when the operator sees the cluster: before that it would
+// neither build nor end anything.
+func cachesFilled(mgr ctrl.Manager) healthz.Checker {
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), cacheProbe)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	}
+}

@@ -1,0 +1,425 @@
+package main
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// runAsProgram makes the test binary behave as the program itself, for tests of a whole process.
+const runAsProgram = "IMAGE_TEST_RUN_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runAsProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func TestBuildPushPull(t *testing.T) {
+	dir := t.TempDir()
+	program := writeFile(t, filepath.Join(dir, "program"), "\x7fELF program", 0o700)
+	data := filepath.Join(dir, "data")
+	writeFile(t, filepath.Join(data, "sub", "file.txt"), "hello", 0o600)
+	if err := os.Symlink("sub/file.txt", filepath.Join(data, "link")); err != nil {
+		t.Fatal(err)
+	}
+	tarball := filepath.Join(dir, "out", "image.tar")
+	mustRun(t, "build", "--ref", "ghcr.io/bergctf/samples/web:v0.1.0", "--output", tarball,
+		"--user", "1000:1000", "--workdir", "/srv", "--env", "A=1", "--env", "B=x=y", "--label", "k=v",
+		"--entrypoint", "/usr/bin/program", "--entrypoint", "serve", "--dir", "/tmp:1777",
+		program+":/usr/bin/program", data+":/srv", program+":/usr/bin/secret:0111")
+
+	registry := startRegistry(t, filepath.Join(dir, "registry"))
+	mustRun(t, "push", "--ca", registry.authorityFile, "--registry", registry.address, tarball)
+
+	img := registry.pull(t, "bergctf/samples/web:v0.1.0")
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (v1.Config{
+		User:       "1000:1000",
+		WorkingDir: "/srv",
+		Env:        []string{"A=1", "B=x=y"},
+		Labels:     map[string]string{"k": "v"},
+		Entrypoint: []string{"/usr/bin/program", "serve"},
+	}); !reflect.DeepEqual(config.Config, want) {
+		t.Errorf("config = %+v, want %+v", config.Config, want)
+	}
+	if config.OS != "linux" || config.Architecture != "amd64" {
+		t.Errorf("platform = %s/%s, want linux/amd64", config.OS, config.Architecture)
+	}
+
+	want := []string{
+		"srv/ 5 0755 0:0 ",
+		"srv/link 2 0777 0:0 -> sub/file.txt",
+		"srv/sub/ 5 0755 0:0 ",
+		"srv/sub/file.txt 0 0644 0:0 hello",
+		"tmp/ 5 1777 0:0 ",
+		"usr/ 5 0755 0:0 ",
+		"usr/bin/ 5 0755 0:0 ",
+		"usr/bin/program 0 0755 0:0 \x7fELF program",
+		"usr/bin/secret 0 0111 0:0 \x7fELF program",
+	}
+	if got := listLayer(t, img); !reflect.DeepEqual(got, want) {
+		t.Errorf("layer:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestBuildIsReproducible(t *testing.T) {
+	tarballs := make([][]byte, 2)
+	for i := range tarballs {
+		// Another folder, another umask and another time must not show.
+		dir := t.TempDir()
+		mode := []os.FileMode{0o600, 0o644}[i]
+		file := writeFile(t, filepath.Join(dir, "b"), strings.Repeat("content", 10_000), mode)
+		folder := filepath.Join(dir, "folder")
+		writeFile(t, filepath.Join(folder, "z"), "z", mode)
+		writeFile(t, filepath.Join(folder, "a"), "a", mode)
+		moment := time.Unix(int64(i)*1_000_000, 0)
+		if err := os.Chtimes(file, moment, moment); err != nil {
+			t.Fatal(err)
+		}
+		output := filepath.Join(dir, "image.tar")
+		mustRun(t, "build", "--ref", "example.com/a/b:c", "--output", output,
+			"--label", "one=1", "--label", "two=2", file+":/b", folder+":/folder")
+		tarballs[i] = readFile(t, output)
+	}
+	if !bytes.Equal(tarballs[0], tarballs[1]) {
+		t.Error("two builds of the same content differ")
+	}
+}
+
+func TestRegistrySurvivesRestart(t *testing.T) {
+	dir := t.TempDir()
+	storage := filepath.Join(dir, "registry")
+	first := startRegistry(t, storage)
+
+	child, err := mutate.AppendLayers(empty.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: child})
+	if err := remote.WriteIndex(first.tag(t, "some/deep/repository:index"), index, first.options(t)...); err != nil {
+		t.Fatal(err)
+	}
+	file := writeFile(t, filepath.Join(dir, "f"), "f", 0o644)
+	tarball := filepath.Join(dir, "image.tar")
+	for _, ref := range []string{"quay.io/x/kept:v1", "quay.io/x/gone:v1"} {
+		mustRun(t, "build", "--ref", ref, "--output", tarball, file+":/f")
+		mustRun(t, "push", "--ca", first.authorityFile, "--registry", first.address, tarball)
+	}
+	kept, err := first.pull(t, "x/kept:v1").Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Delete(first.tag(t, "x/gone:v1"), first.options(t)...); err != nil {
+		t.Fatal(err)
+	}
+	// The tag moves: the digest it had must stay valid all the same.
+	writeFile(t, file, "changed", 0o644)
+	mustRun(t, "build", "--ref", "quay.io/x/kept:v1", "--output", tarball, file+":/f")
+	mustRun(t, "push", "--ca", first.authorityFile, "--registry", first.address, tarball)
+	first.stop()
+
+	second := startRegistry(t, storage)
+	if got := listLayer(t, second.pull(t, "x/kept:v1")); !reflect.DeepEqual(got, []string{"f 0 0644 0:0 changed"}) {
+		t.Errorf("x/kept:v1 after the restart: %v", got)
+	}
+	if got := listLayer(t, second.pull(t, "x/kept@"+kept.String())); !reflect.DeepEqual(got, []string{"f 0 0644 0:0 f"}) {
+		t.Errorf("x/kept@%s after the restart: %v", kept, got)
+	}
+	if _, err := remote.Index(second.tag(t, "some/deep/repository:index"), second.options(t)...); err != nil {
+		t.Errorf("index after the restart: %v", err)
+	}
+	if _, err := remote.Image(second.tag(t, "x/gone:v1"), second.options(t)...); err == nil {
+		t.Error("a deleted tag is back after the restart")
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, filepath.Join(dir, "f"), "f", 0o644)
+	output := filepath.Join(dir, "image.tar")
+	valid := []string{"build", "--ref", "example.com/some/image:v1", "--output", output}
+	with := func(more ...string) []string { return append(append([]string{}, valid...), more...) }
+
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no command":          {nil, "no command given"},
+		"unknown command":     {[]string{"pull"}, `unknown command "pull"`},
+		"build without flags": {[]string{"build"}, "missing --ref, --output"},
+		"bad ref":             {[]string{"build", "--ref", "A B", "--output", output}, "--ref"},
+		"user by name":        {with("--user", "root"), `--user "root"`},
+		"relative workdir":    {with("--workdir", "srv"), "want an absolute path"},
+		"bad platform":        {with("--platform", "linux"), "want OS/ARCH"},
+		"bad env":             {with("--env", "A"), `--env "A"`},
+		"bad label":           {with("--label", "=v"), `--label "=v"`},
+		"no destination":      {with(file), "want SRC:DST"},
+		"relative target":     {with(file + ":f"), "not an absolute path"},
+		"bad mode":            {with(file + ":/f:9"), `mode "9"`},
+		"missing source":      {with(filepath.Join(dir, "none") + ":/f"), "no such file"},
+		"twice":               {with(file+":/f", file+":/f"), "/f is already in the image"},
+		"file as directory":   {with(file+":/f", file+":/f/g"), "/f is already in the image"},
+		"file as root":        {with(file + ":/"), "can only be a directory"},
+		"push without flags":  {[]string{"push", output}, "missing --ca, --registry"},
+		"push nothing":        {[]string{"push", "--ca", file, "--registry", "localhost:1"}, "no image tarball"},
+		"push without CA":     {[]string{"push", "--ca", file, "--registry", "localhost:1", output}, "no PEM certificate"},
+		"serve without flags": {[]string{"serve"}, "missing --listen, --cert, --key, --dir"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := run(t.Context(), test.args, io.Discard, io.Discard)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error = %v, want one with %q", err, test.want)
+			}
+		})
+	}
+	if _, err := os.Stat(output); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a refused build left %s behind (%v)", output, err)
+	}
+}
+
+func TestPushWithoutTrustFails(t *testing.T) {
+	dir := t.TempDir()
+	file := writeFile(t, filepath.Join(dir, "f"), "f", 0o644)
+	tarball := filepath.Join(dir, "image.tar")
+	mustRun(t, "build", "--ref", "example.com/some/image:v1", "--output", tarball, file+":/f")
+	registry := startRegistry(t, filepath.Join(dir, "registry"))
+	_, stranger := issueCertificate(t, t.TempDir())
+
+	err := run(t.Context(), []string{"push", "--ca", stranger, "--registry", registry.address, tarball}, io.Discard, io.Discard)
+	var unknown x509.UnknownAuthorityError
+	if !errors.As(err, &unknown) {
+		t.Errorf("error = %v, want an unknown authority", err)
+	}
+}
+
+func TestServeStopsOnSIGTERM(t *testing.T) {
+	dir := t.TempDir()
+	_, certificateFile := issueCertificate(t, dir)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*shutdownTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, os.Args[0], "serve", "--listen", "127.0.0.1:0",
+		"--dir", filepath.Join(dir, "registry"), "--cert", certificateFile, "--key", filepath.Join(dir, "tls.key"))
+	command.Env = append(os.Environ(), runAsProgram+"=1")
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+
+	output := bufio.NewReader(stdout)
+	if line, err := output.ReadString('\n'); !strings.HasPrefix(line, "serving https://127.0.0.1:") {
+		t.Fatalf("first line = %q (%v)", line, err)
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("serve after SIGTERM: %v, want a clean exit", err)
+	}
+}
+
+// testRegistry is a registry over TLS on the loopback interface.
+type testRegistry struct {
+	address       string
+	authorityFile string
+	stop          func()
+}
+
+func startRegistry(t *testing.T, dir string) *testRegistry {
+	t.Helper()
+	logger := log.New(io.Discard, "", 0)
+	handler, err := newRegistry(dir, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, certificateFile := issueCertificate(t, t.TempDir())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- serveUntilDone(ctx, listener, certificate, handler, logger) }()
+	stopped := false
+	stop := func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("registry: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return &testRegistry{address: listener.Addr().String(), authorityFile: certificateFile, stop: stop}
+}
+
+func (r *testRegistry) tag(t *testing.T, reference string) name.Reference {
+	t.Helper()
+	parsed, err := name.ParseReference(r.address + "/" + reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func (r *testRegistry) options(t *testing.T) []remote.Option {
+	t.Helper()
+	transport, err := trustOnly(r.authorityFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return []remote.Option{remote.WithTransport(transport), remote.WithContext(t.Context())}
+}
+
+func (r *testRegistry) pull(t *testing.T, reference string) v1.Image {
+	t.Helper()
+	img, err := remote.Image(r.tag(t, reference), r.options(t)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// listLayer describes every entry of the only layer in one line.
+func listLayer(t *testing.T, img v1.Image) []string {
+	t.Helper()
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(layers) != 1 {
+		t.Fatalf("%d layers, want 1", len(layers))
+	}
+	content, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	var lines []string
+	archive := tar.NewReader(content)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return lines
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !header.ModTime.Equal(epoch) {
+			t.Errorf("%s has time %s", header.Name, header.ModTime)
+		}
+		body, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeSymlink {
+			body = []byte("-> " + header.Linkname)
+		}
+		lines = append(lines, fmt.Sprintf("%s %c %04o %d:%d %s",
+			header.Name, header.Typeflag, header.Mode, header.Uid, header.Gid, body))
+	}
+}
+
+// issueCertificate makes a self-signed certificate for 127.0.0.1 and writes tls.crt and tls.key.
+func issueCertificate(t *testing.T, dir string) (tls.Certificate, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "registry under test"},
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
+		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	privateKey, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificatePEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: privateKey})
+	writeFile(t, filepath.Join(dir, "tls.key"), string(keyPEM), 0o600)
+	file := writeFile(t, filepath.Join(dir, "tls.crt"), string(certificatePEM), 0o600)
+	pair, err := tls.X509KeyPair(certificatePEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair, file
+}
+
+func mustRun(t *testing.T, args ...string) {
+	t.Helper()
+	if err := run(t.Context(), args, io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t *testing.T, file, content string, mode os.FileMode) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(file, mode); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func readFile(t *testing.T, file string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}

@@ -1,0 +1,217 @@
+// Command cluster runs a real Kubernetes on one Linux machine: built from pinned Go modules,
+// started with one command and removed without a trace by another.
+//
+// It uses the standard library alone. What it runs is built from modules of their own under components/,
+// so that their dependencies never reach the operator.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const usage = `cluster runs a real Kubernetes on this machine.
+
+Usage: go run ./test/cluster COMMAND [--name NAME] [options]
+
+Clusters
+  up          start a cluster and wait until it is ready; on a running one, check and mend it
+                --profile simulated   real control plane, nodes and pods played by kwok; no root (default)
+                --profile node        real containers on a real node; Linux with root
+                --nodes N             simulated nodes                                   (4)
+                --audit               write an audit log of every request, without bodies
+                --without-optional-apis
+                                      do not install the Cilium and Gateway API CRDs
+                --timeout D           give up after D, builds not counted               (3m)
+  down        stop a cluster, remove everything that belongs to it, and check that nothing is left
+  status      processes, API server, nodes; exits 1 when something is missing
+  list        all clusters of this user
+
+Work with one
+  kubeconfig  print the path of the administrator's kubeconfig
+  kubectl     run the cluster's own kubectl: kubectl [--name NAME] ARGS...
+  load        put images into the node's registry: load [--name NAME] IMAGE.tar...
+  logs        list the log files, or print that of one component: logs [--name NAME] [COMPONENT]
+
+Binaries
+  build       fill the cache only, for both profiles or for one: build [--profile PROFILE]
+  bin         print the directory that holds kubectl and the control plane, building them if needed
+
+The name of a cluster is "berg" unless --name says otherwise.
+
+Environment
+  BERG_CLUSTER_CACHE  where binaries and clusters live      (the user's cache directory, berg-operator)
+  BERG_CLUSTER_BIN    where binaries are kept; may be read-only once filled, so that users can share it
+                                                            ($BERG_CLUSTER_CACHE/bin)
+`
+
+const (
+	defaultName    = "berg"
+	defaultTimeout = 3 * time.Minute
+)
+
+func main() {
+	// A second signal ends the process at once: the first one only asks.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case err == nil:
+	case errors.Is(err, errUnhealthy):
+		os.Exit(1)
+	default:
+		fmt.Fprintf(os.Stderr, "cluster: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// options are what the command line can say. A command registers only those that it heeds.
+type options struct {
+	name                string
+	profile             string
+	nodes               int
+	audit               bool
+	withoutOptionalAPIs bool
+	timeout             time.Duration
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return errors.New(`no command given: try "up"`)
+	}
+	command, args := args[0], args[1:]
+
+	switch command {
+	case "help", "-h", "--help":
+		fmt.Fprint(stdout, usage)
+		return nil
+	case commandNamespaces:
+		return becomeNamespaces(args)
+	case commandInside:
+		return runInside(args)
+	}
+
+	var opts options
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&opts.name, "name", defaultName, "")
+	switch command {
+	case "up":
+		flags.StringVar(&opts.profile, "profile", profileSimulated, "")
+		flags.IntVar(&opts.nodes, "nodes", 4, "")
+		flags.BoolVar(&opts.audit, "audit", false, "")
+		flags.BoolVar(&opts.withoutOptionalAPIs, "without-optional-apis", false, "")
+		flags.DurationVar(&opts.timeout, "timeout", defaultTimeout, "")
+	case "build":
+		flags.StringVar(&opts.profile, "profile", "", "")
+	case "down", "status", "list", "kubeconfig", "kubectl", "load", "logs", "bin":
+	default:
+		return fmt.Errorf(`unknown command %q: "help" lists them`, command)
+	}
+
+	var rest []string
+	if command == "kubectl" {
+		// Everything but a leading --name is kubectl's own.
+		args, rest = splitName(args)
+	}
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, usage)
+		return nil
+	} else if err != nil {
+		return fmt.Errorf(`%s: %w: "help" lists what it takes`, command, err)
+	}
+	rest = append(rest, flags.Args()...)
+	if err := opts.validate(command, rest); err != nil {
+		return err
+	}
+
+	places, err := findPlaces()
+	if err != nil {
+		return err
+	}
+	progress := newProgress(stderr)
+
+	switch command {
+	case "up":
+		return up(ctx, places, opts, progress)
+	case "down":
+		return down(ctx, places, opts.name, progress)
+	case "status":
+		return status(ctx, places, opts.name, stdout)
+	case "list":
+		return list(places, stdout)
+	case "kubeconfig":
+		return printKubeconfig(places, opts.name, stdout)
+	case "kubectl":
+		return kubectl(places, opts.name, rest)
+	case "load":
+		return load(ctx, places, opts.name, rest, stdout, progress)
+	case "logs":
+		return logs(places, opts.name, rest, stdout)
+	case "build":
+		_, err := buildProfile(ctx, places, opts.profile, progress)
+		return err
+	default: // bin
+		dir, err := buildOne(ctx, places, controlPlane, progress)
+		if err == nil {
+			fmt.Fprintln(stdout, dir)
+		}
+		return err
+	}
+}
+
+func (o options) validate(command string, rest []string) error {
+	if !validName.MatchString(o.name) {
+		return fmt.Errorf("--name %q: use one to twenty of a-z, 0-9 and -, beginning with a letter", o.name)
+	}
+	switch o.profile {
+	case "", profileSimulated, profileNode:
+	default:
+		return fmt.Errorf("--profile %q: use %s or %s", o.profile, profileSimulated, profileNode)
+	}
+	if command == "up" && (o.nodes < 1 || o.nodes > maxSimulatedNodes) {
+		return fmt.Errorf("--nodes %d: use 1 to %d", o.nodes, maxSimulatedNodes)
+	}
+	switch command {
+	case "kubectl":
+	case "load":
+		if len(rest) == 0 {
+			return errors.New("load: name at least one image archive, as in: load [--name NAME] web.tar")
+		}
+	case "logs":
+		if len(rest) > 1 {
+			return errors.New("logs: name one component, or none to list them")
+		}
+	default:
+		if len(rest) > 0 {
+			return fmt.Errorf("%s: takes no argument %q", command, rest[0])
+		}
+	}
+	return nil
+}
+
+// splitName takes a leading --name off the arguments that are meant for another program.
+func splitName(args []string) (own, others []string) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	switch first := args[0]; {
+	case first == "--name" || first == "-name":
+		n := min(2, len(args))
+		return args[:n], args[n:]
+	case strings.HasPrefix(first, "--name=") || strings.HasPrefix(first, "-name="):
+		return args[:1], args[1:]
+	default:
+		return nil, args
+	}
+}

@@ -1,0 +1,99 @@
+// Command toolbox is an image of nothing but the small commands, with a service that the environment
+// describes: tests give it to containers whose behavior they need to choose.
+//
+//	TOOLBOX_HTTP=:8080   answers HTTP: /healthz, and / with the host name of the container
+//	TOOLBOX_TCP=:9000    sends back every line
+//	TOOLBOX_UDP=:9000    sends back every datagram
+//	TOOLBOX_EXIT=3       ends at once with this exit code, as a broken container does
+//
+// Without any of them it waits for SIGTERM.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+
+	"github.com/bergctf/berg-operator/test/images/internal/toolbox"
+)
+
+// maxConnections bounds the connections that are echoed at a time.
+const maxConnections = 256
+
+func main() { toolbox.Main(serve) }
+
+func serve(ctx context.Context) error {
+	if text := os.Getenv("TOOLBOX_EXIT"); text != "" {
+		code, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("TOOLBOX_EXIT: %w", err)
+		}
+		fmt.Fprintln(os.Stderr, "ending with exit code", code, "as TOOLBOX_EXIT asks")
+		os.Exit(code)
+	}
+
+	services := []func(context.Context) error{func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}}
+	if address := os.Getenv("TOOLBOX_HTTP"); address != "" {
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeHTTP(ctx, http.HandlerFunc(answer), address)
+		})
+	}
+	if address := os.Getenv("TOOLBOX_TCP"); address != "" {
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeTCP(ctx, address, maxConnections, echo)
+		})
+	}
+	if address := os.Getenv("TOOLBOX_UDP"); address != "" {
+		services = append(services, func(ctx context.Context) error { return echoDatagrams(ctx, address) })
+	}
+	return toolbox.Together(ctx, services...)
+}
+
+func answer(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/healthz" {
+		fmt.Fprintln(w, "ok")
+		return
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintf(w, "%s answers %s %s for %s\n", name, r.Method, r.URL.Path, r.Host)
+}
+
+func echo(ctx context.Context, connection net.Conn) {
+	stop := context.AfterFunc(ctx, func() { connection.Close() })
+	defer stop()
+	// A client that goes away is no fault of the echo.
+	_, _ = io.Copy(connection, connection)
+}
+
+func echoDatagrams(ctx context.Context, address string) error {
+	socket, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { socket.Close() })
+	defer stop()
+	datagram := make([]byte, 1<<16)
+	for {
+		n, sender, err := socket.ReadFrom(datagram)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// A sender that is gone already (its port is closed) must not end the service.
+		_, _ = socket.WriteTo(datagram[:n], sender)
+	}
+}

@@ -1,0 +1,305 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+)
+
+var _ = Describe("What cannot be built", func() {
+	It("fails on a missing Challenge, makes nothing, and goes on when it appears", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		i := instance(ctx, ns, "later")
+		reaches(ctx, i, bergv1.PhaseFailed)
+		shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing)
+		Expect(namespaceExists(ctx, i)).To(BeFalse())
+		eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonChallengeMissing)
+		challenge(ctx, ns, "later", oneContainer)
+		reaches(ctx, i, bergv1.PhaseRunning)
+	})
+
+	It("fails on a missing flag, makes nothing, and goes on when it is set", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "flagged", everyKind)
+		i := instance(ctx, ns, "flagged", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
+		reaches(ctx, i, bergv1.PhaseFailed)
+		shows(ctx, i, bergv1.ConditionFlagValidation, metav1.ConditionFalse, bergv1.ReasonFlagMissing)
+		Expect(namespaceExists(ctx, i)).To(BeFalse())
+		eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonFlagMissing)
+		patch(ctx, i, func() { i.Spec.Flag = "flag{late}" })
+		reaches(ctx, i, bergv1.PhaseRunning)
+	})
+
+	It("fails on a Challenge without containers, and goes on when it has some", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "empty", `description: nothing runs`)
+		i := instance(ctx, ns, "empty")
+		reaches(ctx, i, bergv1.PhaseFailed)
+		shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonNothingToRun)
+		Expect(namespaceExists(ctx, i)).To(BeFalse())
+		c.Spec.Containers = []bergv1.Container{{Hostname: "web", Image: "example.com/web:1"}}
+		Expect(k8s.Update(ctx, c)).To(Succeed())
+		reaches(ctx, i, bergv1.PhaseRunning)
+	})
+
+	It("fails on what the schema cannot see, names the field, and makes nothing", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		for name, tc := range map[string]struct{ spec, field string }{
+			"one-variable":   {`containers: [{hostname: a, image: i, ports: [{name: a-b, port: 1}, {name: a_b, port: 2}]}]`, "spec.containers[0].ports[1].name"},
+			"derived-name":   {`containers: [{hostname: a, image: i}, {hostname: a-headless, image: i}]`, "spec.containers[1].hostname"},
+			"same-port":      {`containers: [{hostname: a, image: i, ports: [{port: 1}, {port: 1, protocol: TCP}]}]`, "spec.containers[0].ports[1].port"},
+			"zero-quantity":  {`containers: [{hostname: a, image: i, resourceLimits: {memory: 0}}]`, "spec.containers[0].resourceLimits.memory"},
+			"environment":    {`containers: [{hostname: a, image: i, environment: {A: [secret]}}]`, "spec.containers[0].environment[A]"},
+			"probe":          {`containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`, "spec.containers[0].readinessProbe"},
+			"request-limits": {`containers: [{hostname: a, image: i, resourceRequests: {cpu: 2}, resourceLimits: {cpu: 1}}]`, "spec.containers[0].resourceRequests.cpu"},
+		} {
+			By(name)
+			challenge(ctx, ns, name, tc.spec)
+			i := instance(ctx, ns, name)
+			reaches(ctx, i, bergv1.PhaseFailed)
+			shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge)
+			Expect(conditions(i)).To(ContainSubstring(tc.field))
+			Expect(conditions(i)).NotTo(ContainSubstring("secret"))
+			Expect(namespaceExists(ctx, i)).To(BeFalse())
+		}
+	})
+
+	It("refuses a foreign namespace, leaves it untouched, and goes on when it is gone", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "conflict", oneContainer)
+		owner := uuid.NewString()
+		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: challengeinstance.NamespaceName(owner), Labels: map[string]string{"owner": "somebody"}}}
+		Expect(k8s.Create(ctx, foreign)).To(Succeed())
+		i := instance(ctx, ns, "conflict", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = owner })
+		reaches(ctx, i, bergv1.PhaseFailed)
+		shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonNamespaceConflict)
+		after := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), after)).To(Succeed())
+		Expect(after.ResourceVersion).To(Equal(foreign.ResourceVersion), "the namespace was touched")
+
+		By("deleting the instance beside it")
+		other := instance(ctx, ns, "conflict", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = owner })
+		Expect(k8s.Delete(ctx, other)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(other), other))).To(BeTrue())
+		}).Should(Succeed())
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), after)).To(Succeed())
+		Expect(after.DeletionTimestamp).To(BeNil())
+
+		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
+		reaches(ctx, i, bergv1.PhaseRunning)
+	})
+
+	It("lets the second instance of an owner wait for the first", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "busy", oneContainer)
+		first := instance(ctx, ns, "busy")
+		reaches(ctx, first, bergv1.PhaseRunning)
+		second := instance(ctx, ns, "busy", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = first.Spec.OwnerID })
+		shows(ctx, second, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy)
+		Expect(second.Status.Phase).To(Equal(bergv1.PhasePending))
+		Expect(second.Status.StartedAt).To(BeNil(), "its time runs while it waits")
+		Expect(k8s.Delete(ctx, first)).To(Succeed())
+		reaches(ctx, second, bergv1.PhaseRunning)
+		Expect(second.Status.InstanceID).NotTo(Equal(first.Status.InstanceID))
+	})
+})
+
+var _ = Describe("The API server refuses", func() {
+	DescribeTable("a Challenge, naming the field",
+		func(ctx context.Context, spec, field string) {
+			object := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(spec), &object.Object)).To(Succeed())
+			object.Object = map[string]any{"spec": object.Object}
+			object.SetAPIVersion("berg.norelect.ch/v1")
+			object.SetKind("Challenge")
+			object.SetNamespace("default")
+			object.SetGenerateName("refused-")
+			err := k8s.Create(ctx, object, client.DryRunAll)
+			if field == "" {
+				Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err.Error()).To(ContainSubstring(field + ":"))
+		},
+		Entry("nothing at all", `{}`, ""),
+		Entry("null for every optional field", nulls, ""),
+		Entry("a binary suffix written small", `containers: [{hostname: a, image: i, resourceLimits: {memory: 100mi}}]`, ""),
+		Entry("port type of an older API", `containers: [{hostname: a, image: i, ports: [{port: 80, type: publicIngressRouteTcp}]}]`, "spec.containers[0].ports[0].type"),
+		Entry("unparsable quantity", `containers: [{hostname: a, image: i, resourceLimits: {memory: lots}}]`, "spec.containers[0].resourceLimits.memory"),
+		Entry("negative quantity", `containers: [{hostname: a, image: i, resourceRequests: {cpu: "-1"}}]`, "spec.containers[0].resourceRequests.cpu"),
+		Entry("missing hostname", `containers: [{image: i}]`, "spec.containers[0].hostname"),
+		Entry("missing image", `containers: [{hostname: a}]`, "spec.containers[0].image"),
+		Entry("missing port number", `containers: [{hostname: a, image: i, ports: [{name: x}]}]`, "spec.containers[0].ports[0].port"),
+		Entry("hostname with capitals", `containers: [{hostname: Web, image: i}]`, "spec.containers[0].hostname"),
+		Entry("hostname too long", `containers: [{hostname: `+strings.Repeat("a", 54)+`, image: i}]`, "spec.containers[0].hostname"),
+		Entry("duplicate hostname", `containers: [{hostname: a, image: i}, {hostname: a, image: i}]`, "spec.containers[1]"),
+		Entry("unknown protocol", `containers: [{hostname: a, image: i, ports: [{port: 80, protocol: sctp}]}]`, "spec.containers[0].ports[0].protocol"),
+		Entry("route over UDP", `containers: [{hostname: a, image: i, ports: [{port: 80, protocol: udp, type: publicTlsRoute}]}]`, "spec.containers[0].ports[0].protocol"),
+		Entry("port out of range", `containers: [{hostname: a, image: i, ports: [{port: 70000}]}]`, "spec.containers[0].ports[0].port"),
+		Entry("port name", `containers: [{hostname: a, image: i, ports: [{port: 80, name: "a b"}]}]`, "spec.containers[0].ports[0].name"),
+		Entry("no form of flag", `containers: [{hostname: a, image: i, dynamicFlag: {}}]`, "spec.containers[0].dynamicFlag"),
+		Entry("two forms of flag", `containers: [{hostname: a, image: i, dynamicFlag: {env: {name: A}, content: {path: /a}}}]`, "spec.containers[0].dynamicFlag"),
+		Entry("relative flag path", `containers: [{hostname: a, image: i, dynamicFlag: {content: {path: a}}}]`, "spec.containers[0].dynamicFlag.content.path"),
+		Entry("flag path that climbs", `containers: [{hostname: a, image: i, dynamicFlag: {content: {path: /a/../b}}}]`, "spec.containers[0].dynamicFlag.content.path"),
+		Entry("flag path of a directory", `containers: [{hostname: a, image: i, dynamicFlag: {executable: {path: /a/}}}]`, "spec.containers[0].dynamicFlag.executable.path"),
+		Entry("flag mode", `containers: [{hostname: a, image: i, dynamicFlag: {executable: {path: /a, mode: 4095}}}]`, "spec.containers[0].dynamicFlag.executable.mode"),
+		Entry("dynamic flag mode", `dynamicFlagMode: shout`, "spec.dynamicFlagMode"),
+		Entry("date", `hideUntil: tomorrow`, "spec.hideUntil"),
+		Entry("environment that is a list", `containers: [{hostname: a, image: i, environment: [A]}]`, "spec.containers[0].environment"),
+	)
+
+	It("changes of an instance's identity, without repeating the flag", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		i := instance(ctx, ns, "none")
+		for field, modify := range map[string]func(*bergv1.ChallengeInstanceSpec){
+			"spec.challengeRef": func(s *bergv1.ChallengeInstanceSpec) { s.ChallengeRef.Name = "other" },
+			"spec.ownerId":      func(s *bergv1.ChallengeInstanceSpec) { s.OwnerID = uuid.NewString() },
+			"flag":              func(s *bergv1.ChallengeInstanceSpec) { s.Flag = "flag{other}" },
+			"flag can":          func(s *bergv1.ChallengeInstanceSpec) { s.Flag = "" },
+			"spec.timeout":      func(s *bergv1.ChallengeInstanceSpec) { s.Timeout = "0s" },
+		} {
+			changed := i.DeepCopy()
+			modify(&changed.Spec)
+			err := k8s.Patch(ctx, changed, client.MergeFrom(i), client.DryRunAll)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", field, err)
+			Expect(err.Error()).To(ContainSubstring(field))
+			Expect(err.Error()).NotTo(Or(ContainSubstring("flag{other}"), ContainSubstring("flag{integration}")))
+		}
+		for _, flag := range []string{strings.Repeat("flag{x}", 200), strings.Repeat("flag{x}ä", 120)} {
+			tooLong := i.DeepCopy()
+			tooLong.Name, tooLong.ResourceVersion, tooLong.UID = "", "", ""
+			tooLong.Spec.Flag = flag
+			err := k8s.Create(ctx, tooLong, client.DryRunAll)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%d bytes", len(flag))
+			Expect(err.Error()).To(And(ContainSubstring("flag"), ContainSubstring("1024"), Not(ContainSubstring("flag{x}"))))
+		}
+	})
+})
+
+// CHALLENGES_DIR names a folder of Challenges, one in each file, to be tried. A
+// file with "old schema" in its comments must be refused.
+var _ = Describe("The Challenges of CHALLENGES_DIR", func() {
+	It("are refused or run", func(ctx context.Context) {
+		dir := os.Getenv("CHALLENGES_DIR")
+		if dir == "" {
+			Skip("CHALLENGES_DIR is not set")
+		}
+		paths, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(paths).NotTo(BeEmpty())
+		ns := newNamespace(ctx)
+		running := map[string]*bergv1.ChallengeInstance{}
+		empty := map[string]*bergv1.ChallengeInstance{}
+		refused := 0
+		for n, path := range paths {
+			By(filepath.Base(path))
+			data, err := os.ReadFile(path)
+			Expect(err).NotTo(HaveOccurred())
+			text := string(data)
+			for placeholder, value := range map[string]string{
+				// A template's blanks, filled in as its comments say.
+				"CHALLENGE_NAME_HERE": "challenge-name", "HOSTNAME_HERE": "hostname", "GITHUB_OWNER": "owner", "GITHUB_REPOSITORY": "repository",
+			} {
+				text = strings.ReplaceAll(text, placeholder, value)
+			}
+			object := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte(text), &object.Object)).To(Succeed())
+			object.SetNamespace(ns)
+			object.SetName(fmt.Sprintf("%s-%d", object.GetName(), n)) // several are versions of one Challenge
+			err = k8s.Create(ctx, object)
+			if strings.Contains(text, "old schema") {
+				Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+				Expect(err.Error()).To(ContainSubstring("spec.containers[0].ports[0].type"))
+				refused++
+				continue
+			}
+			Expect(err).NotTo(HaveOccurred())
+			containers, _, err := unstructured.NestedSlice(object.Object, "spec", "containers")
+			Expect(err).NotTo(HaveOccurred())
+			if len(containers) == 0 {
+				empty[path] = instance(ctx, ns, object.GetName())
+			} else {
+				running[path] = instance(ctx, ns, object.GetName())
+			}
+		}
+		for path, i := range running {
+			By("running: " + filepath.Base(path))
+			reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		for path, i := range empty {
+			By("nothing to run: " + filepath.Base(path))
+			shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonNothingToRun)
+		}
+		AddReportEntry("challenges", fmt.Sprintf("%d running, %d without containers, %d refused", len(running), len(empty), refused))
+	}, SpecTimeout(5*time.Minute))
+})
+
+const nulls = `
+displayName: null
+author: null
+description: null
+flag: null
+flagFormat: null
+dynamicFlagMode: null
+hideUntil: null
+difficulty: null
+categories: null
+tags: null
+event: null
+allowOutboundTraffic: null
+staticValue: null
+attachments: [{fileName: null, downloadUrl: null, downloadImage: null, downloadImagePullSecret: null, downloadImageInsecure: null}]
+containers:
+- hostname: a
+  image: i
+  environment: null
+  readinessProbe: null
+  livenessProbe: null
+  resourceRequests: null
+  resourceLimits: {cpu: null, memory: null}
+  ports: [{port: 80, name: null, protocol: null, appProtocol: null, type: null}]
+  dynamicFlag: {env: null, content: {path: /flag, mode: null}, executable: null}
+  additionalCapabilities: null
+  runtimeClassName: null
+  egressBandwidth: null
+  ingressBandwidth: null
+- hostname: b
+  image: i
+  environment: {A: 1, B: true, C: x, D: 1.5, E: null}
+  ports: null
+  dynamicFlag: null
+`
+
+// eventually waits for an event of an instance.
+func eventually(ctx context.Context, i *bergv1.ChallengeInstance, eventType, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var events corev1.EventList
+		g.Expect(k8s.List(ctx, &events, client.InNamespace(i.Namespace))).To(Succeed())
+		var seen []string
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == i.UID {
+				seen = append(seen, fmt.Sprint(e.Type, "/", e.Reason))
+			}
+		}
+		g.Expect(seen).To(ContainElement(eventType + "/" + reason))
+	}).Should(Succeed())
+}

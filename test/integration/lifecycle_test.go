@@ -1,0 +1,342 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"debug/elf"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+const (
+	oneContainer = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}]`
+	everyKind    = `
+containers:
+- hostname: web
+  image: example.com/web:1
+  ports:
+  - {name: web, port: 8080, appProtocol: http, type: publicHttpRoute}
+  - {name: chat, port: 7000, type: publicTlsRoute}
+  dynamicFlag: {content: {path: "/flag-{entropy}.txt"}}
+- hostname: pwn
+  image: example.com/pwn:1
+  ports:
+  - {name: game, port: 1337, type: publicPort}
+  - {name: game-udp, port: 1337, protocol: udp, type: publicPort}
+  dynamicFlag: {executable: {path: /get_flag}}
+- hostname: db
+  image: example.com/db:1
+  ports:
+  - {name: db, port: 5432}
+  dynamicFlag: {env: {name: FLAG}}
+`
+	// More than any simulated node has: its pod stays unschedulable.
+	neverReady = `containers: [{hostname: web, image: "example.com/web:1", resourceRequests: {cpu: 1000000}}]`
+)
+
+var _ = Describe("The life of an instance", func() {
+	It("builds every object, runs, and reports its endpoints", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "every-kind", everyKind)
+		i := instance(ctx, ns, "every-kind")
+		reaches(ctx, i, bergv1.PhaseRunning)
+
+		By("the status")
+		s := i.Status
+		Expect(s.InstanceID).To(HaveLen(36))
+		Expect(s.InstanceID[14]).To(Equal(byte('7')), "a UUID of version 7")
+		Expect(s.Namespace).To(Equal("challenge-" + i.Spec.OwnerID))
+		Expect(s.ReadyAt).NotTo(BeNil())
+		Expect(s.ExpiresAt.Sub(s.StartedAt.Time)).To(Equal(2 * time.Hour))
+		Expect(s.ObservedGeneration).To(Equal(i.Generation))
+		for _, conditionType := range []string{
+			bergv1.ConditionChallengeFound, bergv1.ConditionFlagValidation, bergv1.ConditionNamespaceCreated,
+			bergv1.ConditionNetworkPolicyCreated, bergv1.ConditionServicesCreated, bergv1.ConditionRoutesCreated,
+			bergv1.ConditionDeploymentsCreated, bergv1.ConditionPodsReady, bergv1.ConditionHealthy, bergv1.ConditionUpToDate,
+		} {
+			Expect(meta.IsStatusConditionTrue(s.Conditions, conditionType)).To(BeTrue(), "%s: %s", conditionType, conditions(i))
+		}
+
+		By("the namespace")
+		in := client.InNamespace(s.Namespace)
+		var namespace corev1.Namespace
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: s.Namespace}, &namespace)).To(Succeed())
+		Expect(namespace.Labels).To(And(
+			HaveKeyWithValue(bergv1.LabelManagedBy, "berg"), HaveKeyWithValue(bergv1.LabelComponent, "challenge"),
+			HaveKeyWithValue(bergv1.LabelChallenge, "every-kind"), HaveKeyWithValue(bergv1.LabelChallengeNamespace, ns),
+			HaveKeyWithValue(bergv1.LabelOwnerID, i.Spec.OwnerID), HaveKeyWithValue(bergv1.LabelInstanceID, s.InstanceID),
+			HaveKeyWithValue("pod-security.kubernetes.io/enforce", "baseline")))
+
+		By("the objects in it")
+		Expect(names(ctx, &ciliumv2.CiliumNetworkPolicyList{}, in)).To(ConsistOf("challenge-network-policy"))
+		Expect(names(ctx, &corev1.ServiceList{}, in)).To(ConsistOf("web", "pwn", "pwn-node-port", "db"))
+		Expect(names(ctx, &gatewayv1.HTTPRouteList{}, in)).To(ConsistOf("web-8080"))
+		Expect(names(ctx, &gatewayv1.TLSRouteList{}, in)).To(ConsistOf("web-7000"))
+		Expect(names(ctx, &corev1.ConfigMapList{}, in)).To(ContainElements("flag-content", "flag-executable"))
+		Expect(names(ctx, &policyv1.PodDisruptionBudgetList{}, in)).To(ConsistOf("web-pdb", "pwn-pdb", "db-pdb"))
+		Expect(names(ctx, &appsv1.DeploymentList{}, in)).To(ConsistOf("web", "pwn", "db"))
+
+		By("the flag in all three forms")
+		var content, program corev1.ConfigMap
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: "flag-content"}, &content)).To(Succeed())
+		Expect(string(content.BinaryData["content"])).To(Equal("flag{integration}\n"))
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: "flag-executable"}, &program)).To(Succeed())
+		_, err := elf.NewFile(bytes.NewReader(program.BinaryData["executable"]))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(variables(ctx, s.Namespace, "db")).To(HaveKeyWithValue("FLAG", "flag{integration}"))
+
+		By("the endpoints, in the status and in every container")
+		byName := map[string]bergv1.ServiceEndpoint{}
+		for _, e := range s.Services {
+			byName[e.Name] = e
+		}
+		Expect(byName).To(HaveLen(4))
+		Expect(byName["web"].Hostname).To(HaveSuffix(".challenges.example.com"))
+		Expect(byName["web"].AppProtocol).To(Equal("http"))
+		Expect(byName["web"].TLS && byName["chat"].TLS && !byName["game"].TLS).To(BeTrue())
+		Expect(byName["web"].Port).To(Equal(int32(80)))
+		Expect(byName["chat"].Port).To(Equal(int32(443)))
+		var nodePort corev1.Service
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: "pwn-node-port"}, &nodePort)).To(Succeed())
+		for _, p := range nodePort.Spec.Ports {
+			e := byName["game"]
+			if p.Protocol == corev1.ProtocolUDP {
+				e = byName["game-udp"]
+			}
+			Expect(e.Port).To(Equal(p.NodePort))
+			Expect(e.Protocol).To(Equal(string(p.Protocol)))
+			Expect(e.Hostname).To(Equal("challenges.example.com"))
+		}
+		for _, container := range []string{"web", "pwn", "db"} {
+			Expect(variables(ctx, s.Namespace, container)).To(And(
+				HaveKeyWithValue("DB_ENDPOINT", "db:5432"),
+				HaveKeyWithValue("WEB_ENDPOINT", byName["web"].Hostname+":80"),
+				HaveKey("CHAT_ENDPOINT"), HaveKey("GAME_ENDPOINT"), HaveKey("GAME_UDP_ENDPOINT"),
+				HaveKeyWithValue("CHALLENGE_NAMESPACE", s.Namespace)))
+		}
+	})
+
+	It("shows its phases, expires on time and leaves nothing behind", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "short", oneContainer)
+		var list bergv1.ChallengeInstanceList
+		w, err := k8s.Watch(ctx, &list, client.InNamespace(ns))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(w.Stop)
+
+		i := instance(ctx, ns, "short", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "5s" })
+		var phases []bergv1.Phase
+		var last *bergv1.ChallengeInstance
+		var asked time.Time
+		for done := false; !done; {
+			var e watch.Event
+			Eventually(w.ResultChan()).Should(Receive(&e))
+			last = e.Object.(*bergv1.ChallengeInstance)
+			if p := last.Status.Phase; p != "" && (len(phases) == 0 || phases[len(phases)-1] != p) {
+				phases = append(phases, p)
+			}
+			if last.DeletionTimestamp != nil && asked.IsZero() {
+				asked = time.Now()
+			}
+			done = e.Type == watch.Deleted
+		}
+		Expect(phases).To(Equal([]bergv1.Phase{
+			bergv1.PhasePending, bergv1.PhaseStarting, bergv1.PhaseRunning, bergv1.PhaseTerminating, bergv1.PhaseTerminated,
+		}))
+		Expect(last.Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
+		Expect(last.Status.TerminatedAt).NotTo(BeNil())
+		Expect(meta.IsStatusConditionTrue(last.Status.Conditions, bergv1.ConditionNamespaceDeleted)).To(BeTrue())
+		Expect(asked).To(BeTemporally(">=", last.Status.ExpiresAt.Time))
+		Expect(asked).To(BeTemporally("<", last.Status.ExpiresAt.Add(time.Second)), "the expiry came late")
+		gone(ctx, i)
+	})
+
+	It("follows the timeout while it lives: extended, shortened, over at once", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "extend", oneContainer)
+		i := instance(ctx, ns, "extend", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "30m" })
+		reaches(ctx, i, bergv1.PhaseRunning)
+		for _, timeout := range []string{"3h", "1h"} {
+			patch(ctx, i, func() { i.Spec.Timeout = timeout })
+			want, err := time.ParseDuration(timeout)
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+				g.Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(want))
+			}).Should(Succeed())
+		}
+		patch(ctx, i, func() { i.Spec.Timeout = "1s" })
+		gone(ctx, i)
+	})
+
+	It("ends when a termination reason is set", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "stop", oneContainer)
+		i := instance(ctx, ns, "stop")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		patch(ctx, i, func() { i.Spec.TerminationReason = bergv1.TerminationAdmin })
+		gone(ctx, i)
+	})
+
+	It("is deleted while its pods cannot start", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "stuck", neverReady)
+		i := instance(ctx, ns, "stuck")
+		shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, "Unschedulable")
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseStarting))
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		gone(ctx, i)
+	})
+
+	It("puts back what is deleted or changed by hand, and prunes what it no longer wants", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "drift", everyKind)
+		i := instance(ctx, ns, "drift")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		in := client.InNamespace(i.Status.Namespace)
+		for _, object := range []client.Object{
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "db"}},
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "flag-content"}},
+			&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "db-pdb"}},
+			&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "web-8080"}},
+			&gatewayv1.TLSRoute{ObjectMeta: metav1.ObjectMeta{Name: "web-7000"}},
+			&ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "challenge-network-policy"}},
+			&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "db"}},
+		} {
+			object.SetNamespace(i.Status.Namespace)
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+			old := object.GetUID()
+			Expect(k8s.Delete(ctx, object)).To(Succeed())
+			Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+				g.Expect(object.GetUID()).NotTo(Equal(old))
+			}).Should(Succeed(), "%T %s does not come back", object, object.GetName())
+		}
+
+		deployment := &appsv1.Deployment{}
+		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "db"}
+		Expect(k8s.Get(ctx, key, deployment)).To(Succeed())
+		before := deployment.DeepCopy()
+		deployment.Spec.Template.Spec.Containers[0].Image = "example.com/evil:1"
+		Expect(k8s.Patch(ctx, deployment, client.StrategicMergeFrom(before))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, key, deployment)).To(Succeed())
+			g.Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("example.com/db:1"))
+		}).Should(Succeed())
+
+		extra := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+			Namespace: i.Status.Namespace, Name: "extra",
+			Labels:      map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
+			Annotations: map[string]string{bergv1.AnnotationInstanceUID: string(i.UID)},
+		}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
+		Expect(k8s.Create(ctx, extra)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(names(ctx, &corev1.ServiceList{}, in)).NotTo(ContainElement("extra"))
+		}).Should(Succeed())
+	})
+
+	It("costs no write when nothing has changed, not even after a restart", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "quiet", everyKind)
+		i := instance(ctx, ns, "quiet")
+		reaches(ctx, i, bergv1.PhaseRunning)
+
+		var writes atomic.Int64
+		stop := start(cfg, func(next http.RoundTripper) http.RoundTripper { return counting{next, i, &writes} })
+		defer stop()
+		// An edit that does not matter to instances wakes both operators; the new
+		// one has by then seen everything at least once.
+		c.Spec.Description = "other words"
+		Expect(k8s.Update(ctx, c)).To(Succeed())
+		Consistently(writes.Load).WithContext(ctx).WithTimeout(5 * time.Second).Should(BeZero())
+	})
+
+	It("copies the pull secret, its data alone", func(ctx context.Context) {
+		source := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "registry", Labels: map[string]string{"foreign": "yes"}},
+			Type:       corev1.SecretTypeDockerConfigJson,
+			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
+		}
+		Expect(k8s.Create(ctx, source)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, source)).To(Succeed()) })
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "private", oneContainer)
+		i := instance(ctx, ns, "private")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		var copied corev1.Secret
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "registry"}, &copied)).To(Succeed())
+		Expect(copied.Data).To(Equal(source.Data))
+		Expect(copied.Type).To(Equal(source.Type))
+		Expect(copied.Labels).NotTo(HaveKey("foreign"))
+		Expect(copied.OwnerReferences).To(BeEmpty())
+	})
+
+	It("builds and ends fifty at the same time", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "crowd", everyKind)
+		const crowd = 50
+		instances := make([]*bergv1.ChallengeInstance, crowd)
+		var wg sync.WaitGroup
+		for n := range crowd {
+			wg.Go(func() {
+				defer GinkgoRecover()
+				instances[n] = instance(ctx, ns, "crowd")
+			})
+		}
+		wg.Wait()
+		for _, i := range instances {
+			reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
+		for _, i := range instances {
+			gone(ctx, i)
+		}
+	})
+})
+
+func patch(ctx context.Context, i *bergv1.ChallengeInstance, modify func()) {
+	GinkgoHelper()
+	before := i.DeepCopy()
+	modify()
+	Expect(k8s.Patch(ctx, i, client.MergeFrom(before))).To(Succeed())
+}
+
+func names(ctx context.Context, list client.ObjectList, opts ...client.ListOption) []string {
+	GinkgoHelper()
+	Expect(k8s.List(ctx, list, opts...)).To(Succeed())
+	var out []string
+	Expect(meta.EachListItem(list, func(o runtime.Object) error {
+		out = append(out, o.(client.Object).GetName())
+		return nil
+	})).To(Succeed())
+	return out
+}
+
+func variables(ctx context.Context, namespace, deployment string) map[string]string {
+	GinkgoHelper()
+	var d appsv1.Deployment
+	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, &d)).To(Succeed())
+	out := map[string]string{}
+	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+		out[e.Name] = e.Value
+	}
+	return out
+}

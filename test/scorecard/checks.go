@@ -1,0 +1,219 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+// check looks at one promise. It returns what is wrong, one line each.
+type check struct {
+	name     string
+	problems func(bundle) []string
+}
+
+var checks = []check{
+	{"variables-are-complete", variables},
+	{"rights-are-minimal", rights},
+	{"pod-is-restricted", podSecurity},
+	{"pod-is-manageable", podOperation},
+	{"images-can-be-mirrored", images},
+	{"examples-are-described", examples},
+}
+
+// relatedImage is the prefix of variables that are there for operator-sdk.
+const relatedImage = "RELATED_IMAGE_"
+
+// variables: a Subscription can set what the operator reads, and whoever looks at
+// the Deployment sees every variable with the default that holds.
+func variables(b bundle) []string {
+	var problems, names []string
+	env := map[string]corev1.EnvVar{}
+	for _, v := range b.container().Env {
+		if strings.HasPrefix(v.Name, relatedImage) {
+			continue
+		}
+		names = append(names, v.Name)
+		env[v.Name] = v
+	}
+	var wanted []string
+	for _, v := range config.Variables() {
+		wanted = append(wanted, v.Name)
+		got, there := env[v.Name]
+		switch {
+		case !there:
+			problems = append(problems, fmt.Sprintf("the Deployment lacks the variable %s: add it to config/manager/manager.yaml", v.Name))
+		case got.ValueFrom == nil && got.Value != v.Default:
+			problems = append(problems, fmt.Sprintf("the Deployment sets %s to %q, its default is %q", v.Name, got.Value, v.Default))
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(wanted, name) {
+			problems = append(problems, fmt.Sprintf("the Deployment sets %s, which the operator does not read", name))
+		}
+	}
+	if len(problems) == 0 && !slices.Equal(names, wanted) {
+		problems = append(problems, "the variables of the Deployment are not in the order of internal/config")
+	}
+	if args := b.container().Args; len(args) > 0 {
+		problems = append(problems, fmt.Sprintf("the Deployment has the arguments %q, which win over what a Subscription sets", args))
+	}
+	return problems
+}
+
+// The verbs that let their holder gain rights beyond its own.
+var escalating = []string{"escalate", "bind", "impersonate"}
+
+// rights: nothing by wildcard, no way to more rights, no reading of foreign
+// Secrets.
+func rights(b bundle) []string {
+	var problems []string
+	each := func(scope string, all []permissions, judge func(string, rbacv1.PolicyRule)) {
+		for _, p := range all {
+			for i, rule := range p.Rules {
+				judge(fmt.Sprintf("%s rule %d of %s", scope, i, p.ServiceAccountName), rule)
+			}
+		}
+	}
+	general := func(where string, rule rbacv1.PolicyRule) {
+		for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs} {
+			if slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "*") }) {
+				problems = append(problems, fmt.Sprintf("%s has a wildcard: %v", where, rule))
+			}
+		}
+		for _, verb := range escalating {
+			if slices.Contains(rule.Verbs, verb) {
+				problems = append(problems, fmt.Sprintf("%s allows %s", where, verb))
+			}
+		}
+		if slices.Contains(rule.APIGroups, rbacv1.GroupName) {
+			problems = append(problems, where+" is about RBAC itself")
+		}
+	}
+	install := b.csv.Spec.Install.Spec
+	each("namespaced", install.Permissions, general)
+	each("cluster-wide", install.ClusterPermissions, func(where string, rule rbacv1.PolicyRule) {
+		general(where, rule)
+		if !slices.Contains(rule.Resources, "secrets") {
+			return
+		}
+		for _, verb := range rule.Verbs {
+			if verb != "create" {
+				problems = append(problems, fmt.Sprintf("%s allows to %s Secrets of all namespaces", where, verb))
+			}
+		}
+	})
+	return problems
+}
+
+// podSecurity: the Pod Security Standard "restricted", a read-only root, a
+// numeric user.
+func podSecurity(b bundle) []string {
+	var problems []string
+	want := func(ok bool, problem string) {
+		if !ok {
+			problems = append(problems, problem)
+		}
+	}
+	pod, spec := b.manager.Spec.SecurityContext, b.manager.Spec
+	if pod == nil {
+		return []string{"the pod has no securityContext"}
+	}
+	want(pod.RunAsNonRoot != nil && *pod.RunAsNonRoot, "the pod does not set runAsNonRoot")
+	want(pod.RunAsUser != nil && *pod.RunAsUser > 0, "the pod does not set runAsUser to a number above 0")
+	want(pod.SeccompProfile != nil && pod.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+		"the pod's seccompProfile is not RuntimeDefault")
+	want(!spec.HostNetwork && !spec.HostPID && !spec.HostIPC, "the pod shares a namespace of its host")
+	want(len(spec.Volumes) == 0, "the pod has volumes")
+
+	container := b.container().SecurityContext
+	if container == nil {
+		return append(problems, "the container has no securityContext")
+	}
+	want(container.AllowPrivilegeEscalation != nil && !*container.AllowPrivilegeEscalation, "the container allows privilege escalation")
+	want(container.ReadOnlyRootFilesystem != nil && *container.ReadOnlyRootFilesystem, "the container's root is writable")
+	want(container.Privileged == nil || !*container.Privileged, "the container is privileged")
+	want(container.Capabilities != nil && slices.Contains(container.Capabilities.Drop, "ALL") && len(container.Capabilities.Add) == 0,
+		"the container does not drop all capabilities")
+	return problems
+}
+
+// podOperation: what a cluster needs to run the pod well, and OLM to go on after
+// a mistake in the configuration.
+func podOperation(b bundle) []string {
+	var problems []string
+	want := func(ok bool, problem string) {
+		if !ok {
+			problems = append(problems, problem)
+		}
+	}
+	container := b.container()
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		_, ok := container.Resources.Requests[name]
+		want(ok, fmt.Sprintf("the container requests no %s", name))
+	}
+	want(container.ReadinessProbe != nil, "the container has no readiness probe")
+	want(container.LivenessProbe != nil, "the container has no liveness probe")
+	want(b.manager.Spec.PriorityClassName != "", "the pod has no priority class")
+
+	deployment := b.csv.Spec.Install.Spec.Deployments[0].Spec
+	// OLM checks readiness before it looks for a new configuration, and calls a
+	// Deployment past its deadline beyond repair.
+	want(deployment.ProgressDeadlineSeconds != nil && *deployment.ProgressDeadlineSeconds == 1<<31-1,
+		"progressDeadlineSeconds is not at its maximum: OLM would not apply a mended configuration")
+	update := deployment.Strategy.RollingUpdate
+	want(update != nil && update.MaxUnavailable != nil && update.MaxUnavailable.IntValue() == 0,
+		"maxUnavailable is not 0: a configuration that is refused would stop the operator")
+	return problems
+}
+
+// images: whoever mirrors relatedImages has everything that the operator needs.
+func images(b bundle) []string {
+	var problems []string
+	image := b.container().Image
+	related := make([]string, 0, 1)
+	for _, r := range b.csv.Spec.RelatedImages {
+		related = append(related, r.Image)
+	}
+	if !slices.Equal(related, []string{image}) {
+		problems = append(problems, fmt.Sprintf("relatedImages are %q, the Deployment runs %q", related, image))
+	}
+	if annotated := b.csv.Metadata.Annotations["containerImage"]; annotated != image {
+		problems = append(problems, fmt.Sprintf("the annotation containerImage is %q, the Deployment runs %q", annotated, image))
+	}
+	return problems
+}
+
+// examples: every kind has one, and a form shows each field that it sets.
+func examples(b bundle) []string {
+	var problems []string
+	for _, kind := range b.csv.Spec.CustomResourceDefinitions.Owned {
+		if kind.Description == "" || kind.DisplayName == "" {
+			problems = append(problems, kind.Kind+" has no description or display name")
+		}
+		_, group, _ := strings.Cut(kind.Name, ".")
+		apiVersion := group + "/" + kind.Version
+		found := false
+		for _, e := range b.examples {
+			if e.Kind != kind.Kind || e.APIVersion != apiVersion {
+				continue
+			}
+			found = true
+			for field := range e.Spec {
+				if !slices.ContainsFunc(kind.SpecDescriptors, func(d struct{ Path string }) bool { return d.Path == field }) {
+					problems = append(problems, fmt.Sprintf("%s.spec.%s of the example %s has no descriptor", kind.Kind, field, e.Metadata.Name))
+				}
+			}
+		}
+		if !found {
+			problems = append(problems, "there is no example of "+kind.Kind)
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+func loadOurs(t *testing.T) bundle {
+	t.Helper()
+	b, err := load(filepath.Join(root, "bundle"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestOurBundlePasses(t *testing.T) {
+	for _, r := range judge(filepath.Join(root, "bundle")).Results {
+		if r.State != "pass" {
+			t.Errorf("%s: %s: %s", r.Name, r.State, strings.Join(r.Errors, "\n\t"))
+		}
+	}
+}
+
+func TestMissingBundleIsAnError(t *testing.T) {
+	results := judge(t.TempDir()).Results
+	if len(results) != 1 || results[0].State != "error" || len(results[0].Errors) != 1 {
+		t.Errorf("got %+v", results)
+	}
+}
+
+// Each fault must be found by its check and by no other.
+func TestChecksFindFaults(t *testing.T) {
+	container := func(b *bundle) *corev1.Container { return &b.manager.Spec.Containers[0] }
+	grant := func(b *bundle, rule rbacv1.PolicyRule) {
+		permissions := &b.csv.Spec.Install.Spec.ClusterPermissions[0]
+		permissions.Rules = append(permissions.Rules, rule)
+	}
+	for _, test := range []struct {
+		fault string
+		check string
+		says  string
+		make  func(*bundle)
+	}{
+		{"a variable is missing", "variables-are-complete", "CHALLENGE_NAMESPACE", func(b *bundle) {
+			container(b).Env = container(b).Env[1:]
+		}},
+		{"a default differs", "variables-are-complete", "CHALLENGE_NAMESPACE", func(b *bundle) {
+			container(b).Env[0].Value = "elsewhere"
+		}},
+		{"a variable is unknown", "variables-are-complete", "NOBODY_READS_ME", func(b *bundle) {
+			container(b).Env = append(container(b).Env, corev1.EnvVar{Name: "NOBODY_READS_ME"})
+		}},
+		{"the order differs", "variables-are-complete", "order", func(b *bundle) {
+			env := container(b).Env
+			env[0], env[1] = env[1], env[0]
+		}},
+		{"there are arguments", "variables-are-complete", "--leader-elect", func(b *bundle) {
+			container(b).Args = []string{"--leader-elect"}
+		}},
+		{"a verb is a wildcard", "rights-are-minimal", "wildcard", func(b *bundle) {
+			grant(b, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"*"}})
+		}},
+		{"all Secrets can be read", "rights-are-minimal", "list Secrets", func(b *bundle) {
+			grant(b, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
+		}},
+		{"roles can be bound", "rights-are-minimal", "bind", func(b *bundle) {
+			grant(b, rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"bind"}})
+		}},
+		{"the operator runs as root", "pod-is-restricted", "runAsUser", func(b *bundle) {
+			b.manager.Spec.SecurityContext.RunAsUser = ptr.To(int64(0))
+		}},
+		{"the root is writable", "pod-is-restricted", "writable", func(b *bundle) {
+			container(b).SecurityContext.ReadOnlyRootFilesystem = nil
+		}},
+		{"a capability stays", "pod-is-restricted", "capabilities", func(b *bundle) {
+			container(b).SecurityContext.Capabilities.Add = []corev1.Capability{"NET_ADMIN"}
+		}},
+		{"no memory is requested", "pod-is-manageable", "memory", func(b *bundle) {
+			delete(container(b).Resources.Requests, corev1.ResourceMemory)
+		}},
+		{"the deadline is Kubernetes' own", "pod-is-manageable", "progressDeadlineSeconds", func(b *bundle) {
+			b.csv.Spec.Install.Spec.Deployments[0].Spec.ProgressDeadlineSeconds = nil
+		}},
+		{"another image runs", "images-can-be-mirrored", "relatedImages", func(b *bundle) {
+			container(b).Image = "example.com/another"
+		}},
+		{"a kind has no example", "examples-are-described", "ChallengeInstance", func(b *bundle) {
+			b.examples = slices.DeleteFunc(b.examples, func(e example) bool { return e.Kind == "ChallengeInstance" })
+		}},
+		{"a field has no descriptor", "examples-are-described", "ownerId", func(b *bundle) {
+			for i, kind := range b.csv.Spec.CustomResourceDefinitions.Owned {
+				b.csv.Spec.CustomResourceDefinitions.Owned[i].SpecDescriptors = slices.DeleteFunc(kind.SpecDescriptors,
+					func(d struct{ Path string }) bool { return d.Path == "ownerId" })
+			}
+		}},
+	} {
+		t.Run(test.fault, func(t *testing.T) {
+			b := loadOurs(t)
+			test.make(&b)
+			for _, c := range checks {
+				problems := c.problems(b)
+				switch {
+				case c.name != test.check && len(problems) > 0:
+					t.Errorf("%s complains too: %q", c.name, problems)
+				case c.name == test.check && !strings.Contains(strings.Join(problems, "\n"), test.says):
+					t.Errorf("%s says %q, want something about %q", c.name, problems, test.says)
+				}
+			}
+		})
+	}
+}
+
+// The catalog offers this bundle, in a channel that the package knows.
+func TestCatalogOffersTheBundle(t *testing.T) {
+	b := loadOurs(t)
+	var channels []string
+	defaultChannel, offered := "", false
+	for _, doc := range documents(t, filepath.Join(root, "catalog", "berg-operator", "catalog.yaml")) {
+		var entry struct {
+			Schema, Name, DefaultChannel string
+			Icon                         struct{ Base64data []byte }
+			Entries                      []struct{ Name string }
+		}
+		if err := yaml.Unmarshal(doc, &entry); err != nil {
+			t.Fatal(err)
+		}
+		switch entry.Schema {
+		case "olm.package":
+			defaultChannel = entry.DefaultChannel
+			if !bytes.Equal(entry.Icon.Base64data, b.csv.Spec.Icon[0].Data) {
+				t.Error("the package's icon is not that of the bundle")
+			}
+		case "olm.channel":
+			channels = append(channels, entry.Name)
+			for _, e := range entry.Entries {
+				offered = offered || e.Name == b.csv.Metadata.Name
+			}
+		}
+	}
+	if !slices.Contains(channels, defaultChannel) {
+		t.Errorf("the default channel %q is not among the channels %q", defaultChannel, channels)
+	}
+	if !offered {
+		t.Errorf("no channel offers %s: add it to catalog/templates/basic.yaml", b.csv.Metadata.Name)
+	}
+}
+
+func TestIconIsTheDrawing(t *testing.T) {
+	drawing, err := os.ReadFile(filepath.Join(root, "config", "manifests", "icon.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	icons := loadOurs(t).csv.Spec.Icon
+	if len(icons) != 1 || !bytes.Equal(icons[0].Data, drawing) {
+		t.Error("the icon in config/manifests/bases is not config/manifests/icon.svg: put its base64 form there and into catalog/templates/basic.yaml")
+	}
+}
+
+// What a registry says of the bundle must be what the bundle says of itself.
+func TestImageLabelsAreTheAnnotations(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "bundle", "metadata", "annotations.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := yaml.Unmarshal(text, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	dockerfile, err := os.ReadFile(filepath.Join(root, "bundle.Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	for line := range strings.Lines(string(dockerfile)) {
+		if label, ok := strings.CutPrefix(strings.TrimSpace(line), "LABEL "); ok {
+			key, value, _ := strings.Cut(label, "=")
+			labels[key] = value
+		}
+	}
+	if got, want := fmt.Sprint(labels), fmt.Sprint(metadata.Annotations); got != want {
+		t.Errorf("labels of bundle.Dockerfile:\n%s\nannotations:\n%s", got, want)
+	}
+}
+
+func documents(t *testing.T, file string) [][]byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var docs [][]byte
+	for doc := range strings.SplitSeq(string(text), "---\n") {
+		if strings.TrimSpace(doc) != "" {
+			docs = append(docs, []byte(doc))
+		}
+	}
+	return docs
+}

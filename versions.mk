@@ -1,0 +1,21 @@
+# Every version that is not in a go.mod file. `make versions` prints them all.
+
+# The operator. A release changes this line and runs `make manifests bundle catalog`.
+VERSION ?= 0.1.0
+
+# Images. IMAGE_TAG_BASE names them without a tag.
+IMAGE_TAG_BASE ?= ghcr.io/bergctf/berg-operator
+IMG            ?= $(IMAGE_TAG_BASE):v$(VERSION)
+BUNDLE_IMG     ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
+CATALOG_IMG    ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
+SCORECARD_IMG  ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
+
+# Channels of the Operator Lifecycle Manager that this version is offered in.
+CHANNELS        ?= candidate
+DEFAULT_CHANNEL ?= candidate
+
+# What the pinned operator-sdk reports as the Kubernetes it was made for.
+OPERATOR_SDK_KUBERNETES_VERSION := v1.33.1
+
+# Platforms of the released image.
+PLATFORMS ?= linux/amd64,linux/arm64
