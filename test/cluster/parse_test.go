@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -49,8 +51,26 @@ func TestParseSession(t *testing.T) {
 			t.Errorf("session in %q: got %d, want %d", stat, got, want)
 		}
 	}
-	if got, want := sessionOf(os.Getpid()), 0; got == want {
-		t.Error("this process has no session")
+}
+
+// The session of the test itself says nothing: its leader may live outside of this
+// process namespace, where the kernel reports 0.
+func TestSessionOfALeader(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	if got := sessionOf(pid); got != pid {
+		t.Errorf("got %d for the leader of a session, want its own id %d", got, pid)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if got := sessionOf(pid); got != 0 {
+		t.Errorf("got %d for a process that is gone, want 0", got)
 	}
 }
 
