@@ -27,7 +27,9 @@ type Challenge struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the challenge is and which containers it runs.
+	// What players read about the challenge, and which containers run for each
+	// of them. A Challenge alone runs nothing: a ChallengeInstance that names it
+	// does.
 	//
 	// +optional
 	Spec ChallengeSpec `json:"spec,omitempty"`
@@ -52,20 +54,20 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Display Name"
 	DisplayName string `json:"displayName,omitempty"`
 
-	// Who wrote the challenge.
+	// Who wrote the challenge, as players see it.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Author"
 	Author string `json:"author,omitempty"`
 
-	// Text that players see; may contain HTML, as the platform allows it.
+	// Task that players read. May contain HTML, as far as the platform allows it.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Description"
 	Description string `json:"description,omitempty"`
 
-	// Static flag of the challenge. The operator does not use it: an instance
-	// carries its own flag.
+	// Flag of a challenge that has one flag for all players. The operator does
+	// not use it: an instance carries its own flag in spec.flag.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Flag",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:password"}
@@ -92,7 +94,7 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Hide Until"
 	HideUntil string `json:"hideUntil,omitempty"`
 
-	// How hard the challenge is, in the words of the event.
+	// How hard the challenge is, in the words of the event, for example easy.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Difficulty"
@@ -104,19 +106,20 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Categories"
 	Categories []string `json:"categories,omitempty"`
 
-	// Free tags.
+	// Free tags by which players and authors find the challenge.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tags"
 	Tags []string `json:"tags,omitempty"`
 
-	// Event to which the challenge belongs.
+	// Event to which the challenge belongs, for example m0unt41n-2030.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Event"
 	Event string `json:"event,omitempty"`
 
-	// Whether the containers may open connections to the internet. Default: false.
+	// Whether the containers may open connections to the internet. Without it they
+	// reach each other and the Gateway only. Default: false.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Allow Outbound Traffic",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
@@ -129,14 +132,15 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Static Value"
 	StaticValue *float64 `json:"staticValue,omitempty"`
 
-	// Files that players can download.
+	// Files that players can download. The operator does not use them.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Attachments"
 	Attachments []Attachment `json:"attachments,omitempty"`
 
-	// Containers that run for each instance. Each becomes a Deployment of one
-	// pod, reachable by the others under its hostname.
+	// Containers that run for each instance, at most 16. Each becomes a Deployment
+	// of one pod, reachable by the others under its hostname. Without any there is
+	// nothing to run: an instance then fails with the reason NothingToRun.
 	// +optional
 	// +nullable
 	// +listType=map
@@ -157,7 +161,7 @@ type DynamicFlagMode string
 
 // Attachment is a file that players can download. The operator does not use it.
 type Attachment struct {
-	// Name under which the file is saved.
+	// Name under which players save the file.
 	// +optional
 	// +nullable
 	FileName string `json:"fileName,omitempty"`
@@ -165,11 +169,11 @@ type Attachment struct {
 	// +optional
 	// +nullable
 	DownloadURL string `json:"downloadUrl,omitempty"`
-	// Image that holds the file.
+	// Container image that holds the file, instead of downloadUrl.
 	// +optional
 	// +nullable
 	DownloadImage string `json:"downloadImage,omitempty"`
-	// Pull secret for downloadImage.
+	// Name of the pull secret for downloadImage.
 	// +optional
 	// +nullable
 	DownloadImagePullSecret string `json:"downloadImagePullSecret,omitempty"`
@@ -189,15 +193,16 @@ type Container struct {
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	Hostname string `json:"hostname"`
 
-	// Image to run.
+	// Container image to run, for example ghcr.io/example/guestbook:1. A private one
+	// needs the operator's PULL_SECRET_NAME.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image"`
 
-	// Environment variables. A value may be a string, a number or a boolean.
-	// Endpoints (<PORT_NAME>_ENDPOINT), CHALLENGE_NAMESPACE and the flag
-	// replace a variable of the same name.
+	// Environment variables, name to value. A value may be a string, a number or a
+	// boolean. Endpoints (<PORT_NAME>_ENDPOINT), CHALLENGE_NAMESPACE and the flag
+	// are added, and replace a variable of the same name.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Schemaless
@@ -206,42 +211,50 @@ type Container struct {
 	// +kubebuilder:validation:MaxProperties=256
 	Environment map[string]EnvironmentValue `json:"environment,omitempty"`
 
-	// When the container counts as ready, as in a pod. Default: as soon as it runs.
+	// When the container counts as ready, as in a pod. An instance is Running when
+	// all its containers were ready. Default: as soon as the container runs.
 	// +optional
 	// +nullable
 	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
 
-	// When the container is restarted, as in a pod. Default: only when it ends.
+	// When the container is restarted although it runs, as in a pod. Default: it is
+	// restarted only when it ends.
 	// +optional
 	// +nullable
 	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
 
-	// Resources set aside for the container. Default: CHALLENGE_CPU_REQUEST and
-	// CHALLENGE_MEMORY_REQUEST of the operator, lowered to the limits if these
-	// are smaller.
+	// Resources set aside for the container, whether it uses them or not. Each of
+	// the two that is absent gets the operator's default, CHALLENGE_CPU_REQUEST
+	// (100m) or CHALLENGE_MEMORY_REQUEST (128Mi), lowered to the limit if that is
+	// smaller.
 	// +optional
 	// +nullable
 	ResourceRequests *Resources `json:"resourceRequests,omitempty"`
 
-	// Most that the container may use. Default: CHALLENGE_CPU_LIMIT and
-	// CHALLENGE_MEMORY_LIMIT of the operator.
+	// Most that the container may use: above the processor limit it is slowed down,
+	// above the memory limit it is killed. Each of the two that is absent gets the
+	// operator's default, CHALLENGE_CPU_LIMIT (1000m) or CHALLENGE_MEMORY_LIMIT
+	// (512Mi).
 	// +optional
 	// +nullable
 	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
 
-	// Ports on which the container listens.
+	// Ports on which the container listens, at most 32. Number and protocol
+	// together must be unique. Without ports nobody reaches the container.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxItems=32
 	Ports []Port `json:"ports,omitempty"`
 
-	// How the instance's flag reaches this container. Default: not at all.
+	// How the instance's flag reaches this container: exactly one of env, content
+	// and executable. Default: not at all.
 	// +optional
 	// +nullable
 	DynamicFlag *DynamicFlag `json:"dynamicFlag,omitempty"`
 
 	// Linux capabilities beyond those of the container runtime, for example
-	// NET_ADMIN, with or without the prefix CAP_.
+	// NET_ADMIN, with or without the prefix CAP_. One that the Pod Security
+	// Standard "baseline" forbids makes the instance's namespace "privileged".
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxItems=64
@@ -249,23 +262,23 @@ type Container struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	AdditionalCapabilities []string `json:"additionalCapabilities,omitempty"`
 
-	// RuntimeClass of the pod, for example gvisor. Default:
-	// CHALLENGE_RUNTIME_CLASS_NAME of the operator.
+	// RuntimeClass of the pod, for example gvisor. Default: the operator's
+	// CHALLENGE_RUNTIME_CLASS_NAME; if that is empty, the cluster's.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=253
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
-	// Most that the pod may send, in bits per second, for example 10M. Default:
-	// CHALLENGE_EGRESS_BANDWIDTH of the operator.
+	// Most that the pod may send, in bits per second from 1k to 1P, for example
+	// 10M. Default: the operator's CHALLENGE_EGRESS_BANDWIDTH (10M).
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
 	// +kubebuilder:validation:MaxLength=32
 	EgressBandwidth string `json:"egressBandwidth,omitempty"`
 
-	// Most that the pod may receive, in bits per second, for example 10M.
-	// Default: CHALLENGE_INGRESS_BANDWIDTH of the operator.
+	// Most that the pod may receive, in bits per second from 1k to 1P, for example
+	// 10M. Default: the operator's CHALLENGE_INGRESS_BANDWIDTH (10M).
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
@@ -326,11 +339,12 @@ func (v *EnvironmentValue) DeepCopyInto(out *EnvironmentValue) {
 
 // Resources are amounts of processor time and memory.
 type Resources struct {
-	// Processor time in cores, for example "0.5" or "500m".
+	// Processor time in cores, for example "0.5", or "500m" for the same in
+	// thousandths. Default: see the field around it.
 	// +optional
 	// +nullable
 	CPU *Amount `json:"cpu,omitempty"`
-	// Memory in bytes, for example "256Mi".
+	// Memory in bytes, for example "256Mi". Default: see the field around it.
 	// +optional
 	// +nullable
 	Memory *Amount `json:"memory,omitempty"`
@@ -374,22 +388,24 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || !(self.type in ['publicHttpRoute','publicTlsRoute']) || !has(self.protocol) || !(self.protocol in ['udp','UDP'])",message="a publicHttpRoute or publicTlsRoute needs protocol tcp",fieldPath=".protocol"
 type Port struct {
-	// Name of the port. Every container of the instance gets the address of a
-	// named port in <NAME>_ENDPOINT: upper case, every character other than
-	// A-Z and 0-9 as "_". Default: no name, no variable.
+	// Name of the port, for example web. Every container of the instance gets the
+	// address of a named port in <NAME>_ENDPOINT: upper case, every character other
+	// than A-Z and 0-9 as "_". Two ports must not give the same variable.
+	// Default: no name, no variable.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^$|^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// Number of the port, 1 to 65535.
+	// Number of the port on which the container listens, 1 to 65535.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
-	// Protocol of the port: tcp or udp, in either case. Default: tcp.
+	// Transport protocol of the port: tcp or udp, in either case. The two route
+	// types need tcp. Default: tcp.
 	// +optional
 	// +nullable
 	Protocol Protocol `json:"protocol,omitempty"`
@@ -435,17 +451,17 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.env) && dyn(self.env) != null, has(self.content) && dyn(self.content) != null, has(self.executable) && dyn(self.executable) != null].filter(set, set).size() == 1",message="set exactly one of env, content and executable"
 type DynamicFlag struct {
-	// The flag as an environment variable.
+	// The flag as an environment variable, for example {name: FLAG}.
 	// +optional
 	// +nullable
 	Env *FlagEnv `json:"env,omitempty"`
-	// The flag, and a line feed, as a file.
+	// The flag and a line feed as a read-only file, for example {path: /flag.txt}.
 	// +optional
 	// +nullable
 	Content *FlagFile `json:"content,omitempty"`
-	// A static x86-64 program that prints the flag. The container drops
-	// CAP_DAC_OVERRIDE, so that not even its root can read the program, and
-	// runs on amd64 nodes only.
+	// A static x86-64 program that prints the flag, for example {path: /get_flag}:
+	// the prize for code execution. The container drops CAP_DAC_OVERRIDE, so that
+	// not even its root can read the program, and runs on amd64 nodes only.
 	// +optional
 	// +nullable
 	Executable *FlagFile `json:"executable,omitempty"`
@@ -453,7 +469,7 @@ type DynamicFlag struct {
 
 // FlagEnv names the environment variable that holds the flag.
 type FlagEnv struct {
-	// Name of the variable.
+	// Name of the environment variable, for example FLAG.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z][-._a-zA-Z0-9]*$`
@@ -462,9 +478,9 @@ type FlagEnv struct {
 
 // FlagFile is a file made from the flag.
 type FlagFile struct {
-	// Absolute path of the file. "{entropy}" in it becomes 12 hexadecimal digits
-	// that stay the same for the life of the instance and that players cannot
-	// guess.
+	// Absolute path of the file, for example /home/ctf/flag-{entropy}.txt.
+	// "{entropy}" in it becomes 12 hexadecimal digits that stay the same for the
+	// life of the instance and that players cannot guess.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^(/[^/:]+)+$`

@@ -24,12 +24,13 @@ type ChallengeInstance struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which Challenge runs, for whom, and for how long.
+	// Which Challenge runs, for whom, with which flag, and for how long.
 	//
 	// +required
 	Spec ChallengeInstanceSpec `json:"spec"`
 
-	// What the operator observed.
+	// What the operator observed: how far the instance is, where players reach
+	// it, and what is wrong. Written by the operator alone.
 	//
 	// +optional
 	Status ChallengeInstanceStatus `json:"status,omitempty"`
@@ -55,7 +56,7 @@ type ChallengeInstanceList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.flag) || bytes(self.flag).size() <= 1024",message="flag must not be longer than 1024 bytes in UTF-8"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeout) || size(self.timeout) == 0 || duration(self.timeout) > duration('0s')",message="timeout must be longer than zero, for example 30m or 2h",fieldPath=".timeout"
 type ChallengeInstanceSpec struct {
-	// The Challenge to run. Cannot be changed.
+	// The Challenge to run, for example {name: guestbook}. Cannot be changed.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Challenge"
 	ChallengeRef ChallengeReference `json:"challengeRef"`
@@ -68,8 +69,9 @@ type ChallengeInstanceSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Owner"
 	OwnerID string `json:"ownerId"`
 
-	// Flag of this instance, at most 1024 bytes in UTF-8. Needed when the Challenge
-	// asks for a dynamic flag. Can be set once while it is empty.
+	// Flag of this instance, at most 1024 bytes in UTF-8, for example
+	// flag{only_for_alice}. Needed when a container of the Challenge has a
+	// dynamicFlag. Can be set once while it is empty, and not be changed afterwards.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Flag",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:password"}
@@ -84,8 +86,9 @@ type ChallengeInstanceSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout"
 	Timeout string `json:"timeout,omitempty"`
 
-	// Set it to end the instance: the operator then deletes it. The operator
-	// itself sets Timeout when the time is over.
+	// Set it to end the instance: the operator then deletes it. UserRequest: the
+	// player asked; AdminTermination: an organiser did; Timeout: the operator itself
+	// sets it when the time is over. Default: empty, the instance lives.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Termination Reason"
 	TerminationReason TerminationReason `json:"terminationReason,omitempty"`
@@ -93,7 +96,7 @@ type ChallengeInstanceSpec struct {
 
 // ChallengeReference names a Challenge.
 type ChallengeReference struct {
-	// Name of the Challenge.
+	// Name of the Challenge (metadata.name), at most 64 characters.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
@@ -119,7 +122,8 @@ const (
 
 // ChallengeInstanceStatus is what the operator observed of an instance.
 type ChallengeInstanceStatus struct {
-	// UUID (version 7) of this instance, set once before anything is created.
+	// UUID (version 7) of this instance, set once before anything is created. It
+	// orders instances by the time of their start.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Instance ID"
@@ -147,34 +151,42 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Services"
 	Services []ServiceEndpoint `json:"services,omitempty"`
 
-	// When the operator began to build the instance.
+	// When the operator began to build the instance. Empty while it waits for an
+	// earlier instance of its owner, or cannot be built.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Started At"
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
-	// When all pods were ready for the first time.
+	// When all pods were ready for the first time. It stays when one fails later:
+	// the condition Healthy tells that.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready At"
 	ReadyAt *metav1.Time `json:"readyAt,omitempty"`
 
-	// When the namespace was gone.
+	// When the namespace was gone; the resource itself goes right after.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Terminated At"
 	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
 
-	// When the operator will end the instance: startedAt plus the timeout.
+	// When the operator will end the instance: startedAt plus spec.timeout, or plus
+	// CHALLENGE_MAX_LIFETIME if that is set and shorter.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// What is done, what is missing and why.
+	// What is done, what is missing and why, in the order in which an instance is
+	// built: ChallengeFound, FlagValidation, NamespaceCreated, NetworkPolicyCreated,
+	// ServicesCreated, RoutesCreated, DeploymentsCreated, PodsReady, Healthy,
+	// UpToDate; and NamespaceDeleted at the end. The first that is False says where
+	// it stopped.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// metadata.generation that this status describes.
+	// metadata.generation that this status describes. If it is lower than that of
+	// the resource, the operator has not seen the latest change yet.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -185,15 +197,16 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Generation"
 	ChallengeGeneration int64 `json:"challengeGeneration,omitempty"`
 
-	// The part of the Challenge's spec that the instance was started with, from
-	// which its objects are repaired.
+	// The part of the Challenge's spec that the instance was started with (its
+	// containers and allowOutboundTraffic), from which its objects are repaired.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Snapshot",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	ChallengeSnapshot *runtime.RawExtension `json:"challengeSnapshot,omitempty"`
 
-	// Value of the annotation berg.norelect.ch/rollout that was carried out last.
+	// Value of the annotation berg.norelect.ch/rollout that was carried out last. A
+	// new value of the annotation makes the instance adopt its Challenge as it is.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Rollout"
 	ObservedRollout string `json:"observedRollout,omitempty"`
@@ -220,15 +233,15 @@ var Phases = []Phase{PhasePending, PhaseCreating, PhaseStarting, PhaseRunning, P
 
 // ServiceEndpoint is an address at which players reach a port.
 type ServiceEndpoint struct {
-	// Name of the port, or <hostname>:<port> for a port without a name.
+	// Name of the port in the Challenge, or <hostname>:<port> for one without a name.
 	// +required
 	Name string `json:"name"`
 
-	// Host name to connect to.
+	// Host name to connect to, below the operator's CHALLENGE_DOMAIN.
 	// +required
 	Hostname string `json:"hostname"`
 
-	// Port to connect to.
+	// Port to connect to: the node port, or that of the Gateway's listener.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
@@ -239,11 +252,12 @@ type ServiceEndpoint struct {
 	// +kubebuilder:validation:Enum=TCP;UDP
 	Protocol string `json:"protocol,omitempty"`
 
-	// What is spoken on the port, as the Challenge says.
+	// What is spoken on the port, as the Challenge says, for example http or ssh.
 	// +optional
 	AppProtocol string `json:"appProtocol,omitempty"`
 
-	// Whether the connection begins with TLS.
+	// Whether the connection begins with TLS: true for both types of route.
+	// Default: false.
 	// +optional
 	TLS bool `json:"tls,omitempty"`
 }
