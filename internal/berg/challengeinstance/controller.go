@@ -3,16 +3,10 @@ package challengeinstance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -22,13 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // Reconciler builds, watches and ends ChallengeInstances.
@@ -166,167 +155,6 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, instance *bergv1.Chall
 	before := instance.DeepCopy()
 	controllerutil.AddFinalizer(instance, bergv1.Finalizer)
 	return r.Client.Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-}
-
-// start persists what makes this instance this instance, before the first child
-// that carries it; later, it adopts the Challenge as it is now when a new
-// rollout is asked for.
-func (r *Reconciler) start(ctx context.Context, instance *bergv1.ChallengeInstance, observed Observed, now time.Time) error {
-	rollout := instance.Annotations[bergv1.AnnotationRollout]
-	adopt := rollout != instance.Status.ObservedRollout && observed.Challenge != nil && judgeChallenge(observed.Challenge, "") == nil
-	if instance.Status.InstanceID != "" && !adopt {
-		return nil
-	}
-	before := instance.DeepCopy()
-	s := &instance.Status
-	if s.InstanceID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return fmt.Errorf("make an instance ID: %w", err)
-		}
-		s.InstanceID = id.String()
-		s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
-		s.Namespace = NamespaceName(instance.Spec.OwnerID)
-		s.Phase = bergv1.PhasePending
-		s.ObservedGeneration = instance.Generation
-	}
-	raw, err := snapshotOf(observed.Challenge).raw()
-	if err != nil {
-		return err
-	}
-	s.ChallengeSnapshot = raw
-	s.ChallengeGeneration = observed.Challenge.Generation
-	s.ObservedRollout = rollout
-	setExpiry(instance, r.Config.Challenge)
-	if err := r.patchStatus(ctx, before, instance); err != nil {
-		return err
-	}
-	r.reportStarted(before, instance)
-	return nil
-}
-
-// build applies the plan, in the order in which a pod could do harm if something
-// before it were missing. It returns the endpoints once every Service stands.
-func (r *Reconciler) build(ctx context.Context, instance *bergv1.ChallengeInstance, pinned Snapshot) ([]Endpoint, *Problem) {
-	in := r.inputs(instance, pinned)
-	problem := func(condition string, err error) *Problem { return problemOf(condition, err, in.Flag) }
-
-	f, err := planFoundation(in)
-	if err != nil {
-		return nil, &Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: Blocked, Message: redact(err.Error(), in.Flag)}
-	}
-	w, proof := apply.Writer{Client: r.Client, Live: r.Live}, proofOf(instance)
-	if _, err := apply.Apply(ctx, w, proof, f.Namespace); err != nil {
-		return nil, problem(bergv1.ConditionNamespaceCreated, err)
-	}
-	if _, err := apply.Apply(ctx, w, proof, f.NetworkPolicy); err != nil {
-		return nil, problem(bergv1.ConditionNetworkPolicyCreated, err)
-	}
-	services, err := applyAll(ctx, w, proof, f.Services)
-	if err != nil {
-		return nil, problem(bergv1.ConditionServicesCreated, err)
-	}
-	endpoints, err := endpoints(in, services)
-	if err != nil {
-		return nil, problem(bergv1.ConditionServicesCreated, err)
-	}
-	if _, err := applyAll(ctx, w, proof, f.HTTPRoutes); err != nil {
-		return endpoints, problem(bergv1.ConditionRoutesCreated, err)
-	}
-	if _, err := applyAll(ctx, w, proof, f.TLSRoutes); err != nil {
-		return endpoints, problem(bergv1.ConditionRoutesCreated, err)
-	}
-	if err := r.applyWorkloads(ctx, w, proof, instance, in, f, endpoints); err != nil {
-		return endpoints, problem(bergv1.ConditionDeploymentsCreated, err)
-	}
-	return endpoints, nil
-}
-
-// applyWorkloads writes what runs, and deletes what no longer belongs.
-func (r *Reconciler) applyWorkloads(ctx context.Context, w apply.Writer, proof ownership.Proof, instance *bergv1.ChallengeInstance, in Inputs, f Foundation, endpoints []Endpoint) error {
-	if _, err := applyAll(ctx, w, proof, f.ConfigMaps); err != nil {
-		return err
-	}
-	if _, err := applyAll(ctx, w, proof, f.DisruptionBudgets); err != nil {
-		return err
-	}
-	if err := r.copyPullSecret(ctx, instance, in); err != nil {
-		return err
-	}
-	deployments := planWorkloads(in, endpoints)
-	if _, err := applyAll(ctx, w, proof, deployments); err != nil {
-		return err
-	}
-	ns := in.namespace()
-	return errors.Join(
-		apply.Prune(ctx, w, proof, &appsv1.DeploymentList{}, ns, named(deployments)),
-		apply.Prune(ctx, w, proof, &corev1.ServiceList{}, ns, named(f.Services)),
-		apply.Prune(ctx, w, proof, &corev1.ConfigMapList{}, ns, named(f.ConfigMaps)),
-		apply.Prune(ctx, w, proof, &policyv1.PodDisruptionBudgetList{}, ns, named(f.DisruptionBudgets)),
-		apply.Prune(ctx, w, proof, &gatewayv1.HTTPRouteList{}, ns, named(f.HTTPRoutes)),
-		apply.Prune(ctx, w, proof, &gatewayv1.TLSRouteList{}, ns, named(f.TLSRoutes)),
-		apply.Prune(ctx, w, proof, &ciliumv2.CiliumNetworkPolicyList{}, ns, named([]*ciliumv2.CiliumNetworkPolicy{f.NetworkPolicy})),
-	)
-}
-
-func applyAll[T client.Object](ctx context.Context, w apply.Writer, proof ownership.Proof, desired []T) ([]T, error) {
-	live := make([]T, 0, len(desired))
-	for _, d := range desired {
-		l, err := apply.Apply(ctx, w, proof, d)
-		if err != nil {
-			return nil, err
-		}
-		live = append(live, l)
-	}
-	return live, nil
-}
-
-// named reports whether a name is that of one of the objects.
-func named[T client.Object](objects []T) func(string) bool {
-	return func(name string) bool {
-		for _, o := range objects {
-			if o.GetName() == name {
-				return true
-			}
-		}
-		return false
-	}
-}
-
-func (r *Reconciler) inputs(instance *bergv1.ChallengeInstance, pinned Snapshot) Inputs {
-	key := r.challengeKey(instance)
-	return Inputs{
-		UID:                instance.UID,
-		Name:               client.ObjectKeyFromObject(instance),
-		InstanceID:         instance.Status.InstanceID,
-		OwnerID:            instance.Spec.OwnerID,
-		Flag:               instance.Spec.Flag,
-		ChallengeName:      key.Name,
-		ChallengeNamespace: key.Namespace,
-		Challenge:          pinned,
-		Config:             r.Config.Challenge,
-		Gateway:            r.Config.Gateway,
-	}
-}
-
-// terminate asks for the deletion of a live instance; finalize does the rest.
-func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
-	if instance.Spec.TerminationReason != reason {
-		before := instance.DeepCopy()
-		instance.Spec.TerminationReason = reason
-		// With the lock an extension at the last moment wins over the expiry.
-		err := r.Client.Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if err != nil {
-			return err
-		}
-	}
-	if err := apply.Delete(ctx, r.Client, instance); err != nil {
-		return err
-	}
-	if reason == bergv1.TerminationTimeout {
-		timeouts.Inc()
-	}
-	return nil
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.

@@ -18,6 +18,26 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
+// terminate asks for the deletion of a live instance; finalize does the rest.
+func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
+	if instance.Spec.TerminationReason != reason {
+		before := instance.DeepCopy()
+		instance.Spec.TerminationReason = reason
+		// With the lock an extension at the last moment wins over the expiry.
+		err := r.Client.Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if err != nil {
+			return err
+		}
+	}
+	if err := apply.Delete(ctx, r.Client, instance); err != nil {
+		return err
+	}
+	if reason == bergv1.TerminationTimeout {
+		timeouts.Inc()
+	}
+	return nil
+}
+
 // finalize ends an instance that is being deleted, from whatever state it is in:
 // it needs neither the Challenge nor any optional API, since all that belongs to
 // an instance lives in its namespace. It is done when the namespace is gone.
