@@ -1,0 +1,22 @@
+// Package conditions keeps the conditions of a custom resource: each type once,
+// with a reason, the generation that it was judged at, and a time that moves with
+// the status alone.
+package conditions
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Upsert writes conditions into those of a resource, which has the given
+// metadata.generation. The time of a condition is now if its status is new, else
+// what it was.
+func Upsert(all *[]metav1.Condition, generation int64, now time.Time, wanted ...metav1.Condition) {
+	for _, c := range wanted {
+		c.ObservedGeneration = generation
+		c.LastTransitionTime = metav1.Time{Time: now}
+		meta.SetStatusCondition(all, c)
+	}
+}
