@@ -42,7 +42,7 @@ clean: ## Remove what make built: bin and dist. Clusters and the Go cache stay.
 ##@ Development
 
 # Where hand-written Go is. The other modules hold pinned versions only.
-GO_MODULES := . test/cluster/components/image
+GO_MODULES := . test/cluster/components/image test/monitoring
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
@@ -146,6 +146,7 @@ test-unit: ## Run the unit tests; needs no cluster.
 	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./test/images/... ./test/demo/... ./test/scorecard/... ./test/docs/...
 	$(GO_TEST) -short ./test/cluster/...
 	go test -C test/cluster/components/image $(if $(RACE),-race) $(TESTARGS) ./...
+	go test -C test/monitoring $(if $(RACE),-race) $(TESTARGS) ./...
 
 # As root it starts real nodes too, where they are built; make e2e builds them.
 .PHONY: test-cluster

@@ -1,0 +1,84 @@
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	code    = regexp.MustCompile("(?s)```.*?```")
+	notSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// pages returns every Markdown file that is written by hand.
+func pages(t *testing.T) []string {
+	t.Helper()
+	out := []string{"README.md", "CONTRIBUTING.md"}
+	for _, dir := range []string{"docs", "test"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") && d.Name() != "api.md" {
+				out = append(out, strings.TrimPrefix(filepath.ToSlash(path), root+"/"))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	checked := 0
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(string(read(t, page)), ""), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			checked++
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := filepath.Join(filepath.Dir(page), file)
+			if file == "" {
+				target = page
+			}
+			info, err := os.Stat(filepath.Join(root, target))
+			if err != nil {
+				t.Errorf("%s: %s does not exist", page, m[1])
+				continue
+			}
+			if anchor != "" && !info.IsDir() && !hasAnchor(string(read(t, target)), anchor) {
+				t.Errorf("%s: %s has no heading #%s", page, target, anchor)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d links found", checked)
+	}
+}
+
+// hasAnchor reports whether a heading of a page gets an anchor, by the rules of
+// GitHub.
+func hasAnchor(page, anchor string) bool {
+	for _, m := range heading.FindAllStringSubmatch(code.ReplaceAllString(page, ""), -1) {
+		slug := strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		if slug == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+func TestEveryPageOfDocsIsInTheIndex(t *testing.T) {
+	index := string(read(t, "docs/README.md"))
+	for _, page := range glob(t, "docs/*.md") {
+		if name := filepath.Base(page); name != "README.md" && !strings.Contains(index, "]("+name+")") {
+			t.Errorf("docs/README.md does not name %s", name)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// constants returns the values of the string constants of api/berg/v1 whose name
+// begins with a prefix.
+func constants(t *testing.T, prefix string) []string {
+	t.Helper()
+	var values []string
+	for _, path := range glob(t, "api/berg/v1/*.go") {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Names) != 1 || len(spec.Values) != 1 || !strings.HasPrefix(spec.Names[0].Name, prefix) {
+				return true
+			}
+			if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				value, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				values = append(values, value)
+			}
+			return true
+		})
+	}
+	if len(values) == 0 {
+		t.Fatalf("no constant begins with %s", prefix)
+	}
+	return values
+}
+
+const instancePage = "docs/challengeinstance.md"
+
+// fromKubernetes are reasons that the operator passes on from kubelet and scheduler.
+var fromKubernetes = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CrashLoopBackOff", "Unschedulable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+
+func TestEveryConditionReasonAndPhaseIsExplained(t *testing.T) {
+	page := string(read(t, instancePage))
+	conditions, events := section(t, page, "Conditions"), section(t, page, "Events")
+	for _, c := range constants(t, "Condition") {
+		if !strings.Contains(conditions, "`"+c+"`") {
+			t.Errorf("%s: the condition %s is not explained", instancePage, c)
+		}
+	}
+	for _, r := range constants(t, "Reason") {
+		if !strings.Contains(conditions+events, "`"+r+"`") {
+			t.Errorf("%s: the reason %s is not explained", instancePage, r)
+		}
+	}
+	phases := section(t, page, "Phases")
+	for _, p := range bergv1.Phases {
+		if !strings.Contains(phases, "`"+string(p)+"`") {
+			t.Errorf("%s: the phase %s is not explained", instancePage, p)
+		}
+	}
+	for _, name := range append(constants(t, "Label"), constants(t, "Annotation")...) {
+		if !strings.Contains(section(t, page, "Labels and annotations"), "`"+name) {
+			t.Errorf("%s: %s is not explained", instancePage, name)
+		}
+	}
+}
+
+// reasonLike is a word that could only be a condition, a reason or a phase.
+var reasonLike = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z]+[a-z]+)*[A-Z]?)`")
+
+func TestPagesNameNoReasonThatDoesNotExist(t *testing.T) {
+	known := slices.Concat(constants(t, "Condition"), constants(t, "Reason"), constants(t, "Termination"), fromKubernetes,
+		[]string{"True", "False", "Unknown", "Normal", "Warning", "Challenge", "ChallengeInstance"})
+	for _, p := range bergv1.Phases {
+		known = append(known, string(p))
+	}
+	page := string(read(t, instancePage))
+	for _, title := range []string{"Phases", "Conditions", "Events"} {
+		for _, m := range reasonLike.FindAllStringSubmatch(firstColumns(section(t, page, title)), -1) {
+			if !slices.Contains(known, m[1]) {
+				t.Errorf("%s: %s: there is no %s", instancePage, title, m[1])
+			}
+		}
+	}
+}
+
+// firstColumns returns the first two columns of the tables of a text, where the
+// names stand; kinds of Kubernetes may be named in the others.
+func firstColumns(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			out.WriteString(cells[1] + cells[2] + "\n")
+		}
+	}
+	return out.String()
+}
+
+// section returns a page's text under a heading of the second level.
+func section(t *testing.T, page, title string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, "\n## "+title+"\n")
+	if !found {
+		t.Fatalf("no heading %q", title)
+	}
+	text, _, _ := strings.Cut(rest, "\n## ")
+	return text
+}
