@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 
@@ -76,6 +78,28 @@ func TestServiceMonitorScrapesTheMetricsService(t *testing.T) {
 		if strings.Contains(r.Expr, "job=") && !strings.Contains(r.Expr, `job="berg-operator-`+service.Metadata.Name+`"`) {
 			t.Errorf("%s: the job is not the name of the Service", r.Alert)
 		}
+	}
+}
+
+// TestRulesWithoutTheOperator takes the wrapping off as docs/operations.md does.
+func TestRulesWithoutTheOperator(t *testing.T) {
+	var file strings.Builder
+	groups := false
+	for line := range strings.Lines(string(read(t, "config/prometheus/rules.yaml"))) {
+		if groups = groups || line == "  groups:\n"; groups {
+			file.WriteString(strings.TrimPrefix(line, "  "))
+		}
+	}
+	plain, errs := rulefmt.Parse([]byte(file.String()), false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	count := 0
+	for _, g := range plain.Groups {
+		count += len(g.Rules)
+	}
+	if want := len(rules(t)); count != want {
+		t.Errorf("%d rules, want %d", count, want)
 	}
 }
 

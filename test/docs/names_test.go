@@ -1,0 +1,47 @@
+package docs
+
+import (
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	objectName = regexp.MustCompile(`(?m)^ {2}name: ([a-z0-9-]+)`)
+	mention    = regexp.MustCompile(`\bberg-operator-[a-z0-9-]+[a-z0-9]`)
+)
+
+// TestCommandsNameObjectsThatExist compares what commands and texts name with the
+// objects of config/, all of which get the prefix berg-operator-.
+func TestCommandsNameObjectsThatExist(t *testing.T) {
+	known := []string{"berg-operator-system", "berg-operator-dashboard"}
+	err := filepath.WalkDir(filepath.Join(root, "config"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".yaml" {
+			for _, m := range objectName.FindAllStringSubmatch(string(read(t, strings.TrimPrefix(path, root+"/"))), -1) {
+				known = append(known, "berg-operator-"+m[1])
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mentions := 0
+	for _, page := range append(glob(t, "docs/*.md"), append(glob(t, "docs/runbooks/*.md"), "README.md")...) {
+		for _, name := range mention.FindAllString(string(read(t, page)), -1) {
+			mentions++
+			// A command may name a part of several names, for grep.
+			if !slices.ContainsFunc(known, func(k string) bool {
+				return k == name || strings.HasPrefix(k, name) && strings.Contains(string(read(t, page)), "grep "+name)
+			}) {
+				t.Errorf("%s names %s, which does not exist", page, name)
+			}
+		}
+	}
+	if mentions < 20 {
+		t.Errorf("only %d names found", mentions)
+	}
+}
