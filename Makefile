@@ -64,7 +64,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC from
 api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fields.
 	mkdir -p docs
 	$(BIN)/crd-ref-docs --source-path=api --config=hack/crd-ref-docs.yaml \
-		--renderer=markdown --output-path=docs/api.md --log-level=ERROR
+		--renderer=markdown --templates-dir=hack/api-docs --output-path=docs/api.md --log-level=ERROR
 
 .PHONY: verify
 verify: ## Fail unless every generated file is what its sources give.
