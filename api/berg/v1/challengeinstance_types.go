@@ -318,6 +318,7 @@ const (
 	ReasonDeleted           = "Deleted"
 	ReasonLive              = "Live"
 	ReasonPullSecretMissing = "PullSecretMissing"
+	ReasonNodePortTaken     = "NodePortTaken"
 	ReasonInstanceCreating  = "InstanceCreating"
 	ReasonInstanceReady     = "InstanceReady"
 	ReasonInstanceEnding    = "InstanceTerminating"

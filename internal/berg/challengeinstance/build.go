@@ -34,7 +34,7 @@ func (r *Reconciler) build(ctx context.Context, instance *bergv1.ChallengeInstan
 	if _, err := apply.Apply(ctx, w, proof, f.NetworkPolicy); err != nil {
 		return nil, problem(bergv1.ConditionNetworkPolicyCreated, err)
 	}
-	services, err := applyAll(ctx, w, proof, f.Services)
+	services, err := applyServices(ctx, w, proof, f.Services)
 	if err != nil {
 		return nil, problem(bergv1.ConditionServicesCreated, err)
 	}
@@ -116,6 +116,7 @@ func (r *Reconciler) inputs(instance *bergv1.ChallengeInstance, pinned Snapshot)
 		ChallengeName:      key.Name,
 		ChallengeNamespace: key.Namespace,
 		Challenge:          pinned,
+		Recorded:           instance.Status.Services,
 		Config:             r.Config.Challenge,
 		Gateway:            r.Config.Gateway,
 	}

@@ -59,6 +59,21 @@ func endpoints(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	return out, nil
 }
 
+// moved tells of each public port that is reached at another node port than
+// players were told.
+func moved(told, now []bergv1.ServiceEndpoint) []string {
+	var out []string
+	for _, before := range told {
+		for _, after := range now {
+			if before.Name == after.Name && before.Protocol == after.Protocol && !before.TLS && !after.TLS && before.Port != after.Port {
+				out = append(out, fmt.Sprintf("Port %s is reached at %s:%d now: node port %d could not be had again",
+					after.Name, after.Hostname, after.Port, before.Port))
+			}
+		}
+	}
+	return out
+}
+
 func endpointName(c bergv1.Container, p bergv1.Port) string {
 	if p.Name != "" {
 		return p.Name

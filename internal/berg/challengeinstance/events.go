@@ -32,6 +32,9 @@ func (r *Reconciler) report(before, instance *bergv1.ChallengeInstance, out Outc
 	if p := out.Problem; p != nil && p.Class != Waiting && isNews(before, p.Condition, p.Reason) {
 		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, p.Reason, actionCreate, "%s", note(instance, p))
 	}
+	for _, text := range moved(before.Status.Services, instance.Status.Services) {
+		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken, actionCreate, "%s", text)
+	}
 	healthy := meta.FindStatusCondition(instance.Status.Conditions, bergv1.ConditionHealthy)
 	if healthy != nil && healthy.Status == "False" && isNews(before, healthy.Type, healthy.Reason) {
 		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, healthy.Reason, actionObserve, "%s", healthy.Message)

@@ -33,6 +33,8 @@ type Inputs struct {
 	ChallengeName      string
 	ChallengeNamespace string
 	Challenge          Snapshot
+	// Recorded are the endpoints that players were told.
+	Recorded []bergv1.ServiceEndpoint
 
 	Config  config.Challenge
 	Gateway config.Gateway

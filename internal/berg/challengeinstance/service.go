@@ -1,13 +1,23 @@
 package challengeinstance
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 const (
@@ -30,6 +40,7 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 		}
 		all = append(all, sp)
 		if portType(p) == bergv1.PublicPort {
+			sp.NodePort = recordedNodePort(in, c, p)
 			public = append(public, sp)
 		}
 	}
@@ -47,6 +58,76 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	}
 	if in.Config.HeadlessService {
 		add(c.Hostname+headlessSuffix, corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, Ports: all})
+	}
+	return out
+}
+
+// recordedNodePort is the node port that players were told, 0 if none.
+func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {
+	for _, e := range in.Recorded {
+		// Under the name of this port a route may have stood before a rollout.
+		if e.Name == endpointName(c, p) && e.Protocol == string(protocol(p)) && !e.TLS {
+			return e.Port
+		}
+	}
+	return 0
+}
+
+const (
+	// releaseTime is how long the API server may take to set free the node ports
+	// of a Service that is gone: it does so after it has told everybody.
+	releaseTime  = 2 * time.Second
+	releasePause = 100 * time.Millisecond
+)
+
+// applyServices writes the Services. A Service that has to be made anew asks for
+// the node ports that it had. Where somebody else got hold of one meanwhile, the
+// API server allots another.
+func applyServices(ctx context.Context, w apply.Writer, proof ownership.Proof, desired []*corev1.Service) ([]*corev1.Service, error) {
+	live := make([]*corev1.Service, 0, len(desired))
+	for _, d := range desired {
+		l, err := apply.Apply(ctx, w, proof, d)
+		if len(refusedNodePorts(d, err)) > 0 {
+			_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
+				// Its own context would cut off the last attempt.
+				l, err = apply.Apply(ctx, w, proof, d)
+				return len(refusedNodePorts(d, err)) == 0, nil
+			})
+		}
+		for refused := refusedNodePorts(d, err); len(refused) > 0; refused = refusedNodePorts(d, err) {
+			for _, i := range refused {
+				d.Spec.Ports[i].NodePort = 0
+			}
+			l, err = apply.Apply(ctx, w, proof, d)
+		}
+		if err != nil {
+			return nil, err
+		}
+		live = append(live, l)
+	}
+	return live, nil
+}
+
+// refusedNodePorts returns the indexes of the ports whose node port the API
+// server refused. Where TCP and UDP have one number they share the node port,
+// and the refusal names the first of them.
+func refusedNodePorts(s *corev1.Service, err error) []int {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	numbers := sets.New[int32]()
+	for i, p := range s.Spec.Ports {
+		at := fmt.Sprintf("spec.ports[%d].nodePort", i)
+		if slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == at }) {
+			numbers.Insert(p.Port)
+		}
+	}
+	var out []int
+	for i, p := range s.Spec.Ports {
+		if p.NodePort != 0 && numbers.Has(p.Port) {
+			out = append(out, i)
+		}
 	}
 	return out
 }
