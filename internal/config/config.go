@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -45,7 +46,10 @@ type Challenge struct {
 	PullSecretName    string
 	HeadlessService   bool
 	ClusterDomain     string
-	OperatorNamespace string // where the pull secret is read from
+	NetworkPolicy     NetworkPolicy
+	NodeCIDRs         []netip.Prefix // nil: not known
+	PodCIDRs          []netip.Prefix // of pods and Services; nil: private addresses
+	OperatorNamespace string         // where the pull secret is read from
 }
 
 // Gateway names the Gateway that exposes challenges, and its listeners.
@@ -66,6 +70,26 @@ type Process struct {
 	LogLevel                int // verbosity: 0 is info
 	MaxConcurrentReconciles int
 }
+
+// NetworkPolicy says which kind of policy isolates an instance.
+type NetworkPolicy string
+
+// The kinds of network policy.
+const (
+	// NetworkPolicyCilium writes a CiliumNetworkPolicy.
+	NetworkPolicyCilium NetworkPolicy = "cilium"
+	// NetworkPolicyKubernetes writes a NetworkPolicy of networking.k8s.io, for
+	// other network plugins.
+	NetworkPolicyKubernetes NetworkPolicy = "kubernetes"
+	// NetworkPolicyBoth writes both.
+	NetworkPolicyBoth NetworkPolicy = "both"
+)
+
+// Cilium reports whether a CiliumNetworkPolicy is wanted.
+func (p NetworkPolicy) Cilium() bool { return p != NetworkPolicyKubernetes }
+
+// Kubernetes reports whether a NetworkPolicy of networking.k8s.io is wanted.
+func (p NetworkPolicy) Kubernetes() bool { return p != NetworkPolicyCilium }
 
 // WithdrawalPolicy says what happens to live instances whose Challenge is
 // deleted.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,7 +51,8 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 		"CHALLENGE_MEMORY_LIMIT": "100mi", "CHALLENGE_MEMORY_REQUEST": "-1", "CHALLENGE_EGRESS_BANDWIDTH": "1", "CHALLENGE_INGRESS_BANDWIDTH": "fast",
 		"CHALLENGE_IMAGE_PULL_POLICY": "Sometimes", "CHALLENGE_RUNTIME_CLASS_NAME": "G V", "PULL_SECRET_NAME": "A/B",
 		"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "perhaps", "CLUSTER_DOMAIN": ".", "POD_NAMESPACE": ".", "METRICS_BIND_ADDRESS": "8443",
-		"METRICS_SECURE": "2", "HEALTH_PROBE_BIND_ADDRESS": ":x", "LEADER_ELECT": "maybe", "LOG_LEVEL": "debug", "MAX_CONCURRENT_RECONCILES": "0",
+		"METRICS_SECURE": "2", "HEALTH_PROBE_BIND_ADDRESS": ":x", "LEADER_ELECT": "maybe", "LOG_LEVEL": "debug", "NETWORK_POLICY": "Cilium",
+		"CLUSTER_NODE_CIDRS": "10.0.0.1/24", "CLUSTER_POD_CIDRS": "10.0.0.0/8,fd00::", "MAX_CONCURRENT_RECONCILES": "0",
 	}
 	_, err := load(t, nil, bad)
 	if err == nil {
@@ -73,6 +76,22 @@ func TestVariablesAreComparedWithEachOther(t *testing.T) {
 	} {
 		if _, err := load(t, nil, env); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v: error %v does not name %s", env, err, name)
+		}
+	}
+}
+
+func TestAddressRanges(t *testing.T) {
+	cfg, err := load(t, nil, map[string]string{"CLUSTER_NODE_CIDRS": " 192.0.2.0/24, 2001:db8::/64 ,"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64")}
+	if !slices.Equal(cfg.Challenge.NodeCIDRs, want) || cfg.Challenge.PodCIDRs != nil {
+		t.Errorf("nodes %v, pods %v", cfg.Challenge.NodeCIDRs, cfg.Challenge.PodCIDRs)
+	}
+	for _, bad := range []string{"10.0.0.0", "10.0.0.1/24", "::ffff:10.0.0.0/104", "fd00::1/64", "0.0.0.0/0", "nodes"} {
+		if _, err := load(t, nil, map[string]string{"CLUSTER_NODE_CIDRS": bad}); err == nil {
+			t.Errorf("%s: accepted", bad)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -81,6 +82,24 @@ var table = []Variable{
 		Name: "GATEWAY_DATAPLANE_NAMESPACES", Default: "",
 		Help: "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances may reach an instance.",
 		set:  dataplaneNamespaces,
+	},
+	{
+		Name: "NETWORK_POLICY", Default: "cilium",
+		Help: "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins) or both.",
+		set: func(c *Config, s string) error {
+			c.Challenge.NetworkPolicy = NetworkPolicy(s)
+			return oneOf(s, string(NetworkPolicyCilium), string(NetworkPolicyKubernetes), string(NetworkPolicyBoth))
+		},
+	},
+	{
+		Name: "CLUSTER_NODE_CIDRS", Default: "",
+		Help: "Comma-separated address ranges of the nodes. Used by the policies of kubernetes, which cannot name nodes otherwise.",
+		set:  prefixes(func(c *Config) *[]netip.Prefix { return &c.Challenge.NodeCIDRs }),
+	},
+	{
+		Name: "CLUSTER_POD_CIDRS", Default: "",
+		Help: "Comma-separated address ranges of pods and Services. Used by the policies of kubernetes, needed where these are public addresses.",
+		set:  prefixes(func(c *Config) *[]netip.Prefix { return &c.Challenge.PodCIDRs }),
 	},
 	{
 		Name: "CHALLENGE_INSTANCE_TIMEOUT", Default: "2h",
@@ -251,6 +270,25 @@ func dataplaneNamespaces(c *Config, s string) error {
 		c.Gateway.DataplaneNamespaces = append(c.Gateway.DataplaneNamespaces, part)
 	}
 	return nil
+}
+
+// prefixes reads address ranges, each written with the host bits zero, as a
+// network policy wants them.
+func prefixes(field func(*Config) *[]netip.Prefix) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		*field(c) = nil
+		for part := range strings.SplitSeq(s, ",") {
+			if part = strings.TrimSpace(part); part == "" {
+				continue
+			}
+			prefix, err := netip.ParsePrefix(part)
+			if err != nil || prefix != prefix.Masked() || prefix.Bits() == 0 || prefix.Addr().Is4In6() {
+				return fmt.Errorf("%q: must be an address range such as 10.0.0.0/24 or fd00:1::/64", part)
+			}
+			*field(c) = append(*field(c), prefix)
+		}
+		return nil
+	}
 }
 
 func port(field func(*Config) *int32) func(*Config, string) error {

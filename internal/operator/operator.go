@@ -12,11 +12,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -51,7 +50,7 @@ type Options struct {
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
 		gatewayv1.Install, ciliumv2.AddToScheme, bergv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -121,15 +120,13 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 // named here when the API server serves it, and some are optional.
 func caches() cache.Options {
 	all := cache.ByObject{Label: labels.Everything()}
-	definitions := &metav1.PartialObjectMetadata{}
-	definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	return cache.Options{
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
 		DefaultTransform:     cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&bergv1.Challenge{}:         all,
-			&bergv1.ChallengeInstance{}: all,
-			definitions:                 all,
+			&bergv1.Challenge{}:            all,
+			&bergv1.ChallengeInstance{}:    all,
+			challengeinstance.Definition(): all,
 			// A foreign namespace in our way must be seen.
 			&corev1.Namespace{}: all,
 			&corev1.Pod{}: {

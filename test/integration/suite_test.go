@@ -48,6 +48,8 @@ var (
 	k8s        client.WithWatch
 	restConfig *rest.Config
 	cfg        config.Config
+	// environment is that of the operator that all specs share.
+	environment = map[string]string{"PULL_SECRET_NAME": "registry", "POD_NAMESPACE": "default", "CHALLENGE_START_DEADLINE": "1h"}
 	// stopOperator ends the operator that all specs share.
 	stopOperator func()
 )
@@ -76,7 +78,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	installCRDs(ctx)
 
-	cfg = load(map[string]string{"PULL_SECRET_NAME": "registry", "POD_NAMESPACE": "default", "CHALLENGE_START_DEADLINE": "1h"})
+	cfg = load(environment)
 	stopOperator = start(cfg, nil)
 })
 

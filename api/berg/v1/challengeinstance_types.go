@@ -18,7 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespace`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
-// +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Instance",order=2,resources={{Namespace,v1,""},{Deployment,v1,""},{Service,v1,""},{ConfigMap,v1,""},{Secret,v1,""},{Pod,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{TLSRoute,v1,""},{CiliumNetworkPolicy,v2,""}}
+// +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Instance",order=2,resources={{Namespace,v1,""},{Deployment,v1,""},{Service,v1,""},{ConfigMap,v1,""},{Secret,v1,""},{Pod,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{TLSRoute,v1,""},{CiliumNetworkPolicy,v2,""},{NetworkPolicy,v1,""}}
 type ChallengeInstance struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

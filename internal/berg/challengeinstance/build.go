@@ -9,7 +9,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -31,7 +30,7 @@ func (r *Reconciler) build(ctx context.Context, instance *bergv1.ChallengeInstan
 	if _, err := apply.Apply(ctx, w, proof, f.Namespace); err != nil {
 		return nil, problem(bergv1.ConditionNamespaceCreated, err)
 	}
-	if _, err := apply.Apply(ctx, w, proof, f.NetworkPolicy); err != nil {
+	if err := r.applyNetworkPolicies(ctx, w, proof, in.namespace(), f); err != nil {
 		return nil, problem(bergv1.ConditionNetworkPolicyCreated, err)
 	}
 	services, err := applyServices(ctx, w, proof, f.Services)
@@ -77,7 +76,6 @@ func (r *Reconciler) applyWorkloads(ctx context.Context, w apply.Writer, proof o
 		apply.Prune(ctx, w, proof, &policyv1.PodDisruptionBudgetList{}, ns, named(f.DisruptionBudgets)),
 		apply.Prune(ctx, w, proof, &gatewayv1.HTTPRouteList{}, ns, named(f.HTTPRoutes)),
 		apply.Prune(ctx, w, proof, &gatewayv1.TLSRouteList{}, ns, named(f.TLSRoutes)),
-		apply.Prune(ctx, w, proof, &ciliumv2.CiliumNetworkPolicyList{}, ns, named([]*ciliumv2.CiliumNetworkPolicy{f.NetworkPolicy})),
 	)
 }
 

@@ -175,7 +175,12 @@ func problemOf(condition string, err error, flag string) *Problem {
 		}
 	case errors.As(err, &terminating), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		p.Class, p.Reason = Waiting, bergv1.ReasonWaiting
-	case meta.IsNoMatchError(err), notServed(err):
+	case meta.IsNoMatchError(err):
+		// Its definition wakes us.
+		p.Class, p.Reason, p.Err = Blocked, bergv1.ReasonAPINotInstalled, nil
+		p.Message = fmt.Sprintf("An API that this instance needs is not installed: %s", p.Message)
+	case notServed(err), apierrors.IsMethodNotSupported(err):
+		// It is being removed, or this API server has not heard of it yet.
 		p.Class, p.Reason = Foreign, bergv1.ReasonAPINotInstalled
 		p.Message = fmt.Sprintf("An API that this instance needs is not installed: %s", p.Message)
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):

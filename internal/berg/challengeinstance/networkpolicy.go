@@ -1,143 +1,131 @@
 package challengeinstance
 
 import (
-	"fmt"
-	"strconv"
+	"context"
+	"sync"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
-	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
-	"github.com/cilium/cilium/pkg/policy/api"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-const (
-	networkPolicyName = "challenge-network-policy"
+// networkPolicyName is that of the policy of either kind. It isolates the
+// instance: players get root in its pods and attack whatever they reach.
+const networkPolicyName = "challenge-network-policy"
 
-	podNamespaceLabel = "k8s:io.kubernetes.pod.namespace"
-	// namespaceComponentLabel is how Cilium shows a namespace's component label
-	// on the pods in it.
-	namespaceComponentLabel = "k8s:io.cilium.k8s.namespace.labels." + bergv1.LabelComponent
-)
-
-// networkPolicy isolates the instance: players get root in its pods and attack
-// whatever they reach.
-func networkPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
-	return &ciliumv2.CiliumNetworkPolicy{
-		ObjectMeta: in.meta(networkPolicyName, "challenge-network-policy"),
-		Spec: &api.Rule{
-			EndpointSelector: selector(nil),
-			Egress:           egress(in),
-			Ingress:          ingress(in),
-		},
-	}
-}
-
-func egress(in Inputs) []api.EgressRule {
-	dns := api.PortRule{Ports: []api.PortProtocol{{Port: "53"}}}
-	if !in.Challenge.AllowOutboundTraffic {
-		// A pattern's * stands for one label; names behind a headless Service
-		// have two before the namespace.
-		zone := fmt.Sprintf("%s.svc.%s.", in.namespace(), in.Config.ClusterDomain)
-		dns.Rules = &api.L7Rules{DNS: []api.PortRuleDNS{
-			{MatchPattern: "*." + zone},
-			{MatchPattern: "*.*." + zone},
-		}}
-	}
-	rules := []api.EgressRule{
-		{
-			EgressCommonRule: api.EgressCommonRule{ToEndpoints: []api.EndpointSelector{selector(&slim.LabelSelector{
-				MatchLabels: map[string]string{
-					podNamespaceLabel: "kube-system",
-					"k8s:k8s-app":     "kube-dns",
-				},
-			})}},
-			ToPorts: api.PortRules{dns},
-		},
-		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: []api.EndpointSelector{selector(nil)}}},
-		{
-			// The instance's own public address, for callbacks such as OIDC: the
-			// gateway may run on this node or on another.
-			EgressCommonRule: api.EgressCommonRule{ToEntities: api.EntitySlice{api.EntityHost, api.EntityRemoteNode}},
-			ToPorts: api.PortRules{{Ports: []api.PortProtocol{
-				{Port: strconv.Itoa(int(in.Config.HTTPPort))},
-				{Port: strconv.Itoa(int(in.Config.TLSPort))},
-			}}},
-		},
-	}
-	if in.Challenge.AllowOutboundTraffic {
-		rules = append(rules, api.EgressRule{EgressCommonRule: api.EgressCommonRule{ToEntities: api.EntitySlice{api.EntityWorld}}})
-	}
-	return rules
-}
-
-func ingress(in Inputs) []api.IngressRule {
-	rules := []api.IngressRule{
-		{IngressCommonRule: api.IngressCommonRule{FromEndpoints: []api.EndpointSelector{selector(nil)}}},
-		{IngressCommonRule: api.IngressCommonRule{FromEntities: api.EntitySlice{api.EntityHost, api.EntityRemoteNode}}},
-	}
-	var public, exposed []api.PortProtocol
+// reachablePorts returns the ports that the whole world may reach, and those
+// that the gateway's proxies may reach.
+func reachablePorts(in Inputs) (public, exposed []bergv1.Port) {
 	for _, c := range in.Challenge.Containers {
 		for _, p := range c.Ports {
-			port := api.PortProtocol{Port: strconv.Itoa(int(p.Port)), Protocol: api.L4Proto(protocol(p))}
 			switch portType(p) {
 			case bergv1.PublicPort:
-				public = append(public, port)
-				exposed = append(exposed, port)
+				public = append(public, p)
+				exposed = append(exposed, p)
 			case bergv1.PublicHTTPRoute, bergv1.PublicTLSRoute:
-				exposed = append(exposed, port)
+				exposed = append(exposed, p)
 			}
 		}
 	}
-	if len(public) > 0 {
-		rules = append(rules, api.IngressRule{
-			IngressCommonRule: api.IngressCommonRule{FromEntities: api.EntitySlice{api.EntityWorld}},
-			ToPorts:           portRules(public),
-		})
-	}
-	if len(exposed) > 0 {
-		rules = append(rules, api.IngressRule{
-			IngressCommonRule: api.IngressCommonRule{FromEndpoints: []api.EndpointSelector{selector(dataplane(in))}},
-			ToPorts:           portRules(exposed),
-		})
-	}
-	return rules
+	return public, exposed
 }
 
-// dataplane selects the pods that may be the gateway's proxies: those of the
-// named namespaces, else any pod that is not in a challenge instance.
-func dataplane(in Inputs) *slim.LabelSelector {
-	if namespaces := in.Gateway.DataplaneNamespaces; len(namespaces) > 0 {
-		return &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{
-			{Key: podNamespaceLabel, Operator: slim.LabelSelectorOpIn, Values: namespaces},
-		}}
+// applyNetworkPolicies writes the wanted policies, and only then deletes one of
+// a kind that NETWORK_POLICY named before: the pods are never without.
+func (r *Reconciler) applyNetworkPolicies(ctx context.Context, w apply.Writer, proof ownership.Proof, namespace string, f Foundation) error {
+	if _, err := applyAll(ctx, w, proof, f.NetworkPolicies); err != nil {
+		return err
 	}
-	return &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{
-		// Naming the namespace label at all is what lets a namespaced policy
-		// select pods of other namespaces.
-		{Key: podNamespaceLabel, Operator: slim.LabelSelectorOpExists},
-		{Key: namespaceComponentLabel, Operator: slim.LabelSelectorOpNotIn, Values: []string{bergv1.ComponentNamespace}},
-	}}
+	if _, err := applyAll(ctx, w, proof, f.CiliumNetworkPolicies); err != nil {
+		return err
+	}
+	// Of a kind that is not wanted at all there is no cache to look into.
+	if len(f.NetworkPolicies) > 0 {
+		if err := apply.Prune(ctx, w, proof, &networkingv1.NetworkPolicyList{}, namespace, named(f.NetworkPolicies)); err != nil {
+			return err
+		}
+	}
+	if len(f.CiliumNetworkPolicies) > 0 {
+		if err := apply.Prune(ctx, w, proof, &ciliumv2.CiliumNetworkPolicyList{}, namespace, named(f.CiliumNetworkPolicies)); err != nil {
+			return err
+		}
+	}
+	return r.former.prune(ctx, r.Client, r.Live, proof, namespace)
 }
 
-// maxPortsPerRule is Cilium's limit on the ports of one rule.
-const maxPortsPerRule = 40
+// formerPolicies are the network policies of a kind that is not wanted any more.
+// A watch of that kind would serve nothing else, so they are listed once in the
+// life of the process, their metadata alone.
+type formerPolicies struct {
+	kinds []metav1.TypeMeta
 
-func portRules(ports []api.PortProtocol) api.PortRules {
-	var rules api.PortRules
-	for len(ports) > 0 {
-		n := min(len(ports), maxPortsPerRule)
-		rules = append(rules, api.PortRule{Ports: ports[:n]})
-		ports = ports[n:]
-	}
-	return rules
+	mu     sync.Mutex
+	listed bool
+	// left are those that are still there, by namespace.
+	left map[string][]*metav1.PartialObjectMetadata
 }
 
-// selector keeps the keys as written. Cilium's own constructors rewrite them,
-// and the written form would then differ from what is read back.
-func selector(s *slim.LabelSelector) api.EndpointSelector {
-	if s == nil {
-		s = &slim.LabelSelector{}
+// formerKinds returns the kinds that a configuration does not want.
+func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
+	switch policy {
+	case config.NetworkPolicyKubernetes:
+		return []metav1.TypeMeta{{APIVersion: ciliumv2.SchemeGroupVersion.String(), Kind: ciliumv2.CNPKindDefinition}}
+	case config.NetworkPolicyBoth:
+		return nil
+	default:
+		return []metav1.TypeMeta{{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"}}
 	}
-	return api.EndpointSelector{LabelSelector: s}
+}
+
+// prune deletes what is left in one namespace and carries the proof.
+func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, proof ownership.Proof, namespace string) error {
+	left, err := p.in(ctx, live, namespace)
+	if err != nil {
+		return err
+	}
+	for _, policy := range left {
+		if !proof.Holds(policy) {
+			continue
+		}
+		if err := apply.Delete(ctx, c, policy, client.DisableReadYourWritesConsistency); err != nil {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.left, namespace)
+	return nil
+}
+
+func (p *formerPolicies) in(ctx context.Context, live client.Reader, namespace string) ([]*metav1.PartialObjectMetadata, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.listed {
+		left := map[string][]*metav1.PartialObjectMetadata{}
+		for _, kind := range p.kinds {
+			list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: kind.Kind + "List"}}
+			err := live.List(ctx, list, client.MatchingLabels{bergv1.LabelManagedBy: bergv1.ManagedBy})
+			if meta.IsNoMatchError(err) || notServed(err) {
+				continue // nothing of a kind that does not exist
+			}
+			if err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				item := &list.Items[i]
+				item.TypeMeta, item.ManagedFields = kind, nil
+				left[item.Namespace] = append(left[item.Namespace], item)
+			}
+		}
+		p.left, p.listed = left, true
+	}
+	return p.left[namespace], nil
 }

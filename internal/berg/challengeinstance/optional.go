@@ -3,14 +3,20 @@ package challengeinstance
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -24,95 +30,220 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// optionalKinds are the kinds of APIs that a cluster may lack, by the name of
-// their definition. Instances that need none of a missing kind run without it.
-var optionalKinds = map[string]client.Object{
-	"ciliumnetworkpolicies.cilium.io":      &ciliumv2.CiliumNetworkPolicy{},
-	"httproutes.gateway.networking.k8s.io": &gatewayv1.HTTPRoute{},
-	"tlsroutes.gateway.networking.k8s.io":  &gatewayv1.TLSRoute{},
+// optionalKinds returns the kinds of APIs that a cluster may lack, by the name
+// of their definition. Instances that need none of a missing kind run without it.
+func optionalKinds(policy config.NetworkPolicy) map[string]client.Object {
+	kinds := map[string]client.Object{
+		"httproutes.gateway.networking.k8s.io": &gatewayv1.HTTPRoute{},
+		"tlsroutes.gateway.networking.k8s.io":  &gatewayv1.TLSRoute{},
+	}
+	if policy.Cilium() {
+		kinds["ciliumnetworkpolicies.cilium.io"] = &ciliumv2.CiliumNetworkPolicy{}
+	}
+	return kinds
+}
+
+// Definition is the kind CustomResourceDefinition, of which the operator looks
+// at the metadata alone.
+func Definition() *metav1.PartialObjectMetadata {
+	definition := &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
+	})
+	return definition
+}
+
+// presence knows which optional kinds cannot be used at the moment. It spares
+// the API server requests that must fail, and a worker the wait for a watch that
+// has nothing to connect to.
+type presence struct {
+	mu      sync.RWMutex
+	missing map[schema.GroupVersionKind]bool
+}
+
+func (p *presence) set(gvk schema.GroupVersionKind, missing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.missing[gvk] = missing
+}
+
+// check returns the error of a cluster that lacks the kind, nil if it can be
+// used.
+func (p *presence) check(gvk schema.GroupVersionKind) error {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if !p.missing[gvk] {
+		return nil
+	}
+	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+}
+
+// presentClient reads only kinds that can be used. Whatever is written is read
+// first.
+type presentClient struct {
+	client.Client
+	presence *presence
+}
+
+func (c presentClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	gvk, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return err
+	}
+	if err := c.presence.check(gvk); err != nil {
+		return err
+	}
+	return c.Client.Get(ctx, key, obj, opts...)
+}
+
+func (c presentClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	gvk, err := c.GroupVersionKindFor(list)
+	if err != nil {
+		return err
+	}
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	if err := c.presence.check(gvk); err != nil {
+		return err
+	}
+	return c.Client.List(ctx, list, opts...)
 }
 
 // servedPause is how soon we look again whether an API whose definition exists
-// is served: the API server takes a moment, and no event tells.
+// can be used: no event tells.
 const servedPause = 500 * time.Millisecond
 
-// lateWatches opens the watch of an optional kind when its API is installed
-// while the operator runs.
-type lateWatches struct {
+// optionalAPIs follows the definitions of the optional kinds: it opens the watch
+// of a kind when its API is installed, marks a kind missing when it is removed,
+// and wakes the instances when it is there.
+type optionalAPIs struct {
+	kinds      map[string]client.Object
 	mgr        ctrl.Manager
-	reader     client.Reader
+	presence   *presence
 	instances  controller.Controller
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
-	// wake carries instances that wait for an API to the controller of instances.
-	wake    chan event.GenericEvent
+	// wake carries instances to their controller.
+	wake chan event.GenericEvent
+	// watched are the definitions of the kinds whose watch was opened. It stays
+	// open while an API is missing, and connects again by itself.
 	watched map[string]bool
+	// announced are the definitions that every instance knows of. One that is
+	// removed and installed again has another UID.
+	announced map[string]types.UID
 }
 
-// served reports whether the API server serves the kind of an object.
-func served(mgr ctrl.Manager, object client.Object) (bool, error) {
-	gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
+// fromTheStart stands for the UID of a definition that was there before the
+// instances were.
+const fromTheStart types.UID = "from the start"
+
+func (a *optionalAPIs) setup() error {
+	optional := predicate.NewPredicateFuncs(func(o client.Object) bool { return a.kinds[o.GetName()] != nil })
+	return ctrl.NewControllerManagedBy(a.mgr).
+		Named("optional-apis").
+		For(Definition(), builder.WithPredicates(optional)).
+		Complete(a)
+}
+
+// Reconcile follows the definition of one optional kind.
+func (a *optionalAPIs) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := a.kinds[req.Name]
+	gvk, err := apiutil.GVKForObject(object, a.mgr.GetScheme())
 	if err != nil {
-		return false, err
+		return ctrl.Result{}, err
 	}
-	_, err = mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) {
+	definition := Definition()
+	err = a.mgr.GetClient().Get(ctx, req.NamespacedName, definition)
+	if apierrors.IsNotFound(err) || err == nil && definition.DeletionTimestamp != nil {
+		a.presence.set(gvk, true)
+		delete(a.announced, req.Name)
+		log.FromContext(ctx).Info("an API was removed: instances that need it wait for it", "definition", req.Name)
+		return ctrl.Result{}, nil
+	}
+	if err != nil || a.announced[req.Name] == definition.UID {
+		return ctrl.Result{}, err
+	}
+	if a.announced[req.Name] == fromTheStart {
+		// To wake everybody now would put new events behind the backlog of the
+		// start.
+		a.announced[req.Name] = definition.UID
+		return ctrl.Result{}, nil
+	}
+
+	if ok, err := a.serves(ctx, gvk); err != nil || !ok {
+		return ctrl.Result{RequeueAfter: servedPause}, err
+	}
+	opened := !a.watched[req.Name]
+	if opened {
+		if err := a.instances.Watch(source.Kind(a.mgr.GetCache(), object, a.handler, a.predicates...)); err != nil {
+			return ctrl.Result{}, fmt.Errorf("watch %s: %w", req.Name, err)
+		}
+		a.watched[req.Name] = true
+	}
+	if !opened && !a.follows(ctx, object, definition) {
+		return ctrl.Result{RequeueAfter: servedPause}, nil
+	}
+	a.presence.set(gvk, false)
+	if err := a.wakeAll(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	a.announced[req.Name] = definition.UID
+	log.FromContext(ctx).Info("an API is there: instances that waited for it go on", "definition", req.Name)
+	return ctrl.Result{}, nil
+}
+
+// serves asks the API server itself: what was looked up before may have been
+// removed since.
+func (a *optionalAPIs) serves(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	err := a.mgr.GetAPIReader().List(ctx, list, client.Limit(1))
+	if meta.IsNoMatchError(err) || notServed(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// setup watches the definitions of the optional kinds, their metadata alone.
-func (l *lateWatches) setup() error {
-	definition := &metav1.PartialObjectMetadata{}
-	definition.SetGroupVersionKind(schema.GroupVersionKind{
-		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
-	})
-	optional := predicate.NewPredicateFuncs(func(o client.Object) bool { return optionalKinds[o.GetName()] != nil })
-	return ctrl.NewControllerManagedBy(l.mgr).
-		Named("optional-apis").
-		For(definition, builder.WithPredicates(optional)).
-		Complete(l)
-}
-
-// Reconcile opens the watch of one optional kind, once.
-func (l *lateWatches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	object := optionalKinds[req.Name]
-	if object == nil || l.watched[req.Name] {
-		return ctrl.Result{}, nil
-	}
-	ok, err := served(l.mgr, object)
+// follows reports whether the watch of a kind has seen the API server since the
+// definition was made. One that was cut off when the API was removed takes up to
+// a minute to connect again, and until then it shows nothing that we write.
+func (a *optionalAPIs) follows(ctx context.Context, object client.Object, definition *metav1.PartialObjectMetadata) bool {
+	informer, err := a.mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("look up %s: %w", req.Name, err)
+		return false
 	}
+	seen, ok := informer.(interface{ LastSyncResourceVersion() string })
 	if !ok {
-		return ctrl.Result{RequeueAfter: servedPause}, nil
+		return informer.HasSynced()
 	}
-	if err := l.instances.Watch(source.Kind(l.mgr.GetCache(), object, l.handler, l.predicates...)); err != nil {
-		return ctrl.Result{}, fmt.Errorf("watch %s: %w", req.Name, err)
-	}
-	l.watched[req.Name] = true
-	log.FromContext(ctx).Info("an API was installed: instances that wait for it go on", "definition", req.Name)
-	return ctrl.Result{}, l.wakeWaiting(ctx)
+	order, err := resourceversion.CompareResourceVersion(seen.LastSyncResourceVersion(), definition.ResourceVersion)
+	return err == nil && order >= 0
 }
 
-// wakeWaiting wakes the instances that an API was missing for.
-func (l *lateWatches) wakeWaiting(ctx context.Context) error {
+// wakeAll wakes every instance: one that is just finding an API missing does not
+// show it yet.
+func (a *optionalAPIs) wakeAll(ctx context.Context) error {
 	var instances bergv1.ChallengeInstanceList
-	if err := l.reader.List(ctx, &instances); err != nil {
+	if err := a.mgr.GetClient().List(ctx, &instances, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return err
 	}
 	for i := range instances.Items {
-		if instances.Items[i].Status.Phase != bergv1.PhaseFailed {
-			continue
-		}
 		select {
-		case l.wake <- event.GenericEvent{Object: &instances.Items[i]}:
+		case a.wake <- event.GenericEvent{Object: &instances.Items[i]}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return nil
+}
+
+// served reports whether the API server serves a kind.
+func served(mgr ctrl.Manager, gvk schema.GroupVersionKind) (bool, error) {
+	_, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
@@ -43,8 +44,11 @@ type Inputs struct {
 // Foundation is what must stand before a pod may run: nothing in it depends on
 // what the API server allots.
 type Foundation struct {
-	Namespace         *corev1.Namespace
-	NetworkPolicy     *ciliumv2.CiliumNetworkPolicy
+	Namespace *corev1.Namespace
+	// One of the two kinds of policy or both, as configured.
+	NetworkPolicies       []*networkingv1.NetworkPolicy
+	CiliumNetworkPolicies []*ciliumv2.CiliumNetworkPolicy
+
 	Services          []*corev1.Service
 	HTTPRoutes        []*gatewayv1.HTTPRoute
 	TLSRoutes         []*gatewayv1.TLSRoute
@@ -59,10 +63,12 @@ func planFoundation(in Inputs) (Foundation, error) {
 	if err != nil {
 		return Foundation{}, err
 	}
-	f := Foundation{
-		Namespace:     namespace(in),
-		NetworkPolicy: networkPolicy(in),
-		ConfigMaps:    configMaps,
+	f := Foundation{Namespace: namespace(in), ConfigMaps: configMaps}
+	if in.Config.NetworkPolicy.Kubernetes() {
+		f.NetworkPolicies = append(f.NetworkPolicies, kubernetesNetworkPolicy(in))
+	}
+	if in.Config.NetworkPolicy.Cilium() {
+		f.CiliumNetworkPolicies = append(f.CiliumNetworkPolicies, ciliumNetworkPolicy(in))
 	}
 	for _, c := range in.Challenge.Containers {
 		f.Services = append(f.Services, services(in, c)...)

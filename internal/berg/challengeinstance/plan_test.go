@@ -70,7 +70,12 @@ func allotNodePorts(services []*corev1.Service) []*corev1.Service {
 func TestPlanGolden(t *testing.T) {
 	configs := map[string]map[string]string{
 		"headless-and-pull-secret": {"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "true", "PULL_SECRET_NAME": "registry", "CHALLENGE_RUNTIME_CLASS_NAME": "kata"},
-		"dataplane-namespaces":     {"GATEWAY_DATAPLANE_NAMESPACES": "traefik,envoy", "CHALLENGE_HTTP_PORT": "8000", "CLUSTER_DOMAIN": "k8s.example"},
+		"kubernetes-policy":        {"NETWORK_POLICY": "kubernetes"},
+		"both-policies": {
+			"NETWORK_POLICY": "both", "GATEWAY_DATAPLANE_NAMESPACES": "traefik",
+			"CLUSTER_NODE_CIDRS": "192.0.2.0/24,2001:db8:1::/64", "CLUSTER_POD_CIDRS": "10.244.0.0/16,2001:db8:2::/64",
+		},
+		"dataplane-namespaces": {"GATEWAY_DATAPLANE_NAMESPACES": "traefik,envoy", "CHALLENGE_HTTP_PORT": "8000", "CLUSTER_DOMAIN": "k8s.example"},
 	}
 	inputs, err := filepath.Glob("testdata/plan/*.yaml")
 	if err != nil || len(inputs) == 0 {
@@ -127,7 +132,9 @@ func renderPlan(t *testing.T, in Inputs) []byte {
 		t.Fatal(err)
 	}
 	var objects []client.Object
-	objects = append(objects, f.Namespace, f.NetworkPolicy)
+	objects = append(objects, f.Namespace)
+	objects = append(objects, asObjects(f.NetworkPolicies)...)
+	objects = append(objects, asObjects(f.CiliumNetworkPolicies)...)
 	objects = append(objects, asObjects(f.Services)...)
 	objects = append(objects, asObjects(f.HTTPRoutes)...)
 	objects = append(objects, asObjects(f.TLSRoutes)...)

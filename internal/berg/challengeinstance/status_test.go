@@ -264,7 +264,10 @@ func TestProblemOf(t *testing.T) {
 		"foreign object":        {&ownership.RefusedError{Kind: "Service", Namespace: "n", Name: "web"}, Foreign, bergv1.ReasonObjectConflict},
 		"quota":                 {apierrors.NewForbidden(resource, "web", errors.New("exceeded quota")), Retry, bergv1.ReasonRefused},
 		"namespace terminating": {terminating, Waiting, bergv1.ReasonWaiting},
-		"API not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}}, Foreign, bergv1.ReasonAPINotInstalled},
+		"API not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}}, Blocked, bergv1.ReasonAPINotInstalled},
+		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), Foreign, bergv1.ReasonAPINotInstalled},
+		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), Foreign, bergv1.ReasonAPINotInstalled},
+		"namespace gone":        {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "n"), Retry, bergv1.ReasonWriteFailed},
 		"API server away":       {errors.New("connection refused"), Retry, bergv1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {

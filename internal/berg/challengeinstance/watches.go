@@ -7,13 +7,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -63,26 +66,40 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Config.Process.MaxConcurrentReconciles,
 			ReconciliationTimeout:   longestPass,
 		})
-	watched := map[string]bool{}
-	for definition, object := range optionalKinds {
-		ok, err := served(mgr, object)
+	if r.Config.Challenge.NetworkPolicy.Kubernetes() {
+		controllers = controllers.Watches(&networkingv1.NetworkPolicy{}, owner, changed)
+	}
+	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
+
+	kinds := optionalKinds(r.Config.Challenge.NetworkPolicy)
+	watched, announced := map[string]bool{}, map[string]types.UID{}
+	presence := &presence{missing: map[schema.GroupVersionKind]bool{}}
+	for definition, object := range kinds {
+		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
+		if err != nil {
+			return err
+		}
+		ok, err := served(mgr, gvk)
 		if err != nil {
 			return fmt.Errorf("look up %s: %w", definition, err)
 		}
 		if ok {
 			controllers = controllers.Watches(object, owner, changed)
-			watched[definition] = true
+			watched[definition], announced[definition] = true, fromTheStart
 		}
+		presence.set(gvk, !ok)
 	}
+	r.Client = presentClient{Client: r.Client, presence: presence}
 	instances, err := controllers.Build(r)
 	if err != nil {
 		return err
 	}
-	late := &lateWatches{
-		mgr: mgr, reader: mgr.GetClient(), instances: instances,
-		handler: owner, predicates: []predicate.Predicate{changes}, wake: wake, watched: watched,
+	apis := &optionalAPIs{
+		kinds: kinds, mgr: mgr, presence: presence, instances: instances,
+		handler: owner, predicates: []predicate.Predicate{changes}, wake: wake,
+		watched: watched, announced: announced,
 	}
-	return late.setup()
+	return apis.setup()
 }
 
 // instancesOfNamespace maps a namespace, or an object in one, to the instances

@@ -120,10 +120,10 @@ func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.Obj
 
 // Delete deletes exactly the object that was observed, not a successor of the
 // same name. An object that is gone, or was replaced, is no error.
-func Delete(ctx context.Context, c client.Client, obj client.Object) error {
-	err := c.Delete(ctx, obj,
+func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
+	err := c.Delete(ctx, obj, append(opts,
 		client.Preconditions{UID: ptr.To(obj.GetUID())},
-		client.PropagationPolicy(metav1.DeletePropagationBackground))
+		client.PropagationPolicy(metav1.DeletePropagationBackground))...)
 	if apierrors.IsConflict(err) {
 		return nil
 	}
