@@ -1,0 +1,264 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+const twoNumbers = `
+containers:
+- hostname: game
+  image: example.com/game:1
+  ports:
+  - {name: game, port: 1337, type: publicPort}
+  - {name: game-udp, port: 1337, protocol: udp, type: publicPort}
+  - {name: admin, port: 1338, type: publicPort}
+- hostname: bot
+  image: example.com/bot:1
+`
+
+var _ = Describe("Where players connect", func() {
+	It("stays the same when its Services and routes are deleted or changed by hand", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "stays", everyKind)
+		i := instance(ctx, ns, "stays")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		in := client.InNamespace(i.Status.Namespace)
+		told, pods := i.Status.Services, uids(ctx, &corev1.PodList{}, in)
+		nodePort := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "pwn-node-port"}}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(nodePort), nodePort)).To(Succeed())
+		want := nodePorts(nodePort)
+
+		for _, object := range []client.Object{
+			nodePort.DeepCopy(),
+			&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "web-8080"}},
+			&gatewayv1.TLSRoute{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "web-7000"}},
+		} {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+			old, host := object.GetUID(), object.GetLabels()[bergv1.LabelHostname]
+			Expect(k8s.Delete(ctx, object)).To(Succeed())
+			Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
+				g.Expect(object.GetUID()).NotTo(Equal(old))
+			}).Should(Succeed())
+			Expect(object.GetLabels()[bergv1.LabelHostname]).To(Equal(host))
+		}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(nodePort), nodePort)).To(Succeed())
+		Expect(nodePorts(nodePort)).To(Equal(want))
+
+		By("giving the Service another node port")
+		nodePort.Spec.Ports[0].NodePort = freeNodePort(ctx)
+		Expect(k8s.Update(ctx, nodePort)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(nodePort), nodePort)).To(Succeed())
+			g.Expect(nodePorts(nodePort)).To(Equal(want))
+		}).Should(Succeed())
+
+		reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(i.Status.Services).To(Equal(told))
+		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were started anew")
+	})
+
+	Context("while no operator runs", Serial, func() {
+		It("keeps its node ports and host names", func(ctx context.Context) {
+			ns := newNamespace(ctx)
+			challenge(ctx, ns, "restart", everyKind)
+			i := instance(ctx, ns, "restart")
+			reaches(ctx, i, bergv1.PhaseRunning)
+			in := client.InNamespace(i.Status.Namespace)
+			told, pods := i.Status.Services, uids(ctx, &corev1.PodList{}, in)
+
+			stopOperator()
+			nodePort := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "pwn-node-port"}}
+			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "web-8080"}}
+			Expect(k8s.Delete(ctx, nodePort)).To(Succeed())
+			Expect(k8s.Delete(ctx, route)).To(Succeed())
+			restartWith(nil, nil)
+			for _, object := range []client.Object{nodePort, route} {
+				Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(object), object) }).Should(Succeed())
+			}
+			for _, e := range told {
+				if e.Name == "game" {
+					Expect(nodePorts(nodePort)).To(HaveKeyWithValue("1337/TCP", e.Port))
+				}
+				if e.Name == "web" {
+					Expect(route.Spec.Hostnames).To(ConsistOf(gatewayv1.Hostname(e.Hostname)))
+				}
+			}
+			reaches(ctx, i, bergv1.PhaseRunning)
+			Expect(i.Status.Services).To(Equal(told))
+			Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were started anew")
+		})
+
+		It("moves to another node port when somebody takes the old one, and tells so", func(ctx context.Context) {
+			ns := newNamespace(ctx)
+			challenge(ctx, ns, "taken", twoNumbers)
+			i := instance(ctx, ns, "taken")
+			reaches(ctx, i, bergv1.PhaseRunning)
+			told := endpointsOf(i)
+
+			stopOperator()
+			takeNodePort(ctx, ns, i, "game-node-port", told["game"].Port)
+			restartWith(nil, nil)
+			Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+				g.Expect(endpointsOf(i)["game"].Port).NotTo(Equal(told["game"].Port))
+			}).Should(Succeed())
+			now := endpointsOf(i)
+			// The API server gives TCP and UDP of one number one node port.
+			Expect(now["game-udp"].Port).To(Equal(now["game"].Port))
+			Expect(now["admin"]).To(Equal(told["admin"]), "a port that was free moved, too")
+			eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken)
+			for _, container := range []string{"game", "bot"} {
+				Eventually(func() map[string]string { return variables(ctx, i.Status.Namespace, container) }).
+					Should(HaveKeyWithValue("GAME_ENDPOINT", fmt.Sprintf("challenges.example.com:%d", now["game"].Port)))
+			}
+			reaches(ctx, i, bergv1.PhaseRunning)
+		})
+
+		It("does not start pods anew for a port that they are not told", func(ctx context.Context) {
+			ns := newNamespace(ctx)
+			challenge(ctx, ns, "unnamed", `containers: [{hostname: shell, image: "example.com/shell:1", ports: [{port: 22, type: publicPort}]}]`)
+			i := instance(ctx, ns, "unnamed")
+			reaches(ctx, i, bergv1.PhaseRunning)
+			told, pods := endpointsOf(i)["shell:22"], uids(ctx, &corev1.PodList{}, client.InNamespace(i.Status.Namespace))
+
+			stopOperator()
+			takeNodePort(ctx, ns, i, "shell-node-port", told.Port)
+			restartWith(nil, nil)
+			eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken)
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			Expect(endpointsOf(i)["shell:22"].Port).NotTo(Equal(told.Port))
+			var d appsv1.Deployment
+			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "shell"}, &d)).To(Succeed())
+			Expect(d.Generation).To(Equal(int64(1)))
+			Expect(uids(ctx, &corev1.PodList{}, client.InNamespace(i.Status.Namespace))).To(Equal(pods))
+		})
+	})
+})
+
+var _ = Describe("What the API server must accept", func() {
+	It("is what a Challenge with a name of 64 characters leads to", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		name := strings.Repeat("long-", 12) + "name"
+		Expect(name).To(HaveLen(64))
+		challenge(ctx, ns, name, oneContainer)
+		i := instance(ctx, ns, name)
+		reaches(ctx, i, bergv1.PhaseRunning)
+		var namespace corev1.Namespace
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &namespace)).To(Succeed())
+		Expect(len(namespace.Labels[bergv1.LabelChallenge])).To(BeNumerically("<=", 63))
+		Expect(namespace.Annotations).To(HaveKeyWithValue(bergv1.AnnotationChallenge, name))
+	})
+
+	It("is what capabilities lead to, below and above the baseline", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		for capability, level := range map[string]string{"SYS_CHROOT": "baseline", "CAP_NET_ADMIN": "privileged"} {
+			name := strings.ToLower(strings.ReplaceAll(capability, "_", "-"))
+			challenge(ctx, ns, name, `containers: [{hostname: web, image: "example.com/web:1", additionalCapabilities: [`+capability+`]}]`)
+			i := instance(ctx, ns, name)
+			reaches(ctx, i, bergv1.PhaseRunning)
+			var namespace corev1.Namespace
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &namespace)).To(Succeed())
+			for _, mode := range []string{"enforce", "warn", "audit"} {
+				Expect(namespace.Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/"+mode, level))
+			}
+		}
+	})
+
+	It("is a missing pull secret: the instance runs, and an event tells", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "public", oneContainer)
+		i := instance(ctx, ns, "public")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing)
+	})
+
+	It("is every setting of the operator that shows in an object", Serial, func(ctx context.Context) {
+		class := &unstructured.Unstructured{Object: map[string]any{"handler": "kata"}}
+		class.SetAPIVersion("node.k8s.io/v1")
+		class.SetKind("RuntimeClass")
+		class.SetName("kata-integration")
+		Expect(k8s.Create(ctx, class)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, class)).To(Succeed()) })
+		restartWith(map[string]string{
+			"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "true", "CHALLENGE_RUNTIME_CLASS_NAME": "kata-integration",
+			"CLUSTER_DOMAIN": "k8s.example", "GATEWAY_DATAPLANE_NAMESPACES": "traefik,envoy", "NETWORK_POLICY": "both",
+			"CLUSTER_NODE_CIDRS": "192.0.2.0/24,2001:db8:1::/64", "CLUSTER_POD_CIDRS": "10.244.0.0/16,2001:db8:2::/64",
+			"GATEWAY_NAME": "edge", "GATEWAY_NAMESPACE": "infra", "CHALLENGE_HTTP_LISTENER_NAME": "web", "CHALLENGE_HTTP_PORT": "8080",
+		}, nil)
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "settings", everyKind+"allowOutboundTraffic: true\n")
+		i := instance(ctx, ns, "settings")
+		reaches(ctx, i, bergv1.PhaseRunning)
+
+		for _, name := range []string{"web-headless", "pwn-headless", "db-headless"} {
+			var s corev1.Service
+			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: name}, &s)).To(Succeed())
+			Expect(s.Spec.ClusterIP).To(Equal(corev1.ClusterIPNone))
+		}
+		var d appsv1.Deployment
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "db"}, &d)).To(Succeed())
+		Expect(d.Spec.Template.Spec.RuntimeClassName).To(HaveValue(Equal("kata-integration")))
+		var route gatewayv1.HTTPRoute
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web-8080"}, &route)).To(Succeed())
+		parent := route.Spec.ParentRefs[0]
+		Expect([]string{string(*parent.Namespace), string(parent.Name), string(*parent.SectionName)}).To(Equal([]string{"infra", "edge", "web"}))
+		Expect(endpointsOf(i)["web"].Port).To(Equal(int32(8080)))
+	})
+})
+
+func nodePorts(s *corev1.Service) map[string]int32 {
+	out := map[string]int32{}
+	for _, p := range s.Spec.Ports {
+		out[fmt.Sprintf("%d/%s", p.Port, p.Protocol)] = p.NodePort
+	}
+	return out
+}
+
+func endpointsOf(i *bergv1.ChallengeInstance) map[string]bergv1.ServiceEndpoint {
+	out := map[string]bergv1.ServiceEndpoint{}
+	for _, e := range i.Status.Services {
+		out[e.Name] = e
+	}
+	return out
+}
+
+// takeNodePort deletes a Service of an instance and gives its node port to
+// another.
+func takeNodePort(ctx context.Context, namespace string, i *bergv1.ChallengeInstance, name string, port int32) {
+	GinkgoHelper()
+	Expect(k8s.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: name}})).To(Succeed())
+	thief := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "thief"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 1, NodePort: port}}},
+	}
+	Expect(k8s.Create(ctx, thief)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, thief))).To(Succeed()) })
+}
+
+// freeNodePort returns a node port that nobody has.
+func freeNodePort(ctx context.Context) int32 {
+	GinkgoHelper()
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "free-"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 1}}},
+	}
+	Expect(k8s.Create(ctx, s)).To(Succeed())
+	port := s.Spec.Ports[0].NodePort
+	Expect(k8s.Delete(ctx, s)).To(Succeed())
+	return port
+}
