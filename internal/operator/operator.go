@@ -33,10 +33,14 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
 // LeaseName is the Lease that replicas compete for, in the operator's namespace.
 const LeaseName = "berg-operator.berg.norelect.ch"
+
+// fieldManager is the operator's name in metadata.managedFields.
+const fieldManager = "berg-operator"
 
 // Options are what differs between a deployed operator and one under test.
 type Options struct {
@@ -97,6 +101,12 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 	reconciler := &challengeinstance.Reconciler{
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
+		Writer: apply.Writer{
+			Client:    mgr.GetClient(),
+			Live:      mgr.GetAPIReader(),
+			Manager:   fieldManager,
+			Restraint: apply.NewRestraint(opts.Clock),
+		},
 		Events: mgr.GetEventRecorder("berg-operator"),
 		Clock:  opts.Clock,
 		Config: cfg,
@@ -122,7 +132,7 @@ func caches() cache.Options {
 	all := cache.ByObject{Label: labels.Everything()}
 	return cache.Options{
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
-		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultTransform:     apply.Compact(fieldManager),
 		ByObject: map[client.Object]cache.ByObject{
 			&bergv1.Challenge{}:            all,
 			&bergv1.ChallengeInstance{}:    all,

@@ -303,6 +303,7 @@ const (
 	ReasonWaiting           = "Waiting"
 	ReasonNamespaceConflict = "NamespaceConflict"
 	ReasonObjectConflict    = "ObjectConflict"
+	ReasonContested         = "Contested"
 	ReasonOwnerBusy         = "OwnerBusy"
 	ReasonAPINotInstalled   = "APINotInstalled"
 	ReasonRefused           = "Refused"

@@ -26,7 +26,7 @@ func (r *Reconciler) build(ctx context.Context, instance *bergv1.ChallengeInstan
 	if err != nil {
 		return nil, &Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: Blocked, Message: redact(err.Error(), in.Flag)}
 	}
-	w, proof := apply.Writer{Client: r.Client, Live: r.Live}, proofOf(instance)
+	w, proof := r.Writer, proofOf(instance)
 	if _, err := apply.Apply(ctx, w, proof, f.Namespace); err != nil {
 		return nil, problem(bergv1.ConditionNamespaceCreated, err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
 // Reconciler builds, watches and ends ChallengeInstances.
@@ -25,7 +26,9 @@ type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
 	// Live reads from the API server.
-	Live   client.Reader
+	Live client.Reader
+	// Writer writes everything that belongs to an instance.
+	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Config

@@ -167,6 +167,7 @@ func problemOf(condition string, err error, flag string) *Problem {
 	p.Err = errors.New(p.Message)
 	var refused *ownership.RefusedError
 	var terminating *apply.TerminatingError
+	var contested *apply.ContestedError
 	switch {
 	case errors.As(err, &refused):
 		p.Class, p.Reason = Foreign, bergv1.ReasonObjectConflict
@@ -175,6 +176,8 @@ func problemOf(condition string, err error, flag string) *Problem {
 		}
 	case errors.As(err, &terminating), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		p.Class, p.Reason = Waiting, bergv1.ReasonWaiting
+	case errors.As(err, &contested):
+		p.Class, p.Reason = Retry, bergv1.ReasonContested
 	case meta.IsNoMatchError(err):
 		// Its definition wakes us.
 		p.Class, p.Reason, p.Err = Blocked, bergv1.ReasonAPINotInstalled, nil

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -22,11 +22,17 @@ import (
 
 // Writer writes objects. Its Client must read from a cache that waits for the
 // client's own writes, or from the API server: a stale read would write twice.
+// A cache that drops managedFields must do it with Compact.
 type Writer struct {
 	Client client.Client
 	// Live reads from the API server. It is asked only when a create meets an
-	// object that the cache does not know.
+	// object that the cache does not know, and before an update.
 	Live client.Reader
+	// Manager is the operator's name in metadata.managedFields. Under another
+	// name every object in every cluster would be written once more.
+	Manager string
+	// Restraint is shared by all who write. Nil holds nothing back.
+	Restraint *Restraint
 }
 
 // TerminatingError says that an object is wanted while it is being deleted. Its
@@ -43,42 +49,120 @@ func (e *TerminatingError) Error() string {
 // has it. An object that is already right costs no request.
 //
 // It returns an *ownership.RefusedError for an object without our proof, a
-// *TerminatingError for one that is being deleted, or the API server's error.
+// *TerminatingError for one that is being deleted, a *ContestedError for one
+// that others change again and again, or the API server's error.
 func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof, desired T) (T, error) {
 	var none T
 	proof.Stamp(desired)
+	if err := stampChecksum(desired, ChecksumAnnotation(proof.Annotation)); err != nil {
+		return none, err
+	}
+	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	live := reflect.New(reflect.TypeOf(desired).Elem()).Interface().(T)
-	key := client.ObjectKeyFromObject(desired)
 
-	err := w.Client.Get(ctx, key, live)
-	if apierrors.IsNotFound(err) {
-		created := desired.DeepCopyObject().(T)
-		err = w.Client.Create(ctx, created)
-		if err == nil {
-			log.FromContext(ctx).V(2).Info("created", "kind", kindOf(w.Client.Scheme(), desired), "object", key)
-			return created, nil
-		}
-		if !apierrors.IsAlreadyExists(err) {
+	switch err := w.Client.Get(ctx, key, live); {
+	case apierrors.IsNotFound(err):
+		if err := w.Restraint.held(kind, key); err != nil {
 			return none, err
+		}
+		created, err := create(ctx, w, desired)
+		if !apierrors.IsAlreadyExists(err) {
+			return created, err
 		}
 		// The cache does not show it: either it is foreign and filtered out, or
 		// another process wrote it a moment ago.
-		err = w.Live.Get(ctx, key, live)
+	case err != nil:
+		return none, err
+	default:
+		if err := writable(proof, kind, live); err != nil {
+			return none, err
+		}
+		if inPlace(w, proof, desired, live) {
+			return live, nil
+		}
+		if err := w.Restraint.held(kind, key); err != nil {
+			return none, err
+		}
 	}
+	return update(ctx, w, proof, desired)
+}
+
+// writable returns why an object must not be written.
+func writable(proof ownership.Proof, kind string, live client.Object) error {
+	if !proof.Holds(live) {
+		return &ownership.RefusedError{Kind: kind, Namespace: live.GetNamespace(), Name: live.GetName()}
+	}
+	if live.GetDeletionTimestamp() != nil {
+		return &TerminatingError{Kind: kind, Name: live.GetName()}
+	}
+	return nil
+}
+
+// inPlace reports whether an object needs no write.
+func inPlace(w Writer, proof ownership.Proof, desired, live client.Object) bool {
+	if !Undisturbed(w.Manager, live) {
+		return false
+	}
+	return Covers(desired, live) || w.Restraint.accepts(proof, desired, live)
+}
+
+func create[T client.Object](ctx context.Context, w Writer, desired T) (T, error) {
+	var none T
+	created := desired.DeepCopyObject().(T)
+	if err := w.Client.Create(ctx, created, client.FieldOwner(w.Manager)); err != nil {
+		return none, err
+	}
+	written(ctx, w, "created", desired, created, nil)
+	return created, nil
+}
+
+// update replaces what the API server has. It reads that first: the cache knows
+// neither who claims which field nor the last change of a busy object's status.
+func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proof, desired T) (T, error) {
+	var none, out T
+	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		live := reflect.New(reflect.TypeOf(desired).Elem()).Interface().(T)
+		if err := w.Live.Get(ctx, key, live); err != nil {
+			if apierrors.IsNotFound(err) {
+				return &TerminatingError{Kind: kind, Name: key.Name}
+			}
+			return err
+		}
+		if err := writable(proof, kind, live); err != nil {
+			return err
+		}
+		if inPlace(w, proof, desired, live) {
+			out = live
+			return nil
+		}
+		if sealed(live) {
+			return replace(ctx, w, desired, live, &out)
+		}
+		updated, err := successor(w, proof, desired, live)
+		if err != nil {
+			return err
+		}
+		if err := w.Client.Update(ctx, updated, client.FieldOwner(w.Manager)); err != nil {
+			return err
+		}
+		written(ctx, w, "updated", desired, updated, claimants(w.Manager, live))
+		out = updated
+		return nil
+	})
 	if err != nil {
 		return none, err
 	}
+	return out, nil
+}
 
-	if !proof.Holds(live) {
-		return none, &ownership.RefusedError{Kind: kindOf(w.Client.Scheme(), desired), Namespace: key.Namespace, Name: key.Name}
+// successor is what is written in place of live: all that is desired, and of
+// the rest what belongs to others.
+func successor[T client.Object](w Writer, proof ownership.Proof, desired, live T) (T, error) {
+	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
+	if err != nil {
+		return desired, err
 	}
-	if live.GetDeletionTimestamp() != nil {
-		return none, &TerminatingError{Kind: kindOf(w.Client.Scheme(), desired), Name: key.Name}
-	}
-	if Covers(desired, live) {
-		return live, nil
-	}
-
 	updated := desired.DeepCopyObject().(T)
 	updated.SetResourceVersion(live.GetResourceVersion())
 	updated.SetUID(live.GetUID())
@@ -86,48 +170,38 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 	updated.SetAnnotations(merged(live.GetAnnotations(), desired.GetAnnotations()))
 	updated.SetFinalizers(live.GetFinalizers())
 	updated.SetOwnerReferences(live.GetOwnerReferences())
-	if err := w.Client.Update(ctx, updated); err != nil {
-		return none, err
-	}
-	log.FromContext(ctx).V(2).Info("updated", "kind", kindOf(w.Client.Scheme(), desired), "object", key)
+	updated.SetManagedFields(yield(live.GetManagedFields(), ownEntry(w.Manager, gvk.GroupVersion().String(), proof.Annotation)))
 	return updated, nil
 }
 
-// Prune deletes the objects of a list that carry the proof and are not wanted.
-// wanted is asked with each object's name. Of a kind that the API server does
-// not know there are none.
-func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, namespace string, wanted func(name string) bool) error {
-	// Our own recent writes are all wanted: no need to wait for them.
-	err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency)
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return meta.EachListItem(list, func(item runtime.Object) error {
-		obj := item.(client.Object)
-		if wanted(obj.GetName()) || !proof.Holds(obj) || obj.GetDeletionTimestamp() != nil {
-			return nil
-		}
-		if err := Delete(ctx, w.Client, obj); err != nil {
-			return err
-		}
-		log.FromContext(ctx).V(2).Info("pruned", "kind", kindOf(w.Client.Scheme(), obj), "object", client.ObjectKeyFromObject(obj))
-		return nil
-	})
+// sealed reports whether somebody has made an object immutable: it can then only
+// be deleted.
+func sealed(live client.Object) bool {
+	configMap, ok := live.(*corev1.ConfigMap)
+	return ok && ptr.Deref(configMap.Immutable, false)
 }
 
-// Delete deletes exactly the object that was observed, not a successor of the
-// same name. An object that is gone, or was replaced, is no error.
-func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
-	err := c.Delete(ctx, obj, append(opts,
-		client.Preconditions{UID: ptr.To(obj.GetUID())},
-		client.PropagationPolicy(metav1.DeletePropagationBackground))...)
-	if apierrors.IsConflict(err) {
-		return nil
+func replace[T client.Object](ctx context.Context, w Writer, desired, live T, out *T) error {
+	if err := Delete(ctx, w.Client, live); err != nil {
+		return err
 	}
-	return client.IgnoreNotFound(err)
+	created, err := create(ctx, w, desired)
+	if apierrors.IsAlreadyExists(err) {
+		return &TerminatingError{Kind: kindOf(w.Client.Scheme(), live), Name: live.GetName()}
+	}
+	*out = created
+	return err
+}
+
+// written takes note of a write and of what the API server made of it.
+func written(ctx context.Context, w Writer, verb string, desired, made client.Object, by []string) {
+	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
+	w.Restraint.wrote(kind, key, by)
+	log := log.FromContext(ctx)
+	log.V(2).Info(verb, "kind", kind, "object", key)
+	if !Covers(desired, made) && w.Restraint.accept(desired, made) {
+		log.Info("the API server stores something else than what was written, probably by an admission webhook: it is left so", "kind", kind, "object", key)
+	}
 }
 
 func merged(base, over map[string]string) map[string]string {

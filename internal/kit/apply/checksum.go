@@ -1,0 +1,66 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// checksum stands for the content of an object.
+type checksum [sha256.Size]byte
+
+// text is half of a checksum: 128 bits tell two plans apart.
+func (c checksum) text() string { return hex.EncodeToString(c[:sha256.Size/2]) }
+
+// ChecksumAnnotation is where the checksum of the plan stands that an object was
+// written from: beside the proof, in the same domain. A live object shows what a
+// plan adds, but not what an earlier plan had and this one leaves out.
+func ChecksumAnnotation(proof string) string {
+	domain, _, _ := strings.Cut(proof, "/")
+	return domain + "/plan-checksum"
+}
+
+// contentOf sums up an object without its status and what others may add to its
+// metadata: of labels and annotations only those of like count.
+func contentOf(obj, like client.Object) (checksum, error) {
+	bare := obj.DeepCopyObject().(client.Object)
+	for _, name := range []string{"TypeMeta", "ObjectMeta", "Status"} {
+		if field := reflect.ValueOf(bare).Elem().FieldByName(name); field.IsValid() {
+			field.SetZero()
+		}
+	}
+	data, err := json.Marshal(struct {
+		Labels, Annotations map[string]string
+		Object              client.Object
+	}{only(obj.GetLabels(), like.GetLabels()), only(obj.GetAnnotations(), like.GetAnnotations()), bare})
+	if err != nil {
+		return checksum{}, fmt.Errorf("encode %T %s: %w", obj, obj.GetName(), err)
+	}
+	return sha256.Sum256(data), nil
+}
+
+// stampChecksum writes the checksum of a plan to its object.
+func stampChecksum(desired client.Object, annotation string) error {
+	sum, err := contentOf(desired, desired)
+	if err != nil {
+		return err
+	}
+	desired.SetAnnotations(merged(desired.GetAnnotations(), map[string]string{annotation: sum.text()}))
+	return nil
+}
+
+// only returns of all the keys that some has.
+func only(all, some map[string]string) map[string]string {
+	out := make(map[string]string, len(some))
+	for key := range some {
+		if value, ok := all[key]; ok {
+			out[key] = value
+		}
+	}
+	return out
+}

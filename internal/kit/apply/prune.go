@@ -1,0 +1,52 @@
+package apply
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Prune deletes the objects of a list that carry the proof and are not wanted.
+// wanted is asked with each object's name. Of a kind that the API server does
+// not know there are none.
+func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, namespace string, wanted func(name string) bool) error {
+	// Our own recent writes are all wanted: no need to wait for them.
+	err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		obj := item.(client.Object)
+		if wanted(obj.GetName()) || !proof.Holds(obj) || obj.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		if err := Delete(ctx, w.Client, obj); err != nil {
+			return err
+		}
+		log.FromContext(ctx).V(2).Info("pruned", "kind", kindOf(w.Client.Scheme(), obj), "object", client.ObjectKeyFromObject(obj))
+		return nil
+	})
+}
+
+// Delete deletes exactly the object that was observed, not a successor of the
+// same name. An object that is gone, or was replaced, is no error.
+func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
+	err := c.Delete(ctx, obj, append(opts,
+		client.Preconditions{UID: ptr.To(obj.GetUID())},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))...)
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}

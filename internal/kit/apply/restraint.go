@@ -1,0 +1,151 @@
+package apply
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+const (
+	// promptWrites is how many writes of one object are never held back: more
+	// than an administrator makes us undo in a row.
+	promptWrites = 10
+	firstHold    = time.Second
+	longestHold  = 5 * time.Minute
+	// forgetting is how long an object must have been left alone to be repaired
+	// promptly again.
+	forgetting = 2 * longestHold
+	// remembered bounds the memory, to less than a megabyte: what was written
+	// longest ago is forgotten first, and a contest is always recent.
+	remembered = 4096
+)
+
+// Restraint keeps the operator from fighting over an object with another
+// controller, or with the API server, at the speed of the network. It lives in
+// memory: a restart begins with prompt writes again.
+type Restraint struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	// writes holds a *history for each object written lately.
+	writes *lru.Cache
+	// accepted holds, by UID, what the API server made of a plan.
+	accepted *lru.Cache
+}
+
+type history struct {
+	writes int
+	last   time.Time
+	by     string
+}
+
+// NewRestraint returns a Restraint that remembers nothing yet.
+func NewRestraint(c clock.PassiveClock) *Restraint {
+	return &Restraint{clock: c, writes: lru.New(remembered), accepted: lru.New(remembered)}
+}
+
+// held returns a *ContestedError while an object must not be written again. The
+// pauses double from a second to five minutes.
+func (r *Restraint) held(kind string, key types.NamespacedName) error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.history(kind, key)
+	if h.writes < promptWrites {
+		return nil
+	}
+	pause := longestHold
+	if doublings := h.writes - promptWrites; doublings < 16 {
+		pause = min(longestHold, firstHold<<doublings)
+	}
+	if r.clock.Since(h.last) >= pause {
+		return nil
+	}
+	return &ContestedError{Kind: kind, Name: key.Name, By: h.by}
+}
+
+// wrote counts a write. by names who made it necessary, as far as is known.
+func (r *Restraint) wrote(kind string, key types.NamespacedName, by []string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.history(kind, key)
+	h.writes++
+	h.last = r.clock.Now()
+	if len(by) > 0 {
+		h.by = strings.Join(by, ", ")
+	}
+	r.writes.Add(objectKey{kind, key}, h)
+}
+
+type objectKey struct {
+	kind string
+	name types.NamespacedName
+}
+
+// history returns what is known of an object, empty if it was left alone since.
+func (r *Restraint) history(kind string, key types.NamespacedName) *history {
+	if known, ok := r.writes.Get(objectKey{kind, key}); ok {
+		if h := known.(*history); r.clock.Since(h.last) < forgetting {
+			return h
+		}
+	}
+	return &history{}
+}
+
+// accept remembers what the API server made of a write where that is not what
+// was written: admission changed it, and would change it again. It reports
+// whether that is news.
+func (r *Restraint) accept(desired, made client.Object) bool {
+	if r == nil {
+		return false
+	}
+	content, err := contentOf(made, desired)
+	if err != nil {
+		return false
+	}
+	known, ok := r.accepted.Get(made.GetUID())
+	r.accepted.Add(made.GetUID(), content)
+	return !ok || known.(checksum) != content
+}
+
+// accepts reports whether an object is as the API server made it of this plan.
+func (r *Restraint) accepts(proof ownership.Proof, desired, live client.Object) bool {
+	annotation := ChecksumAnnotation(proof.Annotation)
+	if r == nil || live.GetAnnotations()[annotation] != desired.GetAnnotations()[annotation] {
+		return false
+	}
+	known, ok := r.accepted.Get(live.GetUID())
+	if !ok {
+		return false
+	}
+	content, err := contentOf(live, desired)
+	return err == nil && known.(checksum) == content
+}
+
+// ContestedError says that somebody changes or deletes an object each time that
+// it was put right. It is put right again, with growing pauses.
+type ContestedError struct {
+	Kind, Name string
+	// By names who changes it, as metadata.managedFields tells; "" if unknown.
+	By string
+}
+
+func (e *ContestedError) Error() string {
+	by := e.By
+	if by == "" {
+		by = "somebody"
+	}
+	return fmt.Sprintf("%s %s is changed or deleted again and again by %s; it is put back with growing pauses: stop whoever does it", e.Kind, e.Name, by)
+}
