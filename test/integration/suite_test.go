@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -93,12 +94,17 @@ func load(env map[string]string) config.Config {
 // start runs an operator until stop is called. wrap, if given, wraps its
 // transport to the API server.
 func start(c config.Config, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+	return startAt(c, clock.RealClock{}, wrap)
+}
+
+// startAt is start at another time.
+func startAt(c config.Config, now clock.PassiveClock, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	rc := rest.CopyConfig(restConfig)
 	if wrap != nil {
 		rc.Wrap(wrap)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	mgr, err := operator.New(ctx, rc, c, operator.Options{SkipNameValidation: true})
+	mgr, err := operator.New(ctx, rc, c, operator.Options{SkipNameValidation: true, Clock: now})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -1,0 +1,210 @@
+package integration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+var _ = Describe("What has not changed costs no request", Serial, func() {
+	DescribeTable("of every golden Challenge, at the second and at the third look", func(ctx context.Context, env map[string]string) {
+		paths, err := filepath.Glob("../../internal/berg/challengeinstance/testdata/plan/*.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		env["POD_NAMESPACE"] = "default"
+		c := load(env)
+		stopOperator()
+		DeferCleanup(func() { stopOperator = start(cfg, nil) })
+		stop := start(c, nil)
+		DeferCleanup(func() { stop() }) // the last one ends what is left
+
+		ns := newNamespace(ctx)
+		var instances []*bergv1.ChallengeInstance
+		for _, path := range paths {
+			name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+			if strings.HasSuffix(name, ".golden") {
+				continue
+			}
+			data, err := os.ReadFile(path)
+			Expect(err).NotTo(HaveOccurred())
+			challenge(ctx, ns, name, string(data))
+			instances = append(instances, instance(ctx, ns, name))
+		}
+		Expect(len(instances)).To(BeNumerically(">", 10))
+		for _, i := range instances {
+			shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
+		}
+		settle(ctx, ns)
+		stop()
+		for _, look := range []string{"second", "third"} {
+			By(look)
+			var seen *requests
+			seen, stop = lookAgain(ctx, c, clock.RealClock{}, len(instances))
+			Expect(seen.writes()).To(BeEmpty())
+			stop()
+		}
+		stop = start(c, nil)
+	},
+		Entry("as configured by default", map[string]string{}),
+		Entry("with everything that is optional", map[string]string{
+			"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "true", "PULL_SECRET_NAME": "registry",
+			"GATEWAY_DATAPLANE_NAMESPACES": "traefik,envoy", "CHALLENGE_MAX_LIFETIME": "12h", "CHALLENGE_START_DEADLINE": "6h",
+		}),
+	)
+
+	// make quiet runs this with 500 instances and ten real minutes. By default
+	// the operator is told that ten minutes have passed, and sees every object
+	// anew, as after a restart or when the informers list again.
+	It("of instances that run, while time goes by", func(ctx context.Context) {
+		window, err := time.ParseDuration(cmp.Or(os.Getenv("QUIET"), "5s"))
+		Expect(err).NotTo(HaveOccurred())
+		many, err := strconv.Atoi(cmp.Or(os.Getenv("QUIET_INSTANCES"), "30"))
+		Expect(err).NotTo(HaveOccurred())
+
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "quiet", oneContainer)
+		instances := make([]*bergv1.ChallengeInstance, many)
+		for n := range instances {
+			instances[n] = instance(ctx, ns, "quiet", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "12h" })
+		}
+		for _, i := range instances {
+			reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		settle(ctx, ns)
+		stopOperator()
+		DeferCleanup(func() { stopOperator = start(cfg, nil) })
+
+		seen, stop := lookAgain(ctx, cfg, clocktesting.NewFakePassiveClock(time.Now().Add(10*time.Minute)), many)
+		DeferCleanup(stop)
+		Expect(seen.writes()).To(BeEmpty(), "after ten minutes")
+		seen.reset()
+		Consistently(func() map[string]int { return seen.all("read", "write") }).WithTimeout(window).WithPolling(time.Second).Should(BeEmpty())
+		AddReportEntry(fmt.Sprintf("requests of %d running instances in %s", many, window), fmt.Sprint(seen.all("read", "write", "watch")))
+	}, SpecTimeout(time.Hour))
+})
+
+// lookAgain starts an operator, waits until it has looked at every instance, and
+// returns what it has asked of the API server.
+func lookAgain(ctx context.Context, c config.Config, now clock.PassiveClock, instances int) (seen *requests, stop func()) {
+	GinkgoHelper()
+	before := reconciles()
+	seen = &requests{}
+	stop = startAt(c, now, seen.wrap)
+	Eventually(func() float64 { return reconciles() - before }).WithContext(ctx).Should(BeNumerically(">=", instances))
+	return seen, stop
+}
+
+// reconciles returns how many passes over instances this process has ended.
+func reconciles() float64 {
+	GinkgoHelper()
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	var sum float64
+	for _, family := range families {
+		if family.GetName() != "controller_runtime_reconcile_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetValue() == "challengeinstance" {
+					sum += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// settle waits until the instances of a namespace, and all pods, have not changed
+// for a while: pods that come up are news, and not what this is about.
+func settle(ctx context.Context, ns string) {
+	GinkgoHelper()
+	const still = 3 * time.Second
+	last, since := "", time.Now()
+	Eventually(func(g Gomega) {
+		var instances bergv1.ChallengeInstanceList
+		g.Expect(k8s.List(ctx, &instances, client.InNamespace(ns))).To(Succeed())
+		var pods corev1.PodList
+		g.Expect(k8s.List(ctx, &pods)).To(Succeed())
+		var now strings.Builder
+		for _, i := range instances.Items {
+			now.WriteString(i.ResourceVersion + " ")
+		}
+		for _, p := range pods.Items {
+			now.WriteString(p.ResourceVersion + " ")
+		}
+		if now.String() != last {
+			last, since = now.String(), time.Now()
+		}
+		g.Expect(time.Since(since)).To(BeNumerically(">", still))
+	}).Should(Succeed())
+}
+
+// requests counts what an operator asks of the API server, by verb and path.
+type requests struct {
+	mu    sync.Mutex
+	count map[string]map[string]int // by class, then by verb and path
+}
+
+func (s *requests) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		class := "write"
+		switch {
+		case r.URL.Query().Get("watch") == "true":
+			class = "watch"
+		case r.Method == http.MethodGet:
+			class = "read"
+		}
+		s.add(class, r.Method+" "+r.URL.Path)
+		return next.RoundTrip(r)
+	})
+}
+
+func (s *requests) add(class, request string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count == nil {
+		s.count = map[string]map[string]int{}
+	}
+	if s.count[class] == nil {
+		s.count[class] = map[string]int{}
+	}
+	s.count[class][request]++
+}
+
+func (s *requests) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count = nil
+}
+
+func (s *requests) all(classes ...string) map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]int{}
+	for _, class := range classes {
+		maps.Copy(out, s.count[class])
+	}
+	return out
+}
+
+func (s *requests) writes() map[string]int { return s.all("write") }
