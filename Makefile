@@ -159,6 +159,16 @@ test-integration: ## Run the integration tests on a simulated cluster of their o
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER) -- \
 		$(GO_TEST) -count=1 -timeout 30m ./test/integration/...
 
+# How long, and how many.
+QUIET           ?= 10m
+QUIET_INSTANCES ?= 500
+
+.PHONY: quiet
+quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no request may be made.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-quiet -- \
+		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration -ginkgo.v -ginkgo.focus='instances that run, while time goes by'
+
 .PHONY: e2e
 e2e: image images ## Run the journeys on real pods; needs root.
 	hack/with-cluster --profile node --name $(E2E_CLUSTER) -- \

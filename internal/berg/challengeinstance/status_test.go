@@ -16,6 +16,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -261,6 +262,7 @@ func TestProblemOf(t *testing.T) {
 		class  Class
 		reason string
 	}{
+		"contested object":      {&apply.ContestedError{Kind: "Service", Name: "web"}, Retry, bergv1.ReasonContested},
 		"foreign object":        {&ownership.RefusedError{Kind: "Service", Namespace: "n", Name: "web"}, Foreign, bergv1.ReasonObjectConflict},
 		"quota":                 {apierrors.NewForbidden(resource, "web", errors.New("exceeded quota")), Retry, bergv1.ReasonRefused},
 		"namespace terminating": {terminating, Waiting, bergv1.ReasonWaiting},
