@@ -41,10 +41,7 @@ type byHand struct {
 // operator undoes without a pause.
 var _ = Describe("What is changed by hand is put back, exactly", func() {
 	DescribeTable("in a", func(ctx context.Context, object client.Object, name string, changes []byHand) {
-		ns := newNamespace(ctx)
-		challenge(ctx, ns, "drift", everyKind)
-		i := instance(ctx, ns, "drift")
-		reaches(ctx, i, bergv1.PhaseRunning)
+		i := running(ctx, "drift", everyKind)
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: name}
 		if name == "" { // the namespace itself
 			key = client.ObjectKey{Name: i.Status.Namespace}
@@ -158,7 +155,7 @@ var _ = Describe("What is changed by hand is put back, exactly", func() {
 
 var _ = Describe("In the namespace of an instance", func() {
 	It("what is deleted comes back, with the same content", func(ctx context.Context) {
-		i := running(ctx, everyKind)
+		i := running(ctx, "drift", everyKind)
 		ours := objectsOf(ctx, i)
 		Expect(ours).To(HaveLen(15))
 		for _, o := range ours {
@@ -179,7 +176,7 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 
 	It("what others add to metadata, and objects of others, stay as they are", func(ctx context.Context) {
-		i := running(ctx, everyKind)
+		i := running(ctx, "drift", everyKind)
 		theirs := []client.Object{
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
@@ -255,7 +252,7 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 
 	It("what carries the proof and is not planned goes, of every kind", func(ctx context.Context) {
-		i := running(ctx, everyKind)
+		i := running(ctx, "drift", everyKind)
 		var extras []*unstructured.Unstructured
 		for _, o := range objectsOf(ctx, i) {
 			extra := o.DeepCopy()
@@ -282,7 +279,7 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 
 	It("what has lost its proof is refused, untouched, until it has it back", func(ctx context.Context) {
-		i := running(ctx, oneContainer)
+		i := running(ctx, "drift", oneContainer)
 		lose := func(patch string) string { return strings.ReplaceAll(patch, "UID", "berg.norelect.ch/instance-uid") }
 		for object, reason := range map[client.Object]string{
 			blank(&corev1.Service{}, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}): bergv1.ReasonObjectConflict,
@@ -308,7 +305,7 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 
 	It("what another controller keeps changing is put back with growing pauses, which it tells", func(ctx context.Context) {
-		i := running(ctx, oneContainer)
+		i := running(ctx, "drift", oneContainer)
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		w, err := k8s.Watch(ctx, &corev1.ServiceList{}, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
 		Expect(err).NotTo(HaveOccurred())
@@ -343,11 +340,11 @@ var _ = Describe("In the namespace of an instance", func() {
 })
 
 // running makes a namespace, a Challenge and an instance of it that runs.
-func running(ctx context.Context, spec string) *bergv1.ChallengeInstance {
+func running(ctx context.Context, name, spec string) *bergv1.ChallengeInstance {
 	GinkgoHelper()
 	ns := newNamespace(ctx)
-	challenge(ctx, ns, "drift", spec)
-	i := instance(ctx, ns, "drift")
+	challenge(ctx, ns, name, spec)
+	i := instance(ctx, ns, name)
 	reaches(ctx, i, bergv1.PhaseRunning)
 	return i
 }

@@ -15,12 +15,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -71,6 +74,35 @@ var _ = Describe("What has not changed costs no request", Serial, func() {
 		}),
 	)
 
+	It("where admission changes what was written, but for one look after a restart", func(ctx context.Context) {
+		mirrorImages(ctx, "mirrored")
+		i := running(ctx, "mirrored", oneContainer)
+		var deployment appsv1.Deployment
+		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
+		Expect(k8s.Get(ctx, key, &deployment)).To(Succeed())
+		Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("mirror.example.com/web:1"))
+		settle(ctx, i.Namespace)
+		stopOperator()
+		DeferCleanup(func() { stopOperator = start(cfg, nil) })
+
+		seen, stop := lookAgain(ctx, cfg, clock.RealClock{}, 1)
+		DeferCleanup(stop)
+		Expect(seen.writes()).To(Or(BeEmpty(), Equal(map[string]int{
+			"PUT /apis/apps/v1/namespaces/" + key.Namespace + "/deployments/web": 1,
+		})))
+		seen.reset()
+		for n := range 2 * 10 { // more than a contested object would be granted
+			before := reconciles()
+			challenged := &bergv1.Challenge{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: "mirrored"}, challenged)).To(Succeed())
+			challenged.Spec.Description = fmt.Sprint(n)
+			Expect(k8s.Update(ctx, challenged)).To(Succeed())
+			Eventually(reconciles).Should(BeNumerically(">", before))
+		}
+		Expect(seen.writes()).To(BeEmpty())
+		shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
+	})
+
 	// make quiet runs this with 500 instances and ten real minutes. By default
 	// the operator is told that ten minutes have passed, and sees every object
 	// anew, as after a restart or when the informers list again.
@@ -101,6 +133,53 @@ var _ = Describe("What has not changed costs no request", Serial, func() {
 		AddReportEntry(fmt.Sprintf("requests of %d running instances in %s", many, window), fmt.Sprint(seen.all("read", "write", "watch")))
 	}, SpecTimeout(time.Hour))
 })
+
+// mirrorImages makes the API server rewrite the images of the Deployments of one
+// Challenge, as admission webhooks of registries do.
+func mirrorImages(ctx context.Context, challenge string) {
+	GinkgoHelper()
+	rules := `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: integration-mirror}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], resources: [deployments], operations: [CREATE, UPDATE]}
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: '[JSONPatch{op: "replace", path: "/spec/template/spec/containers/0/image", value: "mirror.example.com/web:1"}]'
+`
+	binding := `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: integration-mirror}
+spec:
+  policyName: integration-mirror
+  matchResources: {namespaceSelector: {matchLabels: {berg.norelect.ch/challenge: ` + challenge + `}}}
+`
+	for _, text := range []string{rules, binding} {
+		o := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
+		Expect(k8s.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, o)).To(Succeed()) })
+	}
+	// The API server takes a moment to see it.
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix, Labels: map[string]string{bergv1.LabelChallenge: challenge}}}
+	Expect(k8s.Create(ctx, ns)).To(Succeed())
+	Eventually(func(g Gomega) {
+		labels := map[string]string{"a": "b"}
+		tried := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "tried"}}
+		tried.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		tried.Spec.Template.Labels = labels
+		tried.Spec.Template.Spec.Containers = []corev1.Container{{Name: "web", Image: "example.com/web:1"}}
+		g.Expect(k8s.Create(ctx, tried, client.DryRunAll)).To(Succeed())
+		g.Expect(tried.Spec.Template.Spec.Containers[0].Image).To(Equal("mirror.example.com/web:1"))
+	}).Should(Succeed())
+}
 
 // lookAgain starts an operator, waits until it has looked at every instance, and
 // returns what it has asked of the API server.
