@@ -188,7 +188,15 @@ func lookAgain(ctx context.Context, c config.Config, now clock.PassiveClock, ins
 	before := reconciles()
 	seen = &requests{}
 	stop = startAt(c, now, seen.wrap)
-	Eventually(func() float64 { return reconciles() - before }).WithContext(ctx).Should(BeNumerically(">=", instances))
+	last, since := before, time.Now()
+	Eventually(func(g Gomega) {
+		if now := reconciles(); now != last {
+			last, since = now, time.Now()
+		}
+		g.Expect(last - before).To(BeNumerically(">=", instances))
+		// One instance may have been looked at twice before another was at all.
+		g.Expect(time.Since(since)).To(BeNumerically(">", time.Second))
+	}).WithContext(ctx).Should(Succeed())
 	return seen, stop
 }
 
