@@ -221,19 +221,20 @@ func reconciles() float64 {
 	return sum
 }
 
-// settle waits until the instances of a namespace, and all pods, have not changed
-// for a while: pods that come up are news, and not what this is about.
+// settle waits until there are no instances but those of a namespace, and these
+// and all pods have not changed for a while: news are not what this is about.
 func settle(ctx context.Context, ns string) {
 	GinkgoHelper()
 	const still = 3 * time.Second
 	last, since := "", time.Now()
 	Eventually(func(g Gomega) {
 		var instances bergv1.ChallengeInstanceList
-		g.Expect(k8s.List(ctx, &instances, client.InNamespace(ns))).To(Succeed())
+		g.Expect(k8s.List(ctx, &instances)).To(Succeed())
 		var pods corev1.PodList
 		g.Expect(k8s.List(ctx, &pods)).To(Succeed())
 		var now strings.Builder
 		for _, i := range instances.Items {
+			g.Expect(i.Namespace).To(Equal(ns), "what other specs have made is still going")
 			now.WriteString(i.ResourceVersion + " ")
 		}
 		for _, p := range pods.Items {
