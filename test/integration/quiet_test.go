@@ -60,7 +60,7 @@ var _ = Describe("What has not changed costs no request", Serial, func() {
 		stop()
 		for _, look := range []string{"second", "third"} {
 			By(look)
-			var seen *requests
+			var seen *traffic
 			seen, stop = lookAgain(ctx, c, clock.RealClock{}, len(instances))
 			Expect(seen.writes()).To(BeEmpty())
 			stop()
@@ -183,10 +183,10 @@ spec:
 
 // lookAgain starts an operator, waits until it has looked at every instance, and
 // returns what it has asked of the API server.
-func lookAgain(ctx context.Context, c config.Config, now clock.PassiveClock, instances int) (seen *requests, stop func()) {
+func lookAgain(ctx context.Context, c config.Config, now clock.PassiveClock, instances int) (seen *traffic, stop func()) {
 	GinkgoHelper()
 	before := reconciles()
-	seen = &requests{}
+	seen = &traffic{}
 	stop = startAt(c, now, seen.wrap)
 	last, since := before, time.Now()
 	Eventually(func(g Gomega) {
@@ -247,13 +247,13 @@ func settle(ctx context.Context, ns string) {
 	}).Should(Succeed())
 }
 
-// requests counts what an operator asks of the API server, by verb and path.
-type requests struct {
+// traffic counts what an operator asks of the API server, by verb and path.
+type traffic struct {
 	mu    sync.Mutex
 	count map[string]map[string]int // by class, then by verb and path
 }
 
-func (s *requests) wrap(next http.RoundTripper) http.RoundTripper {
+func (s *traffic) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		class := "write"
 		switch {
@@ -267,7 +267,7 @@ func (s *requests) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-func (s *requests) add(class, request string) {
+func (s *traffic) add(class, request string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.count == nil {
@@ -279,13 +279,13 @@ func (s *requests) add(class, request string) {
 	s.count[class][request]++
 }
 
-func (s *requests) reset() {
+func (s *traffic) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count = nil
 }
 
-func (s *requests) all(classes ...string) map[string]int {
+func (s *traffic) all(classes ...string) map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[string]int{}
@@ -295,4 +295,4 @@ func (s *requests) all(classes ...string) map[string]int {
 	return out
 }
 
-func (s *requests) writes() map[string]int { return s.all("write") }
+func (s *traffic) writes() map[string]int { return s.all("write") }

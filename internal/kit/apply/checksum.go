@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -44,9 +45,19 @@ func contentOf(obj, like client.Object) (checksum, error) {
 	return sha256.Sum256(data), nil
 }
 
-// stampChecksum writes the checksum of a plan to its object.
+// stampChecksum writes the checksum of a plan to its object, the same each time.
+// Node ports are allotted: a plan has them only where they are known already.
 func stampChecksum(desired client.Object, annotation string) error {
-	sum, err := contentOf(desired, desired)
+	plan := desired.DeepCopyObject().(client.Object)
+	annotations := plan.GetAnnotations()
+	delete(annotations, annotation)
+	plan.SetAnnotations(annotations)
+	if service, ok := plan.(*corev1.Service); ok {
+		for i := range service.Spec.Ports {
+			service.Spec.Ports[i].NodePort = 0
+		}
+	}
+	sum, err := contentOf(plan, plan)
 	if err != nil {
 		return err
 	}

@@ -100,6 +100,18 @@ func TestChecksumOfAPlan(t *testing.T) {
 	if again := sum(); again != same || len(same) != 32 {
 		t.Errorf("%q and %q", same, again)
 	}
+	if known := sum(func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30000 }); known != same {
+		t.Error("a node port that is known by now makes another plan")
+	}
+	twice := service()
+	for range 2 {
+		if err := stampChecksum(twice, "sum"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if twice.Annotations["sum"] != same {
+		t.Error("the second stamp of an object differs from the first")
+	}
 	for name, modify := range map[string]func(*corev1.Service){
 		"a field left out":  func(s *corev1.Service) { s.Spec.Selector = nil },
 		"a field added":     func(s *corev1.Service) { s.Spec.ExternalName = "x" },
