@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -89,6 +90,19 @@ var (
 		needs:   []*part{imageTool, coredns},
 		build:   (*builder).systemImages,
 	}
+	olm = &part{
+		name:    "olm",
+		sources: []string{"olm", opmSource},
+		recipe:  olmTags + " " + opmTags + " " + olmImage + " " + opmImage,
+		build:   (*builder).olm,
+	}
+	olmImages = &part{
+		name:    "olm-images",
+		sources: []string{"olm", opmSource, "image"},
+		recipe:  strings.Join([]string{olmTags, opmTags, olmImage, opmImage, busyboxImage}, " "),
+		needs:   []*part{imageTool, olm},
+		build:   (*builder).olmImages,
+	}
 	optionalAPIs = &part{
 		name:    "crds",
 		modules: []string{ciliumModule, gatewayModule},
@@ -106,6 +120,10 @@ const (
 	// Images that only ever live in a cluster's own registry: ".test" is reserved for that (RFC 2606).
 	pauseImage   = "registry.berg.test/pause:1"
 	corednsImage = "registry.berg.test/coredns:1"
+	olmImage     = "registry.berg.test/olm:1"
+	opmImage     = "registry.berg.test/opm:1"
+	// Where operator-sdk run bundle-upgrade expects a shell; no option names another image.
+	busyboxImage = "registry.access.redhat.com/ubi9/ubi:9.7"
 )
 
 // partsOf lists what a profile needs, or everything when none is named.
@@ -115,8 +133,10 @@ func partsOf(profile string) []*part {
 		return []*part{controlPlane, kwok, optionalAPIs}
 	case profileNode:
 		return []*part{controlPlane, nodeAgents, imageTool, coredns, systemImages, optionalAPIs}
+	case profileOLM:
+		return append(partsOf(profileNode), olm, olmImages)
 	default:
-		return []*part{controlPlane, nodeAgents, kwok, imageTool, coredns, systemImages, optionalAPIs}
+		return append(partsOf(profileOLM), kwok)
 	}
 }
 
@@ -333,17 +353,23 @@ func (b *builder) systemImages(out string) error {
 	if err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{
-			"--ref", pauseImage, "--output", filepath.Join(out, "pause.tar"), "--entrypoint", "/pause",
-			filepath.Join(image, "pause") + ":/pause:0755",
-		},
-		{
-			"--ref", corednsImage, "--output", filepath.Join(out, "coredns.tar"), "--entrypoint", "/coredns",
-			filepath.Join(dns, "coredns") + ":/coredns:0755",
-		},
-	} {
-		cmd := exec.CommandContext(b.ctx, filepath.Join(image, "image"), append([]string{"build", "--platform", "linux/" + runtime.GOARCH}, args...)...)
+	return b.images(out, map[string][]string{
+		pauseImage:   {"--entrypoint", "/pause", filepath.Join(image, "pause") + ":/pause:0755"},
+		corednsImage: {"--entrypoint", "/coredns", filepath.Join(dns, "coredns") + ":/coredns:0755"},
+	})
+}
+
+// images assembles images, given by name and the arguments that say what is in them.
+func (b *builder) images(out string, images map[string][]string) error {
+	tool, err := b.dir(imageTool)
+	if err != nil {
+		return err
+	}
+	for ref, content := range images {
+		file := path.Base(ref)
+		file, _, _ = strings.Cut(file, ":")
+		args := []string{"build", "--platform", "linux/" + runtime.GOARCH, "--ref", ref, "--output", filepath.Join(out, file+".tar")}
+		cmd := exec.CommandContext(b.ctx, filepath.Join(tool, "image"), append(args, content...)...)
 		if output, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("image build: %w: %s", err, bytes.TrimSpace(output))
 		}

@@ -39,8 +39,8 @@ func newRunner(t *testing.T, profile string) runner {
 			t.Skipf("%s is not built, which takes longer than a test may: go run ./test/cluster build --profile %s", part.name, profile)
 		}
 	}
-	if profile == profileNode && (os.Geteuid() != 0 || len(missingPackages()) > 0) {
-		t.Skip("profile node needs root and containerd, runc, CNI plugins, iptables, conntrack, iproute2")
+	if profile != profileSimulated && (os.Geteuid() != 0 || len(missingPackages(profile)) > 0) {
+		t.Skipf("profile %s needs root and the programs of the distribution", profile)
 	}
 	cache, err := canonical(t.TempDir())
 	if err != nil {

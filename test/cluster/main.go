@@ -26,6 +26,7 @@ Clusters
   up          start a cluster and wait until it is ready; on a running one, check and mend it
                 --profile simulated   real control plane, nodes and pods played by kwok; no root (default)
                 --profile node        real containers on a real node; Linux with root
+                --profile olm         node, with the Operator Lifecycle Manager on it
                 --nodes N             simulated nodes                                   (4)
                 --audit               write an audit log of every request, without bodies
                 --without-optional-apis
@@ -38,11 +39,12 @@ Clusters
 Work with one
   kubeconfig  print the path of the administrator's kubeconfig
   kubectl     run the cluster's own kubectl: kubectl [--name NAME] ARGS...
+  registry    print where a node's registry is and which authority signs for it, as shell variables
   load        put images into the node's registry: load [--name NAME] IMAGE.tar...
   logs        list the log files, or print that of one component: logs [--name NAME] [COMPONENT]
 
 Binaries
-  build       fill the cache only, for both profiles or for one: build [--profile PROFILE]
+  build       fill the cache only, for all profiles or for one: build [--profile PROFILE]
   bin         print the directory that holds kubectl and the control plane, building them if needed
 
 The name of a cluster is "berg" unless --name says otherwise.
@@ -114,7 +116,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		flags.DurationVar(&opts.timeout, "timeout", defaultTimeout, "")
 	case "build":
 		flags.StringVar(&opts.profile, "profile", "", "")
-	case "down", "status", "list", "kubeconfig", "kubectl", "load", "logs", "bin":
+	case "down", "status", "list", "kubeconfig", "kubectl", "registry", "load", "logs", "bin":
 	default:
 		return fmt.Errorf(`unknown command %q: "help" lists them`, command)
 	}
@@ -154,6 +156,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return printKubeconfig(places, opts.name, stdout)
 	case "kubectl":
 		return kubectl(places, opts.name, rest)
+	case "registry":
+		return printRegistry(places, opts.name, stdout)
 	case "load":
 		return load(ctx, places, opts.name, rest, stdout, progress)
 	case "logs":
@@ -175,9 +179,9 @@ func (o options) validate(command string, rest []string) error {
 		return fmt.Errorf("--name %q: use one to twenty of a-z, 0-9 and -, beginning with a letter", o.name)
 	}
 	switch o.profile {
-	case "", profileSimulated, profileNode:
+	case "", profileSimulated, profileNode, profileOLM:
 	default:
-		return fmt.Errorf("--profile %q: use %s or %s", o.profile, profileSimulated, profileNode)
+		return fmt.Errorf("--profile %q: use %s, %s or %s", o.profile, profileSimulated, profileNode, profileOLM)
 	}
 	if command == "up" && (o.nodes < 1 || o.nodes > maxSimulatedNodes) {
 		return fmt.Errorf("--nodes %d: use 1 to %d", o.nodes, maxSimulatedNodes)

@@ -51,7 +51,7 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 	if err := run(context.Background(), []string{"help"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"up", "down", "status", "list", "kubeconfig", "kubectl", "load", "logs", "build", "bin"} {
+	for _, command := range []string{"up", "down", "status", "list", "kubeconfig", "kubectl", "registry", "load", "logs", "build", "bin"} {
 		if !strings.Contains(out.String(), "\n  "+command+" ") {
 			t.Errorf("help does not tell of %s", command)
 		}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -37,8 +38,10 @@ const (
 //go:embed node/*
 var nodeFiles embed.FS
 
-// nodePrograms and plugins of the distribution, and the Debian packages that hold them.
-var distribution = []struct{ pkg, path string }{
+// distributed is a program or plugin of the distribution, and the Debian package that holds it.
+type distributed struct{ pkg, path string }
+
+var distribution = []distributed{
 	{"containerd", "containerd"},
 	{"containerd", "ctr"},
 	{"runc", "runc"},
@@ -55,15 +58,15 @@ var distribution = []struct{ pkg, path string }{
 }
 
 // nodePreconditions wants root and what the distribution has to provide, and installs that on Debian.
-func nodePreconditions(ctx context.Context, progress *progress) error {
+func nodePreconditions(ctx context.Context, profile string, progress *progress) error {
 	if os.Geteuid() != 0 {
-		return errors.New("profile node needs root: run it with sudo, or use --profile simulated")
+		return fmt.Errorf("profile %s needs root: run it with sudo, or use --profile simulated", profile)
 	}
-	missing := missingPackages()
+	missing := missingPackages(profile)
 	if len(missing) == 0 {
 		return nil
 	}
-	const remedy = "install the packages of your distribution that hold containerd, runc, the CNI plugins, iptables, conntrack and iproute2"
+	const remedy = "install the packages of your distribution that hold these, or their like"
 	if findProgram("apt-get") == "" {
 		return fmt.Errorf("missing: %s: %s", strings.Join(missing, ", "), remedy)
 	}
@@ -81,16 +84,20 @@ func nodePreconditions(ctx context.Context, progress *progress) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, remedy)
 	}
-	if missing = missingPackages(); len(missing) > 0 {
+	if missing = missingPackages(profile); len(missing) > 0 {
 		return fmt.Errorf("still missing after apt-get install: %s: %s", strings.Join(missing, ", "), remedy)
 	}
 	return nil
 }
 
-func missingPackages() []string {
+func missingPackages(profile string) []string {
+	wanted := distribution
+	if profile == profileOLM {
+		wanted = append(slices.Clip(wanted), busybox)
+	}
 	var missing []string
 	seen := map[string]bool{}
-	for _, d := range distribution {
+	for _, d := range wanted {
 		there := exists(d.path)
 		if !filepath.IsAbs(d.path) {
 			there = findProgram(d.path) != ""
@@ -133,6 +140,13 @@ func upNode(ctx context.Context, c *cluster, progress *progress) error {
 		if err != nil {
 			return err
 		}
+		if c.Profile == profileOLM {
+			more, err := filepath.Glob(c.binary(olmImages.name, "*.tar"))
+			if err != nil {
+				return err
+			}
+			images = append(images, more...)
+		}
 		return c.push(ctx, images)
 	})
 	if err != nil {
@@ -151,13 +165,24 @@ func upNode(ctx context.Context, c *cluster, progress *progress) error {
 	if err := c.installAPIs(ctx, api, progress); err != nil {
 		return err
 	}
-	return progress.step("node and DNS ready", func(detail func(string)) error {
+	if c.Profile == profileOLM {
+		if err := c.installOLM(ctx, api, progress); err != nil {
+			return err
+		}
+	}
+	err = progress.step("node and DNS ready", func(detail func(string)) error {
 		detail("waiting for the node")
 		if err := c.until(ctx, "kubelet", func(ctx context.Context) error { return api.nodesReady(ctx, 1) }); err != nil {
 			return err
 		}
 		detail("waiting for the DNS server")
 		return c.until(ctx, "kubelet", func(ctx context.Context) error { return api.deploymentReady(ctx, "kube-system", "coredns") })
+	})
+	if err != nil || c.Profile != profileOLM {
+		return err
+	}
+	return progress.step("Operator Lifecycle Manager ready", func(func(string)) error {
+		return c.until(ctx, "kubelet", api.olmReady)
 	})
 }
 

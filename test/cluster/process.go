@@ -62,7 +62,7 @@ func (c *cluster) start(p component) error {
 
 // command prepares a component to run where the cluster's components run.
 func (c *cluster) command(p component) (*exec.Cmd, error) {
-	if c.Profile != profileNode {
+	if !c.hasNode() {
 		return c.bare(p, p.path, p.args), nil
 	}
 	path, args, err := c.inside(p.path, p.args)

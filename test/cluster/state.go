@@ -17,6 +17,8 @@ import (
 const (
 	profileSimulated = "simulated"
 	profileNode      = "node"
+	// profileOLM is profileNode with the Operator Lifecycle Manager on it.
+	profileOLM = "olm"
 )
 
 // validName keeps names short enough for control groups, network namespaces and labels alike.
@@ -119,6 +121,9 @@ type cluster struct {
 func (c *cluster) path(elem ...string) string {
 	return filepath.Join(append([]string{c.dir}, elem...)...)
 }
+
+// hasNode reports whether there is a real node, rather than simulated ones.
+func (c *cluster) hasNode() bool { return c.Profile != profileSimulated }
 
 func (c *cluster) kubeconfig() string { return c.path("kubeconfig", "admin") }
 

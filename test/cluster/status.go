@@ -54,8 +54,13 @@ func (c *cluster) problems(ctx context.Context) []string {
 	} else if want := max(c.Nodes, 1); ready < want {
 		problems = append(problems, fmt.Sprintf("%d of %d nodes are Ready", ready, max(all, want)))
 	}
-	if c.Profile == profileNode {
+	if c.hasNode() {
 		if err := api.deploymentReady(ctx, "kube-system", "coredns"); err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	if c.Profile == profileOLM {
+		if err := api.olmReady(ctx); err != nil {
 			problems = append(problems, err.Error())
 		}
 	}
@@ -80,7 +85,7 @@ func status(ctx context.Context, p places, name string, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(out, "cluster     %s\nprofile     %s\nAPI server  %s\nkubeconfig  %s\nstate       %s\n", c.Name, c.Profile, c.apiURL(), c.kubeconfig(), c.dir)
-	if c.Profile == profileNode {
+	if c.hasNode() {
 		fmt.Fprintf(out, "node        %s, NodePorts on %s, network namespace %s\nregistry    %s\n", nodeName, c.nodeIP(), c.id(), c.registry())
 	}
 	fmt.Fprintln(out)
@@ -136,6 +141,19 @@ func printKubeconfig(p places, name string, out io.Writer) error {
 		return err
 	}
 	_, err = fmt.Fprintln(out, c.kubeconfig())
+	return err
+}
+
+// printRegistry prints what a program on this machine needs to pull from the registry of a node.
+func printRegistry(p places, name string, out io.Writer) error {
+	c, err := p.loadCluster(name)
+	if err != nil {
+		return err
+	}
+	if !c.hasNode() {
+		return fmt.Errorf("cluster %s is simulated and has no registry", c.Name)
+	}
+	_, err = fmt.Fprintf(out, "REGISTRY=%s\nSSL_CERT_FILE=%s\n", c.registry(), c.certificate(clusterAuthority))
 	return err
 }
 

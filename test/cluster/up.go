@@ -13,8 +13,8 @@ import (
 // up makes a cluster, or mends one that is there.
 func up(ctx context.Context, p places, opts options, progress *progress) error {
 	begin := time.Now()
-	if opts.profile == profileNode {
-		if err := nodePreconditions(ctx, progress); err != nil {
+	if opts.profile != profileSimulated {
+		if err := nodePreconditions(ctx, opts.profile, progress); err != nil {
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func up(ctx context.Context, p places, opts options, progress *progress) error {
 		}
 	}
 
-	if c.Profile == profileNode {
+	if c.hasNode() {
 		err = upNode(ctx, c, progress)
 	} else {
 		err = upSimulated(ctx, c, progress)
@@ -123,7 +123,7 @@ func mend(ctx context.Context, p places, c *cluster, opts options, binaries map[
 	if c.Profile == profileSimulated && c.hasBinaries() {
 		return c, nil
 	}
-	if c.Profile == profileNode && c.hasBinaries() {
+	if c.hasNode() && c.hasBinaries() {
 		intact, err := c.namespacesIntact()
 		if err != nil || intact {
 			return c, err
@@ -172,7 +172,11 @@ func (p places) reservePorts(ctx context.Context, c *cluster) error {
 
 // definitions reads those of the Cilium and Gateway APIs.
 func (c *cluster) definitions() ([]definition, error) {
-	files, err := filepath.Glob(c.binary(optionalAPIs.name, "*/*.yaml"))
+	return readDefinitions(c.binary(optionalAPIs.name, "*/*.yaml"))
+}
+
+func readDefinitions(pattern string) ([]definition, error) {
+	files, err := filepath.Glob(pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -212,20 +216,25 @@ func (c *cluster) installAPIs(ctx context.Context, api *apiClient, progress *pro
 	if err != nil {
 		return err
 	}
-	return progress.step("Cilium and Gateway APIs", func(detail func(string)) error {
-		var (
-			names = make([]string, len(wanted))
-			errs  = make([]error, len(wanted))
-			group sync.WaitGroup
-		)
-		for i, d := range wanted {
-			names[i] = d.name
-			group.Go(func() { errs[i] = api.applyDefinition(ctx, d) })
-		}
-		group.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
-		return c.until(ctx, "kube-apiserver", func(ctx context.Context) error { return api.definitionsEstablished(ctx, names) })
+	return progress.step("Cilium and Gateway APIs", func(func(string)) error {
+		return c.define(ctx, api, wanted)
 	})
+}
+
+// define applies definitions and waits until they are served.
+func (c *cluster) define(ctx context.Context, api *apiClient, wanted []definition) error {
+	var (
+		names = make([]string, len(wanted))
+		errs  = make([]error, len(wanted))
+		group sync.WaitGroup
+	)
+	for i, d := range wanted {
+		names[i] = d.name
+		group.Go(func() { errs[i] = api.applyDefinition(ctx, d) })
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return c.until(ctx, "kube-apiserver", func(ctx context.Context) error { return api.definitionsEstablished(ctx, names) })
 }
