@@ -162,7 +162,9 @@ func newNamespace(ctx context.Context) string {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix}}
 	Expect(k8s.Create(ctx, ns)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
-		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns.Name))).To(Succeed())
+		Eventually(func() error { // of hundreds, one request may take too long
+			return k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns.Name))
+		}).Should(Succeed())
 	})
 	return ns.Name
 }
