@@ -42,7 +42,7 @@ clean: ## Remove what make built: bin and dist. Clusters and the Go cache stay.
 ##@ Development
 
 # Where hand-written Go is. The other modules hold pinned versions only.
-GO_MODULES := . test/cluster/components/image test/monitoring
+GO_MODULES := . test/cluster/components/image test/monitoring test/dockerfiles
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
@@ -67,8 +67,9 @@ api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fiel
 		--renderer=markdown --templates-dir=hack/api-docs --output-path=docs/api.md --log-level=ERROR
 
 .PHONY: verify
-verify: ## Fail unless every generated file is what its sources give.
+verify: ## Fail unless every generated file is what its sources give, and the next release would work.
 	hack/verify-generated
+	hack/verify-release
 
 .PHONY: fmt
 fmt: $(BIN)/golangci-lint ## Format all Go code.
@@ -143,10 +144,13 @@ test: test-unit test-cluster test-integration ## Run unit and integration tests;
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests; needs no cluster.
-	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./test/images/... ./test/demo/... ./test/scorecard/... ./test/docs/...
+	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./hack/... \
+		./test/images/... ./test/demo/... ./test/docs/... \
+		./test/scorecard/... ./test/compatibility/...
 	$(GO_TEST) -short ./test/cluster/...
 	go test -C test/cluster/components/image $(if $(RACE),-race) $(TESTARGS) ./...
 	go test -C test/monitoring $(if $(RACE),-race) $(TESTARGS) ./...
+	go test -C test/dockerfiles $(if $(RACE),-race) $(TESTARGS) ./...
 
 # As root it starts real nodes too, where they are built; make e2e builds them.
 .PHONY: test-cluster
@@ -256,6 +260,11 @@ bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundl
 .PHONY: catalog
 catalog: $(BIN)/opm ## Render catalog/ from its template and bundle/, and validate it.
 	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG)
+
+.PHONY: release
+release: ## Make the tree that of the next version: VERSION=0.2.0, after the present one was published.
+	go run ./hack/release $(VERSION)
+	$(MAKE) manifests bundle catalog api-docs
 
 .PHONY: bundle-build
 bundle-build: ## Build the bundle's image without Docker: dist/images/berg-operator-bundle.tar.

@@ -1,6 +1,6 @@
 # Every version that is not in a go.mod file. `make versions` prints them all.
 
-# The operator. A release changes this line and runs `make manifests bundle catalog`.
+# The operator. `make release VERSION=...` changes this line.
 VERSION ?= 0.1.0
 
 # Images. IMAGE_TAG_BASE names them without a tag.
@@ -10,9 +10,11 @@ BUNDLE_IMG     ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG    ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
 SCORECARD_IMG  ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
 
-# Channels of the Operator Lifecycle Manager that this version is offered in.
-CHANNELS        ?= candidate
-DEFAULT_CHANNEL ?= candidate
+# Channels of the Operator Lifecycle Manager that this version is offered in: all
+# for a final one, candidate for a pre-release such as 0.2.0-rc.1.
+comma           := ,
+CHANNELS        ?= candidate$(if $(findstring -,$(VERSION)),,$(comma)stable)
+DEFAULT_CHANNEL ?= stable
 
 # What the pinned operator-sdk reports as the Kubernetes it was made for.
 OPERATOR_SDK_KUBERNETES_VERSION := v1.33.1

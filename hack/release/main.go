@@ -1,0 +1,170 @@
+// Command release makes the tree that of the next version: "make release
+// VERSION=0.2.0", after the version that is in the tree was published.
+//
+// It sets the version, offers it in the catalog as an upgrade from every earlier
+// one, and keeps the published definitions, which later ones are compared with.
+// make then generates what follows from that.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/blang/semver/v4"
+)
+
+const (
+	versionsFile = "versions.mk"
+	templateFile = "catalog/templates/basic.yaml"
+	definitions  = "config/crd/bases"
+	published    = "catalog/crds"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: release VERSION")
+		os.Exit(2)
+	}
+	if err := release(".", os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+var versionLine = regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`)
+
+// release changes the tree in root from its version to next. Nothing is written
+// unless everything can be.
+func release(root, next string) error {
+	versions, err := os.ReadFile(filepath.Join(root, versionsFile))
+	if err != nil {
+		return err
+	}
+	found := versionLine.FindSubmatch(versions)
+	if found == nil {
+		return fmt.Errorf("%s has no line VERSION ?=", versionsFile)
+	}
+	current, err := semver.Parse(string(found[1]))
+	if err != nil {
+		return fmt.Errorf("%s: VERSION %w", versionsFile, err)
+	}
+	version, err := semver.Parse(next)
+	// Build metadata has no order, and no place in the tag of an image.
+	if err != nil || len(version.Build) > 0 {
+		return fmt.Errorf("%q is not a version such as 0.2.0 or 0.2.0-rc.1", next)
+	}
+	if version.LE(current) {
+		return fmt.Errorf("%s is not above %s, the version of the tree", version, current)
+	}
+
+	template, err := os.ReadFile(filepath.Join(root, templateFile))
+	if err != nil {
+		return err
+	}
+	offered, err := offer(string(template), version)
+	if err != nil {
+		return fmt.Errorf("%s: %w", templateFile, err)
+	}
+
+	if err := keepDefinitions(root, current.String()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, templateFile), []byte(offered), 0o600); err != nil {
+		return err
+	}
+	versions = versionLine.ReplaceAll(versions, []byte("VERSION ?= "+version.String()))
+	return os.WriteFile(filepath.Join(root, versionsFile), versions, 0o600)
+}
+
+// keepDefinitions copies those of the version that was published. The first ones
+// take the place of the baseline.
+func keepDefinitions(root, current string) error {
+	files, err := filepath.Glob(filepath.Join(root, definitions, "*.yaml"))
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("%s is empty", definitions)
+	}
+	target := filepath.Join(root, published, "v"+current)
+	if err := os.MkdirAll(target, 0o750); err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(target, filepath.Base(file)), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(filepath.Join(root, published, "baseline"))
+}
+
+const packageName = "berg-operator"
+
+// A channel of the template, and an entry of it.
+var (
+	channelStart = "- schema: olm.channel"
+	channelName  = regexp.MustCompile(`^  name: (\S+)$`)
+	entryName    = regexp.MustCompile(`^  - name: ` + packageName + `\.v(\S+)$`)
+)
+
+// offer adds a version to the end of each channel that takes it: a final one to
+// all, one that is still to be tried to candidate only. It replaces the last of
+// the channel, and may be reached from every one before.
+func offer(template string, next semver.Version) (string, error) {
+	lines := strings.Split(strings.TrimRight(template, "\n"), "\n")
+	var out []string
+	added := 0
+	channel, first, last := "", "", ""
+	finish := func() error {
+		if channel == "" || (len(next.Pre) > 0 && channel != "candidate") {
+			return nil
+		}
+		if last == "" {
+			return fmt.Errorf("channel %s has no entry of the form \"- name: %s.v0.1.0\"", channel, packageName)
+		}
+		if newest, err := semver.Parse(last); err != nil || next.LE(newest) {
+			return fmt.Errorf("channel %s already has %s", channel, last)
+		}
+		out = append(out,
+			"  - name: "+packageName+".v"+next.String(),
+			"    replaces: "+packageName+".v"+last,
+			fmt.Sprintf("    skipRange: '>=%s <%s'", first, next))
+		added++
+		return nil
+	}
+	for _, line := range lines {
+		if strings.HasPrefix(line, "- ") {
+			if err := finish(); err != nil {
+				return "", err
+			}
+			channel, first, last = "", "", ""
+			if line == channelStart {
+				channel = "?"
+			}
+		}
+		if m := channelName.FindStringSubmatch(line); m != nil && channel == "?" {
+			channel = m[1]
+		}
+		if m := entryName.FindStringSubmatch(line); m != nil {
+			if first == "" {
+				first = m[1]
+			}
+			last = m[1]
+		}
+		out = append(out, line)
+	}
+	if err := finish(); err != nil {
+		return "", err
+	}
+	if added == 0 {
+		return "", fmt.Errorf("found no channel for %s", next)
+	}
+	return strings.Join(out, "\n") + "\n", nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/blang/semver/v4"
+)
+
+const template = `# words
+schema: olm.template.basic
+entries:
+- schema: olm.package
+  name: berg-operator
+- schema: olm.channel
+  package: berg-operator
+  name: candidate
+  entries:
+  - name: berg-operator.v0.1.0
+- schema: olm.channel
+  package: berg-operator
+  name: stable
+  entries:
+  - name: berg-operator.v0.1.0
+`
+
+// tree makes the part of a working tree that a release changes.
+func tree(t *testing.T) (root string, read func(string) string) {
+	t.Helper()
+	root = t.TempDir()
+	for path, text := range map[string]string{
+		versionsFile: "# words\nVERSION ?= 0.1.0\nOTHER_VERSION ?= 1\n", templateFile: template,
+		definitions + "/kind.yaml": "kind: A\n", published + "/baseline/kind.yaml": "kind: older\n",
+	} {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root, func(path string) string {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	root, read := tree(t)
+	for _, next := range []string{"0.2.0-rc.1", "0.2.0", "1.0.0"} {
+		if err := release(root, next); err != nil {
+			t.Fatalf("%s: %v", next, err)
+		}
+	}
+	if got, want := read(versionsFile), "# words\nVERSION ?= 1.0.0\nOTHER_VERSION ?= 1\n"; got != want {
+		t.Errorf("versions:\n%s\nwant:\n%s", got, want)
+	}
+	want := strings.Replace(template, `  name: candidate
+  entries:
+  - name: berg-operator.v0.1.0
+`, `  name: candidate
+  entries:
+  - name: berg-operator.v0.1.0
+  - name: berg-operator.v0.2.0-rc.1
+    replaces: berg-operator.v0.1.0
+    skipRange: '>=0.1.0 <0.2.0-rc.1'
+  - name: berg-operator.v0.2.0
+    replaces: berg-operator.v0.2.0-rc.1
+    skipRange: '>=0.1.0 <0.2.0'
+  - name: berg-operator.v1.0.0
+    replaces: berg-operator.v0.2.0
+    skipRange: '>=0.1.0 <1.0.0'
+`, 1) + `  - name: berg-operator.v0.2.0
+    replaces: berg-operator.v0.1.0
+    skipRange: '>=0.1.0 <0.2.0'
+  - name: berg-operator.v1.0.0
+    replaces: berg-operator.v0.2.0
+    skipRange: '>=0.1.0 <1.0.0'
+`
+	if got := read(templateFile); got != want {
+		t.Errorf("template:\n%s\nwant:\n%s", got, want)
+	}
+	for _, version := range []string{"0.1.0", "0.2.0-rc.1", "0.2.0"} {
+		if got := read(published + "/v" + version + "/kind.yaml"); got != "kind: A\n" {
+			t.Errorf("definitions of %s: %q", version, got)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, published, "baseline")); !os.IsNotExist(err) {
+		t.Errorf("the baseline is still there: %v", err)
+	}
+}
+
+func TestReleaseRefuses(t *testing.T) {
+	for _, next := range []string{"0.1.0", "0.0.9", "0.1.0-rc.1", "v0.2.0", "0.2", "next", "0.2.0+build"} {
+		root, read := tree(t)
+		if err := release(root, next); err == nil {
+			t.Errorf("%s: accepted", next)
+		}
+		if read(templateFile) != template || !strings.Contains(read(versionsFile), "VERSION ?= 0.1.0\n") || read(published+"/baseline/kind.yaml") == "" {
+			t.Errorf("%s: something was changed", next)
+		}
+	}
+}
+
+// The template of this repository has the form that release reads.
+func TestOfferReadsOurTemplate(t *testing.T) {
+	text, err := os.ReadFile("../../" + templateFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered, err := offer(string(text), semver.MustParse("99.0.0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(offered, "- name: berg-operator.v99.0.0\n"); n != 2 {
+		t.Errorf("offered in %d channels, want 2", n)
+	}
+}
