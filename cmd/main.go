@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,19 +20,16 @@ import (
 // version is set by the build.
 var version = "dev"
 
-// terminationLog is where Kubernetes reads why a container ended.
-const terminationLog = "/dev/termination-log"
-
 func main() {
 	cfg, values, err := config.Load(os.Args[1:], os.Getenv, os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return
 	case err != nil:
-		fail(fmt.Errorf("the configuration is not valid, nothing was started:\n%w", err))
+		fail(cfg, fmt.Errorf("the configuration is not valid, nothing was started:\n%w", err))
 	}
 	if err := run(cfg, values); err != nil {
-		fail(err)
+		fail(cfg, err)
 	}
 }
 
@@ -60,8 +58,8 @@ func run(cfg config.Config, values []config.Value) error {
 }
 
 // fail ends the process with a reason that kubectl describe pod shows.
-func fail(err error) {
+func fail(cfg config.Config, err error) {
 	fmt.Fprintln(os.Stderr, err)
-	_ = os.WriteFile(terminationLog, []byte(err.Error()+"\n"), 0o600) // not there outside a container
+	writeTerminationLog(cmp.Or(cfg.Process.TerminationLog, config.DefaultTerminationLog), err)
 	os.Exit(1)
 }

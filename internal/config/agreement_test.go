@@ -13,17 +13,38 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var update = flag.Bool("update", false, "rewrite the table in the README")
+var update = flag.Bool("update", false, "rewrite the tables that administrators read")
 
-var readmeTable = regexp.MustCompile(`(?s)<!-- configuration:begin -->\n.*<!-- configuration:end -->`)
+var shownTable = regexp.MustCompile(`(?s)<!-- configuration:begin -->\n.*<!-- configuration:end -->`)
 
-// The README shows the table that the operator follows.
-func TestReadmeShowsTheTable(t *testing.T) {
-	const path = "../../README.md"
-	readme, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
+// What an administrator reads, on the web and in the catalog, is the table that
+// the operator follows.
+func TestDocumentsShowTheTable(t *testing.T) {
+	for path, indent := range map[string]string{
+		"../../README.md": "",
+		"../../config/manifests/bases/berg-operator.clusterserviceversion.yaml": "    ",
+	} {
+		document, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !shownTable.Match(document) {
+			t.Errorf("%s has no place for the table", path)
+			continue
+		}
+		table := strings.ReplaceAll(markdown(), "\n", "\n"+indent)
+		want := shownTable.ReplaceAllLiteral(document, []byte(table))
+		if *update {
+			if err := os.WriteFile(path, want, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if !bytes.Equal(document, want) {
+			t.Errorf("%s differs from the table: run go test ./internal/config -update", path)
+		}
 	}
+}
+
+func markdown() string {
 	var b strings.Builder
 	b.WriteString("<!-- configuration:begin -->\n| variable | default | what it does |\n| --- | --- | --- |\n")
 	for _, v := range Variables() {
@@ -34,17 +55,7 @@ func TestReadmeShowsTheTable(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", v.Name, value, strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(v.Help))
 	}
 	b.WriteString("<!-- configuration:end -->")
-	if !readmeTable.Match(readme) {
-		t.Fatal("README.md has no place for the table")
-	}
-	want := readmeTable.ReplaceAllLiteral(readme, []byte(b.String()))
-	if *update {
-		if err := os.WriteFile(path, want, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	} else if !bytes.Equal(readme, want) {
-		t.Error("README.md differs from the table: run go test ./internal/config -update")
-	}
+	return b.String()
 }
 
 // The deployed manifest lists every variable with its default, so that it is

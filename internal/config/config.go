@@ -69,6 +69,9 @@ type Process struct {
 	LeaderElect             bool
 	LogLevel                int // verbosity: 0 is info
 	MaxConcurrentReconciles int
+	UpgradeHoldMax          time.Duration
+	OperatorConditionName   string // "": not installed by OLM
+	TerminationLog          string
 }
 
 // NetworkPolicy says which kind of policy isolates an instance.

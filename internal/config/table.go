@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ func (v Variable) Flag() string {
 func Variables() []Variable {
 	return append([]Variable(nil), table...)
 }
+
+// DefaultTerminationLog is Kubernetes' own default of terminationMessagePath.
+const DefaultTerminationLog = "/dev/termination-log"
 
 var table = []Variable{
 	{
@@ -225,6 +229,27 @@ var table = []Variable{
 		Name: "MAX_CONCURRENT_RECONCILES", Default: "32",
 		Help: "How many instances are worked on at the same time.",
 		set:  integer(func(c *Config) *int { return &c.Process.MaxConcurrentReconciles }, 1, 1000),
+	},
+	{
+		Name: "UPGRADE_HOLD_MAX", Default: "5m",
+		Help: "How long instances that are being created or removed may hold up an upgrade by the Operator Lifecycle Manager.",
+		set:  duration(func(c *Config) *time.Duration { return &c.Process.UpgradeHoldMax }, required),
+	},
+	{
+		Name: "OPERATOR_CONDITION_NAME", Default: "",
+		Help: "OperatorCondition that holds up an upgrade, in the operator's namespace. The Operator Lifecycle Manager sets it. Empty: none.",
+		set:  optionalName(func(c *Config) *string { return &c.Process.OperatorConditionName }),
+	},
+	{
+		Name: "TERMINATION_LOG", Default: DefaultTerminationLog,
+		Help: "File that Kubernetes reads why the operator ended from. Nothing is written if it does not exist.",
+		set: func(c *Config, s string) error {
+			if !filepath.IsAbs(s) {
+				return errors.New("must be an absolute path")
+			}
+			c.Process.TerminationLog = s
+			return nil
+		},
 	},
 }
 

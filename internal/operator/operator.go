@@ -114,6 +114,15 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("set up the controller of ChallengeInstances: %w", err)
 	}
+	if cfg.Process.OperatorConditionName != "" {
+		gate, err := newGate(ctx, mgr, cfg, opts.Clock)
+		if err != nil {
+			return nil, fmt.Errorf("set up what holds up an upgrade: %w", err)
+		}
+		if err := mgr.Add(gate); err != nil {
+			return nil, err
+		}
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,178 @@
+package upgradeable
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+const (
+	// spacing is the shortest time between two looks at the work, of which a busy
+	// hour has many changes a second.
+	spacing = time.Second
+	// retryAfter a write that failed. At first it does: OLM makes the
+	// OperatorCondition and the right to write it while the operator starts.
+	retryAfter = 10 * time.Second
+	// farewell bounds the last write. The lease is given back after it.
+	farewell = 5 * time.Second
+)
+
+// Gate keeps the condition Upgradeable true to the work in flight. It is a
+// runnable of the manager; only the leader writes.
+type Gate struct {
+	// Key of the OperatorCondition.
+	Key client.ObjectKey
+	// Client must read from the API server: OLM grants get, update and patch of
+	// this one object, and a cache would need list and watch.
+	Client client.Client
+	// Informers tell of changes of Kind.
+	Informers ctrlcache.Informers
+	// Kind whose objects are the work.
+	Kind client.Object
+	// Work lists when each piece of work in flight began.
+	Work func(context.Context) ([]time.Time, error)
+	// Bounds of a hold.
+	Bounds Bounds
+	// Clock is the time.
+	Clock clock.PassiveClock
+	// ShutDown is whether the process was asked to end. It also ends when it loses
+	// the lease, but then another one writes.
+	ShutDown func() bool
+
+	// known is the condition as it was read or written last.
+	known    *metav1.Condition
+	read     bool
+	lastBusy time.Time
+}
+
+// NeedLeaderElection has the manager run the gate in the leader only.
+func (g *Gate) NeedLeaderElection() bool { return true }
+
+// Start runs the gate until the context ends.
+func (g *Gate) Start(ctx context.Context) error {
+	changed := make(chan struct{}, 1)
+	notify := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	informer, err := g.Informers.GetInformer(ctx, g.Kind)
+	if err != nil {
+		return fmt.Errorf("watch what an upgrade must wait for: %w", err)
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
+	})
+	if err != nil {
+		return fmt.Errorf("watch what an upgrade must wait for: %w", err)
+	}
+	defer func() { _ = informer.RemoveEventHandler(registration) }()
+
+	g.lastBusy = g.Clock.Now()
+	for ctx.Err() == nil {
+		again := g.look(ctx)
+		var due <-chan time.Time
+		if again > 0 {
+			due = time.After(again)
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-due:
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(spacing):
+		}
+	}
+	if g.ShutDown() {
+		g.leave(ctx)
+	}
+	return nil
+}
+
+// look decides, writes if that is news, and returns when to look again.
+func (g *Gate) look(ctx context.Context) time.Duration {
+	if !g.read {
+		object := &operatorsv2.OperatorCondition{}
+		if err := g.Client.Get(ctx, g.Key, object); err != nil {
+			return g.failed(ctx, "read", err)
+		}
+		g.known, g.read = meta.FindStatusCondition(object.Spec.Conditions, operatorsv2.Upgradeable), true
+	}
+	work, err := g.Work(ctx)
+	if err != nil {
+		return g.failed(ctx, "list what an upgrade must wait for, to write", err)
+	}
+	now := g.Clock.Now()
+	if g.Bounds.Busy(work, now) {
+		g.lastBusy = now
+	}
+	wanted, again := g.Bounds.Decide(g.known, work, g.lastBusy, now)
+	if g.known != nil && same(*g.known, wanted) {
+		return again
+	}
+	if err := g.write(ctx, wanted); err != nil {
+		return g.failed(ctx, "write", err)
+	}
+	log.FromContext(ctx).Info("told OLM whether an upgrade may begin", "operatorCondition", g.Key.Name,
+		"upgradeable", wanted.Status, "reason", wanted.Reason)
+	return again
+}
+
+func (g *Gate) failed(ctx context.Context, what string, err error) time.Duration {
+	if ctx.Err() == nil {
+		log.FromContext(ctx).Info("cannot "+what+" the OperatorCondition; trying again", "operatorCondition", g.Key.Name,
+			"after", retryAfter, "reason", err.Error())
+	}
+	return retryAfter
+}
+
+// write sets the condition and leaves those of others as they are.
+func (g *Gate) write(ctx context.Context, wanted metav1.Condition) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		object := &operatorsv2.OperatorCondition{}
+		if err := g.Client.Get(ctx, g.Key, object); err != nil {
+			return err
+		}
+		before := object.DeepCopy()
+		wanted.LastTransitionTime = metav1.NewTime(g.Clock.Now())
+		meta.SetStatusCondition(&object.Spec.Conditions, wanted)
+		// A merge patch replaces the list of conditions as a whole.
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := g.Client.Patch(ctx, object, patch); err != nil {
+			return err
+		}
+		g.known = meta.FindStatusCondition(object.Spec.Conditions, operatorsv2.Upgradeable)
+		return nil
+	})
+}
+
+// leave ends a hold for which nobody would be there to end it: the operator may
+// be stopped for good, and what replaces it may need an upgrade.
+func (g *Gate) leave(ctx context.Context) {
+	if g.known == nil || g.known.Status != metav1.ConditionFalse {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := g.write(ctx, stopped()); err != nil {
+		g.failed(ctx, "write", err)
+	}
+}
+
+func same(a, b metav1.Condition) bool {
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
+}
