@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -45,12 +47,20 @@ type csv struct {
 }
 
 type owned struct {
-	Name            string                  `json:"name"`
-	Kind            string                  `json:"kind"`
-	Version         string                  `json:"version"`
-	DisplayName     string                  `json:"displayName"`
-	Description     string                  `json:"description"`
-	SpecDescriptors []struct{ Path string } `json:"specDescriptors"`
+	Name              string       `json:"name"`
+	Kind              string       `json:"kind"`
+	Version           string       `json:"version"`
+	DisplayName       string       `json:"displayName"`
+	Description       string       `json:"description"`
+	SpecDescriptors   []descriptor `json:"specDescriptors"`
+	StatusDescriptors []descriptor `json:"statusDescriptors"`
+}
+
+// descriptor is what a console shows a field by.
+type descriptor struct {
+	Path        string `json:"path"`
+	DisplayName string `json:"displayName"`
+	Description string `json:"description"`
 }
 
 type permissions struct {
@@ -58,20 +68,15 @@ type permissions struct {
 	Rules              []rbacv1.PolicyRule `json:"rules"`
 }
 
-type example struct {
-	APIVersion string                     `json:"apiVersion"`
-	Kind       string                     `json:"kind"`
-	Spec       map[string]json.RawMessage `json:"spec"`
-	Metadata   struct {
-		Name string `json:"name"`
-	} `json:"metadata"`
-}
-
 // bundle is a bundle as it is unpacked.
 type bundle struct {
 	csv      csv
 	manager  corev1.PodTemplateSpec
-	examples []example
+	examples []unstructured.Unstructured
+	// scorecardImages are those that its tests run.
+	scorecardImages []string
+	// definitions of the owned kinds, by name.
+	definitions map[string]*apiextensionsv1.CustomResourceDefinition
 }
 
 // load reads the bundle in dir.
@@ -99,10 +104,75 @@ func load(dir string) (bundle, error) {
 	if err := json.Unmarshal([]byte(b.csv.Metadata.Annotations["alm-examples"]), &b.examples); err != nil {
 		return bundle{}, fmt.Errorf("annotation alm-examples: %w", err)
 	}
-	return b, nil
+	if b.scorecardImages, err = loadScorecardImages(filepath.Join(dir, "tests", "scorecard", "config.yaml")); err != nil {
+		return bundle{}, err
+	}
+	b.definitions, err = loadDefinitions(filepath.Join(dir, "manifests"))
+	return b, err
+}
+
+func loadScorecardImages(file string) ([]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var config struct {
+		Stages []struct {
+			Tests []struct {
+				Image string `json:"image"`
+			} `json:"tests"`
+		} `json:"stages"`
+	}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	var images []string
+	for _, stage := range config.Stages {
+		for _, test := range stage.Tests {
+			images = append(images, test.Image)
+		}
+	}
+	return images, nil
+}
+
+func loadDefinitions(dir string) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, definition); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if definition.Kind == "CustomResourceDefinition" {
+			found[definition.Name] = definition
+		}
+	}
+	return found, nil
 }
 
 // container is the operator's.
 func (b bundle) container() corev1.Container {
 	return b.manager.Spec.Containers[0]
+}
+
+// exampleImages are those that the examples run.
+func (b bundle) exampleImages() []string {
+	var images []string
+	for _, e := range b.examples {
+		containers, _, _ := unstructured.NestedSlice(e.Object, "spec", "containers")
+		for _, c := range containers {
+			if container, ok := c.(map[string]any); ok {
+				image, _, _ := unstructured.NestedString(container, "image")
+				images = append(images, image)
+			}
+		}
+	}
+	return images
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/bergctf/berg-operator/internal/config"
 )
@@ -20,10 +21,12 @@ type check struct {
 var checks = []check{
 	{"variables-are-complete", variables},
 	{"rights-are-minimal", rights},
+	{"rights-are-those-allowed", allowedRights},
 	{"pod-is-restricted", podSecurity},
 	{"pod-is-manageable", podOperation},
 	{"images-can-be-mirrored", images},
-	{"examples-are-described", examples},
+	{"kinds-have-examples", kinds},
+	{"fields-are-described", fields},
 }
 
 // relatedImage is the prefix of variables that are there for operator-sdk.
@@ -183,14 +186,29 @@ func images(b bundle) []string {
 	if !slices.Equal(related, []string{image}) {
 		problems = append(problems, fmt.Sprintf("relatedImages are %q, the Deployment runs %q", related, image))
 	}
+	used := append(b.exampleImages(), b.scorecardImages...)
+	for _, i := range append(used, image) {
+		if !pinned(i) {
+			problems = append(problems, fmt.Sprintf("the image %q is not pinned: give it a version or a digest", i))
+		}
+	}
 	if annotated := b.csv.Metadata.Annotations["containerImage"]; annotated != image {
 		problems = append(problems, fmt.Sprintf("the annotation containerImage is %q, the Deployment runs %q", annotated, image))
 	}
 	return problems
 }
 
-// examples: every kind has one, and a form shows each field that it sets.
-func examples(b bundle) []string {
+// pinned is whether an image is named by digest or by a tag that stays.
+func pinned(image string) bool {
+	if strings.Contains(image, "@sha256:") {
+		return true
+	}
+	_, tag, found := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	return found && tag != "" && tag != "latest"
+}
+
+// kinds: every one is introduced, and has one.
+func kinds(b bundle) []string {
 	var problems []string
 	for _, kind := range b.csv.Spec.CustomResourceDefinitions.Owned {
 		if kind.Description == "" || kind.DisplayName == "" {
@@ -198,22 +216,11 @@ func examples(b bundle) []string {
 		}
 		_, group, _ := strings.Cut(kind.Name, ".")
 		apiVersion := group + "/" + kind.Version
-		found := false
-		for _, e := range b.examples {
-			if e.Kind != kind.Kind || e.APIVersion != apiVersion {
-				continue
-			}
-			found = true
-			for field := range e.Spec {
-				if !slices.ContainsFunc(kind.SpecDescriptors, func(d struct{ Path string }) bool { return d.Path == field }) {
-					problems = append(problems, fmt.Sprintf("%s.spec.%s of the example %s has no descriptor", kind.Kind, field, e.Metadata.Name))
-				}
-			}
-		}
-		if !found {
+		if !slices.ContainsFunc(b.examples, func(e unstructured.Unstructured) bool {
+			return e.GetKind() == kind.Kind && e.GetAPIVersion() == apiVersion
+		}) {
 			problems = append(problems, "there is no example of "+kind.Kind)
 		}
 	}
-	slices.Sort(problems)
 	return problems
 }

@@ -1,9 +1,26 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/docs"
+	"github.com/bergctf/berg-operator/test/scorecard/examples"
 )
 
 // bundleDir is where operator-sdk unpacks the bundle in the test's pod.
@@ -21,13 +38,23 @@ type status struct {
 	Results []result `json:"results"`
 }
 
+// patience bounds how long an example may take to run, and to go. The pod of a
+// test is given up after the time that operator-sdk is told by --wait-time.
+const patience = 3 * time.Minute
+
 func main() {
-	dir := bundleDir
-	if len(os.Args) > 1 {
-		dir = os.Args[1]
+	var verdict status
+	switch {
+	case len(os.Args) == 1:
+		verdict = judge(bundleDir)
+	case len(os.Args) == 2 && os.Args[1] == "examples":
+		verdict = tryExamples(context.Background(), bundleDir)
+	default:
+		fmt.Fprintf(os.Stderr, "usage: %s [examples]\n", os.Args[0])
+		os.Exit(2)
 	}
 	// The whole output of the pod, standard error too, must be one JSON text.
-	output, err := json.MarshalIndent(judge(dir), "", "  ")
+	output, err := json.MarshalIndent(verdict, "", "  ")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -38,15 +65,86 @@ func main() {
 func judge(dir string) status {
 	b, err := load(dir)
 	if err != nil {
-		return status{Results: []result{{Name: "readable", State: "error", Errors: []string{err.Error()}}}}
+		return failed("readable", err)
 	}
 	var s status
 	for _, c := range checks {
-		r := result{Name: c.name, State: "pass"}
-		if problems := c.problems(b); len(problems) > 0 {
-			r.State, r.Errors = "fail", problems
-		}
-		s.Results = append(s.Results, r)
+		s.Results = append(s.Results, verdictOf(c.name, c.problems(b)))
 	}
 	return s
+}
+
+// tryExamples runs the examples on the cluster that the pod is in.
+func tryExamples(ctx context.Context, dir string) status {
+	// What libraries log would spoil the output.
+	ctrl.SetLogger(logr.Discard())
+	b, err := load(dir)
+	if err != nil {
+		return failed("readable", err)
+	}
+	run, err := newRun()
+	if err != nil {
+		return failed("cluster", err)
+	}
+	outcomes, err := run.Try(ctx, b.examples)
+	if err != nil {
+		return failed("examples", err)
+	}
+	var s status
+	for _, o := range outcomes {
+		s.Results = append(s.Results, verdictOf("example-"+o.Name+"-runs", o.Problems))
+	}
+	return s
+}
+
+func newRun() (examples.Run, error) {
+	namespace := os.Getenv("SCORECARD_NAMESPACE")
+	if namespace == "" {
+		return examples.Run{}, errors.New("SCORECARD_NAMESPACE is not set: run this by operator-sdk scorecard")
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return examples.Run{}, err
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, bergv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return examples.Run{}, err
+		}
+	}
+	k8s, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return examples.Run{}, err
+	}
+	text, err := documentation()
+	return examples.Run{Client: k8s, Namespace: namespace, Patience: patience, Documentation: text}, err
+}
+
+// documentation is the text of all pages.
+func documentation() (string, error) {
+	pages, err := fs.Glob(docs.Pages, "*.md")
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, page := range pages {
+		text, err := docs.Pages.ReadFile(page)
+		if err != nil {
+			return "", err
+		}
+		b.Write(text)
+	}
+	return b.String(), nil
+}
+
+func verdictOf(name string, problems []string) result {
+	if len(problems) > 0 {
+		return result{Name: name, State: "fail", Errors: problems}
+	}
+	return result{Name: name, State: "pass"}
+}
+
+func failed(name string, err error) status {
+	return status{Results: []result{{Name: name, State: "error", Errors: []string{err.Error()}}}}
 }

@@ -1,0 +1,10 @@
+// Package docs holds the pages for users, for programs that compare what they
+// say with what is.
+package docs
+
+import "embed"
+
+// Pages are the pages of this folder.
+//
+//go:embed *.md
+var Pages embed.FS
