@@ -164,22 +164,27 @@ type Attachment struct {
 	// Name under which players save the file.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="File Name"
 	FileName string `json:"fileName,omitempty"`
 	// Address of the file, absolute or relative to the platform.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Download URL"
 	DownloadURL string `json:"downloadUrl,omitempty"`
 	// Container image that holds the file, instead of downloadUrl.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Download Image"
 	DownloadImage string `json:"downloadImage,omitempty"`
 	// Name of the pull secret for downloadImage.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Download Image Pull Secret"
 	DownloadImagePullSecret string `json:"downloadImagePullSecret,omitempty"`
 	// Whether downloadImage comes from a registry without TLS. Default: false.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Insecure Registry",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
 	DownloadImageInsecure bool `json:"downloadImageInsecure,omitempty"`
 }
 
@@ -191,6 +196,7 @@ type Container struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=53
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Hostname"
 	Hostname string `json:"hostname"`
 
 	// Container image to run, for example ghcr.io/example/guestbook:1. A private one
@@ -198,6 +204,7 @@ type Container struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image"
 	Image string `json:"image"`
 
 	// Environment variables, name to value. A value may be a string, a number or a
@@ -209,18 +216,21 @@ type Container struct {
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:MaxProperties=256
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Environment"
 	Environment map[string]EnvironmentValue `json:"environment,omitempty"`
 
 	// When the container counts as ready, as in a pod. An instance is Running when
 	// all its containers were ready. Default: as soon as the container runs.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Readiness Probe"
 	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
 
 	// When the container is restarted although it runs, as in a pod. Default: it is
 	// restarted only when it ends.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Liveness Probe"
 	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
 
 	// Resources set aside for the container, whether it uses them or not. Each of
@@ -229,6 +239,7 @@ type Container struct {
 	// smaller.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Requests"
 	ResourceRequests *Resources `json:"resourceRequests,omitempty"`
 
 	// Most that the container may use: above the processor limit it is slowed down,
@@ -237,6 +248,7 @@ type Container struct {
 	// (512Mi).
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Limits"
 	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
 
 	// Ports on which the container listens, at most 32. Number and protocol
@@ -244,12 +256,14 @@ type Container struct {
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxItems=32
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ports"
 	Ports []Port `json:"ports,omitempty"`
 
 	// How the instance's flag reaches this container: exactly one of env, content
 	// and executable. Default: not at all.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Dynamic Flag"
 	DynamicFlag *DynamicFlag `json:"dynamicFlag,omitempty"`
 
 	// Linux capabilities beyond those of the container runtime, for example
@@ -260,6 +274,7 @@ type Container struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern=`^[A-Z][A-Z0-9_]*$`
 	// +kubebuilder:validation:items:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Additional Capabilities"
 	AdditionalCapabilities []string `json:"additionalCapabilities,omitempty"`
 
 	// RuntimeClass of the pod, for example gvisor. Default: the operator's
@@ -267,6 +282,7 @@ type Container struct {
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=253
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Runtime Class Name"
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
 	// Most that the pod may send, in bits per second from 1k to 1P, for example
@@ -275,6 +291,7 @@ type Container struct {
 	// +nullable
 	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
 	// +kubebuilder:validation:MaxLength=32
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Egress Bandwidth"
 	EgressBandwidth string `json:"egressBandwidth,omitempty"`
 
 	// Most that the pod may receive, in bits per second from 1k to 1P, for example
@@ -283,6 +300,7 @@ type Container struct {
 	// +nullable
 	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
 	// +kubebuilder:validation:MaxLength=32
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ingress Bandwidth"
 	IngressBandwidth string `json:"ingressBandwidth,omitempty"`
 }
 
@@ -343,10 +361,12 @@ type Resources struct {
 	// thousandths. Default: see the field around it.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="CPU"
 	CPU *Amount `json:"cpu,omitempty"`
 	// Memory in bytes, for example "256Mi". Default: see the field around it.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Memory"
 	Memory *Amount `json:"memory,omitempty"`
 }
 
@@ -396,18 +416,21 @@ type Port struct {
 	// +nullable
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^$|^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name,omitempty"`
 
 	// Number of the port on which the container listens, 1 to 65535.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Port",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number"}
 	Port int32 `json:"port"`
 
 	// Transport protocol of the port: tcp or udp, in either case. The two route
 	// types need tcp. Default: tcp.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Protocol"
 	Protocol Protocol `json:"protocol,omitempty"`
 
 	// What is spoken on the port, for example http or ssh. It is passed on in
@@ -415,6 +438,7 @@ type Port struct {
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Application Protocol"
 	AppProtocol string `json:"appProtocol,omitempty"`
 
 	// Who can reach the port. internalPort: the containers of the instance;
@@ -423,6 +447,7 @@ type Port struct {
 	// anyone, by host name through its TLS listener. Default: internalPort.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type"
 	Type PortType `json:"type,omitempty"`
 }
 
@@ -454,16 +479,19 @@ type DynamicFlag struct {
 	// The flag as an environment variable, for example {name: FLAG}.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Environment Variable"
 	Env *FlagEnv `json:"env,omitempty"`
 	// The flag and a line feed as a read-only file, for example {path: /flag.txt}.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Content"
 	Content *FlagFile `json:"content,omitempty"`
 	// A static x86-64 program that prints the flag, for example {path: /get_flag}:
 	// the prize for code execution. The container drops CAP_DAC_OVERRIDE, so that
 	// not even its root can read the program, and runs on amd64 nodes only.
 	// +optional
 	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Executable"
 	Executable *FlagFile `json:"executable,omitempty"`
 }
 
@@ -473,6 +501,7 @@ type FlagEnv struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z][-._a-zA-Z0-9]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 }
 
@@ -485,6 +514,7 @@ type FlagFile struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^(/[^/:]+)+$`
 	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(segment, segment == '.' || segment.startsWith('..'))",message="must not contain the segment '.' or a segment that begins with '..'"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Path"
 	Path string `json:"path"`
 
 	// Permission bits of the file as a number: write 0444 in YAML, 292 in JSON.
@@ -493,5 +523,6 @@ type FlagFile struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=511
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number"}
 	Mode *int32 `json:"mode,omitempty"`
 }

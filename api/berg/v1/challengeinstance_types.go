@@ -18,7 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespace`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
-// +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Instance",order=2,resources={{Namespace,v1,""},{Deployment,v1,""},{Service,v1,""},{ConfigMap,v1,""},{Secret,v1,""},{Pod,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{TLSRoute,v1,""},{CiliumNetworkPolicy,v2,""},{NetworkPolicy,v1,""}}
+// +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Instance",order=2,resources={{Namespace,v1,""},{Deployment,v1,""},{Service,v1,""},{ConfigMap,v1,""},{Secret,v1,""},{Pod,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{TLSRoute,v1,""},{CiliumNetworkPolicy,v2,""},{NetworkPolicy,v1,""},{Event,v1,""}}
 type ChallengeInstance struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -100,11 +100,13 @@ type ChallengeReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 
 	// Namespace of the Challenge. Default: the operator's CHALLENGE_NAMESPACE.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Namespace"
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -235,30 +237,36 @@ var Phases = []Phase{PhasePending, PhaseCreating, PhaseStarting, PhaseRunning, P
 type ServiceEndpoint struct {
 	// Name of the port in the Challenge, or <hostname>:<port> for one without a name.
 	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Name"
 	Name string `json:"name"`
 
 	// Host name to connect to, below the operator's CHALLENGE_DOMAIN.
 	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Hostname"
 	Hostname string `json:"hostname"`
 
 	// Port to connect to: the node port, or that of the Gateway's listener.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Port"
 	Port int32 `json:"port"`
 
 	// Transport protocol: TCP or UDP.
 	// +optional
 	// +kubebuilder:validation:Enum=TCP;UDP
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Protocol"
 	Protocol string `json:"protocol,omitempty"`
 
 	// What is spoken on the port, as the Challenge says, for example http or ssh.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Application Protocol"
 	AppProtocol string `json:"appProtocol,omitempty"`
 
 	// Whether the connection begins with TLS: true for both types of route.
 	// Default: false.
 	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="TLS"
 	TLS bool `json:"tls,omitempty"`
 }
 
