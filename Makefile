@@ -269,14 +269,14 @@ release: ## Make the tree that of the next version: VERSION=0.2.0, after the pre
 .PHONY: bundle-build
 bundle-build: ## Build the bundle's image without Docker: dist/images/berg-operator-bundle.tar.
 	mkdir -p $(DIST)/images
-	$(IMAGE_BUILD) --ref $(BUNDLE_IMG) --output $(DIST)/images/berg-operator-bundle.tar --platform linux/amd64 \
+	$(IMAGE_BUILD) --ref $(BUNDLE_IMG) --output $(DIST)/images/berg-operator-bundle.tar --platform linux/$(ARCH) \
 		$$(sed -n 's/^LABEL /--label /p' bundle.Dockerfile) \
 		$(CURDIR)/bundle/manifests:/manifests $(CURDIR)/bundle/metadata:/metadata $(CURDIR)/bundle/tests/scorecard:/tests/scorecard
 
 .PHONY: catalog-build
 catalog-build: ## Build the catalog's image without Docker: dist/images/berg-operator-catalog.tar.
 	mkdir -p $(DIST)/images
-	$(IMAGE_BUILD) --ref $(CATALOG_IMG) --output $(DIST)/images/berg-operator-catalog.tar --platform linux/amd64 \
+	$(IMAGE_BUILD) --ref $(CATALOG_IMG) --output $(DIST)/images/berg-operator-catalog.tar --platform linux/$(ARCH) \
 		$$(sed -n 's/^LABEL /--label /p' catalog.Dockerfile) \
 		$(CURDIR)/catalog/berg-operator:/configs/berg-operator
 
@@ -288,14 +288,12 @@ scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-
 		--user 65532:65532 --entrypoint /scorecard $(DIST)/linux-$(ARCH)/scorecard:/scorecard:0555
 
 .PHONY: bundle-push
-bundle-push: ## Push the bundle's image (make bundle-build first).
-	$(CONTAINER_TOOL) load --input $(DIST)/images/berg-operator-bundle.tar
-	$(CONTAINER_TOOL) push $(BUNDLE_IMG)
+bundle-push: ## Build and push the bundle's image for all PLATFORMS with CONTAINER_TOOL.
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f bundle.Dockerfile -t $(BUNDLE_IMG) .
 
 .PHONY: catalog-push
-catalog-push: ## Push the catalog's image (make catalog-build first).
-	$(CONTAINER_TOOL) load --input $(DIST)/images/berg-operator-catalog.tar
-	$(CONTAINER_TOOL) push $(CATALOG_IMG)
+catalog-push: ## Build and push the catalog's image for all PLATFORMS with CONTAINER_TOOL.
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f catalog.Dockerfile -t $(CATALOG_IMG) .
 
 ##@ Tools
 
