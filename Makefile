@@ -81,11 +81,11 @@ vet: ## Run go vet.
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## Run the linters and check the format.
-	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
+	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: lint-fix
 lint-fix: $(BIN)/golangci-lint ## Let the linters mend what they can.
-	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --fix --config $(CURDIR)/.golangci.yml ./...); done
+	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --fix --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 ##@ Build
 
