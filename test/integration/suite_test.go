@@ -145,14 +145,20 @@ func installCRDs(ctx context.Context) {
 		Expect(err).NotTo(HaveOccurred())
 		crd := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal(data, &crd.Object)).To(Succeed())
-		Expect(k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("integration"), client.ForceOwnership)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
-			conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Established"), HaveKeyWithValue("status", "True"))))
-		}).Should(Succeed())
+		installCRD(ctx, crd)
 	}
+}
+
+// installCRD installs a definition and waits until the API server serves it.
+func installCRD(ctx context.Context, crd *unstructured.Unstructured) {
+	GinkgoHelper()
+	Expect(k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("integration"), client.ForceOwnership)).To(Succeed())
+	Eventually(func(g Gomega) {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
+		conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(conditions).To(ContainElement(And(HaveKeyWithValue("type", "Established"), HaveKeyWithValue("status", "True"))))
+	}).Should(Succeed())
 }
 
 // newNamespace makes a namespace for the resources of one spec. At its end its

@@ -84,7 +84,8 @@ func (r Run) Try(ctx context.Context, examples []unstructured.Unstructured) ([]O
 
 	results := make(chan Outcome)
 	for _, i := range instances {
-		go func() { results <- Outcome{i.Name, r.try(ctx, i, challenges[i.Spec.ChallengeRef.Name])} }()
+		name := i.Name // try gives it another
+		go func() { results <- Outcome{name, r.try(ctx, i, challenges[i.Spec.ChallengeRef.Name])} }()
 	}
 	var outcomes []Outcome
 	for range instances {
