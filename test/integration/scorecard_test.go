@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -132,38 +132,36 @@ var _ = Describe("The examples of the bundle", func() {
 	})
 
 	It("are refused when one does not go", func(ctx context.Context) {
+		const finalizer = "berg.test/hold"
 		run.Patience = 20 * time.Second
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
 		// Somebody's finalizer keeps the instance.
-		hold := func() {
-			defer GinkgoRecover()
-			var i bergv1.ChallengeInstance
-			Eventually(func(g Gomega) {
-				var all bergv1.ChallengeInstanceList
-				g.Expect(k8s.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
-				g.Expect(all.Items).To(HaveLen(1))
-				i = all.Items[0]
+		DeferCleanup(func(ctx context.Context) {
+			for _, i := range instancesOf(ctx, ns) {
 				patch := client.MergeFrom(i.DeepCopy())
-				i.Finalizers = append(i.Finalizers, "berg.test/hold")
-				g.Expect(k8s.Patch(ctx, &i, patch)).To(Succeed())
-			}).Should(Succeed())
-		}
-		go hold()
+				i.Finalizers = slices.DeleteFunc(i.Finalizers, func(f string) bool { return f == finalizer })
+				Expect(k8s.Patch(ctx, &i, patch)).To(Succeed())
+			}
+		})
+		go func() {
+			defer GinkgoRecover()
+			Eventually(func(g Gomega) {
+				all := instancesOf(ctx, ns)
+				g.Expect(all).To(HaveLen(1))
+				patch := client.MergeFrom(all[0].DeepCopy())
+				all[0].Finalizers = append(all[0].Finalizers, finalizer)
+				g.Expect(k8s.Patch(ctx, &all[0], patch)).To(Succeed())
+			}).WithContext(ctx).Should(Succeed())
+		}()
 		Expect(problems(ctx, onlyWeb(func(*unstructured.Unstructured) {}))).To(ContainSubstring("was deleted and does not go"))
-		var all bergv1.ChallengeInstanceList
-		Expect(k8s.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
-		for _, i := range all.Items {
-			patch := client.MergeFrom(i.DeepCopy())
-			i.Finalizers = nil
-			Expect(k8s.Patch(ctx, &i, patch)).To(Succeed())
-		}
-		Expect(all.Items).To(HaveLen(1))
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKey{Name: all.Items[0].Status.Namespace}, &corev1.Namespace{})).NotTo(Succeed())
-		}).Should(Succeed())
 	})
 })
+
+func instancesOf(ctx context.Context, namespace string) []bergv1.ChallengeInstance {
+	GinkgoHelper()
+	var all bergv1.ChallengeInstanceList
+	Expect(k8s.List(ctx, &all, client.InNamespace(namespace))).To(Succeed())
+	return all.Items
+}
 
 func yamlDocuments(path string) []unstructured.Unstructured {
 	GinkgoHelper()
