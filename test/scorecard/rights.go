@@ -17,6 +17,7 @@ var allowed = map[string][]string{
 	"cluster: services":                             own,
 	"cluster: deployments.apps":                     own,
 	"cluster: poddisruptionbudgets.policy":          own,
+	"cluster: networkpolicies.networking.k8s.io":    own,
 	"cluster: ciliumnetworkpolicies.cilium.io":      own,
 	"cluster: httproutes.gateway.networking.k8s.io": own,
 	"cluster: tlsroutes.gateway.networking.k8s.io":  own,
