@@ -33,6 +33,7 @@ type ChallengeInstance struct {
 	// it, and what is wrong. Written by the operator alone.
 	//
 	// +optional
+	// +kubebuilder:default={}
 	Status ChallengeInstanceStatus `json:"status,omitempty"`
 }
 
@@ -137,6 +138,7 @@ type ChallengeInstanceStatus struct {
 	// deleted; Terminated: its namespace is gone; Failed: it cannot be built,
 	// the conditions say why, and it goes on by itself when that is mended.
 	// +optional
+	// +kubebuilder:default=Pending
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase Phase `json:"phase,omitempty"`
 
@@ -306,6 +308,7 @@ const (
 	ReasonFlagNotNeeded     = "FlagNotNeeded"
 	ReasonFlagMissing       = "FlagMissing"
 	ReasonInvalidFlag       = "InvalidFlag"
+	ReasonCreating          = "Creating"
 	ReasonCreated           = "Created"
 	ReasonNotNeeded         = "NotNeeded"
 	ReasonWaiting           = "Waiting"

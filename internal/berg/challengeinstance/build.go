@@ -18,15 +18,15 @@ import (
 
 // build applies the plan, in the order in which a pod could do harm if something
 // before it were missing. It returns the endpoints once every Service stands.
-func (r *Reconciler) build(ctx context.Context, instance *bergv1.ChallengeInstance, pinned Snapshot) ([]Endpoint, *Problem) {
-	in := r.inputs(instance, pinned)
+func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *Problem) {
+	in := r.inputs(o)
 	problem := func(condition string, err error) *Problem { return problemOf(condition, err, in.Flag) }
 
 	f, err := planFoundation(in)
 	if err != nil {
 		return nil, &Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: Blocked, Message: redact(err.Error(), in.Flag)}
 	}
-	w, proof := r.Writer, proofOf(instance)
+	w, proof := r.Writer, proofOf(o.Instance)
 	if _, err := apply.Apply(ctx, w, proof, f.Namespace); err != nil {
 		return nil, problem(bergv1.ConditionNamespaceCreated, err)
 	}
@@ -47,7 +47,7 @@ func (r *Reconciler) build(ctx context.Context, instance *bergv1.ChallengeInstan
 	if _, err := applyAll(ctx, w, proof, f.TLSRoutes); err != nil {
 		return endpoints, problem(bergv1.ConditionRoutesCreated, err)
 	}
-	if err := r.applyWorkloads(ctx, w, proof, instance, in, f, endpoints); err != nil {
+	if err := r.applyWorkloads(ctx, w, proof, o.Instance, in, f, endpoints); err != nil {
 		return endpoints, problem(bergv1.ConditionDeploymentsCreated, err)
 	}
 	return endpoints, nil
@@ -103,18 +103,17 @@ func named[T client.Object](objects []T) func(string) bool {
 	}
 }
 
-func (r *Reconciler) inputs(instance *bergv1.ChallengeInstance, pinned Snapshot) Inputs {
-	key := r.challengeKey(instance)
+func (r *Reconciler) inputs(o Observed) Inputs {
 	return Inputs{
-		UID:                instance.UID,
-		Name:               client.ObjectKeyFromObject(instance),
-		InstanceID:         instance.Status.InstanceID,
-		OwnerID:            instance.Spec.OwnerID,
-		Flag:               instance.Spec.Flag,
-		ChallengeName:      key.Name,
-		ChallengeNamespace: key.Namespace,
-		Challenge:          pinned,
-		Recorded:           instance.Status.Services,
+		UID:                o.Instance.UID,
+		Name:               client.ObjectKeyFromObject(o.Instance),
+		InstanceID:         o.Instance.Status.InstanceID,
+		OwnerID:            o.Instance.Spec.OwnerID,
+		Flag:               o.Instance.Spec.Flag,
+		ChallengeName:      o.Key.Name,
+		ChallengeNamespace: o.Key.Namespace,
+		Challenge:          *o.Pinned,
+		Recorded:           o.Instance.Status.Services,
 		Config:             r.Config.Challenge,
 		Gateway:            r.Config.Gateway,
 	}

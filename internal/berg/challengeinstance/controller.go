@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/keymutex"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -35,6 +36,7 @@ type Reconciler struct {
 
 	pauses workqueue.TypedRateLimiter[reconcile.Request]
 	former formerPolicies
+	owners keymutex.KeyMutex
 }
 
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=get;list;watch
@@ -54,101 +56,102 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// conflictPause is how long we wait for the cache to show the write that ours
-	// collided with, when that write's own event does not wake us.
-	conflictPause = 200 * time.Millisecond
 	// The pauses between attempts at an instance that the API server refuses.
 	firstPause   = 100 * time.Millisecond
 	longestPause = time.Minute
 	// longestPass bounds one reconciliation, should the API server not answer.
 	longestPass = time.Minute
+	// ownerLocks is how many locks the owners share: enough that two owners that are
+	// worked on at once hardly ever share one.
+	ownerLocks = 4096
 )
+
+// errRaced says that somebody else wrote at the same time, so that what we saw is
+// out of date.
+var errRaced = errors.New("another write came first")
 
 // Reconcile brings one instance a step further, or leaves it alone when there is
 // nothing to do.
 //
-// It returns no errors: for one, the queue would choose the pause alone, and an
-// instance that keeps failing would miss its expiry.
+// It returns no errors: for one, the queue would choose the pause alone, and a
+// start deadline would pass unseen.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	began := r.Clock.Now()
-	result, err := r.reconcile(ctx, req)
+	wakeUp, err := r.reconcile(ctx, req)
 	switch {
 	case err == nil, apierrors.IsNotFound(err): // the instance went away under us
 		r.pauses.Forget(req)
 		err = nil
-	case apierrors.IsConflict(err):
-		result.RequeueAfter, err = conflictPause, nil
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil
 	default:
-		log.FromContext(ctx).Error(err, "not done, will be tried again")
 		pause := r.pauses.When(req)
-		if result.RequeueAfter == 0 || pause < result.RequeueAfter {
-			result.RequeueAfter = pause
+		if wakeUp == 0 || pause < wakeUp {
+			wakeUp = pause
 		}
+		if apierrors.IsConflict(err) || errors.Is(err, errRaced) {
+			err = nil // nothing is wrong: we only have to look again
+			break
+		}
+		log.FromContext(ctx).Error(err, "not done, will be tried again")
 	}
 	observeReconcile(r.Clock.Since(began), err)
-	return result, nil
+	return ctrl.Result{RequeueAfter: wakeUp}, nil
 }
 
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+// reconcile returns after how long time alone will change something, zero for
+// never.
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Duration, error) {
 	instance := &bergv1.ChallengeInstance{}
 	if err := r.Client.Get(ctx, req.NamespacedName, instance); err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	now := r.Clock.Now()
 	if instance.DeletionTimestamp != nil {
-		return ctrl.Result{}, r.finalize(ctx, instance, now)
+		return 0, r.finalize(ctx, instance, now)
 	}
-	if reason := dueTermination(instance, r.Config.Challenge, now); reason != "" {
-		return ctrl.Result{}, r.terminate(ctx, instance, reason)
+	if dueTermination(instance, r.Config.Challenge, now) != "" {
+		return 0, nil // the controller of expiries ends it
 	}
 	if err := r.ensureFinalizer(ctx, instance); err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
+	// From the decision who goes first until the namespace stands.
+	r.owners.LockKey(instance.Spec.OwnerID)
+	defer func() { _ = r.owners.UnlockKey(instance.Spec.OwnerID) }()
 
 	observed, err := r.observe(ctx, instance)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
-	if r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop && observed.Challenge == nil && instance.Status.ChallengeSnapshot != nil {
-		return ctrl.Result{}, r.terminate(ctx, instance, bergv1.TerminationAdmin)
+	if withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
+		return 0, terminate(ctx, r.Client, instance, bergv1.TerminationAdmin)
 	}
 
-	out := Outcome{Observed: observed}
-	out.Problem = judge(instance, observed, r.challengeKey(instance).String())
+	out := Outcome{Observed: observed, Problem: judge(observed)}
 	if out.Problem == nil {
-		if err := r.start(ctx, instance, observed, now); err != nil {
-			return ctrl.Result{}, err
+		if err := r.start(ctx, &out.Observed, now); err != nil {
+			return 0, err
 		}
+		out.Endpoints, out.Problem = r.build(ctx, out.Observed)
 	}
+	if out.Problem != nil && out.Problem.Class == Raced {
+		return 0, errRaced
+	}
+	if out.Pods, err = r.observePods(ctx, instance); err != nil {
+		return 0, err
+	}
+
 	before := instance.DeepCopy()
-	if instance.Status.ChallengeSnapshot != nil {
-		pinned, err := parseSnapshot(instance.Status.ChallengeSnapshot)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		out.Pinned = &pinned
-	}
-	if out.Problem == nil {
-		out.Endpoints, out.Problem = r.build(ctx, instance, *out.Pinned)
-	}
-	if out.Pinned != nil {
-		if out.Observed.Pods, err = r.observePods(ctx, instance); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-
-	derive(instance, out, r.Config.Challenge, now)
-	setExpiry(instance, r.Config.Challenge)
+	derive(out, r.Config.Challenge, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {
-		r.report(before, instance, out)
+		r.report(before, out)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
 		err = joinPatch(p.Err, err)
 	}
-	return ctrl.Result{RequeueAfter: wakeUp(instance, r.Config.Challenge, now)}, err
+	return untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), err
 }
 
 // ensureFinalizer persists the finalizer before anything else is written, so

@@ -1,8 +1,12 @@
 package challengeinstance
 
 import (
+	"cmp"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -24,32 +28,41 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 }
 
 // report tells what changed between two statuses of a live instance.
-func (r *Reconciler) report(before, instance *bergv1.ChallengeInstance, out Outcome) {
+func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome) {
+	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		timeToRunning.WithLabelValues(instance.Spec.ChallengeRef.Name).Observe(instance.Status.ReadyAt.Sub(instance.CreationTimestamp.Time).Seconds())
 		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}
-	if p := out.Problem; p != nil && p.Class != Waiting && isNews(before, p.Condition, p.Reason) {
-		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, p.Reason, actionCreate, "%s", note(instance, p))
-	}
 	for _, text := range moved(before.Status.Services, instance.Status.Services) {
 		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken, actionCreate, "%s", text)
 	}
-	healthy := meta.FindStatusCondition(instance.Status.Conditions, bergv1.ConditionHealthy)
-	if healthy != nil && healthy.Status == "False" && isNews(before, healthy.Type, healthy.Reason) {
-		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, healthy.Reason, actionObserve, "%s", healthy.Message)
+	for _, c := range troubles(before.Status.Conditions, instance.Status.Conditions) {
+		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, c.Reason, actionObserve, "%s", note(instance, c))
 	}
 }
 
-// isNews reports whether a condition did not have a reason before.
-func isNews(before *bergv1.ChallengeInstance, conditionType, reason string) bool {
-	c := meta.FindStatusCondition(before.Status.Conditions, conditionType)
-	return c == nil || c.Reason != reason
+// troubles returns the conditions that became False, or are so for another reason
+// than before. What is as it should be is no trouble: to wait for something that
+// is under way, to be alive, to keep the Challenge that one was started with.
+func troubles(before, after []metav1.Condition) []metav1.Condition {
+	var news []metav1.Condition
+	for _, c := range after {
+		old := meta.FindStatusCondition(before, c.Type)
+		switch {
+		case c.Status != metav1.ConditionFalse, old != nil && old.Status == c.Status && old.Reason == c.Reason:
+		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
+		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting:
+		default:
+			news = append(news, c)
+		}
+	}
+	return news
 }
 
-// note is the text of a problem's event.
-func note(instance *bergv1.ChallengeInstance, p *Problem) string {
-	switch p.Reason {
+// note is the text of a condition's event.
+func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
+	switch c.Reason {
 	case bergv1.ReasonChallengeMissing:
 		return "Challenge " + instance.Spec.ChallengeRef.Name + " not found"
 	case bergv1.ReasonFlagMissing:
@@ -57,25 +70,21 @@ func note(instance *bergv1.ChallengeInstance, p *Problem) string {
 	}
 	// Longer notes are refused by the API server.
 	const longest = 1024
-	return p.Message[:min(len(p.Message), longest)]
+	return strings.ToValidUTF8(c.Message[:min(len(c.Message), longest)], "")
 }
 
-// reportEnding tells, once, why an instance ends.
+// reportEnding tells, once, why an instance ends, and counts one that is over.
 func (r *Reconciler) reportEnding(before, instance *bergv1.ChallengeInstance) {
-	if p := before.Status.Phase; p == bergv1.PhaseTerminating || p == bergv1.PhaseTerminated {
-		return
+	was, is := before.Status.Phase, instance.Status.Phase
+	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated {
+		// One without a reason was deleted by somebody.
+		reason := cmp.Or(instance.Spec.TerminationReason, bergv1.TerminationUserRequest)
+		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceEnding, actionTerminate, "Terminating due to %s", reason)
+		if reason == bergv1.TerminationTimeout {
+			timeouts.Inc()
+		}
 	}
-	reason := instance.Spec.TerminationReason
-	if reason == "" {
-		reason = bergv1.TerminationUserRequest // somebody deleted it
+	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil {
+		lifetimes.Observe(instance.Status.TerminatedAt.Sub(instance.Status.StartedAt.Time).Seconds())
 	}
-	r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceEnding, actionTerminate, "Terminating due to %s", reason)
-}
-
-// reportEnded counts an instance whose namespace is gone.
-func (r *Reconciler) reportEnded(before, instance *bergv1.ChallengeInstance) {
-	if before.Status.Phase == bergv1.PhaseTerminated || instance.Status.StartedAt == nil {
-		return
-	}
-	lifetimes.Observe(instance.Status.TerminatedAt.Sub(instance.Status.StartedAt.Time).Seconds())
 }

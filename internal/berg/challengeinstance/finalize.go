@@ -7,8 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,27 +14,8 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
-
-// terminate asks for the deletion of a live instance; finalize does the rest.
-func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
-	if instance.Spec.TerminationReason != reason {
-		before := instance.DeepCopy()
-		instance.Spec.TerminationReason = reason
-		// With the lock an extension at the last moment wins over the expiry.
-		err := r.Client.Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if err != nil {
-			return err
-		}
-	}
-	if err := apply.Delete(ctx, r.Client, instance); err != nil {
-		return err
-	}
-	if reason == bergv1.TerminationTimeout {
-		timeouts.Inc()
-	}
-	return nil
-}
 
 // finalize ends an instance that is being deleted, from whatever state it is in:
 // it needs neither the Challenge nor any optional API, since all that belongs to
@@ -50,24 +29,22 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 	if err != nil {
 		return err
 	}
-	if ns != nil && ns.DeletionTimestamp == nil {
-		if err := apply.Delete(ctx, r.Client, ns); err != nil {
-			deriveTerminating(instance, ns, redact(err.Error(), instance.Spec.Flag), now)
-			return joinPatch(err, r.patchStatus(ctx, before, instance))
-		}
-	}
 	if ns != nil {
-		deriveTerminating(instance, ns, "", now)
-		r.reportEnding(before, instance)
-		return r.patchStatus(ctx, before, instance) // the namespace's events wake us
+		refused := ""
+		if ns.DeletionTimestamp == nil {
+			if err = apply.Delete(ctx, r.Client, ns); err != nil {
+				err = redacted(err, instance.Spec.Flag)
+				refused = err.Error()
+			}
+		}
+		deriveTerminating(instance, ns, refused, now)
+		return joinPatch(err, r.patchEnding(ctx, before, instance)) // the namespace's events wake us
 	}
 
 	deriveTerminated(instance, now)
-	r.reportEnding(before, instance)
-	if err := r.patchStatus(ctx, before, instance); err != nil {
+	if err := r.patchEnding(ctx, before, instance); err != nil {
 		return err
 	}
-	r.reportEnded(before, instance)
 	unfinalized := instance.DeepCopy()
 	controllerutil.RemoveFinalizer(unfinalized, bergv1.Finalizer)
 	// Nothing can be read back of an object that is gone, so there is no write to
@@ -75,25 +52,31 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 	return r.Client.Patch(ctx, unfinalized, client.MergeFromWithOptions(instance, client.MergeFromWithOptimisticLock{}), client.DisableReadYourWritesConsistency)
 }
 
+// patchEnding writes the status of an instance that is being deleted, and tells
+// what is new in it.
+func (r *Reconciler) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
+	if err := r.patchStatus(ctx, before, instance); err != nil {
+		return err
+	}
+	r.reportEnding(before, instance)
+	return nil
+}
+
 // ownNamespace returns the instance's namespace, nil if it is gone or was never
 // this instance's. The cache of a replica that has just taken over may not show
 // yet what its predecessor created, so absence is confirmed by the API server.
 func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
+	proof := proofOf(instance)
 	ns, err := r.observeNamespace(ctx, instance)
+	if err != nil || ns != nil && proof.Holds(ns) {
+		return ns, err
+	}
+	ns = &corev1.Namespace{}
+	err = r.Live.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)
 	if err != nil {
-		return nil, err
+		return nil, client.IgnoreNotFound(err)
 	}
-	if ns == nil {
-		ns = &corev1.Namespace{}
-		err := r.Live.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	if !proofOf(instance).Holds(ns) {
+	if !proof.Holds(ns) {
 		return nil, nil
 	}
 	return ns, nil
@@ -102,10 +85,8 @@ func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.Challeng
 func deriveTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminating
 	instance.Status.ObservedGeneration = instance.Generation
-	c := metav1.Condition{
-		Type: bergv1.ConditionNamespaceDeleted, Status: metav1.ConditionFalse, Reason: bergv1.ReasonTerminating,
-		Message: fmt.Sprintf("Namespace %s is being deleted", ns.Name),
-	}
+	c := condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonTerminating,
+		fmt.Sprintf("Namespace %s is being deleted", ns.Name))
 	if refused != "" {
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, refused
 	} else if why := heldBack(ns); why != "" {
@@ -120,27 +101,21 @@ func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	if instance.Status.TerminatedAt == nil {
 		instance.Status.TerminatedAt = &metav1.Time{Time: now}
 	}
-	setEnding(instance, metav1.Condition{
-		Type: bergv1.ConditionNamespaceDeleted, Status: metav1.ConditionTrue, Reason: bergv1.ReasonDeleted,
-		Message: "The namespace is gone",
-	}, now)
+	setEnding(instance, condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
 }
 
 // setEnding writes NamespaceDeleted, and Healthy, which cannot stay true.
 func setEnding(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
-	healthy := metav1.Condition{
-		Type: bergv1.ConditionHealthy, Status: metav1.ConditionFalse, Reason: bergv1.ReasonTerminating,
-		Message: "The instance is being deleted",
-	}
-	for _, c := range []metav1.Condition{deleted, healthy} {
-		c.ObservedGeneration = instance.Generation
-		c.LastTransitionTime = metav1.Time{Time: now}
-		meta.SetStatusCondition(&instance.Status.Conditions, c)
-	}
+	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, deleted,
+		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
 }
 
-// heldBack returns what keeps a namespace from going, as its controller says.
+// heldBack returns what keeps a namespace from going, as its controller says, or
+// the finalizers of others when that controller has done its part.
 func heldBack(ns *corev1.Namespace) string {
+	if ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0 && len(ns.Finalizers) > 0 {
+		return "it has the finalizers " + strings.Join(ns.Finalizers, ", ")
+	}
 	var why []string
 	for _, c := range ns.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -21,6 +22,11 @@ type Class int
 const (
 	// Waiting: something that is under way must end; its event wakes us.
 	Waiting Class = iota
+	// UnderWay: nothing is wrong, the step is about to be taken.
+	UnderWay
+	// Raced: somebody else wrote at the same time; what they wrote decides, so
+	// there is nothing to tell yet.
+	Raced
 	// Blocked: somebody must mend something that we watch; its event wakes us.
 	// The instance is Failed until then.
 	Blocked
@@ -41,59 +47,87 @@ type Problem struct {
 	Err error
 }
 
-// judge decides, before anything is written, whether the instance may be built.
-// It returns nil when it may. The checks stand in the order of the conditions
-// that they show on.
-func judge(instance *bergv1.ChallengeInstance, o Observed, challenge string) *Problem {
-	started := instance.Status.ChallengeSnapshot != nil
-	if !started {
-		if p := judgeChallenge(o.Challenge, challenge); p != nil {
-			return p
-		}
-	}
-	if p := judgeFlag(instance, o); p != nil {
-		return p
-	}
-	return judgeNamespace(instance, o)
+// checks are what must hold of an instance itself before it is built, in the
+// order of the conditions that they show on. The first problem decides.
+var checks = []func(Candidate) *Problem{
+	challengeExists,
+	challengeHasContainers,
+	challengeIsValid,
+	flagIsThere,
 }
 
-func judgeChallenge(c *bergv1.Challenge, name string) *Problem {
-	if c == nil {
-		return &Problem{
-			Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonChallengeMissing, Class: Blocked,
-			Message: fmt.Sprintf("Challenge %s not found: create it, or delete this instance", name),
-		}
+// judge returns why an instance cannot be built, nil when it can.
+func judge(o Observed) *Problem {
+	if p := judgeAlone(o.Candidate); p != nil {
+		return p
 	}
-	if len(c.Spec.Containers) == 0 {
-		return &Problem{
-			Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonNothingToRun, Class: Blocked,
-			Message: fmt.Sprintf("Challenge %s has no containers: there is nothing to run", name),
-		}
+	if p := namespaceIsOurs(o); p != nil {
+		return p
 	}
-	if errs := validate(snapshotOf(c)); len(errs) > 0 {
-		return &Problem{
-			Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonInvalidChallenge, Class: Blocked,
-			Message: fmt.Sprintf("Challenge %s cannot be run: %s", name, summary(errs)),
+	return ownerIsFree(o)
+}
+
+// judgeAlone leaves aside what stands in the cluster already.
+func judgeAlone(c Candidate) *Problem {
+	for _, check := range checks {
+		if p := check(c); p != nil {
+			return p
 		}
 	}
 	return nil
 }
 
-func judgeFlag(instance *bergv1.ChallengeInstance, o Observed) *Problem {
-	if instance.Spec.Flag != "" {
+// judgeAdoption returns why a live instance cannot be changed to its Challenge as
+// it is now, nil when it can.
+func judgeAdoption(c Candidate) *Problem {
+	c.Pinned = nil
+	return judgeAlone(c)
+}
+
+func challengeExists(c Candidate) *Problem {
+	if c.Pinned != nil || c.Challenge != nil {
 		return nil
 	}
-	var containers []bergv1.Container
-	if raw := instance.Status.ChallengeSnapshot; raw != nil {
-		s, err := parseSnapshot(raw)
-		if err != nil {
-			return nil // the plan fails on it and says so
-		}
-		containers = s.Containers
-	} else if o.Challenge != nil {
-		containers = o.Challenge.Spec.Containers
+	return &Problem{
+		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonChallengeMissing, Class: Blocked,
+		Message: fmt.Sprintf("Challenge %s not found: create it, or delete this instance", c.Key),
 	}
-	if !needsFlag(containers) {
+}
+
+func challengeHasContainers(c Candidate) *Problem {
+	if c.Pinned != nil || len(c.Challenge.Spec.Containers) > 0 {
+		return nil
+	}
+	return &Problem{
+		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonNothingToRun, Class: Blocked,
+		Message: fmt.Sprintf("Challenge %s has no containers: there is nothing to run", c.Key),
+	}
+}
+
+func challengeIsValid(c Candidate) *Problem {
+	if c.Pinned != nil {
+		return nil
+	}
+	errs := validate(snapshotOf(c.Challenge))
+	if len(errs) == 0 {
+		return nil
+	}
+	return &Problem{
+		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonInvalidChallenge, Class: Blocked,
+		Message: fmt.Sprintf("Challenge %s cannot be run: %s", c.Key, summary(errs)),
+	}
+}
+
+func flagIsThere(c Candidate) *Problem {
+	if c.Instance.Spec.Flag != "" {
+		return nil
+	}
+	wanted := c.Pinned
+	if wanted == nil {
+		s := snapshotOf(c.Challenge)
+		wanted = &s
+	}
+	if !needsFlag(wanted.Containers) {
 		return nil
 	}
 	return &Problem{
@@ -102,55 +136,65 @@ func judgeFlag(instance *bergv1.ChallengeInstance, o Observed) *Problem {
 	}
 }
 
-func judgeNamespace(instance *bergv1.ChallengeInstance, o Observed) *Problem {
-	proof := proofOf(instance)
-	if ns := o.Namespace; ns != nil {
-		switch holder := holderOf(ns, o.Siblings); {
-		case proof.Holds(ns) && ns.DeletionTimestamp == nil:
-			return nil
-		case proof.Holds(ns):
-			return &Problem{
-				Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonWaiting, Class: Waiting,
-				Message: fmt.Sprintf("Namespace %s is being deleted and will be created again", ns.Name),
-			}
-		case holder != "":
-			return ownerBusy(fmt.Sprintf("Namespace %s belongs to instance %s of the same owner: this one starts when that one is gone", ns.Name, holder))
-		default:
-			return &Problem{
-				Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonNamespaceConflict, Class: Blocked,
-				Message: fmt.Sprintf("Namespace %s exists and does not belong to this instance; it was left untouched: delete or rename it", ns.Name),
-			}
+// namespaceIsOurs: who holds the owner's namespace keeps it.
+func namespaceIsOurs(o Observed) *Problem {
+	ns, proof := o.Namespace, proofOf(o.Instance)
+	if ns == nil || proof.Holds(ns) && ns.DeletionTimestamp == nil {
+		return nil
+	}
+	if proof.Holds(ns) {
+		return &Problem{
+			Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonWaiting, Class: Waiting,
+			Message: fmt.Sprintf("Namespace %s is being deleted and will be created again", ns.Name),
 		}
 	}
 	for _, s := range o.Siblings {
-		if claims(&s) && goesFirst(&s, instance) {
-			return ownerBusy(fmt.Sprintf("Instance %s/%s of the same owner was created earlier: this one starts when that one is gone", s.Namespace, s.Name))
+		if proofOf(s.Instance).Holds(ns) {
+			return ownerBusy("Namespace %s belongs to instance %s of the same owner: this one starts when that one is gone",
+				ns.Name, client.ObjectKeyFromObject(s.Instance))
+		}
+	}
+	return &Problem{
+		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonNamespaceConflict, Class: Blocked,
+		Message: fmt.Sprintf("Namespace %s exists and does not belong to this instance; it was left untouched: delete or rename it", ns.Name),
+	}
+}
+
+// ownerIsFree: while nobody holds the namespace, the first of the owner's
+// instances that can be built goes first.
+func ownerIsFree(o Observed) *Problem {
+	if o.Namespace != nil {
+		return nil // and it is ours
+	}
+	for _, s := range o.Siblings {
+		if contends(s) && goesFirst(s.Instance, o.Instance) {
+			return ownerBusy("Instance %s of the same owner goes first: this one starts when that one is gone",
+				client.ObjectKeyFromObject(s.Instance))
 		}
 	}
 	return nil
 }
 
-func ownerBusy(message string) *Problem {
-	return &Problem{Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: Waiting, Message: message}
-}
-
-// holderOf names the sibling that a namespace belongs to, "" if none.
-func holderOf(ns *corev1.Namespace, siblings []bergv1.ChallengeInstance) string {
-	for i := range siblings {
-		if proofOf(&siblings[i]).Holds(ns) {
-			return siblings[i].Namespace + "/" + siblings[i].Name
-		}
+func ownerBusy(format string, args ...any) *Problem {
+	return &Problem{
+		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: Waiting,
+		Message: fmt.Sprintf(format, args...),
 	}
-	return ""
 }
 
-// claims reports whether an instance without a namespace may still want one.
-func claims(s *bergv1.ChallengeInstance) bool {
-	return s.DeletionTimestamp == nil && s.Spec.TerminationReason == "" && s.Status.Phase != bergv1.PhaseFailed
+// contends reports whether a sibling would be built if it were alone. It looks at
+// what the sibling asks for and not at its status, which may be of yesterday: two
+// instances that become possible by the same event must agree on who goes first.
+func contends(s Candidate) bool {
+	return s.Instance.DeletionTimestamp == nil && s.Instance.Spec.TerminationReason == "" && judgeAlone(s) == nil
 }
 
-// goesFirst orders two instances of one owner the same way on every replica.
+// goesFirst is a total order of an owner's instances, the same on every replica:
+// one that was started before those that were not, then the older one.
 func goesFirst(a, b *bergv1.ChallengeInstance) bool {
+	if started := a.Status.InstanceID != ""; started != (b.Status.InstanceID != "") {
+		return started
+	}
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
@@ -169,11 +213,12 @@ func problemOf(condition string, err error, flag string) *Problem {
 	var terminating *apply.TerminatingError
 	var contested *apply.ContestedError
 	switch {
+	case errors.As(err, &refused) && condition == bergv1.ConditionNamespaceCreated:
+		// The cache did not show the namespace yet; when it does, judge says whose
+		// it is.
+		p.Class = Raced
 	case errors.As(err, &refused):
 		p.Class, p.Reason = Foreign, bergv1.ReasonObjectConflict
-		if condition == bergv1.ConditionNamespaceCreated {
-			p.Reason = bergv1.ReasonNamespaceConflict
-		}
 	case errors.As(err, &terminating), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		p.Class, p.Reason = Waiting, bergv1.ReasonWaiting
 	case errors.As(err, &contested):
@@ -186,6 +231,8 @@ func problemOf(condition string, err error, flag string) *Problem {
 		// It is being removed, or this API server has not heard of it yet.
 		p.Class, p.Reason = Foreign, bergv1.ReasonAPINotInstalled
 		p.Message = fmt.Sprintf("An API that this instance needs is not installed: %s", p.Message)
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		p.Class = Raced
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		p.Class, p.Reason = Retry, bergv1.ReasonRefused
 	default:

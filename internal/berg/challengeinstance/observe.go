@@ -12,15 +12,25 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Observed is everything outside the instance that decides what happens to it.
-type Observed struct {
+// Candidate is an instance and what it is to be built from.
+type Candidate struct {
+	Instance *bergv1.ChallengeInstance
+	// Key is where the instance's Challenge is looked for.
+	Key types.NamespacedName
 	// Challenge is nil when it does not exist.
 	Challenge *bergv1.Challenge
-	// Namespace is nil when it does not exist.
+	// Pinned is what the instance was started with; nil before the start.
+	Pinned *Snapshot
+}
+
+// Observed is everything that decides what happens to an instance.
+type Observed struct {
+	Candidate
+	// Namespace is that of the owner, nil when it does not exist.
 	Namespace *corev1.Namespace
 	// Siblings are the other instances of the same owner.
-	Siblings []bergv1.ChallengeInstance
-	// Pods of the instance's namespace.
+	Siblings []Candidate
+	// Pods of the instance.
 	Pods []corev1.Pod
 }
 
@@ -32,33 +42,50 @@ const (
 
 func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (Observed, error) {
 	var o Observed
+	var err error
+	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
+		return o, err
+	}
+	if o.Namespace, err = r.observeNamespace(ctx, instance); err != nil {
+		return o, err
+	}
+	o.Siblings, err = r.observeSiblings(ctx, instance)
+	return o, err
+}
 
+func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance) (Candidate, error) {
+	c := Candidate{Instance: instance, Key: r.challengeKey(instance)}
 	challenge := &bergv1.Challenge{}
-	switch err := r.Client.Get(ctx, r.challengeKey(instance), challenge); {
+	switch err := r.Client.Get(ctx, c.Key, challenge); {
 	case err == nil:
-		o.Challenge = challenge
+		c.Challenge = challenge
 	case !apierrors.IsNotFound(err):
-		return o, err
+		return c, err
 	}
+	var err error
+	c.Pinned, err = pinnedBy(instance)
+	return c, err
+}
 
-	ns, err := r.observeNamespace(ctx, instance)
-	if err != nil {
-		return o, err
-	}
-	o.Namespace = ns
-
-	var siblings bergv1.ChallengeInstanceList
-	if err := r.Client.List(ctx, &siblings,
+func (r *Reconciler) observeSiblings(ctx context.Context, instance *bergv1.ChallengeInstance) ([]Candidate, error) {
+	var all bergv1.ChallengeInstanceList
+	if err := r.Client.List(ctx, &all,
 		client.MatchingFields{indexOwner: instance.Spec.OwnerID},
 		client.DisableReadYourWritesConsistency); err != nil {
-		return o, err
+		return nil, err
 	}
-	for _, s := range siblings.Items {
-		if s.UID != instance.UID {
-			o.Siblings = append(o.Siblings, s)
+	var siblings []Candidate
+	for i := range all.Items {
+		if all.Items[i].UID == instance.UID {
+			continue
 		}
+		s, err := r.observeCandidate(ctx, &all.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		siblings = append(siblings, s)
 	}
-	return o, nil
+	return siblings, nil
 }
 
 // observeNamespace returns the namespace of the instance's owner, nil if there

@@ -32,10 +32,15 @@ func (s Snapshot) raw() (*runtime.RawExtension, error) {
 	return &runtime.RawExtension{Raw: data}, nil
 }
 
-func parseSnapshot(raw *runtime.RawExtension) (Snapshot, error) {
-	var s Snapshot
-	if err := json.Unmarshal(raw.Raw, &s); err != nil {
-		return Snapshot{}, fmt.Errorf("status.challengeSnapshot: %w", err)
+// pinnedBy returns what an instance was started with, nil before its start.
+func pinnedBy(instance *bergv1.ChallengeInstance) (*Snapshot, error) {
+	raw := instance.Status.ChallengeSnapshot
+	if raw == nil {
+		return nil, nil
+	}
+	s := &Snapshot{}
+	if err := json.Unmarshal(raw.Raw, s); err != nil {
+		return nil, fmt.Errorf("status.challengeSnapshot: %w", err)
 	}
 	return s, nil
 }

@@ -14,36 +14,70 @@ import (
 // start persists what makes this instance this instance, before the first child
 // that carries it; later, it adopts the Challenge as it is now when a new
 // rollout is asked for.
-func (r *Reconciler) start(ctx context.Context, instance *bergv1.ChallengeInstance, observed Observed, now time.Time) error {
-	rollout := instance.Annotations[bergv1.AnnotationRollout]
-	adopt := rollout != instance.Status.ObservedRollout && observed.Challenge != nil && judgeChallenge(observed.Challenge, "") == nil
-	if instance.Status.InstanceID != "" && !adopt {
+func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) error {
+	instance := o.Instance
+	first := instance.Status.InstanceID == ""
+	if !first && !rolloutDue(o.Candidate) {
 		return nil
 	}
 	before := instance.DeepCopy()
-	s := &instance.Status
-	if s.InstanceID == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return fmt.Errorf("make an instance ID: %w", err)
-		}
-		s.InstanceID = id.String()
-		s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
-		s.Namespace = NamespaceName(instance.Spec.OwnerID)
-		s.Phase = bergv1.PhasePending
-		s.ObservedGeneration = instance.Generation
-	}
-	raw, err := snapshotOf(observed.Challenge).raw()
-	if err != nil {
+	if err := pin(o); err != nil {
 		return err
 	}
-	s.ChallengeSnapshot = raw
-	s.ChallengeGeneration = observed.Challenge.Generation
-	s.ObservedRollout = rollout
-	setExpiry(instance, r.Config.Challenge)
+	if first {
+		if err := identify(instance, now); err != nil {
+			return err
+		}
+		derive(Outcome{Observed: *o, Problem: beingBuilt}, r.Config.Challenge, now)
+	}
 	if err := r.patchStatus(ctx, before, instance); err != nil {
 		return err
 	}
 	r.reportStarted(before, instance)
 	return nil
+}
+
+// beingBuilt is the state between the start and the first object.
+var beingBuilt = &Problem{
+	Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonCreating, Class: UnderWay,
+	Message: "The namespace is being created",
+}
+
+// identify gives an instance its ID and its start.
+func identify(instance *bergv1.ChallengeInstance, now time.Time) error {
+	s := &instance.Status
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make an instance ID: %w", err)
+	}
+	s.InstanceID = id.String()
+	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
+	s.Namespace = NamespaceName(instance.Spec.OwnerID)
+	return nil
+}
+
+// pin makes the Challenge as it is now what the instance is built from.
+func pin(o *Observed) error {
+	s := &o.Instance.Status
+	pinned := snapshotOf(o.Challenge)
+	raw, err := pinned.raw()
+	if err != nil {
+		return err
+	}
+	s.ChallengeSnapshot = raw
+	s.ChallengeGeneration = o.Challenge.Generation
+	s.ObservedRollout = o.Instance.Annotations[bergv1.AnnotationRollout]
+	o.Pinned = &pinned
+	return nil
+}
+
+// rolloutAsked reports whether a rollout was asked for that was not carried out.
+func rolloutAsked(instance *bergv1.ChallengeInstance) bool {
+	return instance.Annotations[bergv1.AnnotationRollout] != instance.Status.ObservedRollout
+}
+
+// rolloutDue reports whether the instance must adopt its Challenge now. One that
+// cannot be run is not adopted; when it is mended, it is.
+func rolloutDue(c Candidate) bool {
+	return rolloutAsked(c.Instance) && judgeAdoption(c) == nil
 }

@@ -8,18 +8,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
 // Outcome is what one pass saw and did, and all that a status is derived from.
 type Outcome struct {
-	Observed Observed
-	// Pinned is what the instance is built from; nil before it is started.
-	Pinned *Snapshot
+	Observed
 	// Problem is what stopped the pass; nil when every object is in place.
 	Problem *Problem
 	// Endpoints are complete when every Service is in place, else nil.
@@ -39,46 +37,43 @@ var steps = []string{
 }
 
 // derive writes into the status of a live instance what an outcome means.
-func derive(instance *bergv1.ChallengeInstance, out Outcome, cfg config.Challenge, now time.Time) {
-	s := &instance.Status
-	s.ObservedGeneration = instance.Generation
-	pods := judgePods(out)
+func derive(out Outcome, cfg config.Challenge, now time.Time) {
+	s := &out.Instance.Status
+	pods := judgePods(out.Observed)
 
+	s.ObservedGeneration = out.Instance.Generation
+	s.ExpiresAt = expiry(out.Instance, cfg)
 	if out.Endpoints != nil {
 		s.Services = publicServices(out.Endpoints)
 	}
 	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
 		s.ReadyAt = &metav1.Time{Time: now}
 	}
-	s.Phase = phaseOf(instance, out, cfg, now)
-	for _, c := range conditionsOf(instance, out, pods, cfg) {
-		c.ObservedGeneration = instance.Generation
-		c.LastTransitionTime = metav1.Time{Time: now}
-		meta.SetStatusCondition(&s.Conditions, c)
-	}
+	late := startDeadlinePassed(out.Instance, cfg, now)
+	s.Phase = phaseOf(out, late)
+	conditions.Upsert(&s.Conditions, out.Instance.Generation, now, append(buildConditions(out),
+		podsReady(out, pods, late, cfg),
+		healthy(out, pods),
+		upToDate(out.Candidate),
+		condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonLive, "The instance is not being deleted"),
+	)...)
 }
 
-func phaseOf(instance *bergv1.ChallengeInstance, out Outcome, cfg config.Challenge, now time.Time) bergv1.Phase {
-	s := instance.Status
-	if p := out.Problem; p != nil {
-		switch {
-		case p.Class == Blocked || p.Class == Foreign:
-			return bergv1.PhaseFailed
-		case s.ReadyAt != nil:
-			return bergv1.PhaseRunning
-		case s.InstanceID == "":
-			return bergv1.PhasePending
-		default:
-			return bergv1.PhaseCreating
-		}
-	}
+// phaseOf returns the phase of a live instance. late says that its start deadline
+// has passed.
+func phaseOf(out Outcome, late bool) bergv1.Phase {
+	p, s := out.Problem, out.Instance.Status
 	switch {
-	case s.ReadyAt != nil:
-		return bergv1.PhaseRunning
-	case startDeadline(instance, cfg) != nil && !now.Before(*startDeadline(instance, cfg)):
+	case p != nil && (p.Class == Blocked || p.Class == Foreign), late:
 		return bergv1.PhaseFailed
-	default:
+	case p != nil && (p.Reason == bergv1.ReasonOwnerBusy || s.InstanceID == ""):
+		return bergv1.PhasePending
+	case p != nil:
+		return bergv1.PhaseCreating
+	case s.ReadyAt == nil:
 		return bergv1.PhaseStarting
+	default:
+		return bergv1.PhaseRunning
 	}
 }
 
@@ -92,98 +87,126 @@ func startDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge) *ti
 	return &t
 }
 
-// conditionsOf returns every condition of a live instance, each pass anew. The
-// phase must be derived already.
-func conditionsOf(instance *bergv1.ChallengeInstance, out Outcome, pods podsVerdict, cfg config.Challenge) []metav1.Condition {
-	conditions := make([]metav1.Condition, 0, len(steps)+4)
-	add := func(conditionType string, status metav1.ConditionStatus, reason, message string) {
-		conditions = append(conditions, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message})
+func startDeadlinePassed(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) bool {
+	at := startDeadline(instance, cfg)
+	return at != nil && !now.Before(*at)
+}
+
+// untilStartDeadline is how long it is until the start deadline changes the
+// status: at least an instant when it passed after the status was derived, zero
+// when it never will.
+func untilStartDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) time.Duration {
+	at := startDeadline(instance, cfg)
+	if at == nil || instance.Status.Phase == bergv1.PhaseFailed {
+		return 0
 	}
+	return max(at.Sub(now), 1)
+}
+
+func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+}
+
+// buildConditions are those of the steps.
+func buildConditions(out Outcome) []metav1.Condition {
+	all := make([]metav1.Condition, 0, len(steps)+4)
 	stopped := len(steps)
 	if out.Problem != nil {
 		stopped = slices.Index(steps, out.Problem.Condition)
 	}
 	for i, step := range steps {
 		switch {
-		case i < stopped:
-			reason, message := doneStep(step, out)
-			add(step, metav1.ConditionTrue, reason, message)
+		case i > stopped:
+			all = append(all, condition(step, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)))
+		case i == stopped && out.Problem.Class == UnderWay:
+			all = append(all, condition(step, metav1.ConditionUnknown, out.Problem.Reason, out.Problem.Message))
 		case i == stopped:
-			add(step, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message)
-		case meta.FindStatusCondition(instance.Status.Conditions, step) == nil || instance.Status.InstanceID == "":
-			add(step, metav1.ConditionUnknown, bergv1.ReasonWaiting, "Waits for "+out.Problem.Condition)
+			all = append(all, condition(step, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message))
+		case step == bergv1.ConditionChallengeFound && withdrawn(out.Candidate):
+			all = append(all, condition(step, metav1.ConditionFalse, bergv1.ReasonChallengeMissing,
+				fmt.Sprintf("Challenge %s was deleted; the instance runs on with what it was started with", out.Key)))
+		default:
+			reason, message := doneStep(step, out.Pinned)
+			all = append(all, condition(step, metav1.ConditionTrue, reason, message))
 		}
 	}
-	conditions = withdrawn(conditions, instance, out)
-
-	ready := instance.Status.ReadyAt != nil
-	switch {
-	case ready:
-		add(bergv1.ConditionPodsReady, metav1.ConditionTrue, bergv1.ReasonReady, "All pods were ready")
-	case out.Problem != nil:
-		add(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonWaiting, "Waits for "+out.Problem.Condition)
-	case instance.Status.Phase == bergv1.PhaseFailed:
-		add(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline,
-			fmt.Sprintf("Not ready within %s of the start. %s", cfg.StartDeadline, pods.message))
-	case pods.broken != "":
-		add(bergv1.ConditionPodsReady, metav1.ConditionFalse, pods.broken, pods.message)
-	default:
-		add(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, pods.message)
-	}
-	switch {
-	case !ready:
-		add(bergv1.ConditionHealthy, metav1.ConditionUnknown, bergv1.ReasonStarting, "The instance has not been ready yet")
-	case out.Problem != nil:
-		add(bergv1.ConditionHealthy, metav1.ConditionUnknown, bergv1.ReasonWaiting, "Waits for "+out.Problem.Condition)
-	case pods.ready:
-		add(bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady, "All pods are ready")
-	default:
-		add(bergv1.ConditionHealthy, metav1.ConditionFalse, cmp.Or(pods.broken, bergv1.ReasonPodsNotReady), pods.message)
-	}
-	add(upToDate(out))
-	add(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonLive, "The instance is not being deleted")
-	return conditions
+	return all
 }
 
-func doneStep(step string, out Outcome) (reason, message string) {
+func waitsFor(p *Problem) string { return "Waits for " + p.Condition }
+
+// withdrawn reports whether an instance outlives its Challenge: it does not need
+// the Challenge any more, but says that it is gone.
+func withdrawn(c Candidate) bool { return c.Pinned != nil && c.Challenge == nil }
+
+func doneStep(step string, pinned *Snapshot) (reason, message string) {
 	switch step {
 	case bergv1.ConditionChallengeFound:
 		return bergv1.ReasonFound, "The Challenge exists and can be run"
 	case bergv1.ConditionFlagValidation:
-		if out.Pinned != nil && needsFlag(out.Pinned.Containers) {
+		if pinned != nil && needsFlag(pinned.Containers) {
 			return bergv1.ReasonFlagProvided, "The Challenge asks for a flag and spec.flag is set"
 		}
 		return bergv1.ReasonFlagNotNeeded, "The Challenge does not ask for a dynamic flag"
 	case bergv1.ConditionRoutesCreated:
-		if out.Pinned != nil && !hasRoutes(out.Pinned.Containers) {
+		if pinned != nil && !hasRoutes(pinned.Containers) {
 			return bergv1.ReasonNotNeeded, "No port of the Challenge is routed"
 		}
 	}
 	return bergv1.ReasonCreated, "In place"
 }
 
-// withdrawn corrects ChallengeFound for an instance that outlives its Challenge:
-// it needs the Challenge no more, but says that it is gone.
-func withdrawn(conditions []metav1.Condition, instance *bergv1.ChallengeInstance, out Outcome) []metav1.Condition {
-	if out.Pinned != nil && out.Observed.Challenge == nil {
-		conditions[0].Status, conditions[0].Reason = metav1.ConditionFalse, bergv1.ReasonChallengeMissing
-		conditions[0].Message = fmt.Sprintf("Challenge %s was deleted; the instance runs on with what it was started with", instance.Spec.ChallengeRef.Name)
+// podsReady says whether all pods were ready once.
+func podsReady(out Outcome, pods podsVerdict, late bool, cfg config.Challenge) metav1.Condition {
+	status, reason, message := metav1.ConditionUnknown, bergv1.ReasonStarting, pods.message
+	switch {
+	case out.Instance.Status.ReadyAt != nil:
+		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods were ready"
+	case late:
+		if out.Problem != nil {
+			message = waitsFor(out.Problem)
+		}
+		status, reason = metav1.ConditionFalse, bergv1.ReasonStartDeadline
+		message = fmt.Sprintf("Not ready within %s of the start. %s", cfg.StartDeadline, message)
+	case out.Problem != nil:
+		reason, message = bergv1.ReasonWaiting, waitsFor(out.Problem)
+	case pods.broken != "":
+		status, reason = metav1.ConditionFalse, pods.broken
 	}
-	return conditions
+	return condition(bergv1.ConditionPodsReady, status, reason, message)
 }
 
-func upToDate(out Outcome) (conditionType string, status metav1.ConditionStatus, reason, message string) {
+// healthy says whether all pods of an instance that was ready are ready now.
+func healthy(out Outcome, pods podsVerdict) metav1.Condition {
+	status, reason, message := metav1.ConditionFalse, cmp.Or(pods.broken, bergv1.ReasonPodsNotReady), pods.message
 	switch {
-	case out.Pinned == nil:
-		return bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
-	case out.Observed.Challenge == nil:
-		return bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge does not exist any more"
-	case out.Pinned.equal(snapshotOf(out.Observed.Challenge)):
-		return bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance runs what the Challenge says"
-	default:
-		return bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged,
-			"The Challenge was changed after the start: set a new value of the annotation " + bergv1.AnnotationRollout + " to adopt it; this restarts the pods"
+	case out.Instance.Status.ReadyAt == nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonStarting, "The instance has not been ready yet"
+	case out.Problem != nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)
+	case pods.ready:
+		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods are ready"
 	}
+	return condition(bergv1.ConditionHealthy, status, reason, message)
+}
+
+// upToDate compares what the instance runs with what the Challenge says today.
+func upToDate(c Candidate) metav1.Condition {
+	status, reason, message := metav1.ConditionFalse, bergv1.ReasonChallengeChanged,
+		"The Challenge was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
+	switch {
+	case c.Pinned == nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
+	case c.Challenge == nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge does not exist any more"
+	case c.Pinned.equal(snapshotOf(c.Challenge)):
+		status, reason, message = metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance runs what the Challenge says"
+	default:
+		if p := judgeAdoption(c); p != nil {
+			reason, message = p.Reason, "The Challenge was changed after the start and cannot be adopted: "+p.Message
+		}
+	}
+	return condition(bergv1.ConditionUpToDate, status, reason, message)
 }
 
 func hasRoutes(containers []bergv1.Container) bool {
@@ -214,13 +237,13 @@ type podsVerdict struct {
 	message string
 }
 
-func judgePods(out Outcome) podsVerdict {
-	if out.Pinned == nil {
+func judgePods(o Observed) podsVerdict {
+	if o.Pinned == nil {
 		return podsVerdict{}
 	}
 	var missing []string
-	for _, c := range out.Pinned.Containers {
-		pods := podsOf(out.Observed.Pods, c.Hostname)
+	for _, c := range o.Pinned.Containers {
+		pods := podsOf(o.Pods, c.Hostname)
 		for _, p := range pods {
 			if reason, message := trouble(p); reason != "" {
 				return podsVerdict{broken: reason, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}

@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -77,100 +78,155 @@ func waitingPod(container, reason string) corev1.Pod {
 
 func TestDerive(t *testing.T) {
 	pinned := webOnly()
-	found := Observed{Challenge: challengeOf(pinned)}
-	withPods := func(pods ...corev1.Pod) Observed { return Observed{Challenge: found.Challenge, Pods: pods} }
-	cfg := config.Challenge{StartDeadline: 10 * time.Minute}
+	edited := Snapshot{AllowOutboundTraffic: true, Containers: pinned.Containers}
+	broken := Snapshot{Containers: []bergv1.Container{{Hostname: "Not A Name", Image: "i"}}}
+	flagged := Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}}}}}
+	cfg := config.Challenge{StartDeadline: 10 * time.Minute, Timeout: 2 * time.Hour}
+
+	// unstarted and built make what a pass saw of an instance before and after its
+	// start; the Challenge is what it was, unless a case says otherwise.
+	unstarted := func(p *Problem) Outcome {
+		return Outcome{Observed: Observed{Candidate: Candidate{Instance: testInstance(), Challenge: challengeOf(pinned)}}, Problem: p}
+	}
+	built := func(state func(*bergv1.ChallengeInstance), p *Problem, pods ...corev1.Pod) Outcome {
+		return Outcome{
+			Observed: Observed{Candidate: Candidate{Instance: testInstance(state), Challenge: challengeOf(pinned), Pinned: &pinned}, Pods: pods},
+			Problem:  p,
+		}
+	}
+	with := func(out Outcome, c *bergv1.Challenge) Outcome { out.Challenge = c; return out }
+	problem := func(condition, reason string, class Class) *Problem {
+		return &Problem{Condition: condition, Reason: reason, Class: class, Message: "why"}
+	}
 
 	for name, tc := range map[string]struct {
-		instance *bergv1.ChallengeInstance
-		out      Outcome
-		now      time.Time
-		phase    bergv1.Phase
+		out   Outcome
+		now   time.Time
+		phase bergv1.Phase
 		// conditions as "<type>=<status>/<reason>"
 		conditions []string
 	}{
 		"challenge missing": {
-			instance:   testInstance(),
-			out:        Outcome{Problem: &Problem{Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonChallengeMissing, Class: Blocked}},
+			out:        with(unstarted(problem(bergv1.ConditionChallengeFound, bergv1.ReasonChallengeMissing, Blocked)), nil),
 			phase:      bergv1.PhaseFailed,
-			conditions: []string{"ChallengeFound=False/ChallengeMissing", "FlagValidation=Unknown/Waiting", "DeploymentsCreated=Unknown/Waiting", "PodsReady=Unknown/Waiting", "NamespaceDeleted=False/Live"},
+			conditions: []string{"ChallengeFound=False/ChallengeMissing", "FlagValidation=Unknown/Waiting", "DeploymentsCreated=Unknown/Waiting", "PodsReady=Unknown/Waiting", "UpToDate=Unknown/Waiting", "NamespaceDeleted=False/Live"},
 		},
 		"owner busy": {
-			instance:   testInstance(),
-			out:        Outcome{Observed: found, Problem: &Problem{Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: Waiting}},
+			out:        unstarted(problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonOwnerBusy, Waiting)),
 			phase:      bergv1.PhasePending,
 			conditions: []string{"ChallengeFound=True/Found", "FlagValidation=True/FlagNotNeeded", "NamespaceCreated=False/OwnerBusy"},
 		},
+		"owner busy after the start": {
+			out:        built(started, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonOwnerBusy, Waiting)),
+			phase:      bergv1.PhasePending,
+			conditions: []string{"NamespaceCreated=False/OwnerBusy"},
+		},
+		"being built": {
+			out:        built(started, beingBuilt),
+			phase:      bergv1.PhaseCreating,
+			conditions: []string{"ChallengeFound=True/Found", "FlagValidation=True/FlagNotNeeded", "NamespaceCreated=Unknown/Creating", "DeploymentsCreated=Unknown/Waiting", "PodsReady=Unknown/Waiting"},
+		},
 		"refused half-way": {
-			instance:   testInstance(started),
-			out:        Outcome{Observed: found, Pinned: &pinned, Problem: &Problem{Condition: bergv1.ConditionServicesCreated, Reason: bergv1.ReasonRefused, Class: Retry}},
+			out:        built(started, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, Retry)),
 			phase:      bergv1.PhaseCreating,
 			conditions: []string{"NetworkPolicyCreated=True/Created", "ServicesCreated=False/Refused", "DeploymentsCreated=Unknown/Waiting"},
 		},
+		"refused until the start deadline": {
+			out:        built(started, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, Retry)),
+			now:        noon.Add(10 * time.Minute),
+			phase:      bergv1.PhaseFailed,
+			conditions: []string{"ServicesCreated=False/Refused", "PodsReady=False/StartDeadlineExceeded"},
+		},
 		"refused while running": {
-			instance:   testInstance(wasReady),
-			out:        Outcome{Observed: withPods(pod("web", true)), Pinned: &pinned, Problem: &Problem{Condition: bergv1.ConditionServicesCreated, Reason: bergv1.ReasonRefused, Class: Retry}},
-			phase:      bergv1.PhaseRunning,
+			out:        built(wasReady, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, Retry), pod("web", true)),
+			phase:      bergv1.PhaseCreating,
 			conditions: []string{"ServicesCreated=False/Refused", "PodsReady=True/Ready", "Healthy=Unknown/Waiting"},
 		},
+		"namespace deleted by hand": {
+			out:        built(wasReady, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonWaiting, Waiting)),
+			phase:      bergv1.PhaseCreating,
+			conditions: []string{"NamespaceCreated=False/Waiting", "DeploymentsCreated=Unknown/Waiting", "Healthy=Unknown/Waiting"},
+		},
 		"no pods yet": {
-			instance:   testInstance(started),
-			out:        Outcome{Observed: found, Pinned: &pinned},
+			out:        built(started, nil),
 			phase:      bergv1.PhaseStarting,
 			conditions: []string{"DeploymentsCreated=True/Created", "RoutesCreated=True/NotNeeded", "PodsReady=Unknown/Starting", "Healthy=Unknown/Starting", "UpToDate=True/UpToDate"},
 		},
 		"image cannot be pulled": {
-			instance:   testInstance(started),
-			out:        Outcome{Observed: withPods(waitingPod("web", "ImagePullBackOff")), Pinned: &pinned},
+			out:        built(started, nil, waitingPod("web", "ImagePullBackOff")),
 			phase:      bergv1.PhaseStarting,
 			conditions: []string{"PodsReady=False/ImagePullBackOff"},
 		},
 		"container is being created": {
-			instance:   testInstance(started),
-			out:        Outcome{Observed: withPods(waitingPod("web", "ContainerCreating")), Pinned: &pinned},
+			out:        built(started, nil, waitingPod("web", "ContainerCreating")),
 			phase:      bergv1.PhaseStarting,
 			conditions: []string{"PodsReady=Unknown/Starting"},
 		},
 		"start deadline passed": {
-			instance:   testInstance(started),
-			out:        Outcome{Observed: withPods(waitingPod("web", "ImagePullBackOff")), Pinned: &pinned},
+			out:        built(started, nil, waitingPod("web", "ImagePullBackOff")),
 			now:        noon.Add(10 * time.Minute),
 			phase:      bergv1.PhaseFailed,
 			conditions: []string{"PodsReady=False/StartDeadlineExceeded"},
 		},
+		"ready after the start deadline": {
+			out:        built(started, nil, pod("web", true)),
+			now:        noon.Add(11 * time.Minute),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"PodsReady=True/Ready"},
+		},
+		"unhealthy long after the start deadline": {
+			out:        built(wasReady, nil, waitingPod("web", "CrashLoopBackOff")),
+			now:        noon.Add(time.Hour),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"PodsReady=True/Ready", "Healthy=False/CrashLoopBackOff"},
+		},
 		"ready": {
-			instance:   testInstance(started),
-			out:        Outcome{Observed: withPods(pod("web", true)), Pinned: &pinned},
+			out:        built(started, nil, pod("web", true)),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"PodsReady=True/Ready", "Healthy=True/Ready"},
 		},
 		"pod of another container": {
-			instance:   testInstance(started),
-			out:        Outcome{Observed: withPods(pod("other", true)), Pinned: &pinned},
+			out:        built(started, nil, pod("other", true)),
 			phase:      bergv1.PhaseStarting,
 			conditions: []string{"PodsReady=Unknown/Starting"},
 		},
 		"crash loop while running": {
-			instance:   testInstance(wasReady),
-			out:        Outcome{Observed: withPods(waitingPod("web", "CrashLoopBackOff")), Pinned: &pinned},
+			out:        built(wasReady, nil, waitingPod("web", "CrashLoopBackOff")),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"PodsReady=True/Ready", "Healthy=False/CrashLoopBackOff"},
 		},
 		"pod lost while running": {
-			instance:   testInstance(wasReady),
-			out:        Outcome{Observed: found, Pinned: &pinned},
+			out:        built(wasReady, nil),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"Healthy=False/PodsNotReady"},
 		},
+		"namespace taken away while running": {
+			out:        built(wasReady, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonNamespaceConflict, Blocked)),
+			phase:      bergv1.PhaseFailed,
+			conditions: []string{"NamespaceCreated=False/NamespaceConflict", "Healthy=Unknown/Waiting"},
+		},
 		"challenge edited": {
-			instance:   testInstance(wasReady),
-			out:        Outcome{Observed: Observed{Challenge: challengeOf(Snapshot{AllowOutboundTraffic: true, Containers: pinned.Containers}), Pods: []corev1.Pod{pod("web", true)}}, Pinned: &pinned},
+			out:        with(built(wasReady, nil, pod("web", true)), challengeOf(edited)),
 			phase:      bergv1.PhaseRunning,
-			conditions: []string{"UpToDate=False/ChallengeChanged", "Healthy=True/Ready"},
+			conditions: []string{"ChallengeFound=True/Found", "UpToDate=False/ChallengeChanged", "Healthy=True/Ready"},
+		},
+		"challenge broken": {
+			out:        with(built(wasReady, nil, pod("web", true)), challengeOf(broken)),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"ChallengeFound=True/Found", "UpToDate=False/InvalidChallenge", "Healthy=True/Ready"},
+		},
+		"challenge emptied": {
+			out:        with(built(wasReady, nil, pod("web", true)), challengeOf(Snapshot{})),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"UpToDate=False/NothingToRun"},
+		},
+		"challenge asks for a flag that is not there": {
+			out:        with(built(wasReady, nil, pod("web", true)), challengeOf(flagged)),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"FlagValidation=True/FlagNotNeeded", "UpToDate=False/FlagMissing"},
 		},
 		"challenge deleted": {
-			instance:   testInstance(wasReady),
-			out:        Outcome{Observed: Observed{Pods: []corev1.Pod{pod("web", true)}}, Pinned: &pinned},
+			out:        with(built(wasReady, nil, pod("web", true)), nil),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"ChallengeFound=False/ChallengeMissing", "UpToDate=Unknown/ChallengeMissing", "Healthy=True/Ready"},
 		},
@@ -180,74 +236,31 @@ func TestDerive(t *testing.T) {
 			if now.IsZero() {
 				now = noon.Add(5 * time.Second)
 			}
-			derive(tc.instance, tc.out, cfg, now)
-			if tc.instance.Status.Phase != tc.phase {
-				t.Errorf("phase %s, want %s", tc.instance.Status.Phase, tc.phase)
+			instance := tc.out.Instance
+			derive(tc.out, cfg, now)
+			if instance.Status.Phase != tc.phase {
+				t.Errorf("phase %s, want %s", instance.Status.Phase, tc.phase)
 			}
 			for _, want := range tc.conditions {
 				conditionType, rest, _ := strings.Cut(want, "=")
-				c := meta.FindStatusCondition(tc.instance.Status.Conditions, conditionType)
+				c := meta.FindStatusCondition(instance.Status.Conditions, conditionType)
 				if c == nil {
 					t.Errorf("no condition %s", conditionType)
 				} else if got := string(c.Status) + "/" + c.Reason; got != rest {
 					t.Errorf("%s=%s, want %s", conditionType, got, want)
 				}
 			}
-			for _, c := range tc.instance.Status.Conditions {
-				if c.ObservedGeneration != tc.instance.Generation || c.Message == "" && tc.out.Problem == nil {
-					t.Errorf("condition %+v is not complete", c)
-				}
+			if got := len(instance.Status.Conditions); got != 11 {
+				t.Errorf("%d conditions, want the ten of a life and UpToDate", got)
+			}
+			if err := conditions.Violations(nil, instance.Status.Conditions, instance.Generation); err != nil {
+				t.Error(err)
 			}
 
-			settled := tc.instance.DeepCopy()
-			derive(tc.instance, tc.out, cfg, now.Add(time.Second))
-			if !equality.Semantic.DeepEqual(settled.Status, tc.instance.Status) {
-				t.Errorf("the same outcome a second later gives another status:\n%+v\n%+v", settled.Status, tc.instance.Status)
-			}
-		})
-	}
-}
-
-func TestJudgeNamespace(t *testing.T) {
-	ns := func(owner types.UID, deleting bool) *corev1.Namespace {
-		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName("a1b2c3d4-e5f6-7890-abcd-ef1234567890")}}
-		ownership.Proof{Annotation: bergv1.AnnotationInstanceUID, UID: owner}.Stamp(n)
-		if deleting {
-			n.DeletionTimestamp = &metav1.Time{Time: noon}
-		}
-		return n
-	}
-	older := *testInstance(func(i *bergv1.ChallengeInstance) {
-		i.Name, i.UID = "older", "uid-older"
-		i.CreationTimestamp = metav1.Time{Time: noon.Add(-time.Hour)}
-	})
-	twin := *testInstance(func(i *bergv1.ChallengeInstance) { i.Name, i.UID = "twin", "uid-zzz" })
-	failed := *older.DeepCopy()
-	failed.Status.Phase = bergv1.PhaseFailed
-
-	for name, tc := range map[string]struct {
-		o      Observed
-		reason string
-	}{
-		"free":                         {Observed{}, ""},
-		"ours":                         {Observed{Namespace: ns("uid-one", false)}, ""},
-		"ours, deleted by hand":        {Observed{Namespace: ns("uid-one", true)}, bergv1.ReasonWaiting},
-		"foreign":                      {Observed{Namespace: &corev1.Namespace{}}, bergv1.ReasonNamespaceConflict},
-		"of an instance that is gone":  {Observed{Namespace: ns("uid-gone", false)}, bergv1.ReasonNamespaceConflict},
-		"of a sibling":                 {Observed{Namespace: ns("uid-older", false), Siblings: []bergv1.ChallengeInstance{older}}, bergv1.ReasonOwnerBusy},
-		"of a sibling, terminating":    {Observed{Namespace: ns("uid-older", true), Siblings: []bergv1.ChallengeInstance{older}}, bergv1.ReasonOwnerBusy},
-		"free, older sibling":          {Observed{Siblings: []bergv1.ChallengeInstance{older}}, bergv1.ReasonOwnerBusy},
-		"free, older sibling failed":   {Observed{Siblings: []bergv1.ChallengeInstance{failed}}, ""},
-		"free, twin with a higher UID": {Observed{Siblings: []bergv1.ChallengeInstance{twin}}, ""},
-		"ours, older sibling waits":    {Observed{Namespace: ns("uid-one", false), Siblings: []bergv1.ChallengeInstance{older}}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := judgeNamespace(testInstance(), tc.o)
-			switch {
-			case p == nil && tc.reason != "":
-				t.Errorf("no problem, want %s", tc.reason)
-			case p != nil && p.Reason != tc.reason:
-				t.Errorf("%s (%s), want %q", p.Reason, p.Message, tc.reason)
+			settled := instance.DeepCopy()
+			derive(tc.out, cfg, now.Add(time.Second))
+			if !equality.Semantic.DeepEqual(settled.Status, instance.Status) {
+				t.Errorf("the same outcome a second later gives another status:\n%+v\n%+v", settled.Status, instance.Status)
 			}
 		})
 	}
@@ -269,7 +282,8 @@ func TestProblemOf(t *testing.T) {
 		"API not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}}, Blocked, bergv1.ReasonAPINotInstalled},
 		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), Foreign, bergv1.ReasonAPINotInstalled},
 		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), Foreign, bergv1.ReasonAPINotInstalled},
-		"namespace gone":        {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "n"), Retry, bergv1.ReasonWriteFailed},
+		"conflict":              {apierrors.NewConflict(resource, "web", errors.New("modified")), Raced, ""},
+		"gone meanwhile":        {apierrors.NewNotFound(resource, "web"), Raced, ""},
 		"API server away":       {errors.New("connection refused"), Retry, bergv1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -290,19 +304,15 @@ func TestExpiry(t *testing.T) {
 	for timeout, want := range map[string]time.Duration{"": 2 * time.Hour, "30m": 30 * time.Minute, "1h30m10s": 90*time.Minute + 10*time.Second, "9h": 3 * time.Hour} {
 		i := testInstance(started)
 		i.Spec.Timeout = timeout
-		setExpiry(i, cfg)
-		if got := i.Status.ExpiresAt.Sub(noon); got != want {
-			t.Errorf("timeout %q: lives %s, want %s", timeout, got, want)
-		}
 		end := noon.Add(want)
+		if got := expiry(i, cfg); !got.Time.Equal(end) {
+			t.Errorf("timeout %q: ends at %s, want %s", timeout, got, end)
+		}
 		if r := dueTermination(i, cfg, end.Add(-time.Nanosecond)); r != "" {
 			t.Errorf("timeout %q: ends early (%s)", timeout, r)
 		}
 		if r := dueTermination(i, cfg, end); r != bergv1.TerminationTimeout {
 			t.Errorf("timeout %q: does not end (%s)", timeout, r)
-		}
-		if got := wakeUp(i, cfg, end.Add(-time.Second)); got != time.Second {
-			t.Errorf("timeout %q: wakes up after %s", timeout, got)
 		}
 	}
 	i := testInstance()
@@ -312,5 +322,57 @@ func TestExpiry(t *testing.T) {
 	i.Spec.TerminationReason = bergv1.TerminationAdmin
 	if r := dueTermination(i, cfg, noon); r != bergv1.TerminationAdmin {
 		t.Errorf("terminationReason is not followed: %q", r)
+	}
+}
+
+func TestExpiryMoves(t *testing.T) {
+	e := &expirer{config: config.Config{Challenge: config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: 3 * time.Hour}}}
+	for name, tc := range map[string]struct {
+		before, after *bergv1.ChallengeInstance
+		want          bool
+	}{
+		"nothing":       {testInstance(started), testInstance(started), false},
+		"ready":         {testInstance(started), testInstance(wasReady), false},
+		"started":       {testInstance(), testInstance(started), true},
+		"extended":      {testInstance(started), testInstance(started, timeout("150m")), true},
+		"at the cap":    {testInstance(started, timeout("3h")), testInstance(started, timeout("9h")), false},
+		"asked to end":  {testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.TerminationReason = bergv1.TerminationAdmin }), true},
+		"other wording": {testInstance(started), testInstance(started, timeout("120m")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := e.movesTheEnd(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func timeout(d string) func(*bergv1.ChallengeInstance) {
+	return func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = d }
+}
+
+func TestStartDeadline(t *testing.T) {
+	cfg := config.Challenge{StartDeadline: time.Minute}
+	failed := func(i *bergv1.ChallengeInstance) { started(i); i.Status.Phase = bergv1.PhaseFailed }
+	for name, tc := range map[string]struct {
+		instance *bergv1.ChallengeInstance
+		after    time.Duration
+		want     time.Duration
+	}{
+		"not started":        {testInstance(), 0, 0},
+		"starting":           {testInstance(started), 20 * time.Second, 40 * time.Second},
+		"at the deadline":    {testInstance(started), time.Minute, 1},
+		"passed in the pass": {testInstance(started), time.Hour, 1},
+		"failed already":     {testInstance(failed), time.Hour, 0},
+		"ready":              {testInstance(wasReady), time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := untilStartDeadline(tc.instance, cfg, noon.Add(tc.after)); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+	if got := untilStartDeadline(testInstance(started), config.Challenge{}, noon); got != 0 {
+		t.Errorf("%s without a deadline", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/keymutex"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,9 +29,10 @@ import (
 )
 
 // SetupWithManager opens the watches. Each wakes the instances of one owner; the
-// only timer is the expiry.
+// only timers are the expiry and the start deadline.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.pauses = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
+	r.owners = keymutex.NewHashed(ownerLocks)
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
 		return []string{o.(*bergv1.ChallengeInstance).Spec.OwnerID}
@@ -52,8 +54,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
 		For(&bergv1.ChallengeInstance{}, changed).
-		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(freesTheOwner)).
-		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(notNew)).
+		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Pod{}, owner, builder.WithPredicates(podChanged)).
 		Watches(&appsv1.Deployment{}, owner, changed).
@@ -92,6 +94,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	r.Client = presentClient{Client: r.Client, presence: presence}
 	instances, err := controllers.Build(r)
 	if err != nil {
+		return err
+	}
+	if err := (&expirer{client: mgr.GetClient(), clock: r.Clock, config: r.Config}).setup(mgr); err != nil {
 		return err
 	}
 	apis := &optionalAPIs{
@@ -148,15 +153,18 @@ func (r *Reconciler) requests(ctx context.Context, index, value string) []reconc
 	return requests
 }
 
-// freesTheOwner passes the events after which another instance of the same owner
-// may go first: this one is gone, is ending, or has failed.
-var freesTheOwner = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	DeleteFunc:  func(event.DeleteEvent) bool { return true },
-	GenericFunc: func(event.GenericEvent) bool { return false },
+// notNew passes the events of an instance after which another one of the same
+// owner may be the first: every change of what it asks for, of its status, and its
+// end. A new one never makes another the first.
+var notNew = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+}
+
+// challengeChanged passes what instances are built from. One that was deleted and
+// created again begins with the first generation anew.
+var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
-		return claims(before) && !claims(after)
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 	},
 }
 

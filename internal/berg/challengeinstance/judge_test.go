@@ -1,0 +1,190 @@
+package challengeinstance
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// candidate is an instance named after its UID that was created some seconds after
+// noon and can be built.
+func candidate(uid string, second int, modify ...func(*Candidate)) Candidate {
+	i := testInstance(func(i *bergv1.ChallengeInstance) {
+		i.Name, i.UID = uid, types.UID(uid)
+		i.CreationTimestamp = metav1.Time{Time: noon.Add(time.Duration(second) * time.Second)}
+	})
+	c := Candidate{Instance: i, Challenge: challengeOf(webOnly())}
+	for _, m := range modify {
+		m(&c)
+	}
+	return c
+}
+
+func wasStarted(c *Candidate) {
+	started(c.Instance)
+	pinned := webOnly()
+	c.Pinned = &pinned
+}
+
+func withoutChallenge(c *Candidate) { c.Challenge = nil }
+
+func beingDeleted(c *Candidate) { c.Instance.DeletionTimestamp = &metav1.Time{Time: noon} }
+
+func namespaceOf(owner types.UID, modify ...func(*corev1.Namespace)) *corev1.Namespace {
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName("a1b2c3d4-e5f6-7890-abcd-ef1234567890")}}
+	ownership.Proof{Annotation: bergv1.AnnotationInstanceUID, UID: owner}.Stamp(n)
+	for _, m := range modify {
+		m(n)
+	}
+	return n
+}
+
+func terminating(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{Time: noon} }
+
+func TestJudge(t *testing.T) {
+	me := candidate("m", 5)
+	empty := func(c *Candidate) { c.Challenge = challengeOf(Snapshot{}) }
+	broken := func(c *Candidate) {
+		c.Challenge = challengeOf(Snapshot{Containers: []bergv1.Container{{Hostname: "-", Image: "i"}}})
+	}
+	flagged := func(c *Candidate) {
+		c.Challenge = challengeOf(Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "F"}}}}})
+	}
+	withFlag := func(c *Candidate) { c.Instance.Spec.Flag = "flag{x}" }
+	asked := func(c *Candidate) { c.Instance.Spec.TerminationReason = bergv1.TerminationAdmin }
+	beside := func(siblings ...Candidate) Observed { return Observed{Candidate: me, Siblings: siblings} }
+	holding := func(ns *corev1.Namespace, siblings ...Candidate) Observed {
+		return Observed{Candidate: me, Namespace: ns, Siblings: siblings}
+	}
+
+	for name, tc := range map[string]struct {
+		o      Observed
+		reason string
+	}{
+		"all is well":                       {Observed{Candidate: me}, ""},
+		"no Challenge":                      {Observed{Candidate: candidate("m", 5, withoutChallenge)}, bergv1.ReasonChallengeMissing},
+		"no Challenge, after the start":     {Observed{Candidate: candidate("m", 5, withoutChallenge, wasStarted)}, ""},
+		"no containers":                     {Observed{Candidate: candidate("m", 5, empty)}, bergv1.ReasonNothingToRun},
+		"no containers, after the start":    {Observed{Candidate: candidate("m", 5, empty, wasStarted)}, ""},
+		"broken Challenge":                  {Observed{Candidate: candidate("m", 5, broken)}, bergv1.ReasonInvalidChallenge},
+		"broken Challenge, after the start": {Observed{Candidate: candidate("m", 5, broken, wasStarted)}, ""},
+		"flag missing":                      {Observed{Candidate: candidate("m", 5, flagged)}, bergv1.ReasonFlagMissing},
+		"flag there":                        {Observed{Candidate: candidate("m", 5, flagged, withFlag)}, ""},
+		"flag wanted only by an edit":       {Observed{Candidate: candidate("m", 5, flagged, wasStarted)}, ""},
+
+		"namespace is ours":                      {holding(namespaceOf("m")), ""},
+		"namespace is ours, deleted by hand":     {holding(namespaceOf("m", terminating)), bergv1.ReasonWaiting},
+		"namespace without proof":                {holding(&corev1.Namespace{}), bergv1.ReasonNamespaceConflict},
+		"namespace of an instance that is gone":  {holding(namespaceOf("gone")), bergv1.ReasonNamespaceConflict},
+		"namespace of a sibling":                 {holding(namespaceOf("a"), candidate("a", 0)), bergv1.ReasonOwnerBusy},
+		"namespace of a younger sibling":         {holding(namespaceOf("z"), candidate("z", 9)), bergv1.ReasonOwnerBusy},
+		"namespace of a sibling, terminating":    {holding(namespaceOf("a", terminating), candidate("a", 0, beingDeleted)), bergv1.ReasonOwnerBusy},
+		"namespace of a sibling that failed":     {holding(namespaceOf("a"), candidate("a", 0, withoutChallenge)), bergv1.ReasonOwnerBusy},
+		"namespace of the second of two":         {holding(namespaceOf("b"), candidate("a", 0), candidate("b", 1)), bergv1.ReasonOwnerBusy},
+		"namespace is ours, older sibling waits": {holding(namespaceOf("m"), candidate("a", 0)), ""},
+
+		"older sibling":                           {beside(candidate("a", 0)), bergv1.ReasonOwnerBusy},
+		"older sibling without a Challenge":       {beside(candidate("a", 0, withoutChallenge)), ""},
+		"older sibling without a flag":            {beside(candidate("a", 0, flagged)), ""},
+		"older sibling, started, Challenge gone":  {beside(candidate("a", 0, wasStarted, withoutChallenge)), bergv1.ReasonOwnerBusy},
+		"older sibling being deleted":             {beside(candidate("a", 0, beingDeleted)), ""},
+		"older sibling that is asked to end":      {beside(candidate("a", 0, asked)), ""},
+		"younger sibling":                         {beside(candidate("a", 9)), ""},
+		"younger sibling that was started":        {beside(candidate("a", 9, wasStarted)), bergv1.ReasonOwnerBusy},
+		"twin with a lower UID":                   {beside(candidate("a", 5)), bergv1.ReasonOwnerBusy},
+		"twin with a higher UID":                  {beside(candidate("z", 5)), ""},
+		"twin with a higher UID, started":         {beside(candidate("z", 5, wasStarted)), bergv1.ReasonOwnerBusy},
+		"two, of which only the younger can be":   {beside(candidate("a", 0, withoutChallenge), candidate("z", 9)), ""},
+		"two, of which the first is in the way":   {beside(candidate("a", 0), candidate("z", 9)), bergv1.ReasonOwnerBusy},
+		"ours was started, an older one was not":  {Observed{Candidate: candidate("m", 5, wasStarted), Siblings: []Candidate{candidate("a", 0)}}, ""},
+		"ours was started, an older one was too":  {Observed{Candidate: candidate("m", 5, wasStarted), Siblings: []Candidate{candidate("a", 0, wasStarted)}}, bergv1.ReasonOwnerBusy},
+		"ours was started, a younger one was too": {Observed{Candidate: candidate("m", 5, wasStarted), Siblings: []Candidate{candidate("z", 9, wasStarted)}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := judge(tc.o)
+			switch {
+			case p == nil && tc.reason != "":
+				t.Errorf("no problem, want %s", tc.reason)
+			case p != nil && p.Reason != tc.reason:
+				t.Errorf("%s (%s), want %q", p.Reason, p.Message, tc.reason)
+			}
+		})
+	}
+}
+
+// Whatever order a replica sees the instances of an owner in, exactly one of them
+// goes first, and it is the same one.
+func TestOneOfAnOwnersInstancesGoesFirst(t *testing.T) {
+	all := []Candidate{
+		candidate("d", 0, withoutChallenge), candidate("c", 1), candidate("b", 1), candidate("a", 2),
+		candidate("e", 0, beingDeleted), candidate("f", 3),
+	}
+	for rotation := range all {
+		order := append(slices.Clone(all[rotation:]), all[:rotation]...)
+		for _, reversed := range []bool{false, true} {
+			if reversed {
+				slices.Reverse(order)
+			}
+			var first []string
+			for _, c := range order {
+				if c.Instance.DeletionTimestamp != nil {
+					continue // it is ended, not built
+				}
+				var siblings []Candidate
+				for _, s := range order {
+					if s.Instance.UID != c.Instance.UID {
+						siblings = append(siblings, s)
+					}
+				}
+				if judge(Observed{Candidate: c, Siblings: siblings}) == nil {
+					first = append(first, c.Instance.Name)
+				}
+			}
+			if fmt.Sprint(first) != "[b]" {
+				t.Errorf("rotation %d, reversed %v: %v go first, want [b]", rotation, reversed, first)
+			}
+		}
+	}
+}
+
+func TestGoesFirstIsATotalOrder(t *testing.T) {
+	var all []*bergv1.ChallengeInstance
+	for _, second := range []int{0, 0, 7} {
+		for _, modify := range [][]func(*Candidate){nil, {wasStarted}} {
+			all = append(all, candidate(fmt.Sprint("uid-", len(all)), second, modify...).Instance)
+		}
+	}
+	for _, a := range all {
+		if goesFirst(a, a) {
+			t.Errorf("%s goes before itself", a.Name)
+		}
+		for _, b := range all {
+			if a != b && goesFirst(a, b) == goesFirst(b, a) {
+				t.Errorf("%s and %s: no order", a.Name, b.Name)
+			}
+			for _, c := range all {
+				if goesFirst(a, b) && goesFirst(b, c) && !goesFirst(a, c) {
+					t.Errorf("%s, %s, %s: not transitive", a.Name, b.Name, c.Name)
+				}
+			}
+		}
+	}
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b *bergv1.ChallengeInstance) int {
+		if goesFirst(a, b) {
+			return -1
+		}
+		return cmp.Compare(1, 0)
+	})
+	if got := sorted[0].Name; got != "uid-1" {
+		t.Errorf("%s goes first, want the oldest of those that were started", got)
+	}
+}
