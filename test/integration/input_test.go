@@ -13,13 +13,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 )
 
 var _ = Describe("What cannot be built", func() {
@@ -80,44 +80,90 @@ var _ = Describe("What cannot be built", func() {
 		}
 	})
 
-	It("refuses a foreign namespace, leaves it untouched, and goes on when it is gone", func(ctx context.Context) {
+	DescribeTable("shows what the API server refuses on the condition of that step, and goes on when it is lifted",
+		func(ctx context.Context, group, resource, condition string) {
+			ns := newNamespace(ctx)
+			challenge(ctx, ns, "refused", everyKind)
+			id := uuid.NewString()
+			lift := refuse(ctx, id, group, resource, "CREATE")
+			i := instance(ctx, ns, "refused", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = id })
+			shows(ctx, i, condition, metav1.ConditionFalse, bergv1.ReasonRefused)
+			Expect(i.Status.Phase).To(Equal(bergv1.PhaseCreating))
+			Expect(conditions(i)).To(ContainSubstring(refusal), "it does not say what the API server said")
+			Expect(conditions(i)).NotTo(ContainSubstring(i.Spec.Flag))
+			eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonRefused)
+			lift()
+			reaches(ctx, i, bergv1.PhaseRunning)
+		},
+		Entry("the namespace", "", "namespaces", bergv1.ConditionNamespaceCreated),
+		Entry("the network policy", "cilium.io", "ciliumnetworkpolicies", bergv1.ConditionNetworkPolicyCreated),
+		Entry("a Service", "", "services", bergv1.ConditionServicesCreated),
+		Entry("a route", "gateway.networking.k8s.io", "tlsroutes", bergv1.ConditionRoutesCreated),
+		Entry("a ConfigMap", "", "configmaps", bergv1.ConditionDeploymentsCreated),
+		Entry("a Deployment", "apps", "deployments", bergv1.ConditionDeploymentsCreated),
+	)
+
+	It("shows a quota that is used up, and goes on when it is raised", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		challenge(ctx, ns, "conflict", oneContainer)
-		owner := uuid.NewString()
-		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: challengeinstance.NamespaceName(owner), Labels: map[string]string{"owner": "somebody"}}}
-		Expect(k8s.Create(ctx, foreign)).To(Succeed())
-		i := instance(ctx, ns, "conflict", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = owner })
-		reaches(ctx, i, bergv1.PhaseFailed)
-		shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonNamespaceConflict)
-		after := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), after)).To(Succeed())
-		Expect(after.ResourceVersion).To(Equal(foreign.ResourceVersion), "the namespace was touched")
-
-		By("deleting the instance beside it")
-		other := instance(ctx, ns, "conflict", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = owner })
-		Expect(k8s.Delete(ctx, other)).To(Succeed())
+		c := challenge(ctx, ns, "quota", oneContainer)
+		i := instance(ctx, ns, "quota")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		quota := &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "quota"},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/deployments.apps": resource.MustParse("1")}},
+		}
+		Expect(k8s.Create(ctx, quota)).To(Succeed())
 		Eventually(func(g Gomega) {
-			g.Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(other), other))).To(BeTrue())
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(quota), quota)).To(Succeed())
+			g.Expect(quota.Status.Used).NotTo(BeEmpty())
 		}).Should(Succeed())
-		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), after)).To(Succeed())
-		Expect(after.DeletionTimestamp).To(BeNil())
+		respecify(ctx, c, webAndDB)
+		rollOut(ctx, i, "1")
+		shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
+		Expect(conditions(i)).To(ContainSubstring("exceeded quota"))
+		Expect(i.Status.Phase).NotTo(Equal(bergv1.PhaseRunning))
+		Expect(k8s.Delete(ctx, quota)).To(Succeed())
+		reaches(ctx, i, bergv1.PhaseRunning)
+	})
 
+	It("stays Starting with what a container waits for, and goes on when that is mended", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		for how, reason := range map[string]string{"image-pull": "ImagePullBackOff", "crash": "CrashLoopBackOff"} {
+			challenge(ctx, ns, how, misbehaving(how))
+			i := instance(ctx, ns, how)
+			shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, reason)
+			Expect(i.Status.Phase).To(Equal(bergv1.PhaseStarting))
+			eventually(ctx, i, corev1.EventTypeWarning, reason)
+			behave(ctx, i, "ready")
+			reaches(ctx, i, bergv1.PhaseRunning)
+		}
+	})
+
+	It("fails on an object that is not the instance's, leaves it untouched, and goes on when it is gone", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "object", oneContainer)
+		i := instance(ctx, ns, "object")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "flag-content"}, Data: map[string]string{"a": "b"}}
+		Expect(k8s.Create(ctx, foreign)).To(Succeed())
+		before := bytesOf(ctx, foreign)
+		respecify(ctx, c, `containers: [{hostname: web, image: "example.com/web:1", dynamicFlag: {content: {path: /flag}}}]`)
+		rollOut(ctx, i, "1")
+		shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonObjectConflict)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseFailed))
+		Expect(bytesOf(ctx, foreign)).To(Equal(before))
 		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
 		reaches(ctx, i, bergv1.PhaseRunning)
 	})
 
-	It("lets the second instance of an owner wait for the first", func(ctx context.Context) {
+	It("goes on when a broken Challenge is mended", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		challenge(ctx, ns, "busy", oneContainer)
-		first := instance(ctx, ns, "busy")
-		reaches(ctx, first, bergv1.PhaseRunning)
-		second := instance(ctx, ns, "busy", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = first.Spec.OwnerID })
-		shows(ctx, second, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy)
-		Expect(second.Status.Phase).To(Equal(bergv1.PhasePending))
-		Expect(second.Status.StartedAt).To(BeNil(), "its time runs while it waits")
-		Expect(k8s.Delete(ctx, first)).To(Succeed())
-		reaches(ctx, second, bergv1.PhaseRunning)
-		Expect(second.Status.InstanceID).NotTo(Equal(first.Status.InstanceID))
+		c := challenge(ctx, ns, "mended", `containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`)
+		i := instance(ctx, ns, "mended")
+		shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge)
+		eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonInvalidChallenge)
+		respecify(ctx, c, oneContainer)
+		reaches(ctx, i, bergv1.PhaseRunning)
 	})
 })
 
@@ -174,7 +220,9 @@ var _ = Describe("The API server refuses", func() {
 			"spec.ownerId":      func(s *bergv1.ChallengeInstanceSpec) { s.OwnerID = uuid.NewString() },
 			"flag":              func(s *bergv1.ChallengeInstanceSpec) { s.Flag = "flag{other}" },
 			"flag can":          func(s *bergv1.ChallengeInstanceSpec) { s.Flag = "" },
-			"spec.timeout":      func(s *bergv1.ChallengeInstanceSpec) { s.Timeout = "0s" },
+			"spec.timeout":      func(s *bergv1.ChallengeInstanceSpec) { s.Timeout = "0h0m0s" },
+			"spec.timeout:":     func(s *bergv1.ChallengeInstanceSpec) { s.Timeout = "soon" },
+			"timeout":           func(s *bergv1.ChallengeInstanceSpec) { s.Timeout = "99999999999h" },
 		} {
 			changed := i.DeepCopy()
 			modify(&changed.Spec)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
@@ -134,76 +135,73 @@ var _ = Describe("The life of an instance", func() {
 		}
 	})
 
-	It("shows its phases, expires on time and leaves nothing behind", func(ctx context.Context) {
+	It("shows every phase to whoever watches, and leaves nothing behind", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		challenge(ctx, ns, "short", oneContainer)
-		var list bergv1.ChallengeInstanceList
-		w, err := k8s.Watch(ctx, &list, client.InNamespace(ns))
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(w.Stop)
+		challenge(ctx, ns, "watched", misbehaving("not-ready"))
+		i := instance(ctx, ns, "watched", func(i *bergv1.ChallengeInstance) { i.GenerateName, i.Name = "", "watched" })
+		Expect(i.Status.Phase).To(Equal(bergv1.PhasePending), "the answer to its creation has no phase")
+		all := versions(ctx, i)
+		reaches(ctx, i, bergv1.PhaseStarting)
+		Expect(i.Status.ReadyAt).To(BeNil())
+		behave(ctx, i, "ready")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
 
-		i := instance(ctx, ns, "short", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "5s" })
 		var phases []bergv1.Phase
 		var last *bergv1.ChallengeInstance
-		var asked time.Time
 		for done := false; !done; {
 			var e watch.Event
-			Eventually(w.ResultChan()).Should(Receive(&e))
+			Eventually(all).Should(Receive(&e))
 			last = e.Object.(*bergv1.ChallengeInstance)
-			if p := last.Status.Phase; p != "" && (len(phases) == 0 || phases[len(phases)-1] != p) {
+			if p := last.Status.Phase; len(phases) == 0 || phases[len(phases)-1] != p {
 				phases = append(phases, p)
-			}
-			if last.DeletionTimestamp != nil && asked.IsZero() {
-				asked = time.Now()
 			}
 			done = e.Type == watch.Deleted
 		}
-		Expect(phases).To(Equal([]bergv1.Phase{
-			bergv1.PhasePending, bergv1.PhaseStarting, bergv1.PhaseRunning, bergv1.PhaseTerminating, bergv1.PhaseTerminated,
-		}))
-		Expect(last.Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
+		Expect(phases).To(HaveExactElements(
+			bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting, bergv1.PhaseRunning, bergv1.PhaseTerminating, bergv1.PhaseTerminated,
+		))
 		Expect(last.Status.TerminatedAt).NotTo(BeNil())
 		Expect(meta.IsStatusConditionTrue(last.Status.Conditions, bergv1.ConditionNamespaceDeleted)).To(BeTrue())
-		Expect(asked).To(BeTemporally(">=", last.Status.ExpiresAt.Time))
-		Expect(asked).To(BeTemporally("<", last.Status.ExpiresAt.Add(time.Second)), "the expiry came late")
 		gone(ctx, i)
-	})
-
-	It("follows the timeout while it lives: extended, shortened, over at once", func(ctx context.Context) {
-		ns := newNamespace(ctx)
-		challenge(ctx, ns, "extend", oneContainer)
-		i := instance(ctx, ns, "extend", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "30m" })
-		reaches(ctx, i, bergv1.PhaseRunning)
-		for _, timeout := range []string{"3h", "1h"} {
-			patch(ctx, i, func() { i.Spec.Timeout = timeout })
-			want, err := time.ParseDuration(timeout)
-			Expect(err).NotTo(HaveOccurred())
-			Eventually(func(g Gomega) {
-				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-				g.Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(want))
-			}).Should(Succeed())
+		for _, reason := range []string{bergv1.ReasonInstanceCreating, bergv1.ReasonInstanceReady, bergv1.ReasonInstanceEnding} {
+			eventually(ctx, i, corev1.EventTypeNormal, reason)
 		}
-		patch(ctx, i, func() { i.Spec.Timeout = "1s" })
-		gone(ctx, i)
 	})
 
-	It("ends when a termination reason is set", func(ctx context.Context) {
+	It("fails when it is not ready by the start deadline, keeps trying, and recovers", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		challenge(ctx, ns, "stop", oneContainer)
-		i := instance(ctx, ns, "stop")
+		challenge(ctx, ns, "late", misbehaving("image-pull"))
+		soon := cfg
+		soon.Challenge.StartDeadline = 2 * time.Second
+		instead(clock.RealClock{}, soon, nil)
+		i := instance(ctx, ns, "late")
+		reaches(ctx, i, bergv1.PhaseFailed)
+		shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline)
+		Expect(conditions(i)).To(ContainSubstring("ImagePullBackOff"), "it does not say what it waited for")
+		Expect(time.Since(i.Status.StartedAt.Time)).To(BeNumerically(">=", 2*time.Second), "it failed early")
+		eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonStartDeadline)
+		Expect(pods(ctx, i)).To(HaveKey("web"), "the pods do not go on trying")
+		Expect(i.Status.ExpiresAt).NotTo(BeNil())
+
+		behave(ctx, i, "ready")
 		reaches(ctx, i, bergv1.PhaseRunning)
-		patch(ctx, i, func() { i.Spec.TerminationReason = bergv1.TerminationAdmin })
-		gone(ctx, i)
-	})
+		shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+	}, Serial)
 
-	It("is deleted while its pods cannot start", func(ctx context.Context) {
+	It("stays Running in a crash loop, and says that it is not healthy", func(ctx context.Context) {
 		ns := newNamespace(ctx)
-		challenge(ctx, ns, "stuck", neverReady)
-		i := instance(ctx, ns, "stuck")
-		shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, "Unschedulable")
-		Expect(i.Status.Phase).To(Equal(bergv1.PhaseStarting))
-		Expect(k8s.Delete(ctx, i)).To(Succeed())
-		gone(ctx, i)
+		challenge(ctx, ns, "crashing", oneContainer)
+		i := instance(ctx, ns, "crashing")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		readyAt := i.Status.ReadyAt
+		behave(ctx, i, "crash")
+		shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff")
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		eventually(ctx, i, corev1.EventTypeWarning, "CrashLoopBackOff")
+		behave(ctx, i, "ready")
+		shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+		Expect(i.Status.ReadyAt).To(Equal(readyAt))
 	})
 
 	It("puts back what is deleted or changed by hand, and prunes what it no longer wants", func(ctx context.Context) {
@@ -311,6 +309,21 @@ var _ = Describe("The life of an instance", func() {
 		}
 	})
 })
+
+// behave lets the pods of an instance behave as a simulated node can.
+func behave(ctx context.Context, i *bergv1.ChallengeInstance, how string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var list corev1.PodList
+		g.Expect(k8s.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		g.Expect(list.Items).NotTo(BeEmpty())
+		for _, p := range list.Items {
+			before := p.DeepCopy()
+			p.Labels["berg.test/behaviour"] = how
+			g.Expect(k8s.Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
+		}
+	}).Should(Succeed())
+}
 
 func patch(ctx context.Context, i *bergv1.ChallengeInstance, modify func()) {
 	GinkgoHelper()

@@ -51,7 +51,7 @@ var (
 	cfg        config.Config
 	// environment is that of the operator that all specs share.
 	environment = map[string]string{"PULL_SECRET_NAME": "registry", "POD_NAMESPACE": "default", "CHALLENGE_START_DEADLINE": "1h"}
-	// stopOperator ends the operator that all specs share.
+	// stopOperator ends the operator that all specs share; nil while it is paused.
 	stopOperator func()
 )
 
@@ -79,6 +79,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	installCRDs(ctx)
 
+	watchInvariants()
 	cfg = load(environment)
 	stopOperator = start(cfg, nil)
 })
@@ -118,6 +119,33 @@ func startAt(c config.Config, now clock.PassiveClock, wrap func(http.RoundTrippe
 		cancel()
 		Eventually(ended).Should(Receive(BeNil()))
 	}
+	return stop
+}
+
+// pause stops the operator that all specs share until resume is called, at the
+// latest until the spec ends.
+func pause() (resume func()) {
+	GinkgoHelper()
+	if stopOperator != nil {
+		stopOperator()
+		stopOperator = nil
+	}
+	resume = func() {
+		if stopOperator == nil {
+			stopOperator = start(cfg, nil)
+		}
+	}
+	DeferCleanup(resume)
+	return resume
+}
+
+// instead runs another operator in place of the shared one until stop is called,
+// at the latest until the spec ends.
+func instead(now clock.PassiveClock, c config.Config, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+	GinkgoHelper()
+	pause()
+	stop = startAt(c, now, wrap)
+	DeferCleanup(func() { stop() })
 	return stop
 }
 
@@ -204,9 +232,14 @@ var _ = AfterSuite(func(ctx context.Context) {
 func challenge(ctx context.Context, namespace, name, spec string) *bergv1.Challenge {
 	GinkgoHelper()
 	c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	Expect(yaml.UnmarshalStrict([]byte(spec), &c.Spec)).To(Succeed())
+	parse(spec, &c.Spec)
 	Expect(k8s.Create(ctx, c)).To(Succeed())
 	return c
+}
+
+func parse(text string, into any) {
+	GinkgoHelper()
+	Expect(yaml.UnmarshalStrict([]byte(text), into)).To(Succeed())
 }
 
 // instance creates a ChallengeInstance of an owner of its own.

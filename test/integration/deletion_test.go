@@ -1,0 +1,227 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+)
+
+var _ = Describe("Deleting an instance", func() {
+	DescribeTable("leaves nothing behind, whatever state it is in",
+		func(ctx context.Context, spec string, state func(context.Context, *bergv1.ChallengeInstance)) {
+			ns := newNamespace(ctx)
+			if spec != "" {
+				challenge(ctx, ns, "state", spec)
+			}
+			i := instance(ctx, ns, "state")
+			state(ctx, i)
+			all := versions(ctx, i)
+			Expect(k8s.Delete(ctx, i)).To(Succeed())
+			gone(ctx, i)
+			last := lastOf(all, i.UID)
+			Expect(last.Status.Phase).To(Equal(bergv1.PhaseTerminated))
+			Expect(last.Status.TerminatedAt).NotTo(BeNil())
+		},
+		Entry("running", oneContainer, inPhase(bergv1.PhaseRunning)),
+		Entry("without pods", neverReady, withPodsReady(metav1.ConditionFalse, "Unschedulable")),
+		Entry("with an image that cannot be pulled", misbehaving("image-pull"), withPodsReady(metav1.ConditionFalse, "ImagePullBackOff")),
+		Entry("in a crash loop", misbehaving("crash"), withPodsReady(metav1.ConditionFalse, "CrashLoopBackOff")),
+		Entry("failed, nothing was made", "", inPhase(bergv1.PhaseFailed)),
+		Entry("after its Challenge", oneContainer, func(ctx context.Context, i *bergv1.ChallengeInstance) {
+			reaches(ctx, i, bergv1.PhaseRunning)
+			Expect(k8s.Delete(ctx, &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: "state"}})).To(Succeed())
+			shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing)
+		}),
+		Entry("while its namespace is being deleted by hand", oneContainer, func(ctx context.Context, i *bergv1.ChallengeInstance) {
+			reaches(ctx, i, bergv1.PhaseRunning)
+			release := hold(ctx, i.Status.Namespace)
+			Expect(k8s.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: i.Status.Namespace}})).To(Succeed())
+			shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonWaiting)
+			release()
+		}),
+	)
+
+	It("of which the API server refuses to make a part leaves nothing behind", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "half", everyKind)
+		id := uuid.NewString()
+		refuse(ctx, id, "apps", "deployments", "CREATE")
+		i := instance(ctx, ns, "half", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = id })
+		shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseCreating))
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		gone(ctx, i)
+	})
+
+	It("that a killed operator has half made leaves nothing behind", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "killed", everyKind)
+		// From some write on nothing reaches the API server any more, as if the process
+		// had been killed there.
+		for _, at := range []int64{1, 2, 3, 5, 8} {
+			resume := pause()
+			var writes atomic.Int64
+			i := instance(ctx, ns, "killed")
+			stopKilled := start(cfg, func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					about := strings.Contains(r.URL.Path, i.Spec.OwnerID) || strings.Contains(r.URL.Path, i.Name) || strings.HasSuffix(r.URL.Path, "/namespaces")
+					if r.Method != http.MethodGet && about && writes.Add(1) > at {
+						return nil, errors.New("killed")
+					}
+					return next.RoundTrip(r)
+				})
+			})
+			DeferCleanup(func() { stopKilled() })
+			Eventually(writes.Load).Should(BeNumerically(">", at))
+			stopKilled()
+			Expect(k8s.Delete(ctx, i)).To(Succeed())
+			resume()
+			gone(ctx, i)
+		}
+	}, Serial)
+
+	It("that no operator has seen yet, or sees only afterwards, is done at once", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "unseen", oneContainer)
+		running := instance(ctx, ns, "unseen")
+		reaches(ctx, running, bergv1.PhaseRunning)
+		resume := pause()
+		unseen := instance(ctx, ns, "unseen")
+		Expect(k8s.Delete(ctx, unseen)).To(Succeed())
+		gone(ctx, unseen)
+		Expect(k8s.Delete(ctx, running)).To(Succeed())
+		resume()
+		gone(ctx, running)
+	}, Serial)
+
+	It("goes on when what holds its namespace lets it go, and says meanwhile what that is", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "held", oneContainer)
+		inside, itself, refused := instance(ctx, ns, "held"), instance(ctx, ns, "held"), instance(ctx, ns, "held")
+		for _, i := range []*bergv1.ChallengeInstance{inside, itself, refused} {
+			reaches(ctx, i, bergv1.PhaseRunning)
+		}
+
+		By("a finalizer of an object in it")
+		release := hold(ctx, inside.Status.Namespace)
+		Expect(k8s.Delete(ctx, inside)).To(Succeed())
+		shows(ctx, inside, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
+		Expect(inside.Status.Phase).To(Equal(bergv1.PhaseTerminating))
+		Expect(conditions(inside)).To(ContainSubstring("example.com/hold"))
+		release()
+		gone(ctx, inside)
+
+		By("a finalizer of the namespace itself")
+		namespace := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: itself.Status.Namespace}, namespace)).To(Succeed())
+		finalizers := func(finalizers ...string) {
+			before := namespace.DeepCopy()
+			namespace.Finalizers = finalizers
+			Expect(client.IgnoreNotFound(k8s.Patch(context.Background(), namespace, client.MergeFrom(before)))).To(Succeed())
+		}
+		finalizers("example.com/hold")
+		DeferCleanup(func() { finalizers() })
+		Expect(k8s.Delete(ctx, itself)).To(Succeed())
+		shows(ctx, itself, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
+		Expect(conditions(itself)).To(ContainSubstring("example.com/hold"))
+		finalizers()
+		gone(ctx, itself)
+
+		By("a policy that refuses the deletion")
+		lift := refuse(ctx, refused.Spec.OwnerID, "", "namespaces", "DELETE")
+		Expect(k8s.Delete(ctx, refused)).To(Succeed())
+		shows(ctx, refused, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
+		Expect(conditions(refused)).To(ContainSubstring(refusal))
+		lift()
+		gone(ctx, refused)
+	})
+
+	It("is asked for by UID, so that what has taken its name since is safe", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "precise", oneContainer)
+		i := instance(ctx, ns, "precise")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		var namespace corev1.Namespace
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &namespace)).To(Succeed())
+		var lock sync.Mutex
+		asked := map[string]string{}
+		instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodDelete {
+					// JSON or protobuf: the UID stands in both as it is.
+					body, err := io.ReadAll(r.Body)
+					if err != nil {
+						return nil, err
+					}
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					lock.Lock()
+					defer lock.Unlock()
+					asked[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]] = string(body)
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		gone(ctx, i)
+		lock.Lock()
+		defer lock.Unlock()
+		Expect(asked).To(And(HaveKeyWithValue(i.Name, ContainSubstring(string(i.UID))), HaveKeyWithValue(namespace.Name, ContainSubstring(string(namespace.UID)))))
+	}, Serial)
+})
+
+var _ = Describe("A namespace that is deleted by hand", func() {
+	It("is made again, with all that was in it and the same addresses", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "rebuilt", oneContainer)
+		i := instance(ctx, ns, "rebuilt")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		before := i.DeepCopy()
+		old := &corev1.Namespace{}
+		key := client.ObjectKey{Name: challengeinstance.NamespaceName(i.Spec.OwnerID)}
+		Expect(k8s.Get(ctx, key, old)).To(Succeed())
+		Expect(k8s.Delete(ctx, old)).To(Succeed())
+		shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonWaiting)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseCreating))
+		reaches(ctx, i, bergv1.PhaseRunning)
+		shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+		now := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, key, now)).To(Succeed())
+		Expect(now.UID).NotTo(Equal(old.UID))
+		Expect(i.Status.InstanceID).To(Equal(before.Status.InstanceID))
+		Expect(i.Status.Services).To(Equal(before.Status.Services))
+		Expect(i.Status.ExpiresAt).To(Equal(before.Status.ExpiresAt))
+	})
+})
+
+func inPhase(phase bergv1.Phase) func(context.Context, *bergv1.ChallengeInstance) {
+	return func(ctx context.Context, i *bergv1.ChallengeInstance) { reaches(ctx, i, phase) }
+}
+
+func withPodsReady(status metav1.ConditionStatus, reason string) func(context.Context, *bergv1.ChallengeInstance) {
+	return func(ctx context.Context, i *bergv1.ChallengeInstance) {
+		shows(ctx, i, bergv1.ConditionPodsReady, status, reason)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseStarting))
+	}
+}
+
+// misbehaving is the spec of a Challenge whose pod behaves as the simulated nodes
+// let it: not-ready, crash, image-pull.
+func misbehaving(how string) string {
+	return `containers: [{hostname: web, image: "berg.test/behaviour/` + how + `:1"}]`
+}

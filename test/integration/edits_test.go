@@ -1,0 +1,189 @@
+package integration
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+const (
+	// webAndBot and webAndDB share the container web, to the last variable.
+	webAndBot = `containers:
+- {hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}
+- {hostname: bot, image: "example.com/bot:1", ports: [{port: 9000}]}
+`
+	webAndDB = `containers:
+- {hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}
+- {hostname: db, image: "example.com/db:1", ports: [{port: 5432}]}
+`
+)
+
+var _ = Describe("A Challenge that is edited while an instance runs", func() {
+	It("changes nothing but UpToDate, also where something is repaired, until a rollout", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "edited", webAndBot)
+		i := instance(ctx, ns, "edited")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(i.Status.ChallengeGeneration).To(Equal(c.Generation))
+		in := client.InNamespace(i.Status.Namespace)
+		before := pods(ctx, i)
+		Expect(before).To(HaveLen(2))
+
+		respecify(ctx, c, webAndDB)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		Expect(names(ctx, &appsv1.DeploymentList{}, in)).To(ConsistOf("web", "bot"))
+		Expect(k8s.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "bot"}})).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "bot"}, &corev1.Service{})).To(Succeed())
+		}).Should(Succeed(), "what was started with is not repaired")
+		Expect(pods(ctx, i)).To(Equal(before), "a player's pod was restarted")
+
+		By("a rollout: what is new comes, what is gone goes, the rest stays as it is")
+		rollOut(ctx, i, "1")
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Expect(i.Status.ChallengeGeneration).To(Equal(c.Generation))
+		Expect(i.Status.ObservedRollout).To(Equal("1"))
+		Eventually(func(g Gomega) {
+			g.Expect(names(ctx, &appsv1.DeploymentList{}, in)).To(ConsistOf("web", "db"))
+			g.Expect(names(ctx, &corev1.ServiceList{}, in)).To(ConsistOf("web", "db"))
+			g.Expect(names(ctx, &policyv1.PodDisruptionBudgetList{}, in)).To(ConsistOf("web-pdb", "db-pdb"))
+			after := pods(ctx, i)
+			g.Expect(after).To(HaveLen(2))
+			g.Expect(after).To(HaveKeyWithValue("web", before["web"]), "the pod of an unchanged container was restarted")
+			g.Expect(after).To(HaveKey("db"))
+		}).Should(Succeed())
+		shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+
+		By("the same value again does nothing, an edit back makes it up to date without a rollout")
+		respecify(ctx, c, webAndBot)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged)
+		respecify(ctx, c, webAndDB)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+	})
+
+	It("is not adopted while it cannot be run, and is when it is mended", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "broken", oneContainer)
+		i := instance(ctx, ns, "broken", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
+		reaches(ctx, i, bergv1.PhaseRunning)
+		before := pods(ctx, i)
+		for _, bad := range []struct{ spec, reason string }{
+			{`containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`, bergv1.ReasonInvalidChallenge},
+			{`description: nothing runs`, bergv1.ReasonNothingToRun},
+			{`containers: [{hostname: web, image: i, dynamicFlag: {env: {name: FLAG}}}]`, bergv1.ReasonFlagMissing},
+		} {
+			respecify(ctx, c, bad.spec)
+			rollOut(ctx, i, bad.reason)
+			shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bad.reason)
+			Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+			Expect(i.Status.ObservedRollout).To(BeEmpty())
+			Expect(pods(ctx, i)).To(Equal(before))
+		}
+		respecify(ctx, c, webAndDB)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Expect(i.Status.ObservedRollout).To(Equal(bergv1.ReasonFlagMissing), "the last rollout that was asked for")
+		Expect(names(ctx, &appsv1.DeploymentList{}, client.InNamespace(i.Status.Namespace))).To(ConsistOf("web", "db"))
+	})
+})
+
+var _ = Describe("A Challenge that is deleted while an instance runs", func() {
+	It("is missed, and the instance runs on, is repaired and follows a new one of that name", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "withdrawn", oneContainer)
+		i := instance(ctx, ns, "withdrawn")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		before := pods(ctx, i)
+
+		Expect(k8s.Delete(ctx, c)).To(Succeed())
+		shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonChallengeMissing)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		eventually(ctx, i, corev1.EventTypeWarning, bergv1.ReasonChallengeMissing)
+		Expect(k8s.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "web"}})).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, &corev1.Service{})).To(Succeed())
+		}).Should(Succeed())
+		rollOut(ctx, i, "nothing to adopt")
+		Expect(pods(ctx, i)).To(Equal(before))
+
+		By("created again, but other")
+		c = challenge(ctx, ns, "withdrawn", webAndDB)
+		shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionTrue, bergv1.ReasonFound)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate) // the rollout was asked for
+
+		By("deleted and created again at once, with the generation that it had")
+		Expect(k8s.Delete(ctx, c)).To(Succeed())
+		c = challenge(ctx, ns, "withdrawn", oneContainer)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged)
+		Expect(k8s.Delete(ctx, c)).To(Succeed())
+		challenge(ctx, ns, "withdrawn", webAndDB)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+	})
+
+	It("ends the instance where the policy is Stop", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		strict := cfg
+		strict.Challenge.WithdrawalPolicy = config.WithdrawalStop
+		stopStrict := instead(clock.RealClock{}, strict, nil)
+		c := challenge(ctx, ns, "stopped", oneContainer)
+		other := challenge(ctx, ns, "other", oneContainer)
+		i, unaffected := instance(ctx, ns, "stopped"), instance(ctx, ns, "other")
+		unborn := instance(ctx, ns, "never-was")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		reaches(ctx, unaffected, bergv1.PhaseRunning)
+		all := versions(ctx, i)
+		Expect(k8s.Delete(ctx, c)).To(Succeed())
+		gone(ctx, i)
+		Expect(lastOf(all, i.UID).Spec.TerminationReason).To(Equal(bergv1.TerminationAdmin))
+		reaches(ctx, unborn, bergv1.PhaseFailed)
+		reaches(ctx, unaffected, bergv1.PhaseRunning)
+
+		By("one that was withdrawn while no operator ran")
+		stopStrict()
+		Expect(k8s.Delete(ctx, other)).To(Succeed())
+		instead(clock.RealClock{}, strict, nil)
+		gone(ctx, unaffected)
+	}, Serial)
+})
+
+// respecify replaces the spec of a Challenge.
+func respecify(ctx context.Context, c *bergv1.Challenge, spec string) {
+	GinkgoHelper()
+	c.Spec = bergv1.ChallengeSpec{}
+	parse(spec, &c.Spec)
+	Expect(k8s.Update(ctx, c)).To(Succeed())
+}
+
+// rollOut asks for the adoption of the Challenge as it is.
+func rollOut(ctx context.Context, i *bergv1.ChallengeInstance, value string) {
+	GinkgoHelper()
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+	patch(ctx, i, func() { metav1.SetMetaDataAnnotation(&i.ObjectMeta, bergv1.AnnotationRollout, value) })
+}
+
+// pods returns the UID of each container's pod.
+func pods(ctx context.Context, i *bergv1.ChallengeInstance) map[string]types.UID {
+	GinkgoHelper()
+	var list corev1.PodList
+	Expect(k8s.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	out := map[string]types.UID{}
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil {
+			out[p.Labels[bergv1.LabelContainer]] = p.UID
+		}
+	}
+	return out
+}

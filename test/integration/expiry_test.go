@@ -1,0 +1,364 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+var _ = Describe("The time of an instance", func() {
+	It("is followed while it lives: extended, shortened, over at once", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "extend", oneContainer)
+		i := instance(ctx, ns, "extend", timeout("30m"))
+		reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(30 * time.Minute))
+		for _, d := range []string{"3h", "1h", ""} {
+			patch(ctx, i, func() { i.Spec.Timeout = d })
+			observed(ctx, i)
+			want := cfg.Challenge.Timeout
+			if d != "" {
+				var err error
+				want, err = time.ParseDuration(d)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(want), "timeout %q", d)
+			Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		}
+		all := versions(ctx, i)
+		asked := time.Now()
+		patch(ctx, i, func() { i.Spec.Timeout = "1s" }) // it is older than that
+		Expect(deletedAt(all, i.UID).Sub(asked)).To(BeNumerically("<", time.Second))
+		Expect(lastOf(all, i.UID).Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
+		gone(ctx, i)
+	})
+
+	It("ends within a second of its expiry, also of one that an extension moved and that a restart came before", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "punctual", oneContainer)
+		plain, extended, restarted := instance(ctx, ns, "punctual"), instance(ctx, ns, "punctual"), instance(ctx, ns, "punctual")
+		for _, i := range []*bergv1.ChallengeInstance{plain, extended, restarted} {
+			reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		inTime := func(i *bergv1.ChallengeInstance, all <-chan watch.Event) {
+			GinkgoHelper()
+			late := deletedAt(all, i.UID).Sub(i.Status.StartedAt.Add(parseDuration(i.Spec.Timeout)))
+			AddReportEntry("expiry", fmt.Sprintf("%s after expiresAt", late.Round(time.Millisecond)))
+			Expect(late).To(And(BeNumerically(">=", 0), BeNumerically("<", time.Second)))
+			gone(ctx, i)
+		}
+		all := versions(ctx, plain)
+		expires(ctx, plain, 2*time.Second)
+		inTime(plain, all)
+
+		all = versions(ctx, extended)
+		expires(ctx, extended, 2*time.Second)
+		expires(ctx, extended, 4*time.Second)
+		inTime(extended, all)
+
+		all = versions(ctx, restarted)
+		expires(ctx, restarted, 4*time.Second)
+		pause()()
+		inTime(restarted, all)
+	}, Serial)
+
+	It("is over at once where it passed while no operator ran", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "overdue", oneContainer)
+		i, longer := instance(ctx, ns, "overdue"), instance(ctx, ns, "overdue", timeout("9h"))
+		reaches(ctx, i, bergv1.PhaseRunning)
+		reaches(ctx, longer, bergv1.PhaseRunning)
+		all := versions(ctx, i)
+		instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), cfg, nil)
+		began := time.Now()
+		Expect(deletedAt(all, i.UID).Sub(began)).To(BeNumerically("<", time.Second))
+		gone(ctx, i)
+		Expect(lastOf(all, i.UID).Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
+		reaches(ctx, longer, bergv1.PhaseRunning)
+	}, Serial)
+
+	It("is capped, also for what lives already and for every extension", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "capped", oneContainer)
+		i := instance(ctx, ns, "capped", timeout("9h"))
+		reaches(ctx, i, bergv1.PhaseRunning)
+		capped := cfg
+		capped.Challenge.MaxLifetime = time.Hour
+		stopCapped := instead(clock.RealClock{}, capped, nil)
+		lives := func(d time.Duration) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+				g.Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(d))
+				g.Expect(i.Status.ObservedGeneration).To(Equal(i.Generation))
+			}).Should(Succeed())
+		}
+		lives(time.Hour)
+		for timeout, want := range map[string]time.Duration{"12h": time.Hour, "30m": 30 * time.Minute, "": time.Hour} {
+			patch(ctx, i, func() { i.Spec.Timeout = timeout })
+			lives(want)
+		}
+
+		By("the cap is reached")
+		stopCapped()
+		instead(clocktesting.NewFakePassiveClock(i.Status.StartedAt.Add(time.Hour)), capped, nil)
+		gone(ctx, i)
+	}, Serial)
+
+	It("is extended by who comes at the last moment", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "moment", oneContainer)
+		i := instance(ctx, ns, "moment")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		// The player's extension reaches the API server after the operator has decided
+		// to end the instance, and before it says so.
+		var once sync.Once
+		extended := make(chan struct{})
+		instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+					once.Do(func() {
+						defer GinkgoRecover()
+						defer close(extended)
+						patch(ctx, i, func() { i.Spec.Timeout = "9h" })
+					})
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		Eventually(extended).Should(BeClosed())
+		observed(ctx, i)
+		Expect(i.DeletionTimestamp).To(BeNil())
+		Expect(i.Spec.TerminationReason).To(BeEmpty())
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(9 * time.Hour))
+	}, Serial)
+
+	It("is counted once when it is over, whatever goes wrong", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "counted", oneContainer)
+		const over = 3
+		var all []*bergv1.ChallengeInstance
+		for range over {
+			all = append(all, instance(ctx, ns, "counted"))
+		}
+		deleted := instance(ctx, ns, "counted", timeout("9h"))
+		for _, i := range append(all, deleted) {
+			reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		before := metric("berg_challengeinstance_timeouts_total")
+		// The answer to the first request of each kind about each instance is lost.
+		var seen sync.Map
+		instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				response, err := next.RoundTrip(r)
+				if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/challengeinstances/") || strings.HasSuffix(r.URL.Path, "/status") {
+					return response, err
+				}
+				if _, again := seen.LoadOrStore(r.Method+r.URL.Path, true); !again && err == nil {
+					_ = response.Body.Close()
+					return nil, errors.New("the answer is lost")
+				}
+				return response, err
+			})
+		})
+		Expect(k8s.Delete(ctx, deleted)).To(Succeed())
+		for _, i := range append(all, deleted) {
+			gone(ctx, i)
+		}
+		Expect(metric("berg_challengeinstance_timeouts_total") - before).To(BeEquivalentTo(over))
+	}, Serial)
+})
+
+var _ = Describe("spec.terminationReason", func() {
+	It("ends a live instance, in whatever phase it is, and stays its reason", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "runs", oneContainer)
+		challenge(ctx, ns, "starts", neverReady)
+		running, starting, failed := instance(ctx, ns, "runs"), instance(ctx, ns, "starts"), instance(ctx, ns, "missing")
+		reaches(ctx, running, bergv1.PhaseRunning)
+		reaches(ctx, starting, bergv1.PhaseStarting)
+		reaches(ctx, failed, bergv1.PhaseFailed)
+		pending := instance(ctx, ns, "runs", owner(running))
+		waits(ctx, pending)
+		for _, i := range []*bergv1.ChallengeInstance{pending, running, starting, failed} {
+			all := versions(ctx, i)
+			reason := bergv1.TerminationAdmin
+			if i == running {
+				reason = bergv1.TerminationUserRequest
+			}
+			patch(ctx, i, func() { i.Spec.TerminationReason = reason })
+			disappears(ctx, i)
+			last := lastOf(all, i.UID)
+			Expect(last.Spec.TerminationReason).To(Equal(reason))
+			Expect(last.Status.Phase).To(Equal(bergv1.PhaseTerminated))
+		}
+		gone(ctx, running)
+		gone(ctx, starting)
+	})
+
+	It("ends one that was created with it before anything is made", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "stillborn", oneContainer)
+		i := instance(ctx, ns, "stillborn", func(i *bergv1.ChallengeInstance) { i.Spec.TerminationReason = bergv1.TerminationUserRequest })
+		gone(ctx, i)
+	})
+})
+
+// crowd is how many instances expire at the same moment.
+const crowd = 1000
+
+var _ = Describe("A thousand instances that are over at the same second", Serial, func() {
+	It("are ended as fast as a bare client can", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		bare := bareClient(ctx)
+
+		By("building them")
+		began := time.Now()
+		challenge(ctx, ns, "crowd", `containers: [{hostname: a, image: "example.com/a:1"}]`)
+		all := make([]*bergv1.ChallengeInstance, crowd)
+		each(all, func(n int) { all[n] = instance(ctx, ns, "crowd") })
+		Eventually(func(g Gomega) {
+			var list bergv1.ChallengeInstanceList
+			g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+			running := 0
+			for _, i := range list.Items {
+				if i.Status.Phase == bergv1.PhaseRunning {
+					running++
+				}
+			}
+			g.Expect(running).To(Equal(crowd))
+			for n := range list.Items {
+				all[n] = &list.Items[n]
+			}
+		}).WithPolling(time.Second).Should(Succeed())
+		built := time.Since(began)
+
+		By("letting all of them be over at one moment")
+		moment := time.Now().Add(20 * time.Second).Truncate(time.Second)
+		w := versions(ctx, all[0])
+		each(all, func(n int) {
+			patch(ctx, all[n], func() {
+				all[n].Spec.Timeout = fmt.Sprintf("%ds", int(moment.Sub(all[n].Status.StartedAt.Time).Seconds()))
+			})
+		})
+		Expect(time.Now()).To(BeTemporally("<", moment), "setting the timeouts took longer than they last")
+
+		ended := map[types.UID]time.Duration{}
+		for len(ended) < crowd {
+			var e watch.Event
+			Eventually(w).Should(Receive(&e))
+			i, ok := e.Object.(*bergv1.ChallengeInstance)
+			if !ok || i.DeletionTimestamp == nil || ended[i.UID] != 0 {
+				continue
+			}
+			Expect(i.Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
+			ended[i.UID] = time.Since(moment)
+		}
+		late := slices.Sorted(maps.Values(ended))
+		Expect(late[0]).To(BeNumerically(">=", 0), "one ended early")
+		AddReportEntry("expiry", fmt.Sprintf(
+			"%d instances, built in %s: the deletion of the first was seen %s after the moment, of half of them %s, of the last %s; a bare client needs %s for the same requests",
+			crowd, built.Round(time.Second), late[0].Round(time.Millisecond), late[crowd/2].Round(time.Millisecond), late[crowd-1].Round(time.Millisecond), bare.Round(time.Millisecond)))
+		Expect(late[crowd-1]).To(BeNumerically("<", bare+10*time.Second))
+
+		By("nothing is left")
+		began = time.Now()
+		Eventually(func(g Gomega) {
+			var list bergv1.ChallengeInstanceList
+			g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+			g.Expect(list.Items).To(BeEmpty())
+		}).WithPolling(time.Second).Should(Succeed())
+		AddReportEntry("cleanup", fmt.Sprintf("all namespaces were gone %s later", time.Since(began).Round(time.Second)))
+	}, SpecTimeout(8*time.Minute))
+})
+
+// bareClient is how long a client needs that only sends what the operator has to,
+// for as many resources and as many at a time: the reason, and the deletion.
+func bareClient(ctx context.Context) time.Duration {
+	GinkgoHelper()
+	resume := pause()
+	ns := newNamespace(ctx)
+	all := make([]*bergv1.ChallengeInstance, crowd)
+	each(all, func(n int) {
+		all[n] = instance(ctx, ns, "none", func(i *bergv1.ChallengeInstance) { i.Finalizers = []string{"example.com/hold"} })
+	})
+	began := time.Now()
+	each(all, func(n int) {
+		patch(ctx, all[n], func() { all[n].Spec.TerminationReason = bergv1.TerminationTimeout })
+		Expect(k8s.Delete(ctx, all[n], client.Preconditions{UID: ptr.To(all[n].UID)})).To(Succeed())
+	})
+	took := time.Since(began)
+	each(all, func(n int) { patch(ctx, all[n], func() { all[n].Finalizers = nil }) })
+	resume()
+	return took
+}
+
+// each does something for all indexes of a list, as many at a time as the operator.
+func each[T any](all []T, do func(n int)) {
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range cfg.Process.MaxConcurrentReconciles {
+		workers.Go(func() {
+			defer GinkgoRecover()
+			for n := range next {
+				do(n)
+			}
+		})
+	}
+	for n := range all {
+		next <- n
+	}
+	close(next)
+	workers.Wait()
+}
+
+// timeout gives an instance a timeout.
+func timeout(d string) func(*bergv1.ChallengeInstance) {
+	return func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = d }
+}
+
+func parseDuration(text string) time.Duration {
+	GinkgoHelper()
+	d, err := time.ParseDuration(text)
+	Expect(err).NotTo(HaveOccurred())
+	return d
+}
+
+// expires sets the timeout of an instance so that it is over after a while.
+func expires(ctx context.Context, i *bergv1.ChallengeInstance, after time.Duration) {
+	GinkgoHelper()
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+	lives := (time.Since(i.Status.StartedAt.Time) + after).Round(time.Second)
+	patch(ctx, i, func() { i.Spec.Timeout = fmt.Sprintf("%ds", int(lives.Seconds())) })
+}
+
+// deletedAt waits until the deletion of an instance is asked for, and returns when
+// that was seen.
+func deletedAt(all <-chan watch.Event, uid types.UID) time.Time {
+	GinkgoHelper()
+	for {
+		var e watch.Event
+		Eventually(all).Should(Receive(&e))
+		if i, ok := e.Object.(*bergv1.ChallengeInstance); ok && i.UID == uid && (i.DeletionTimestamp != nil || e.Type == watch.Deleted) {
+			return time.Now()
+		}
+	}
+}
