@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -34,10 +35,12 @@ func main() {
 }
 
 func run(cfg config.Config, values []config.Value) error {
-	ctrl.SetLogger(zap.New(
+	logger := zap.New(
 		zap.Level(zapcore.Level(-cfg.Process.LogLevel)),
 		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is no defect of ours
-	))
+	)
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger) // what client-go says without a context
 	log := ctrl.Log.WithName("setup")
 	effective := make([]any, 0, 2*len(values))
 	for _, v := range values {
@@ -50,11 +53,25 @@ func run(cfg config.Config, values []config.Value) error {
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	mgr, err := operator.New(ctx, restConfig, cfg, operator.Options{})
+	err = operator.AwaitAPIServer(ctx, restConfig, cfg.Process.HealthProbeBindAddress, log)
+	if ctx.Err() != nil {
+		return nil // told to stop before there was anything to do
+	}
+	if err != nil {
+		return err
+	}
+	operator.AnnounceVersion(version)
+	mgr, err := operator.New(ctx, restConfig, cfg, operator.Options{Deposed: func() { deposed(cfg) }})
 	if err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// deposed ends the process at once: the new leader goes on with what this one has
+// begun, wherever it was.
+func deposed(cfg config.Config) {
+	fail(cfg, errors.New("another replica leads: this one was stopped or cut off from the API server for longer than the lease lasts"))
 }
 
 // fail ends the process with a reason that kubectl describe pod shows.

@@ -222,8 +222,9 @@ var table = []Variable{
 	},
 	{
 		Name: "LOG_LEVEL", Default: "0",
-		Help: "How much is logged: 0 what an administrator needs, 1 each reconciliation, 2 and more each write.",
-		set:  integer(func(c *Config) *int { return &c.Process.LogLevel }, 0, 10),
+		Help: "How much is logged: 0 what an administrator needs, 1 each reconciliation, 2 each write, 6 each request.",
+		// From 8 on client-go logs the body of every request, and with it the flags.
+		set: integer(func(c *Config) *int { return &c.Process.LogLevel }, 0, 7),
 	},
 	{
 		Name: "MAX_CONCURRENT_RECONCILES", Default: "32",

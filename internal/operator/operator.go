@@ -36,8 +36,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// LeaseName is the Lease that replicas compete for, in the operator's namespace.
-const LeaseName = "berg-operator.berg.norelect.ch"
+// shutdownTime is how long the process may take to end: what the reconciliations
+// under way may take, and a little more. The Deployment's
+// terminationGracePeriodSeconds must be longer.
+const shutdownTime = challengeinstance.DrainTime + 5*time.Second
 
 // fieldManager is the operator's name in metadata.managedFields.
 const fieldManager = "berg-operator"
@@ -48,6 +50,9 @@ type Options struct {
 	Clock clock.PassiveClock
 	// SkipNameValidation allows several managers in one process.
 	SkipNameValidation bool
+	// Deposed is called when another replica turns out to lead; it must end the
+	// process. Default: a panic.
+	Deposed func()
 }
 
 // NewScheme returns a scheme with every kind that the operator reads or writes.
@@ -78,22 +83,26 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 	// only add delay. Zero means the client's default, so it must be negative.
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.QPS = -1
+	// Admission may warn with a text that repeats what was written, flags included,
+	// and the client would log it.
+	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
 
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+	options := ctrl.Options{
 		Scheme: scheme,
 		Cache:  caches(),
 		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 
-		LeaderElection:                cfg.Process.LeaderElect,
-		LeaderElectionID:              LeaseName,
-		LeaderElectionNamespace:       cfg.Challenge.OperatorNamespace,
-		LeaderElectionReleaseOnCancel: true,
-
 		HealthProbeBindAddress:  cfg.Process.HealthProbeBindAddress,
 		Metrics:                 metricsOptions(cfg.Process),
-		GracefulShutdownTimeout: ptr.To(20 * time.Second),
+		GracefulShutdownTimeout: ptr.To(shutdownTime),
 		Controller:              controllerOptions(opts),
-	})
+	}
+	if cfg.Process.LeaderElect {
+		if err := electLeader(&options, restConfig, cfg.Challenge.OperatorNamespace, opts.Deposed); err != nil {
+			return nil, fmt.Errorf("prepare the leader election: %w", err)
+		}
+	}
+	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
@@ -123,6 +132,9 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 			return nil, err
 		}
 	}
+	if err := fillCaches(ctx, mgr.GetCache()); err != nil {
+		return nil, fmt.Errorf("prepare the caches: %w", err)
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}
@@ -130,6 +142,22 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		return nil, err
 	}
 	return mgr, nil
+}
+
+// electLeader makes the manager work only while it holds the lease, and give the
+// lease back when it is told to stop.
+func electLeader(options *ctrl.Options, restConfig *rest.Config, namespace string, deposed func()) error {
+	lease, err := newLease(restConfig, namespace, deposed)
+	if err != nil {
+		return err
+	}
+	options.LeaderElection = true
+	options.LeaderElectionID = LeaseName
+	options.LeaderElectionResourceLockInterface = lease
+	options.LeaderElectionReleaseOnCancel = true
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(LeaseDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
+	options.NewClient = lease.fencedClient
+	return nil
 }
 
 // caches bounds what is kept in memory: of the kinds that a cluster is full of
@@ -154,6 +182,20 @@ func caches() cache.Options {
 			},
 		},
 	}
+}
+
+// fillCaches names the kinds that every operator watches. The controllers would
+// only name them when they start, and until then the caches would count as filled.
+func fillCaches(ctx context.Context, informers cache.Cache) error {
+	for _, kind := range []client.Object{
+		&bergv1.Challenge{}, &bergv1.ChallengeInstance{}, &corev1.Namespace{}, &corev1.Pod{}, &corev1.Service{},
+		&corev1.ConfigMap{}, &appsv1.Deployment{}, &policyv1.PodDisruptionBudget{},
+	} {
+		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stripPod keeps what the status of an instance is made of. It also keeps the

@@ -101,8 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // reconcile returns after how long time alone will change something, zero for
 // never.
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (time.Duration, error) {
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
+	defer func() { err = withoutFlag(err, instance) }()
 	if err := r.Client.Get(ctx, req.NamespacedName, instance); err != nil {
 		return 0, err
 	}
@@ -167,6 +168,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, instance *bergv1.Chall
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
+	redactConditions(instance)
 	if equality.Semantic.DeepEqual(before.Status, instance.Status) {
 		return nil
 	}

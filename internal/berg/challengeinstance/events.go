@@ -23,7 +23,7 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 	if before.Status.InstanceID != "" {
 		return
 	}
-	created.WithLabelValues(instance.Spec.ChallengeRef.Name).Inc()
+	created.WithLabelValues(perChallenge.label(instance.Spec.ChallengeRef.Name, true)).Inc()
 	r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
 }
 
@@ -31,7 +31,8 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome) {
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
-		timeToRunning.WithLabelValues(instance.Spec.ChallengeRef.Name).Observe(instance.Status.ReadyAt.Sub(instance.CreationTimestamp.Time).Seconds())
+		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Observed.Challenge != nil)
+		timeToRunning.WithLabelValues(challenge).Observe(instance.Status.ReadyAt.Sub(instance.CreationTimestamp.Time).Seconds())
 		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}
 	for _, text := range moved(before.Status.Services, instance.Status.Services) {
@@ -68,9 +69,11 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	case bergv1.ReasonFlagMissing:
 		return "Flag required but not provided"
 	}
-	// Longer notes are refused by the API server.
+	// Longer notes are refused by the API server. The flag goes first: half of it
+	// would not be found.
 	const longest = 1024
-	return strings.ToValidUTF8(c.Message[:min(len(c.Message), longest)], "")
+	message := redact(c.Message, instance.Spec.Flag)
+	return strings.ToValidUTF8(message[:min(len(message), longest)], "")
 }
 
 // reportEnding tells, once, why an instance ends, and counts one that is over.

@@ -49,7 +49,7 @@ func (e *expirer) setup(mgr ctrl.Manager) error {
 			ReconciliationTimeout:   longestPass,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestExpiryPause),
 		}).
-		Complete(e)
+		Complete(drained{e})
 }
 
 // movesTheEnd passes the updates that change when an instance ends.
@@ -73,6 +73,9 @@ func (e *expirer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		err := terminate(ctx, e.client, instance, reason)
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: firstPause}, nil
+		}
+		if err == nil && reason == bergv1.TerminationTimeout {
+			expiryDelays.Observe(e.clock.Since(expiry(instance, e.config.Challenge).Time).Seconds())
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

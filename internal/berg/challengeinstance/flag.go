@@ -3,7 +3,6 @@ package challengeinstance
 import (
 	"fmt"
 	"path"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -94,18 +93,4 @@ func needsFlag(containers []bergv1.Container) bool {
 		}
 	}
 	return false
-}
-
-// shortestRedacted is the length from which a flag is told apart from ordinary
-// words: a shorter one would make every message unreadable.
-const shortestRedacted = 4
-
-// redact takes the flag out of a text that came from elsewhere.
-func redact(text, flag string) string {
-	if len(flag) < shortestRedacted {
-		return text
-	}
-	quoted := fmt.Sprintf("%q", flag)
-	text = strings.ReplaceAll(text, quoted[1:len(quoted)-1], "<flag>")
-	return strings.ReplaceAll(text, flag, "<flag>")
 }

@@ -2,32 +2,39 @@ package challengeinstance
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Labels are the challenge's name, bounded by the authors, and the phase: never
-// an owner, an instance or a flag.
+// Labels are the phase and the name of an existing Challenge: never an owner, an
+// instance or a flag.
 var (
 	created = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "berg_challengeinstance_total",
 		Help: "Instances that the operator began to build.",
-	}, []string{"challenge"})
+	}, []string{labelChallenge})
 	timeToRunning = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstance_time_to_running_seconds",
 		Help:    "Time from the creation of an instance until all its pods were ready.",
-		Buckets: []float64{0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
-	}, []string{"challenge"})
+		Buckets: []float64{0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600, 1800},
+	}, []string{labelChallenge})
 	lifetimes = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstance_duration_seconds",
 		Help:    "Time from the start of an instance until its namespace was gone.",
 		Buckets: []float64{60, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400},
+	})
+	expiryDelays = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "berg_challengeinstance_expiry_delay_seconds",
+		Help:    "Time from the expiry of an instance until the operator asked for its deletion.",
+		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600},
 	})
 	reconciles = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstance_reconcile_duration_seconds",
@@ -36,21 +43,38 @@ var (
 	})
 	reconcileErrors = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstance_reconcile_errors_total",
-		Help: "Reconciliations that failed and are tried again.",
+		Help: "Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a defect. Conflicts and mistakes in a Challenge are none.",
 	})
 	timeouts = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstance_timeouts_total",
 		Help: "Instances that were ended because their time was over.",
 	})
-	active = &activeGauge{desc: prometheus.NewDesc(
-		"berg_challengeinstance_active",
-		"Instances that exist, by phase.",
-		[]string{"phase"}, nil,
-	)}
+	perChallenge = &challengeSeries{}
+	perPhase     = &phaseSeries{
+		active: prometheus.NewDesc("berg_challengeinstance_active",
+			"Instances that exist, by phase. Only the leader reports it.",
+			[]string{labelPhase}, nil),
+		longest: prometheus.NewDesc("berg_challengeinstance_longest_in_phase_seconds",
+			"How long the instance that has been longest in the phase has been in it, 0 if there is none. Only the leader reports it.",
+			[]string{labelPhase}, nil),
+	}
+)
+
+const (
+	labelChallenge = "challenge"
+	labelPhase     = "phase"
+	// maxChallenges bounds the label: anyone who may create Challenges chooses
+	// its values. At 18 series for each it is what one scrape carries easily.
+	maxChallenges = 256
+	// otherChallenges stands for those beyond the bound and for those that are
+	// gone. It is not a valid name, so it cannot be that of a Challenge.
+	otherChallenges = "_other"
+	// scrapePatience bounds how long a scrape waits for the cache.
+	scrapePatience = time.Second
 )
 
 func init() {
-	metrics.Registry.MustRegister(created, timeToRunning, lifetimes, reconciles, reconcileErrors, timeouts, active)
+	metrics.Registry.MustRegister(perChallenge, perPhase, lifetimes, expiryDelays, reconciles, reconcileErrors, timeouts)
 }
 
 func observeReconcile(took time.Duration, err error) {
@@ -60,35 +84,156 @@ func observeReconcile(took time.Duration, err error) {
 	}
 }
 
-// activeGauge counts the instances in the cache when it is asked, so that it is
-// right from the first scrape after a restart.
-type activeGauge struct {
-	desc   *prometheus.Desc
-	reader atomic.Pointer[client.Reader]
+// view is what is looked at when metrics are asked for.
+type view struct {
+	reader client.Reader
+	clock  clock.PassiveClock
+	// elected is closed once this replica leads.
+	elected <-chan struct{}
 }
 
-func (g *activeGauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
-
-func (g *activeGauge) Collect(ch chan<- prometheus.Metric) {
-	reader := g.reader.Load()
-	if reader == nil {
-		return
+func (v *view) leads() bool {
+	select {
+	case <-v.elected:
+		return true
+	default:
+		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+}
+
+func collectFrom(v *view) {
+	perChallenge.view.Store(v)
+	perPhase.view.Store(v)
+}
+
+// challengeSeries are the metrics labelled with a Challenge. The series of a
+// Challenge are dropped when it is gone.
+type challengeSeries struct {
+	view  atomic.Pointer[view]
+	mu    sync.Mutex
+	names map[string]struct{}
+}
+
+// label returns the value of the label for an instance of the Challenge of that
+// name. exists says whether the Challenge is there: a name in an instance is
+// whatever a user wrote.
+func (s *challengeSeries) label(name string, exists bool) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.names[name]; known {
+		return name
+	}
+	if !exists || len(s.names) >= maxChallenges {
+		return otherChallenges
+	}
+	if s.names == nil {
+		s.names = make(map[string]struct{})
+	}
+	s.names[name] = struct{}{}
+	return name
+}
+
+// keep drops the series of every Challenge that is not named.
+func (s *challengeSeries) keep(exist map[string]struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.names {
+		if _, ok := exist[name]; !ok {
+			delete(s.names, name)
+			created.DeleteLabelValues(name)
+			timeToRunning.DeleteLabelValues(name)
+		}
+	}
+}
+
+func (s *challengeSeries) Describe(ch chan<- *prometheus.Desc) {
+	created.Describe(ch)
+	timeToRunning.Describe(ch)
+}
+
+func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
+	if v := s.view.Load(); v != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+		defer cancel()
+		var challenges bergv1.ChallengeList
+		if err := v.reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err == nil {
+			exist := make(map[string]struct{}, len(challenges.Items))
+			for i := range challenges.Items {
+				exist[challenges.Items[i].Name] = struct{}{}
+			}
+			s.keep(exist)
+		}
+	}
+	created.Collect(ch)
+	timeToRunning.Collect(ch)
+}
+
+// phaseSeries looks at the instances in the cache when it is asked, so that it
+// is right from the first scrape after a restart and after a change of leader.
+type phaseSeries struct {
+	active, longest *prometheus.Desc
+	view            atomic.Pointer[view]
+}
+
+func (s *phaseSeries) Describe(ch chan<- *prometheus.Desc) {
+	ch <- s.active
+	ch <- s.longest
+}
+
+func (s *phaseSeries) Collect(ch chan<- prometheus.Metric) {
+	v := s.view.Load()
+	if v == nil || !v.leads() {
+		return // two replicas that report the same instances would count them twice
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
 	defer cancel()
 	var instances bergv1.ChallengeInstanceList
-	if err := (*reader).List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+	if err := v.reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is not filled yet: no number is better than a wrong one
 	}
+	counts, longest := summarize(instances.Items, v.clock.Now())
+	for _, phase := range bergv1.Phases {
+		ch <- prometheus.MustNewConstMetric(s.active, prometheus.GaugeValue, float64(counts[phase]), string(phase))
+		ch <- prometheus.MustNewConstMetric(s.longest, prometheus.GaugeValue, longest[phase].Seconds(), string(phase))
+	}
+}
+
+// summarize counts instances by phase, and tells how long the one that has been
+// longest in each has been in it.
+func summarize(instances []bergv1.ChallengeInstance, now time.Time) (map[bergv1.Phase]int, map[bergv1.Phase]time.Duration) {
 	counts := make(map[bergv1.Phase]int, len(bergv1.Phases))
-	for i := range instances.Items {
-		phase := instances.Items[i].Status.Phase
+	longest := make(map[bergv1.Phase]time.Duration, len(bergv1.Phases))
+	for i := range instances {
+		phase := instances[i].Status.Phase
 		if phase == "" {
 			phase = bergv1.PhasePending
 		}
 		counts[phase]++
+		longest[phase] = max(longest[phase], now.Sub(enteredPhase(&instances[i])))
 	}
-	for _, phase := range bergv1.Phases {
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(counts[phase]), string(phase))
+	return counts, longest
+}
+
+// enteredPhase is since when an instance has been in its phase, or since shortly
+// before: a status keeps no time for each phase.
+func enteredPhase(instance *bergv1.ChallengeInstance) time.Time {
+	entered := instance.CreationTimestamp.Time
+	switch s := instance.Status; {
+	case s.Phase == bergv1.PhaseTerminated && s.TerminatedAt != nil:
+		entered = s.TerminatedAt.Time
+	case s.Phase == bergv1.PhaseTerminating && instance.DeletionTimestamp != nil:
+		entered = instance.DeletionTimestamp.Time
+	case s.Phase == bergv1.PhaseRunning && s.ReadyAt != nil:
+		entered = s.ReadyAt.Time
+	case s.Phase == bergv1.PhaseFailed:
+		// What failed it was the last to change.
+		for _, c := range s.Conditions {
+			if c.LastTransitionTime.After(entered) {
+				entered = c.LastTransitionTime.Time
+			}
+		}
+	case s.StartedAt != nil && s.Phase != bergv1.PhasePending:
+		entered = s.StartedAt.Time
 	}
+	return entered
 }

@@ -44,8 +44,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}); err != nil {
 		return err
 	}
-	reader := client.Reader(mgr.GetCache())
-	active.reader.Store(&reader)
+	collectFrom(&view{reader: mgr.GetCache(), clock: r.Clock, elected: mgr.Elected()})
 
 	owner := handler.EnqueueRequestsFromMapFunc(r.instancesOfNamespace)
 	changes := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
@@ -92,7 +91,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		presence.set(gvk, !ok)
 	}
 	r.Client = presentClient{Client: r.Client, presence: presence}
-	instances, err := controllers.Build(r)
+	instances, err := controllers.Build(drained{r})
 	if err != nil {
 		return err
 	}

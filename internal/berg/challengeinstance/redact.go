@@ -1,0 +1,82 @@
+package challengeinstance
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// shortestRedacted is the length from which a flag is told apart from ordinary
+// words: a shorter one would make every message unreadable.
+const shortestRedacted = 4
+
+// redact takes the flag out of a text that came from elsewhere, in whatever
+// notation: an admission webhook may repeat the whole object that it refuses.
+func redact(text, flag string) string {
+	if len(flag) < shortestRedacted {
+		return text
+	}
+	for _, notation := range notations(flag) {
+		text = strings.ReplaceAll(text, notation, "<flag>")
+	}
+	return text
+}
+
+// notations returns how a flag may be written, longest first, so that none is
+// found inside of another.
+func notations(flag string) []string {
+	all := []string{
+		flag, strings.ReplaceAll(flag, "$", "$$"), // as it stands in a variable
+		hex.EncodeToString([]byte(flag)), strings.ToUpper(hex.EncodeToString([]byte(flag))),
+		url.QueryEscape(flag), url.PathEscape(flag),
+		unquoted(strconv.Quote(flag)), unquoted(strconv.QuoteToASCII(flag)),
+	}
+	if encoded, err := json.Marshal(flag); err == nil {
+		all = append(all, unquoted(string(encoded)))
+	}
+	// In base64 the neighbours of a text decide about its first and last digit, and
+	// its place about all of them.
+	for before := range 3 {
+		bits := []byte(strings.Repeat("\x00", before) + flag)
+		first, last := (before*8+5)/6, len(bits)*8/6
+		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			all = append(all, encoding.EncodeToString(bits)[first:last])
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(all)
+}
+
+func unquoted(s string) string { return s[1 : len(s)-1] }
+
+// withoutFlag returns an error of the same kind whose text does not name the
+// instance's flag.
+func withoutFlag(err error, instance *bergv1.ChallengeInstance) error {
+	if err == nil {
+		return nil
+	}
+	return redactedError{err, instance.Spec.Flag}
+}
+
+type redactedError struct {
+	error
+	flag string
+}
+
+func (e redactedError) Error() string { return redact(e.error.Error(), e.flag) }
+
+func (e redactedError) Unwrap() error { return e.error }
+
+// redactConditions takes the flag out of what the status says.
+func redactConditions(instance *bergv1.ChallengeInstance) {
+	for i := range instance.Status.Conditions {
+		c := &instance.Status.Conditions[i]
+		c.Message = redact(c.Message, instance.Spec.Flag)
+	}
+}

@@ -1,0 +1,56 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+)
+
+// AwaitAPIServer returns when the API server answers, or with the error of ctx.
+//
+// New needs the API server. A process that ended without it would be started again
+// after pauses of up to five minutes, and instances would end that much late once
+// the API server is back. Until then probes is served: alive, not ready.
+func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string, log logr.Logger) error {
+	discovered, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	stop, err := serveAlive(probes)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	told := ""
+	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
+		_, err := discovered.ServerVersion()
+		if err != nil && err.Error() != told {
+			told = err.Error()
+			log.Info("waiting for the API server", "reason", told)
+		}
+		return err == nil, nil
+	})
+}
+
+func serveAlive(address string) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve the probes: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", http.StripPrefix("/healthz", healthz.CheckHandler{Checker: healthz.Ping}))
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "waiting for the API server", http.StatusServiceUnavailable)
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(listener) }() // it ends with an error when it is closed
+	return func() { _ = server.Close() }, nil
+}

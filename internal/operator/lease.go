@@ -1,0 +1,153 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// LeaseName is the Lease that replicas compete for, in the operator's namespace.
+const LeaseName = "berg-operator.berg.norelect.ch"
+
+// The times of the lease. The first two are the usual ones: shorter, and a busy
+// API server would cost the lease just when there is most to do. RenewDeadline
+// covers the fail-over of an API server or of etcd; a leader that cannot renew for
+// longer ends, and could have done nothing meanwhile anyway.
+//
+// While nobody leads, no instance starts and none ends, so the others look twice
+// as often as usual: after RetryPeriod, which the election stretches by up to 1.2
+// of itself. One that is told to stop is followed within 2.2 s, one that dies
+// without a word within 19.4 s of its last renewal.
+const (
+	LeaseDuration = 15 * time.Second
+	RenewDeadline = 10 * time.Second
+	RetryPeriod   = time.Second
+)
+
+// errNotLeading refuses a write of a replica whose lease has run out.
+var errNotLeading = errors.New("not sent: the lease has run out, another replica may lead")
+
+// lease is the lock of the leader election. It knows until when no other replica
+// can lead, because the election itself notices the loss of a lease late: a leader
+// that was paused believes for RenewDeadline that it still leads.
+type lease struct {
+	resourcelock.Interface
+	// deposed is called once another replica is seen to lead.
+	deposed func()
+
+	clock   clock.PassiveClock
+	mu      sync.Mutex
+	renewed time.Time
+}
+
+// newLease returns the lock in the API server.
+func newLease(restConfig *rest.Config, namespace string, deposed func()) (*lease, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("name this replica: %w", err)
+	}
+	restConfig = rest.AddUserAgent(rest.CopyConfig(restConfig), "leader-election")
+	restConfig.Timeout = RenewDeadline / 2 // one request that hangs must not cost the lease
+	leases, err := coordinationv1.NewForConfig(restConfig)
+	if err != nil {
+		return nil, err
+	}
+	return &lease{
+		Interface: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: LeaseName},
+			Client:     leases,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
+		},
+		deposed: deposed,
+		clock:   clock.RealClock{},
+	}, nil
+}
+
+// Get reads who leads. Neither it nor the writes are cut off when the operator is
+// told to stop: their client has a timeout, and the lease is given back afterwards.
+func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(context.WithoutCancel(ctx))
+	if err == nil && record.HolderIdentity != l.Identity() && l.end() {
+		l.deposed()
+	}
+	return record, raw, err
+}
+
+// Create takes a lease that does not exist.
+func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(record, func() error { return l.Interface.Create(context.WithoutCancel(ctx), record) })
+}
+
+// Update takes, renews or releases the lease.
+func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.write(record, func() error { return l.Interface.Update(context.WithoutCancel(ctx), record) })
+}
+
+// write notes when a write that succeeded began: others count from when they see
+// it, which is later.
+func (l *lease) write(record resourcelock.LeaderElectionRecord, send func() error) error {
+	if record.HolderIdentity == "" {
+		l.end() // from the moment that it is given up, not from the answer on
+	}
+	began := l.clock.Now()
+	if err := send(); err != nil {
+		return err
+	}
+	if record.HolderIdentity == l.Identity() {
+		l.mu.Lock()
+		l.renewed = began
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+// end forgets the lease and reports whether there was one.
+func (l *lease) end() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := !l.renewed.IsZero()
+	l.renewed = time.Time{}
+	return held
+}
+
+// valid reports whether no other replica can lead yet.
+func (l *lease) valid() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.renewed.IsZero() && l.clock.Since(l.renewed) < LeaseDuration
+}
+
+// fencedClient makes clients that write only while the lease is valid.
+func (l *lease) fencedClient(restConfig *rest.Config, options client.Options) (client.Client, error) {
+	fenced := *options.HTTPClient
+	fenced.Transport = fence{lease: l, next: options.HTTPClient.Transport}
+	options.HTTPClient = &fenced
+	return client.New(restConfig, options)
+}
+
+type fence struct {
+	lease *lease
+	next  http.RoundTripper
+}
+
+func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && !f.lease.valid() {
+		if r.Body != nil {
+			_ = r.Body.Close() // as the interface asks
+		}
+		return nil, errNotLeading
+	}
+	return f.next.RoundTrip(r)
+}

@@ -1,0 +1,127 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// record is a lock that lives in memory.
+type record struct {
+	resourcelock.Interface
+	held   resourcelock.LeaderElectionRecord
+	broken error
+}
+
+func (r *record) Identity() string { return "me" }
+
+func (r *record) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	held := r.held
+	return &held, nil, r.broken
+}
+
+func (r *record) Update(_ context.Context, next resourcelock.LeaderElectionRecord) error {
+	if r.broken == nil {
+		r.held = next
+	}
+	return r.broken
+}
+
+func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
+	ctx := context.Background()
+	lock := &record{}
+	now := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	deposed := 0
+	l := &lease{Interface: lock, clock: now, deposed: func() { deposed++ }}
+	pass := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
+	expect := func(when string, valid bool) {
+		t.Helper()
+		if l.valid() != valid {
+			t.Errorf("%s: valid is %t", when, !valid)
+		}
+	}
+	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
+	update := func(r resourcelock.LeaderElectionRecord) {
+		_ = l.Update(ctx, r)
+	}
+	look := func() { _, _, _ = l.Get(ctx) }
+
+	expect("at the start", false)
+	lock.held.HolderIdentity = "other"
+	look()
+	if deposed != 0 {
+		t.Error("a replica that waits was deposed")
+	}
+
+	update(mine)
+	expect("once acquired", true)
+	pass(LeaseDuration - time.Millisecond)
+	expect("just before its end", true)
+	lock.broken = errors.New("the API server is away")
+	update(mine)
+	pass(time.Millisecond)
+	expect("at its end, the renewal having failed", false)
+	lock.broken = nil
+	update(mine)
+	expect("renewed", true)
+
+	update(resourcelock.LeaderElectionRecord{})
+	expect("released", false)
+	look()
+	if deposed != 0 {
+		t.Error("a replica that gave the lease back was deposed")
+	}
+
+	update(mine)
+	lock.held.HolderIdentity = "other"
+	look()
+	expect("another one leads", false)
+	if deposed != 1 {
+		t.Errorf("deposed was called %d times, want once", deposed)
+	}
+}
+
+func TestFenceStopsWritesAlone(t *testing.T) {
+	lock := &record{}
+	l := &lease{Interface: lock, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	sent := 0
+	f := fence{lease: l, next: roundTrip(func(*http.Request) (*http.Response, error) {
+		sent++
+		return &http.Response{}, nil
+	})}
+	send := func(method string) error {
+		t.Helper()
+		request, err := http.NewRequestWithContext(context.Background(), method, "https://api.example.com", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := f.RoundTrip(request)
+		if err == nil && response.Body != nil {
+			t.Error("an answer from nowhere")
+		}
+		return err
+	}
+	if err := send(http.MethodGet); err != nil {
+		t.Errorf("a read without the lease: %v", err)
+	}
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if err := send(method); !errors.Is(err, errNotLeading) {
+			t.Errorf("%s without the lease: %v", method, err)
+		}
+	}
+	if err := l.Update(context.Background(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(http.MethodDelete); err != nil || sent != 2 {
+		t.Errorf("%d requests were sent, and a write with the lease gave %v", sent, err)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
