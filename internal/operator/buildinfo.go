@@ -12,12 +12,7 @@ var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "Always 1; its labels say what this replica was built from.",
 }, []string{"version", "goversion"})
 
-func init() {
-	metrics.Registry.MustRegister(buildInfo)
-	// How long the API server takes to answer is the first question when the
-	// operator is slow.
-	metrics.RegisterRESTClientMetrics(metrics.MetricRequestLatency)
-}
+func init() { metrics.Registry.MustRegister(buildInfo) }
 
 // AnnounceVersion shows the version of the program in the metrics.
 func AnnounceVersion(version string) {

@@ -46,6 +46,9 @@ type lease struct {
 	resourcelock.Interface
 	// deposed is called once another replica is seen to lead.
 	deposed func()
+	// candidate is closed when this replica first asks who leads.
+	candidate chan struct{}
+	joined    sync.Once
 
 	clock   clock.PassiveClock
 	mu      sync.Mutex
@@ -70,14 +73,16 @@ func newLease(restConfig *rest.Config, namespace string, deposed func()) (*lease
 			Client:     leases,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
 		},
-		deposed: deposed,
-		clock:   clock.RealClock{},
+		deposed:   deposed,
+		candidate: make(chan struct{}),
+		clock:     clock.RealClock{},
 	}, nil
 }
 
 // Get reads who leads. Neither it nor the writes are cut off when the operator is
 // told to stop: their client has a timeout, and the lease is given back afterwards.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.joined.Do(func() { close(l.candidate) })
 	record, raw, err := l.Interface.Get(context.WithoutCancel(ctx))
 	if err == nil && record.HolderIdentity != l.Identity() && l.end() {
 		l.deposed()

@@ -37,7 +37,7 @@ func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
 	lock := &record{}
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	deposed := 0
-	l := &lease{Interface: lock, clock: now, deposed: func() { deposed++ }}
+	l := &lease{Interface: lock, clock: now, candidate: make(chan struct{}), deposed: func() { deposed++ }}
 	pass := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
 	expect := func(when string, valid bool) {
 		t.Helper()

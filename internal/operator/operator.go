@@ -97,10 +97,14 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		GracefulShutdownTimeout: ptr.To(shutdownTime),
 		Controller:              controllerOptions(opts),
 	}
+	var candidate <-chan struct{}
 	if cfg.Process.LeaderElect {
-		if err := electLeader(&options, restConfig, cfg.Challenge.OperatorNamespace, opts.Deposed); err != nil {
+		lease, err := newLease(restConfig, cfg.Challenge.OperatorNamespace, opts.Deposed)
+		if err != nil {
 			return nil, fmt.Errorf("prepare the leader election: %w", err)
 		}
+		elect(&options, lease)
+		candidate = lease.candidate
 	}
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
@@ -132,32 +136,24 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 			return nil, err
 		}
 	}
-	if err := fillCaches(ctx, mgr.GetCache()); err != nil {
-		return nil, fmt.Errorf("prepare the caches: %w", err)
-	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}
-	if err := mgr.AddReadyzCheck("caches", cachesFilled(mgr)); err != nil {
+	if err := mgr.AddReadyzCheck("caches", seesTheCluster(candidate, mgr.Elected())); err != nil {
 		return nil, err
 	}
 	return mgr, nil
 }
 
-// electLeader makes the manager work only while it holds the lease, and give the
-// lease back when it is told to stop.
-func electLeader(options *ctrl.Options, restConfig *rest.Config, namespace string, deposed func()) error {
-	lease, err := newLease(restConfig, namespace, deposed)
-	if err != nil {
-		return err
-	}
+// elect makes the manager work only while it holds the lease, and give the lease
+// back when it is told to stop.
+func elect(options *ctrl.Options, lease *lease) {
 	options.LeaderElection = true
 	options.LeaderElectionID = LeaseName
 	options.LeaderElectionResourceLockInterface = lease
 	options.LeaderElectionReleaseOnCancel = true
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(LeaseDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
 	options.NewClient = lease.fencedClient
-	return nil
 }
 
 // caches bounds what is kept in memory: of the kinds that a cluster is full of
@@ -182,20 +178,6 @@ func caches() cache.Options {
 			},
 		},
 	}
-}
-
-// fillCaches names the kinds that every operator watches. The controllers would
-// only name them when they start, and until then the caches would count as filled.
-func fillCaches(ctx context.Context, informers cache.Cache) error {
-	for _, kind := range []client.Object{
-		&bergv1.Challenge{}, &bergv1.ChallengeInstance{}, &corev1.Namespace{}, &corev1.Pod{}, &corev1.Service{},
-		&corev1.ConfigMap{}, &appsv1.Deployment{}, &policyv1.PodDisruptionBudget{},
-	} {
-		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // stripPod keeps what the status of an instance is made of. It also keeps the
@@ -236,16 +218,15 @@ func controllerOptions(opts Options) ctrlconfig.Controller {
 	}
 }
 
-// cacheProbe bounds how long a readiness probe waits for the caches.
-const cacheProbe = 500 * time.Millisecond
-
-// cachesFilled is ready when the operator sees the cluster: before that it would
-// neither build nor end anything.
-func cachesFilled(mgr ctrl.Manager) healthz.Checker {
-	return func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), cacheProbe)
-		defer cancel()
-		if !mgr.GetCache().WaitForCacheSync(ctx) {
+// seesTheCluster is ready when the operator takes part in the election, or works
+// without one: the manager does neither before the caches of all controllers are
+// filled. Until then it would neither build nor end anything.
+func seesTheCluster(candidate, elected <-chan struct{}) healthz.Checker {
+	return func(*http.Request) error {
+		select {
+		case <-candidate:
+		case <-elected:
+		default:
 			return errors.New("the caches are not filled yet")
 		}
 		return nil

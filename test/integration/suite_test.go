@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -207,6 +208,7 @@ const namespacePrefix = "integration-"
 
 // Whatever the specs did, no instance and no namespace of one is left over.
 var _ = AfterSuite(func(ctx context.Context) {
+	gexec.CleanupBuildArtifacts()
 	if k8s == nil {
 		return
 	}

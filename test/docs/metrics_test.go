@@ -1,0 +1,107 @@
+package docs
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	_ "github.com/bergctf/berg-operator/internal/operator" // registers every metric
+)
+
+var (
+	metricRow  = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([a-z]+) \\| (.*?) ?\\| (.+) \\|$")
+	descriptor = regexp.MustCompile(`^Desc\{fqName: "([^"]+)",.*variableLabels: \{([^}]*)\}`)
+)
+
+// registered returns the labels of each metric that the operator registers, also
+// of those that have no series yet.
+func registered(t *testing.T) map[string][]string {
+	t.Helper()
+	registry, ok := metrics.Registry.(prometheus.Collector)
+	if !ok {
+		t.Fatal("the registry cannot list its metrics")
+	}
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		registry.Describe(descriptions)
+		close(descriptions)
+	}()
+	out := map[string][]string{}
+	for d := range descriptions {
+		m := descriptor.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("cannot read %s", d)
+		}
+		labels := strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' || r == ' ' })
+		slices.Sort(labels)
+		out[m[1]] = labels
+	}
+	return out
+}
+
+func TestMetricsPageAndOperatorAgree(t *testing.T) {
+	actual := registered(t)
+	documented := map[string]bool{}
+	for _, m := range metricRow.FindAllStringSubmatch(string(read(t, "docs/metrics.md")), -1) {
+		name, labels := m[1], strings.FieldsFunc(m[3], func(r rune) bool { return strings.ContainsRune("`, ", r) })
+		slices.Sort(labels)
+		documented[name] = true
+		have, exists := actual[name]
+		switch {
+		case !exists:
+			t.Errorf("docs/metrics.md: the operator has no metric %s", name)
+		case !slices.Equal(have, labels):
+			t.Errorf("docs/metrics.md: %s has the labels %v, not %v", name, have, labels)
+		}
+		if !slices.Contains([]string{"counter", "gauge", "histogram"}, m[2]) {
+			t.Errorf("docs/metrics.md: %s: there is no type %q", name, m[2])
+		}
+	}
+	for name := range actual {
+		if strings.HasPrefix(name, "berg_") && !documented[name] {
+			t.Errorf("docs/metrics.md does not list %s", name)
+		}
+	}
+	if len(documented) < 15 {
+		t.Errorf("only %d metrics are documented", len(documented))
+	}
+}
+
+// TestTypesOfMetrics compares with the metrics that have series already; the
+// operator's own have theirs scraped by the integration tests.
+func TestTypesOfMetrics(t *testing.T) {
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]string{}
+	for _, f := range families {
+		types[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
+	compared := 0
+	for _, m := range metricRow.FindAllStringSubmatch(string(read(t, "docs/metrics.md")), -1) {
+		if actual := types[m[1]]; actual != "" {
+			compared++
+			if actual != m[2] {
+				t.Errorf("docs/metrics.md: %s is a %s, not a %s", m[1], actual, m[2])
+			}
+		}
+	}
+	if compared < 5 {
+		t.Errorf("only %d types compared", compared)
+	}
+}
+
+// A cluster without the Prometheus operator refuses its kinds, and the Operator
+// Lifecycle Manager then gives the whole installation up.
+func TestInstallationNeedsNoPrometheusOperator(t *testing.T) {
+	for _, path := range slices.Concat(glob(t, "bundle/manifests/*.yaml"), glob(t, "config/default/*.yaml"), glob(t, "config/manager/*.yaml")) {
+		if text := string(read(t, path)); strings.Contains(text, "monitoring.coreos.com") || strings.Contains(text, "../prometheus") {
+			t.Errorf("%s brings kinds of the Prometheus operator", path)
+		}
+	}
+}
