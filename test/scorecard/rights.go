@@ -36,8 +36,7 @@ var allowed = map[string][]string{
 	// In the operator's own namespace.
 	"namespace: leases.coordination.k8s.io":                                {"create"},
 	"namespace: leases.coordination.k8s.io/berg-operator.berg.norelect.ch": {"get", "update"},
-	"namespace: events":  {"create", "patch"}, // of the leader election
-	"namespace: secrets": {"get"},             // the pull secret
+	"namespace: secrets": {"get"}, // the pull secret
 }
 
 var (
