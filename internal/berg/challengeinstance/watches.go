@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/keymutex"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -67,8 +68,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Config.Process.MaxConcurrentReconciles,
 			ReconciliationTimeout:   longestPass,
 		})
+	seen := []client.Object{
+		&bergv1.Challenge{}, &corev1.Namespace{}, &corev1.Pod{}, &appsv1.Deployment{},
+		&policyv1.PodDisruptionBudget{}, &corev1.Service{}, &corev1.ConfigMap{}, Definition(),
+	}
 	if r.Config.Challenge.NetworkPolicy.Kubernetes() {
 		controllers = controllers.Watches(&networkingv1.NetworkPolicy{}, owner, changed)
+		seen = append(seen, &networkingv1.NetworkPolicy{})
 	}
 	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
 
@@ -86,11 +92,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		}
 		if ok {
 			controllers = controllers.Watches(object, owner, changed)
+			seen = append(seen, object)
 			watched[definition], announced[definition] = true, fromTheStart
 		}
 		presence.set(gvk, !ok)
 	}
 	r.Client = presentClient{Client: r.Client, presence: presence}
+	// A manager waits for the caches that it knows of before it competes for the
+	// lease. The controllers would only name theirs meanwhile.
+	for _, kind := range seen {
+		if _, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
 	instances, err := controllers.Build(drained{r})
 	if err != nil {
 		return err
