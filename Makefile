@@ -161,7 +161,7 @@ test-cluster: ## Test that clusters come, and go without a trace.
 .PHONY: test-integration
 test-integration: ## Run the integration tests on a simulated cluster of their own.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER) -- \
-		$(GO_TEST) -count=1 -timeout 30m ./test/integration/...
+		$(GO_TEST) -count=1 -timeout 60m ./test/integration/...
 
 # How long, and how many.
 QUIET           ?= 10m

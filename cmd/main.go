@@ -55,7 +55,7 @@ func run(cfg config.Config, values []config.Value) error {
 	}
 	err = operator.AwaitAPIServer(ctx, restConfig, cfg.Process.HealthProbeBindAddress, log)
 	if ctx.Err() != nil {
-		return nil // told to stop before there was anything to do
+		return nil //nolint:nilerr // told to stop before there was anything to do
 	}
 	if err != nil {
 		return err

@@ -100,7 +100,7 @@ func TestFenceStopsWritesAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		response, err := f.RoundTrip(request)
+		response, err := f.RoundTrip(request) //nolint:bodyclose // there is no answer
 		if err == nil && response.Body != nil {
 			t.Error("an answer from nowhere")
 		}

@@ -191,7 +191,8 @@ var _ = Describe("In the namespace of an instance", func() {
 			&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
 			&gatewayv1.TLSRoute{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: gatewayv1.TLSRouteSpec{
 				Hostnames: []gatewayv1.Hostname{"theirs.example.com"}, Rules: []gatewayv1.TLSRouteRule{{BackendRefs: []gatewayv1.BackendRef{
-					{BackendObjectReference: gatewayv1.BackendObjectReference{Name: "theirs", Port: new(gatewayv1.PortNumber(1))}}}}},
+					{BackendObjectReference: gatewayv1.BackendObjectReference{Name: "theirs", Port: new(gatewayv1.PortNumber(1))}},
+				}}},
 			}},
 			&ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
 		}

@@ -43,7 +43,7 @@ func watchInvariants() {
 	last := map[types.UID]*bergv1.ChallengeInstance{}
 	ended.Go(func() {
 		for ctx.Err() == nil {
-			// A watch that does not say where it begins begins with all that exist.
+			// A watch that does not say where to begin starts with all that exist.
 			w, err := k8s.Watch(ctx, &bergv1.ChallengeInstanceList{})
 			if err != nil {
 				continue // the suite has other ways to notice that the API server is away

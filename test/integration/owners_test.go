@@ -237,7 +237,7 @@ func owner(of *bergv1.ChallengeInstance) func(*bergv1.ChallengeInstance) {
 	return func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = of.Spec.OwnerID }
 }
 
-// waits waits until an instance waits for another of its owner.
+// waits returns when an instance waits for another of its owner.
 func waits(ctx context.Context, i *bergv1.ChallengeInstance) {
 	GinkgoHelper()
 	shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy)

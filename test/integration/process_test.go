@@ -190,10 +190,10 @@ func (p *process) scrape(ctx context.Context, token string) (int, map[string]flo
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	insecure := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true} //nolint:gosec // it makes its certificate for itself
+	insecure := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	var response *http.Response
-	Eventually(func() (err error) { // it makes its certificate after it is ready
-		response, err = insecure.RoundTrip(request)
+	Eventually(func() (err error) { // it makes its certificate, for itself, after it is ready
+		response, err = insecure.RoundTrip(request) //nolint:bodyclose // closed below
 		return err
 	}).Should(Succeed())
 	defer response.Body.Close()

@@ -31,7 +31,7 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome) {
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
-		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Observed.Challenge != nil)
+		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
 		timeToRunning.WithLabelValues(challenge).Observe(instance.Status.ReadyAt.Sub(instance.CreationTimestamp.Time).Seconds())
 		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}

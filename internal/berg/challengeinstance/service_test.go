@@ -80,8 +80,11 @@ func TestRefusedNodePorts(t *testing.T) {
 		"refused, no details": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, nil},
 	} {
 		s := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
-			{Port: 1, NodePort: 31000}, {Port: 2, NodePort: 31001}, {Port: 3},
-			{Port: 53, Protocol: "TCP", NodePort: 31002}, {Port: 53, Protocol: "UDP", NodePort: 31002},
+			{Port: 1, NodePort: 31000},
+			{Port: 2, NodePort: 31001},
+			{Port: 3},
+			{Port: 53, Protocol: "TCP", NodePort: 31002},
+			{Port: 53, Protocol: "UDP", NodePort: 31002},
 		}}}
 		if got := refusedNodePorts(s, tc.err); !cmp.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
@@ -91,8 +94,10 @@ func TestRefusedNodePorts(t *testing.T) {
 
 func TestServices(t *testing.T) {
 	c := bergv1.Container{Hostname: "dns", Ports: []bergv1.Port{
-		{Port: 53, Type: bergv1.PublicPort}, {Port: 53, Protocol: "UDP", Type: bergv1.PublicPort},
-		{Port: 80, Type: bergv1.PublicHTTPRoute}, {Port: 9000, Protocol: "udp"},
+		{Port: 53, Type: bergv1.PublicPort},
+		{Port: 53, Protocol: "UDP", Type: bergv1.PublicPort},
+		{Port: 80, Type: bergv1.PublicHTTPRoute},
+		{Port: 9000, Protocol: "udp"},
 	}}
 	type summary struct {
 		Type  corev1.ServiceType

@@ -36,7 +36,7 @@ func Compact(manager string) toolscache.TransformFunc {
 	return func(o any) (any, error) {
 		obj, err := meta.Accessor(o)
 		if err != nil {
-			return o, nil // the last known state of an object that is gone
+			return o, nil //nolint:nilerr // the last known state of an object that is gone
 		}
 		if Undisturbed(manager, obj) {
 			obj.SetManagedFields(undisturbed)

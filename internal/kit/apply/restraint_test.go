@@ -23,8 +23,8 @@ func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 		}
 		r.wrote("Service", key, []string{"kube-x"})
 	}
-	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-		pause *= time.Second
+	for _, seconds := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		pause := time.Duration(seconds) * time.Second
 		clock.SetTime(clock.Now().Add(pause - 1))
 		var contested *ContestedError
 		if err := r.held("Service", key); !errors.As(err, &contested) || !strings.Contains(err.Error(), "Service web") || !strings.Contains(err.Error(), "kube-x") {

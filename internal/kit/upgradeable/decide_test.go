@@ -34,44 +34,82 @@ func TestDecide(t *testing.T) {
 		reason   string
 		again    time.Duration
 	}{
-		{name: "the first time without work", now: noon, lastBusy: noon,
-			status: metav1.ConditionTrue, reason: ReasonIdle},
-		{name: "the first time with work", now: noon, lastBusy: noon, work: []time.Time{noon},
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute},
-		{name: "work begins", previous: since(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-time.Second)},
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5*time.Minute - time.Second},
-		{name: "work goes on", previous: held, now: after(time.Minute), lastBusy: after(time.Minute), work: []time.Time{after(50 * time.Second)},
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 4 * time.Minute},
-		{name: "a pause that is too short", previous: held, now: after(time.Minute), lastBusy: after(40 * time.Second),
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 10 * time.Second},
-		{name: "a short pause at the end of the hold", previous: held, now: after(4*time.Minute + 55*time.Second), lastBusy: after(4*time.Minute + 50*time.Second),
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Second},
-		{name: "a pause", previous: held, now: after(time.Minute), lastBusy: after(30 * time.Second),
-			status: metav1.ConditionTrue, reason: ReasonIdle},
-		{name: "no pause for too long", previous: held, now: after(5 * time.Minute), lastBusy: after(5 * time.Minute), work: []time.Time{after(4 * time.Minute)},
-			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 4 * time.Minute},
-		{name: "no pause after that either", previous: expired, now: after(10 * time.Minute), lastBusy: after(10 * time.Minute), work: []time.Time{after(10 * time.Minute)},
-			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 5 * time.Minute},
-		{name: "a short pause after that", previous: expired, now: after(10 * time.Minute), lastBusy: after(10*time.Minute - 10*time.Second),
-			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 20 * time.Second},
-		{name: "a pause after that", previous: expired, now: after(10 * time.Minute), lastBusy: after(9 * time.Minute),
-			status: metav1.ConditionTrue, reason: ReasonIdle},
-		{name: "stuck work alone", previous: since(after(-time.Hour), idle), now: noon, lastBusy: after(-time.Hour), work: []time.Time{after(-5 * time.Minute)},
-			status: metav1.ConditionTrue, reason: ReasonIdle},
-		{name: "fresh work besides stuck work", previous: since(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-2 * time.Hour), after(-time.Minute)},
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 4 * time.Minute},
-		{name: "a new process after a clean end, idle", previous: since(noon, stopped()), now: after(time.Second), lastBusy: after(time.Second),
-			status: metav1.ConditionTrue, reason: ReasonIdle},
-		{name: "a new process after a clean end, busy", previous: since(noon, stopped()), now: after(time.Second), lastBusy: after(time.Second), work: []time.Time{noon},
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5*time.Minute - time.Second},
-		{name: "a new process long after a crash", previous: held, now: after(time.Hour), lastBusy: after(time.Hour), work: []time.Time{after(time.Hour)},
-			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 5 * time.Minute},
-		{name: "a hold by a clock that is ahead", previous: since(after(2*time.Second), bounds.busy(after(2*time.Second))), now: noon, lastBusy: noon, work: []time.Time{noon},
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute},
-		{name: "work that begins in the future", now: noon, lastBusy: noon, work: []time.Time{after(time.Hour)},
-			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute},
-		{name: "a condition written by hand", previous: since(noon, condition(metav1.ConditionFalse, "Weekend", "Not now.")), now: after(time.Minute), lastBusy: noon,
-			status: metav1.ConditionTrue, reason: ReasonIdle},
+		{
+			name: "the first time without work", now: noon, lastBusy: noon,
+			status: metav1.ConditionTrue, reason: ReasonIdle,
+		},
+		{
+			name: "the first time with work", now: noon, lastBusy: noon, work: []time.Time{noon},
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute,
+		},
+		{
+			name: "work begins", previous: since(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-time.Second)},
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5*time.Minute - time.Second,
+		},
+		{
+			name: "work goes on", previous: held, now: after(time.Minute), lastBusy: after(time.Minute), work: []time.Time{after(50 * time.Second)},
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 4 * time.Minute,
+		},
+		{
+			name: "a pause that is too short", previous: held, now: after(time.Minute), lastBusy: after(40 * time.Second),
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 10 * time.Second,
+		},
+		{
+			name: "a short pause at the end of the hold", previous: held, now: after(4*time.Minute + 55*time.Second), lastBusy: after(4*time.Minute + 50*time.Second),
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Second,
+		},
+		{
+			name: "a pause", previous: held, now: after(time.Minute), lastBusy: after(30 * time.Second),
+			status: metav1.ConditionTrue, reason: ReasonIdle,
+		},
+		{
+			name: "no pause for too long", previous: held, now: after(5 * time.Minute), lastBusy: after(5 * time.Minute), work: []time.Time{after(4 * time.Minute)},
+			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 4 * time.Minute,
+		},
+		{
+			name: "no pause after that either", previous: expired, now: after(10 * time.Minute), lastBusy: after(10 * time.Minute), work: []time.Time{after(10 * time.Minute)},
+			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 5 * time.Minute,
+		},
+		{
+			name: "a short pause after that", previous: expired, now: after(10 * time.Minute), lastBusy: after(10*time.Minute - 10*time.Second),
+			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 20 * time.Second,
+		},
+		{
+			name: "a pause after that", previous: expired, now: after(10 * time.Minute), lastBusy: after(9 * time.Minute),
+			status: metav1.ConditionTrue, reason: ReasonIdle,
+		},
+		{
+			name: "stuck work alone", previous: since(after(-time.Hour), idle), now: noon, lastBusy: after(-time.Hour), work: []time.Time{after(-5 * time.Minute)},
+			status: metav1.ConditionTrue, reason: ReasonIdle,
+		},
+		{
+			name: "fresh work besides stuck work", previous: since(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-2 * time.Hour), after(-time.Minute)},
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 4 * time.Minute,
+		},
+		{
+			name: "a new process after a clean end, idle", previous: since(noon, stopped()), now: after(time.Second), lastBusy: after(time.Second),
+			status: metav1.ConditionTrue, reason: ReasonIdle,
+		},
+		{
+			name: "a new process after a clean end, busy", previous: since(noon, stopped()), now: after(time.Second), lastBusy: after(time.Second), work: []time.Time{noon},
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5*time.Minute - time.Second,
+		},
+		{
+			name: "a new process long after a crash", previous: held, now: after(time.Hour), lastBusy: after(time.Hour), work: []time.Time{after(time.Hour)},
+			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 5 * time.Minute,
+		},
+		{
+			name: "a hold by a clock that is ahead", previous: since(after(2*time.Second), bounds.busy(after(2*time.Second))), now: noon, lastBusy: noon, work: []time.Time{noon},
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute,
+		},
+		{
+			name: "work that begins in the future", now: noon, lastBusy: noon, work: []time.Time{after(time.Hour)},
+			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute,
+		},
+		{
+			name: "a condition written by hand", previous: since(noon, condition(metav1.ConditionFalse, "Weekend", "Not now.")), now: after(time.Minute), lastBusy: noon,
+			status: metav1.ConditionTrue, reason: ReasonIdle,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, again := bounds.Decide(test.previous, test.work, test.lastBusy, test.now)
