@@ -327,7 +327,7 @@ var _ = Describe("In the namespace of an instance", func() {
 		}()
 		shows(ctx, i, bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonContested)
 		Expect(conditions(i)).To(ContainSubstring("fighter"))
-		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseCreating))
 		before := repairs.Load()
 		Consistently(func() int64 { return repairs.Load() - before }).WithTimeout(5*time.Second).Should(BeNumerically("<=", 4), "repairs in five seconds")
 

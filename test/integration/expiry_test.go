@@ -230,26 +230,19 @@ var _ = Describe("A thousand instances that are over at the same second", Serial
 		ns := newNamespace(ctx)
 		bare := bareClient(ctx)
 
-		By("building them")
-		began := time.Now()
+		By("starting them; their namespaces are refused, since a thousand take minutes to make and to delete")
+		refuseWhere(ctx, bergv1.LabelChallengeNamespace, ns, "", "namespaces", "CREATE")
 		challenge(ctx, ns, "crowd", `containers: [{hostname: a, image: "example.com/a:1"}]`)
 		all := make([]*bergv1.ChallengeInstance, crowd)
 		each(all, func(n int) { all[n] = instance(ctx, ns, "crowd") })
 		Eventually(func(g Gomega) {
 			var list bergv1.ChallengeInstanceList
 			g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
-			running := 0
-			for _, i := range list.Items {
-				if i.Status.Phase == bergv1.PhaseRunning {
-					running++
-				}
-			}
-			g.Expect(running).To(Equal(crowd))
 			for n := range list.Items {
+				g.Expect(list.Items[n].Status.ExpiresAt).NotTo(BeNil())
 				all[n] = &list.Items[n]
 			}
 		}).WithPolling(time.Second).Should(Succeed())
-		built := time.Since(began)
 
 		By("letting all of them be over at one moment")
 		moment := time.Now().Add(20 * time.Second).Truncate(time.Second)
@@ -275,19 +268,17 @@ var _ = Describe("A thousand instances that are over at the same second", Serial
 		late := slices.Sorted(maps.Values(ended))
 		Expect(late[0]).To(BeNumerically(">=", 0), "one ended early")
 		AddReportEntry("expiry", fmt.Sprintf(
-			"%d instances, built in %s: the deletion of the first was seen %s after the moment, of half of them %s, of the last %s; a bare client needs %s for the same requests",
-			crowd, built.Round(time.Second), late[0].Round(time.Millisecond), late[crowd/2].Round(time.Millisecond), late[crowd-1].Round(time.Millisecond), bare.Round(time.Millisecond)))
-		Expect(late[crowd-1]).To(BeNumerically("<", bare+10*time.Second))
+			"%d instances: the deletion of the first was seen %s after the moment, of half of them %s, of the last %s; a bare client needs %s for the same requests",
+			crowd, late[0].Round(time.Millisecond), late[crowd/2].Round(time.Millisecond), late[crowd-1].Round(time.Millisecond), bare.Round(time.Millisecond)))
+		Expect(late[crowd-1]).To(BeNumerically("<", 2*bare+10*time.Second))
 
 		By("nothing is left")
-		began = time.Now()
 		Eventually(func(g Gomega) {
 			var list bergv1.ChallengeInstanceList
 			g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
 			g.Expect(list.Items).To(BeEmpty())
 		}).WithPolling(time.Second).Should(Succeed())
-		AddReportEntry("cleanup", fmt.Sprintf("all namespaces were gone %s later", time.Since(began).Round(time.Second)))
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(5*time.Minute))
 })
 
 // bareClient is how long a client needs that only sends what the operator has to,

@@ -19,12 +19,18 @@ import (
 // refusal is the message of the policies that refuse makes.
 const refusal = "not today"
 
-// refuse lets the API server refuse an operation on a resource in the namespaces
+// refuse lets the API server refuse an operation on a resource in the namespace
 // of one owner, or on the namespace itself, until lift is called.
 func refuse(ctx context.Context, owner, group, resource, operation string) (lift func()) {
 	GinkgoHelper()
-	name := strings.ToLower(fmt.Sprintf("%s-%s-%s", operation, resource, owner))
-	selector := fmt.Sprintf("{matchLabels: {%s: %s}}", bergv1.LabelOwnerID, owner)
+	return refuseWhere(ctx, bergv1.LabelOwnerID, owner, group, resource, operation)
+}
+
+// refuseWhere is refuse for all namespaces that have a label.
+func refuseWhere(ctx context.Context, label, value, group, resource, operation string) (lift func()) {
+	GinkgoHelper()
+	name := strings.ToLower(fmt.Sprintf("%s-%s-%s", operation, resource, value))
+	selector := fmt.Sprintf("{matchLabels: {%s: %s}}", label, value)
 	policy := object(fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -51,7 +57,7 @@ spec:
 	DeferCleanup(lift)
 
 	// The API server takes a moment before it follows a new policy.
-	probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix, Labels: map[string]string{bergv1.LabelOwnerID: owner}}}
+	probe := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix, Labels: map[string]string{label: value}}}
 	attempt := func() error { return k8s.Create(ctx, probe.DeepCopy(), client.DryRunAll) }
 	if resource != "namespaces" || operation != "CREATE" {
 		Expect(k8s.Create(ctx, probe)).To(Succeed())
