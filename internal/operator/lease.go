@@ -21,18 +21,20 @@ import (
 // LeaseName is the Lease that replicas compete for, in the operator's namespace.
 const LeaseName = "berg-operator.berg.norelect.ch"
 
-// The times of the lease. The first two are the usual ones: shorter, and a busy
-// API server would cost the lease just when there is most to do. RenewDeadline
-// covers the fail-over of an API server or of etcd; a leader that cannot renew for
-// longer ends, and could have done nothing meanwhile anyway.
+// The times of the lease. While nobody leads, no instance starts and none ends, so
+// a leader that dies without a word is followed within LeaseDuration, which the
+// Lease promises to whoever reads it: the others count HoldDuration from the last
+// renewal that they saw, and look after RetryPeriod, which the election stretches
+// by up to 1.2 of itself, once to see it and once to see that there was no other.
+// One that is told to stop is followed within 2.2 s.
 //
-// While nobody leads, no instance starts and none ends, so the others look twice
-// as often as usual: after RetryPeriod, which the election stretches by up to 1.2
-// of itself. One that is told to stop is followed within 2.2 s, one that dies
-// without a word within 19.4 s of its last renewal.
+// RenewDeadline is as long as that allows: a busy API server must not cost the
+// lease just when there is most to do. A leader that cannot renew for longer ends,
+// and could have done nothing meanwhile anyway.
 const (
 	LeaseDuration = 15 * time.Second
-	RenewDeadline = 10 * time.Second
+	HoldDuration  = LeaseDuration - 2*22*RetryPeriod/10 - 100*time.Millisecond
+	RenewDeadline = 9 * time.Second
 	RetryPeriod   = time.Second
 )
 
@@ -92,22 +94,27 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 
 // Create takes a lease that does not exist.
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.write(record, func() error { return l.Interface.Create(context.WithoutCancel(ctx), record) })
+	return l.write(record, func(record resourcelock.LeaderElectionRecord) error {
+		return l.Interface.Create(context.WithoutCancel(ctx), record)
+	})
 }
 
 // Update takes, renews or releases the lease.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.write(record, func() error { return l.Interface.Update(context.WithoutCancel(ctx), record) })
+	return l.write(record, func(record resourcelock.LeaderElectionRecord) error {
+		return l.Interface.Update(context.WithoutCancel(ctx), record)
+	})
 }
 
 // write notes when a write that succeeded began: others count from when they see
 // it, which is later.
-func (l *lease) write(record resourcelock.LeaderElectionRecord, send func() error) error {
+func (l *lease) write(record resourcelock.LeaderElectionRecord, send func(resourcelock.LeaderElectionRecord) error) error {
+	record.LeaseDurationSeconds = int(LeaseDuration / time.Second)
 	if record.HolderIdentity == "" {
 		l.end() // from the moment that it is given up, not from the answer on
 	}
 	began := l.clock.Now()
-	if err := send(); err != nil {
+	if err := send(record); err != nil {
 		return err
 	}
 	if record.HolderIdentity == l.Identity() {
@@ -131,7 +138,7 @@ func (l *lease) end() bool {
 func (l *lease) valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.renewed.IsZero() && l.clock.Since(l.renewed) < LeaseDuration
+	return !l.renewed.IsZero() && l.clock.Since(l.renewed) < HoldDuration
 }
 
 // fencedClient makes clients that write only while the lease is valid.

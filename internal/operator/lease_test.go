@@ -60,7 +60,7 @@ func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
 
 	update(mine)
 	expect("once acquired", true)
-	pass(LeaseDuration - time.Millisecond)
+	pass(HoldDuration - time.Millisecond)
 	expect("just before its end", true)
 	lock.broken = errors.New("the API server is away")
 	update(mine)

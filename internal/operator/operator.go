@@ -152,7 +152,7 @@ func elect(options *ctrl.Options, lease *lease) {
 	options.LeaderElectionID = LeaseName
 	options.LeaderElectionResourceLockInterface = lease
 	options.LeaderElectionReleaseOnCancel = true
-	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(LeaseDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(HoldDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
 	options.NewClient = lease.fencedClient
 }
 

@@ -327,7 +327,8 @@ var _ = Describe("In the namespace of an instance", func() {
 		}()
 		shows(ctx, i, bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonContested)
 		Expect(conditions(i)).To(ContainSubstring("fighter"))
-		Expect(i.Status.Phase).To(Equal(bergv1.PhaseCreating))
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 		before := repairs.Load()
 		Consistently(func() int64 { return repairs.Load() - before }).WithTimeout(5*time.Second).Should(BeNumerically("<=", 4), "repairs in five seconds")
 

@@ -98,6 +98,48 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 	})
 })
 
+var _ = Describe("A configuration that is changed while an instance runs", Serial, func() {
+	It("changes nothing but UpToDate, also where something is repaired, until a rollout", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "configured", webAndBot)
+		i := instance(ctx, ns, "configured")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		before, told := pods(ctx, i), i.Status.Services
+		Expect(told).To(HaveLen(1))
+		image := func() corev1.PodSpec {
+			var d appsv1.Deployment
+			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "bot"}, &d)).To(Succeed())
+			return d.Spec.Template.Spec
+		}
+		was := image()
+
+		restartWith(map[string]string{
+			"CHALLENGE_DOMAIN": "moved.example.com", "CHALLENGE_HTTP_PORT": "8443", "CHALLENGE_TLS_PORT": "8444",
+			"CHALLENGE_CPU_LIMIT": "77m", "CHALLENGE_CPU_REQUEST": "7m",
+			"CHALLENGE_MEMORY_LIMIT": "77Mi", "CHALLENGE_MEMORY_REQUEST": "7Mi",
+			"CHALLENGE_EGRESS_BANDWIDTH": "7M", "CHALLENGE_INGRESS_BANDWIDTH": "7M",
+			"CHALLENGE_IMAGE_PULL_POLICY": "Never", "PULL_SECRET_NAME": "another",
+		}, nil)
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+		Expect(i.Status.Services).To(Equal(told), "players were told another address")
+		Expect(k8s.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "bot"}})).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(pods(ctx, i)).To(HaveKeyWithValue("bot", Not(Equal(before["bot"])))) }).Should(Succeed())
+		Expect(image()).To(Equal(was), "what was started with is not repaired")
+		Expect(pods(ctx, i)).To(HaveKeyWithValue("web", before["web"]), "a player's pod was restarted")
+
+		By("a rollout adopts it")
+		rollOut(ctx, i, "1")
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Expect(i.Status.Services[0].Hostname).To(HaveSuffix(".moved.example.com"))
+		Eventually(func(g Gomega) {
+			g.Expect(image().Containers[0].ImagePullPolicy).To(Equal(corev1.PullNever))
+			g.Expect(image().Containers[0].Resources.Limits.Cpu().String()).To(Equal("77m"))
+			g.Expect(image().ImagePullSecrets).To(ConsistOf(corev1.LocalObjectReference{Name: "another"}))
+		}).Should(Succeed())
+	})
+})
+
 var _ = Describe("A Challenge that is deleted while an instance runs", func() {
 	It("is missed, and the instance runs on, is repaired and follows a new one of that name", func(ctx context.Context) {
 		ns := newNamespace(ctx)

@@ -114,7 +114,7 @@ func (r *Reconciler) inputs(o Observed) Inputs {
 		ChallengeNamespace: o.Key.Namespace,
 		Challenge:          *o.Pinned,
 		Recorded:           o.Instance.Status.Services,
-		Config:             r.Config.Challenge,
+		Config:             o.Pinned.Defaults.over(r.Config.Challenge),
 		Gateway:            r.Config.Gateway,
 	}
 }

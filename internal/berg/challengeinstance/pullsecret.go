@@ -19,7 +19,7 @@ import (
 // only while a Deployment is missing. A missing source is reported and does not
 // stop the instance: the image may be public.
 func (r *Reconciler) copyPullSecret(ctx context.Context, instance *bergv1.ChallengeInstance, in Inputs) error {
-	name := r.Config.Challenge.PullSecretName
+	name := in.Config.PullSecretName
 	if name == "" {
 		return nil
 	}
@@ -27,10 +27,10 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, instance *bergv1.Challe
 		return err
 	}
 	source := &corev1.Secret{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: r.Config.Challenge.OperatorNamespace, Name: name}, source)
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: in.Config.OperatorNamespace, Name: name}, source)
 	if apierrors.IsNotFound(err) {
 		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing, actionCreate,
-			"Pull secret %s/%s not found: images that need it cannot be pulled", r.Config.Challenge.OperatorNamespace, name)
+			"Pull secret %s/%s not found: images that need it cannot be pulled", in.Config.OperatorNamespace, name)
 		return nil
 	}
 	if err != nil {

@@ -7,21 +7,74 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Snapshot is the part of a Challenge that an instance is built from. It is kept
-// in the instance's status, so that a live instance is repaired to what it was
-// started with, and not to what the Challenge has become.
+// Snapshot is what the pods of an instance are built from. It is kept in the
+// instance's status, so that a live instance is repaired to what it was started
+// with, and not to what the Challenge or the configuration has become: either
+// would restart its pods.
 type Snapshot struct {
 	AllowOutboundTraffic bool               `json:"allowOutboundTraffic,omitempty"`
 	Containers           []bergv1.Container `json:"containers,omitempty"`
+	// Defaults is nil until the instance is started.
+	Defaults *Defaults `json:"defaults,omitempty"`
+}
+
+// Defaults is the part of the configuration that pods are built from, and the
+// addresses that they and the players are told.
+type Defaults struct {
+	Domain           string            `json:"domain,omitempty"`
+	HTTPPort         int32             `json:"httpPort,omitempty"`
+	TLSPort          int32             `json:"tlsPort,omitempty"`
+	CPULimit         resource.Quantity `json:"cpuLimit"`
+	CPURequest       resource.Quantity `json:"cpuRequest"`
+	MemoryLimit      resource.Quantity `json:"memoryLimit"`
+	MemoryRequest    resource.Quantity `json:"memoryRequest"`
+	EgressBandwidth  string            `json:"egressBandwidth,omitempty"`
+	IngressBandwidth string            `json:"ingressBandwidth,omitempty"`
+	ImagePullPolicy  corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	RuntimeClassName string            `json:"runtimeClassName,omitempty"`
+	PullSecretName   string            `json:"pullSecretName,omitempty"`
 }
 
 func snapshotOf(c *bergv1.Challenge) Snapshot {
 	return Snapshot{AllowOutboundTraffic: c.Spec.AllowOutboundTraffic, Containers: c.Spec.Containers}
+}
+
+func defaultsOf(cfg config.Challenge) *Defaults {
+	return &Defaults{
+		Domain: cfg.Domain, HTTPPort: cfg.HTTPPort, TLSPort: cfg.TLSPort,
+		CPULimit: cfg.CPULimit, CPURequest: cfg.CPURequest,
+		MemoryLimit: cfg.MemoryLimit, MemoryRequest: cfg.MemoryRequest,
+		EgressBandwidth: cfg.EgressBandwidth, IngressBandwidth: cfg.IngressBandwidth,
+		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
+	}
+}
+
+// over returns the configuration with what was pinned in the place of what it
+// says now.
+func (d *Defaults) over(cfg config.Challenge) config.Challenge {
+	if d == nil {
+		return cfg
+	}
+	cfg.Domain, cfg.HTTPPort, cfg.TLSPort = d.Domain, d.HTTPPort, d.TLSPort
+	cfg.CPULimit, cfg.CPURequest = d.CPULimit, d.CPURequest
+	cfg.MemoryLimit, cfg.MemoryRequest = d.MemoryLimit, d.MemoryRequest
+	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth
+	cfg.ImagePullPolicy, cfg.RuntimeClassName, cfg.PullSecretName = d.ImagePullPolicy, d.RuntimeClassName, d.PullSecretName
+	return cfg
+}
+
+// current reports whether the configuration is what was pinned.
+func (d *Defaults) current(cfg config.Challenge) bool {
+	return d == nil || equality.Semantic.DeepEqual(d, defaultsOf(cfg))
 }
 
 func (s Snapshot) raw() (*runtime.RawExtension, error) {
@@ -45,9 +98,12 @@ func pinnedBy(instance *bergv1.ChallengeInstance) (*Snapshot, error) {
 	return s, nil
 }
 
-// equal compares encoded forms: the API server may have reordered the keys of
-// one of them, decoding and encoding again puts both in the same order.
-func (s Snapshot) equal(other Snapshot) bool {
+// runs reports whether it holds what a Challenge says. It compares encoded forms:
+// the API server may have reordered the keys of one of them, decoding and encoding
+// again puts both in the same order.
+func (s Snapshot) runs(c *bergv1.Challenge) bool {
+	other := snapshotOf(c)
+	s.Defaults = nil
 	a, errA := json.Marshal(s)
 	b, errB := json.Marshal(other)
 	return errA == nil && errB == nil && bytes.Equal(a, b)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 )
 
 // start persists what makes this instance this instance, before the first child
@@ -21,7 +22,7 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) erro
 		return nil
 	}
 	before := instance.DeepCopy()
-	if err := pin(o); err != nil {
+	if err := pin(o, r.Config.Challenge); err != nil {
 		return err
 	}
 	if first {
@@ -56,10 +57,12 @@ func identify(instance *bergv1.ChallengeInstance, now time.Time) error {
 	return nil
 }
 
-// pin makes the Challenge as it is now what the instance is built from.
-func pin(o *Observed) error {
+// pin makes the Challenge and the configuration as they are now what the instance
+// is built from.
+func pin(o *Observed, cfg config.Challenge) error {
 	s := &o.Instance.Status
 	pinned := snapshotOf(o.Challenge)
+	pinned.Defaults = defaultsOf(cfg)
 	raw, err := pinned.raw()
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func derive(out Outcome, cfg config.Challenge, now time.Time) {
 	conditions.Upsert(&s.Conditions, out.Instance.Generation, now, append(buildConditions(out),
 		podsReady(out, pods, late, cfg),
 		healthy(out, pods),
-		upToDate(out.Candidate),
+		upToDate(out.Candidate, cfg),
 		condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonLive, "The instance is not being deleted"),
 	)...)
 }
@@ -68,6 +68,8 @@ func phaseOf(out Outcome, late bool) bergv1.Phase {
 		return bergv1.PhaseFailed
 	case p != nil && (p.Reason == bergv1.ReasonOwnerBusy || s.InstanceID == ""):
 		return bergv1.PhasePending
+	case p != nil && p.Class == Retry && s.ReadyAt != nil:
+		return bergv1.PhaseRunning // it is being repaired, which its pods need not notice
 	case p != nil:
 		return bergv1.PhaseCreating
 	case s.ReadyAt == nil:
@@ -182,7 +184,7 @@ func healthy(out Outcome, pods podsVerdict) metav1.Condition {
 	switch {
 	case out.Instance.Status.ReadyAt == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonStarting, "The instance has not been ready yet"
-	case out.Problem != nil:
+	case out.Problem != nil && out.Problem.Class != Retry:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)
 	case pods.ready:
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods are ready"
@@ -190,8 +192,9 @@ func healthy(out Outcome, pods podsVerdict) metav1.Condition {
 	return condition(bergv1.ConditionHealthy, status, reason, message)
 }
 
-// upToDate compares what the instance runs with what the Challenge says today.
-func upToDate(c Candidate) metav1.Condition {
+// upToDate compares what the instance runs with what the Challenge and the
+// configuration say today.
+func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
 	status, reason, message := metav1.ConditionFalse, bergv1.ReasonChallengeChanged,
 		"The Challenge was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
 	switch {
@@ -199,8 +202,11 @@ func upToDate(c Candidate) metav1.Condition {
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
 	case c.Challenge == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge does not exist any more"
-	case c.Pinned.equal(snapshotOf(c.Challenge)):
+	case c.Pinned.runs(c.Challenge) && c.Pinned.Defaults.current(cfg):
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance runs what the Challenge says"
+	case c.Pinned.runs(c.Challenge):
+		reason, message = bergv1.ReasonConfigurationChanged,
+			"The operator's configuration was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
 	default:
 		if p := judgeAdoption(c); p != nil {
 			reason, message = p.Reason, "The Challenge was changed after the start and cannot be adopted: "+p.Message

@@ -94,6 +94,13 @@ func TestDerive(t *testing.T) {
 			Problem:  p,
 		}
 	}
+	pinnedTo := func(out Outcome, domain string) Outcome {
+		s := pinned
+		s.Defaults = defaultsOf(cfg)
+		s.Defaults.Domain = domain
+		out.Pinned = &s
+		return out
+	}
 	with := func(out Outcome, c *bergv1.Challenge) Outcome { out.Challenge = c; return out }
 	problem := func(condition, reason string, class Class) *Problem {
 		return &Problem{Condition: condition, Reason: reason, Class: class, Message: "why"}
@@ -139,8 +146,13 @@ func TestDerive(t *testing.T) {
 		},
 		"refused while running": {
 			out:        built(wasReady, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, Retry), pod("web", true)),
-			phase:      bergv1.PhaseCreating,
-			conditions: []string{"ServicesCreated=False/Refused", "PodsReady=True/Ready", "Healthy=Unknown/Waiting"},
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"ServicesCreated=False/Refused", "DeploymentsCreated=Unknown/Waiting", "PodsReady=True/Ready", "Healthy=True/Ready"},
+		},
+		"refused while running, and a pod is gone": {
+			out:        built(wasReady, problem(bergv1.ConditionDeploymentsCreated, bergv1.ReasonRefused, Retry)),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"DeploymentsCreated=False/Refused", "PodsReady=True/Ready", "Healthy=False/PodsNotReady"},
 		},
 		"namespace deleted by hand": {
 			out:        built(wasReady, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonWaiting, Waiting)),
@@ -209,6 +221,21 @@ func TestDerive(t *testing.T) {
 			out:        with(built(wasReady, nil, pod("web", true)), challengeOf(edited)),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"ChallengeFound=True/Found", "UpToDate=False/ChallengeChanged", "Healthy=True/Ready"},
+		},
+		"configuration changed": {
+			out:        pinnedTo(built(wasReady, nil, pod("web", true)), "former.example.com"),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"UpToDate=False/ConfigurationChanged", "Healthy=True/Ready"},
+		},
+		"configuration as it was": {
+			out:        pinnedTo(built(wasReady, nil, pod("web", true)), cfg.Domain),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"UpToDate=True/UpToDate"},
+		},
+		"challenge edited and configuration changed": {
+			out:        with(pinnedTo(built(wasReady, nil, pod("web", true)), "former.example.com"), challengeOf(edited)),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"UpToDate=False/ChallengeChanged"},
 		},
 		"challenge broken": {
 			out:        with(built(wasReady, nil, pod("web", true)), challengeOf(broken)),
