@@ -11,11 +11,13 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/internal/operator"
@@ -139,16 +141,24 @@ func (c *cluster) operatorPods(ctx context.Context) ([]corev1.Pod, error) {
 	return c.pods(ctx, c.operator.Namespace, operatorLabels)
 }
 
-// operatorPod returns the operator's only pod.
-func (c *cluster) operatorPod(ctx context.Context) (*corev1.Pod, error) {
+// leader returns the operator's pod that works: the one that holds the lease.
+func (c *cluster) leader(ctx context.Context) (*corev1.Pod, error) {
 	pods, err := c.operatorPods(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(pods) != 1 {
-		return nil, fmt.Errorf("the operator has %d pods, want 1", len(pods))
+	lease := &coordinationv1.Lease{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.operator.Namespace, Name: operator.LeaseName}, lease); err != nil {
+		return nil, err
 	}
-	return &pods[0], nil
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	for i := range pods {
+		// client-go appends "_" and a UUID to the host name.
+		if strings.HasPrefix(holder, pods[i].Name+"_") {
+			return &pods[i], nil
+		}
+	}
+	return nil, fmt.Errorf("the lease is held by %q, which is none of the operator's %d pods", holder, len(pods))
 }
 
 // operatorLog returns what the operator's pods have logged.
