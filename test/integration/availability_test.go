@@ -20,7 +20,7 @@ import (
 
 const (
 	// lateness is what a busy machine adds.
-	lateness = 2 * time.Second
+	lateness = 5 * time.Second
 	// lookingAround is how late a replica may notice that nobody leads: two of its
 	// looks, each of which the election delays by up to 1.2 of itself.
 	lookingAround = 2*22*operator.RetryPeriod/10 + lateness

@@ -140,7 +140,7 @@ func contradictions(before, after *bergv1.ChallengeInstance) error {
 	case bergv1.PhaseStarting:
 		must(started && built && s.ReadyAt == nil, "it is not starting")
 	case bergv1.PhaseRunning:
-		must(started && built && s.ReadyAt != nil, "it does not run")
+		must(started && (built || beingRepaired(after)) && s.ReadyAt != nil, "it does not run")
 		must(!is(bergv1.ConditionHealthy, metav1.ConditionUnknown), "its health is not known")
 	case bergv1.PhaseFailed:
 		must(slices.ContainsFunc(append([]string{bergv1.ConditionPodsReady}, buildSteps...), func(c string) bool { return is(c, metav1.ConditionFalse) }), "nothing has failed")
@@ -149,6 +149,14 @@ func contradictions(before, after *bergv1.ChallengeInstance) error {
 		must(is(bergv1.ConditionHealthy, metav1.ConditionFalse), "it is healthy")
 	}
 	return errors.Join(errs...)
+}
+
+// beingRepaired reports whether the API server refuses to put something back for now.
+func beingRepaired(i *bergv1.ChallengeInstance) bool {
+	return slices.ContainsFunc(buildSteps, func(step string) bool {
+		return meta.IsStatusConditionFalse(i.Status.Conditions, step) &&
+			slices.Contains([]string{bergv1.ReasonRefused, bergv1.ReasonContested, bergv1.ReasonWriteFailed}, reasonOf(i, step))
+	})
 }
 
 func reasonOf(i *bergv1.ChallengeInstance, conditionType string) string {
