@@ -121,9 +121,10 @@ var _ = Describe("What cannot be built", func() {
 		rollOut(ctx, i, "1")
 		shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
 		Expect(conditions(i)).To(ContainSubstring("exceeded quota"))
-		Expect(i.Status.Phase).NotTo(Equal(bergv1.PhaseRunning))
+		shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonPodsNotReady)
+		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning), "it was ready before")
 		Expect(k8s.Delete(ctx, quota)).To(Succeed())
-		reaches(ctx, i, bergv1.PhaseRunning)
+		shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	})
 
 	It("stays Starting with what a container waits for, and goes on when that is mended", func(ctx context.Context) {

@@ -285,6 +285,19 @@ var _ = Describe("The life of an instance", func() {
 		Expect(copied.Type).To(Equal(source.Type))
 		Expect(copied.Labels).NotTo(HaveKey("foreign"))
 		Expect(copied.OwnerReferences).To(BeEmpty())
+
+		By("deleting the copy of one whose image cannot be pulled")
+		challenge(ctx, ns, "unpulled", misbehaving("image-pull"))
+		i = instance(ctx, ns, "unpulled")
+		shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, "ImagePullBackOff")
+		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "registry"}
+		Expect(k8s.Delete(ctx, blank(&corev1.Secret{}, key))).To(Succeed())
+		// The kubelet tries again.
+		for pod := range pods(ctx, i) {
+			Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(key.Namespace), client.MatchingLabels{bergv1.LabelContainer: pod})).To(Succeed())
+		}
+		Eventually(func() error { return k8s.Get(ctx, key, &copied) }).Should(Succeed())
+		Expect(copied.Data).To(Equal(source.Data))
 	})
 
 	It("builds and ends fifty at the same time", func(ctx context.Context) {

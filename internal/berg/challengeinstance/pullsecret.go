@@ -3,6 +3,7 @@ package challengeinstance
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,15 +16,16 @@ import (
 
 // copyPullSecret gives the instance a copy of the configured pull secret before
 // its Deployments are created. The operator may read one Secret, in its own
-// namespace, and create Secrets, but neither list nor watch them: so it looks
-// only while a Deployment is missing. A missing source is reported and does not
+// namespace, and create Secrets, but neither list nor watch them: so it does this
+// only while a Deployment is missing, and again when an image cannot be pulled,
+// which tells of a copy that was deleted. A missing source is reported and does not
 // stop the instance: the image may be public.
 func (r *Reconciler) copyPullSecret(ctx context.Context, instance *bergv1.ChallengeInstance, in Inputs) error {
 	name := in.Config.PullSecretName
 	if name == "" {
 		return nil
 	}
-	if complete, err := r.deploymentsExist(ctx, in); complete || err != nil {
+	if needed, err := r.pullSecretNeeded(ctx, instance, in); !needed || err != nil {
 		return err
 	}
 	source := &corev1.Secret{}
@@ -42,6 +44,22 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, instance *bergv1.Challe
 		return fmt.Errorf("copy the pull secret: %w", err)
 	}
 	return nil
+}
+
+func (r *Reconciler) pullSecretNeeded(ctx context.Context, instance *bergv1.ChallengeInstance, in Inputs) (bool, error) {
+	if complete, err := r.deploymentsExist(ctx, in); !complete || err != nil {
+		return !complete, err
+	}
+	pods, err := r.observePods(ctx, instance)
+	return slices.ContainsFunc(pods, pullFails), err
+}
+
+// pullFails reports whether the kubelet waits before it tries again to pull an
+// image. The time between is its own, and grows to five minutes.
+func pullFails(p corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Waiting != nil && s.State.Waiting.Reason == "ImagePullBackOff"
+	})
 }
 
 func (r *Reconciler) deploymentsExist(ctx context.Context, in Inputs) (bool, error) {
