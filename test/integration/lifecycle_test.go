@@ -300,10 +300,10 @@ var _ = Describe("The life of an instance", func() {
 		Expect(copied.Data).To(Equal(source.Data))
 	})
 
-	It("builds and ends fifty at the same time", func(ctx context.Context) {
+	It("builds and ends twenty at the same time", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		challenge(ctx, ns, "crowd", everyKind)
-		const crowd = 50
+		const crowd = 20
 		instances := make([]*bergv1.ChallengeInstance, crowd)
 		var wg sync.WaitGroup
 		for n := range crowd {
