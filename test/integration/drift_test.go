@@ -334,10 +334,13 @@ var _ = Describe("In the namespace of an instance", func() {
 
 		w.Stop()
 		Eventually(fought).Should(Receive(BeNil()))
+		// The condition is True after each repair, so also just before the last fight.
+		Eventually(func(g Gomega) {
+			var after corev1.Service
+			g.Expect(k8s.Get(ctx, key, &after)).To(Succeed())
+			g.Expect(after.Spec.ExternalIPs).To(BeEmpty())
+		}).Should(Succeed())
 		shows(ctx, i, bergv1.ConditionServicesCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
-		var after corev1.Service
-		Expect(k8s.Get(ctx, key, &after)).To(Succeed())
-		Expect(after.Spec.ExternalIPs).To(BeEmpty())
 	})
 })
 
