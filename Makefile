@@ -146,7 +146,7 @@ test: test-unit test-cluster test-integration ## Run unit and integration tests;
 test-unit: ## Run the unit tests; needs no cluster.
 	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./hack/... \
 		./test/images/... ./test/demo/... ./test/docs/... \
-		./test/scorecard/... ./test/compatibility/...
+		./test/scorecard/... ./test/compatibility/... ./test/load/...
 	$(GO_TEST) -short ./test/cluster/...
 	go test -C test/cluster/components/image $(if $(RACE),-race) $(TESTARGS) ./...
 	go test -C test/monitoring $(if $(RACE),-race) $(TESTARGS) ./...
@@ -162,6 +162,15 @@ test-cluster: ## Test that clusters come, and go without a trace.
 test-integration: ## Run the integration tests on a simulated cluster of their own.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER) -- \
 		$(GO_TEST) -count=1 -timeout 60m ./test/integration/...
+
+# ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
+.PHONY: load
+load: build ## Measure the operator against a bare client: all takes more than an hour, ARGS='--scenarios burst-100' minutes.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run ./test/load $(ARGS)
+
+.PHONY: load-smoke
+load-smoke: ## Count what an instance costs the API server in requests.
+	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'
 
 # How long, and how many.
 QUIET           ?= 10m

@@ -66,6 +66,7 @@ type Process struct {
 	MetricsBindAddress      string // "0": not served
 	MetricsSecure           bool
 	HealthProbeBindAddress  string
+	PprofBindAddress        string // "": not served
 	LeaderElect             bool
 	LogLevel                int // verbosity: 0 is info
 	MaxConcurrentReconciles int

@@ -54,6 +54,7 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 		"METRICS_SECURE": "2", "HEALTH_PROBE_BIND_ADDRESS": ":x", "LEADER_ELECT": "maybe", "LOG_LEVEL": "debug", "NETWORK_POLICY": "Cilium",
 		"CLUSTER_NODE_CIDRS": "10.0.0.1/24", "CLUSTER_POD_CIDRS": "10.0.0.0/8,fd00::", "MAX_CONCURRENT_RECONCILES": "0",
 		"UPGRADE_HOLD_MAX": "long", "OPERATOR_CONDITION_NAME": "A", "TERMINATION_LOG": "here",
+		"PPROF_BIND_ADDRESS": "6060",
 	}
 	_, err := load(t, nil, bad)
 	if err == nil {

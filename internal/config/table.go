@@ -216,6 +216,17 @@ var table = []Variable{
 		},
 	},
 	{
+		Name: "PPROF_BIND_ADDRESS", Default: "",
+		Help: "Address of the profiles of net/http/pprof, for example 127.0.0.1:6060: anyone who reaches it may read them. Empty: none.",
+		set: func(c *Config, s string) error {
+			c.Process.PprofBindAddress = s
+			if s == "" {
+				return nil
+			}
+			return address(s)
+		},
+	},
+	{
 		Name: "LEADER_ELECT", Default: "true", boolean: true,
 		Help: "Whether replicas elect the one that works.",
 		set:  boolean(func(c *Config) *bool { return &c.Process.LeaderElect }),

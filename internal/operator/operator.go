@@ -93,6 +93,7 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 
 		HealthProbeBindAddress:  cfg.Process.HealthProbeBindAddress,
+		PprofBindAddress:        cfg.Process.PprofBindAddress,
 		Metrics:                 metricsOptions(cfg.Process),
 		GracefulShutdownTimeout: ptr.To(shutdownTime),
 		Controller:              controllerOptions(opts),

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/operator"
+)
+
+const (
+	// Names that config/default gives to what it installs.
+	operatorNamespace = "berg-operator-system"
+	operatorAccount   = "berg-operator-controller-manager"
+	// arena is the namespace of everything that is created here.
+	arena         = "load"
+	challengeName = "load"
+	// poll is the time between two looks at something that cannot be watched.
+	poll = 20 * time.Millisecond
+	// patience is how long anything may take before a run is given up.
+	patience = 30 * time.Minute
+)
+
+// bench is the cluster with everything that measures.
+type bench struct {
+	options
+	show    *progress
+	client  client.Client
+	tracker *tracker
+	audit   auditLog
+	ours    processes
+	bare    *bareClient
+	// account is how the operator and the bare client reach the API server: with
+	// the same rights, and so in the same queue of its priority and fairness.
+	account  *rest.Config
+	operator *operatorProcess
+	// numbered counts the batches, so that no two instances have one name.
+	numbered int
+	// grown are the instances that a scenario left for the next.
+	grown *batch
+	stop  context.CancelFunc
+}
+
+// prepare installs the definitions and rights of the operator, and learns from one
+// instance what it writes.
+func prepare(ctx context.Context, o options, show *progress) (*bench, error) {
+	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
+	kubeconfig := os.Getenv("KUBECONFIG")
+	state := filepath.Dir(filepath.Dir(kubeconfig))
+	b := &bench{options: o, show: show, audit: auditLog{filepath.Join(state, "logs", "audit.log")}}
+	if _, err := os.Stat(b.audit.path); err != nil {
+		return nil, fmt.Errorf("KUBECONFIG must be that of a cluster of test/cluster that was made with --audit: %w", err)
+	}
+	restConfig, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	restConfig.QPS = -1
+	scheme, err := operator.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	if err := authenticationv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if b.client, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
+		return nil, err
+	}
+	if b.ours, err = findProcesses(state); err != nil {
+		return nil, err
+	}
+	show.now("installing the definitions and rights of the operator")
+	if err := b.install(ctx); err != nil {
+		return nil, err
+	}
+	if b.account, err = b.accountConfig(ctx, restConfig); err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	b.stop = stop
+	if b.tracker, err = track(running, restConfig, scheme); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	if b.bare, err = newBareClient(running, b.account, scheme, b.tracker, b.workers); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	if err := b.learn(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("learn what the operator writes: %w", err), b.close())
+	}
+	return b, nil
+}
+
+func (b *bench) close() error {
+	defer b.stop()
+	return b.stopOperator()
+}
+
+// install creates what config/default creates, without the operator itself.
+func (b *bench) install(ctx context.Context) error {
+	manifests, err := exec.CommandContext(ctx, "kubectl", "kustomize", "config/default").Output()
+	if err != nil {
+		return fmt.Errorf("kubectl kustomize config/default: %w", err)
+	}
+	documents := yamlstream.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := documents.Decode(object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		switch object.GetKind() {
+		case "CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding":
+			if err := b.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("load"), client.ForceOwnership); err != nil {
+				return fmt.Errorf("install %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: arena}}
+	if err := b.client.Create(ctx, namespace); client.IgnoreAlreadyExists(err) != nil {
+		return err
+	}
+	var instances bergv1.ChallengeInstanceList
+	err = eventually(ctx, func(ctx context.Context) error { return b.client.List(ctx, &instances, client.InNamespace(arena)) })
+	if err != nil {
+		return err
+	}
+	if len(instances.Items) > 0 {
+		return fmt.Errorf("there are %d instances in namespace %s already: use a new cluster", len(instances.Items), arena)
+	}
+	challenge := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: arena, Name: challengeName}}
+	challenge.Spec.Containers = []bergv1.Container{{
+		Hostname:    "web",
+		Image:       "registry.example.com/load/web:1",
+		Ports:       []bergv1.Port{{Name: "web", Port: 8080, Type: bergv1.PublicHTTPRoute}},
+		DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}},
+	}}
+	return client.IgnoreAlreadyExists(b.client.Create(ctx, challenge))
+}
+
+// accountConfig is how the operator's ServiceAccount reaches the API server.
+func (b *bench) accountConfig(ctx context.Context, admin *rest.Config) (*rest.Config, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 60 * 60)}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: operatorAccount}}
+	if err := b.client.SubResource("token").Create(ctx, account, request); err != nil {
+		return nil, fmt.Errorf("get a token of the operator: %w", err)
+	}
+	config := rest.AnonymousClientConfig(admin)
+	config.BearerToken = request.Status.Token
+	config.QPS = -1
+	return config, nil
+}
+
+// learn lets the operator build one instance, and keeps what it wrote as a template
+// for the bare client.
+func (b *bench) learn(ctx context.Context) error {
+	b.show.now("learning from one instance what the operator writes")
+	if err := b.startOperator(ctx); err != nil {
+		return err
+	}
+	r := b.newBatch(theOperator)
+	if err := r.create(ctx, 1, long); err != nil {
+		return err
+	}
+	if err := r.await(ctx, "Running", 1, reachedRunning); err != nil {
+		return err
+	}
+	if err := b.bare.learn(ctx, b.client, r.lives[0].key); err != nil {
+		return err
+	}
+	if err := r.delete(ctx); err != nil {
+		return err
+	}
+	return r.await(ctx, "gone", 1, reachedGone)
+}
+
+// eventually tries until there is no error.
+func eventually(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var last error
+	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		last = try(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return nil
+}
+
+// loadAverage is that of the machine, as the kernel writes it.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(string(text))[:3], " ")
+}

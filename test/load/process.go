@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// processes are those that are measured, by name.
+type processes map[string]int
+
+// findProcesses finds what runs of the cluster with a state directory: test/cluster
+// marks its processes in their environment.
+func findProcesses(state string) (processes, error) {
+	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		return nil, err
+	}
+	mark := []byte("BERG_CLUSTER_MEMBER_OF=" + state + "\x00")
+	found := processes{}
+	for _, path := range environments {
+		environ, err := os.ReadFile(path)
+		if err != nil || !bytes.Contains(environ, mark) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			continue
+		}
+		_, rest, _ := bytes.Cut(environ, []byte("BERG_CLUSTER_COMPONENT="))
+		name, _, _ := bytes.Cut(rest, []byte{0})
+		found.add(string(name), pid)
+	}
+	if found["kube-apiserver"] == 0 {
+		return nil, fmt.Errorf("no API server of the cluster in %s runs on this machine", state)
+	}
+	found.add("load", os.Getpid())
+	return found, nil
+}
+
+func (p processes) add(name string, pid int) { p[name] = pid }
+
+// ticksPerSecond is the unit of times in /proc, which is the same on all
+// architectures that Go runs on.
+const ticksPerSecond = 100
+
+// cpu returns how many seconds of a processor a process has used.
+func (p processes) cpu(name string) float64 {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p[name]))
+	if err != nil {
+		return 0
+	}
+	// The name of the program, in parentheses, may hold anything.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	user, _ := strconv.Atoi(string(fields[11]))
+	system, _ := strconv.Atoi(string(fields[12]))
+	return float64(user+system) / ticksPerSecond
+}
+
+// memory returns how many MiB of a process are resident.
+func (p processes) memory(name string) float64 {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p[name]))
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
+			kib, _ := strconv.ParseFloat(strings.Fields(value)[0], 64)
+			return round(kib/1024, 1)
+		}
+	}
+	return 0
+}
+
+func describeMachine() Machine {
+	m := Machine{Processors: runtime.NumCPU(), Go: runtime.Version()}
+	for line := range strings.Lines(contents("/proc/cpuinfo")) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			m.Processor = strings.TrimSpace(value)
+		}
+	}
+	for line := range strings.Lines(contents("/proc/meminfo")) {
+		if value, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kib, _ := strconv.Atoi(strings.Fields(value)[0])
+			m.MemoryGiB = (kib + 1<<19) >> 20
+		}
+	}
+	m.Kernel = strings.TrimSpace(contents("/proc/sys/kernel/osrelease"))
+	if out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
+		m.Commit = strings.TrimSpace(string(out))
+	}
+	return m
+}
+
+func contents(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTargets(t *testing.T) {
+	for name, c := range map[string]struct {
+		figure Figure
+		met    bool
+	}{
+		"none":           {Figure{Operator: 99}, true},
+		"value within":   {Figure{Operator: 12, Target: atMost(12)}, true},
+		"value beyond":   {Figure{Operator: 13, Target: atMost(12)}, false},
+		"ratio decides":  {beside("", "", 130, 100, atMost(1.3)), true},
+		"ratio too high": {beside("", "", 131, 100, atMost(1.3)), false},
+		"ratio too low":  {beside("", "", 84, 100, atLeast(0.85)), false},
+		"ratio enough":   {beside("", "", 85, 100, atLeast(0.85)), true},
+	} {
+		if got := c.figure.met(); got != c.met {
+			t.Errorf("%s: met is %t", name, got)
+		}
+	}
+}
+
+func TestOnlyCountsFailARun(t *testing.T) {
+	r := Report{Scenarios: []Scenario{{Name: "smoke", Figures: []Figure{
+		{Name: "writes", Operator: 13, Target: atMost(12), Count: true},
+		{Name: "time", Operator: 99, Target: atMost(1)},
+	}}}}
+	missed := r.missedCounts([]scenario{{name: "smoke"}})
+	if len(missed) != 1 || !strings.Contains(missed[0], "writes is 13, not ≤ 12") {
+		t.Errorf("got %q", missed)
+	}
+	if missed := r.missedCounts([]scenario{{name: "quiet"}}); len(missed) != 0 {
+		t.Errorf("of a scenario that was not run: %q", missed)
+	}
+}
+
+func TestReportKeepsScenariosThatWereNotRun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "load.json")
+	var r Report
+	r.put(Scenario{Name: "quiet", Title: "old"})
+	r.put(Scenario{Name: "burst-100", Title: "old"})
+	r.put(Scenario{Name: "quiet", Title: "new"})
+	if err := r.write(file); err != nil {
+		t.Fatal(err)
+	}
+	read, err := readReport(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Scenarios) != 2 || read.Scenarios[0].Name != "burst-100" || read.Scenarios[1].Title != "new" {
+		t.Errorf("got %+v", read.Scenarios)
+	}
+}
+
+func TestComparisonShowsARegressionAsARatio(t *testing.T) {
+	chosen := []scenario{{name: "balance"}}
+	report := func(operator, bare float64) Report {
+		return Report{Scenarios: []Scenario{{Name: "balance", Figures: []Figure{beside("p50", "ms", operator, bare, nil)}}}}
+	}
+	var out bytes.Buffer
+	// A machine of half the speed, and an operator that needs three times as long.
+	printComparison(&out, report(100, 100), report(300, 200), chosen)
+	if fields := strings.Fields(out.String()); fields[len(fields)-1] != "1.5" {
+		t.Errorf("got\n%s", &out)
+	}
+	out.Reset()
+	printComparison(&out, Report{}, report(1, 1), chosen)
+	if !strings.Contains(out.String(), "no earlier results") {
+		t.Errorf("got\n%s", &out)
+	}
+}
+
+func TestPlotIsWellFormed(t *testing.T) {
+	turn := func(who string, ms float64) Turn {
+		return Turn{
+			Who: who, Series: []Point{{Second: 1, P50: ms, P99: 2 * ms}, {Second: 2, P50: ms, P99: 3 * ms}},
+			Latency: map[string]Quantiles{"starting": {Curve: []float64{ms, ms, ms}}},
+		}
+	}
+	svg := plot(Report{Scenarios: []Scenario{
+		{Title: "a < b", Turns: []Turn{turn(theBare, 10), turn(theOperator, 0)}},
+		{Title: "of one only", Turns: []Turn{turn(theOperator, 1)}},
+	}})
+	decoder := xml.NewDecoder(bytes.NewReader(svg))
+	lines := 0
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "polyline" {
+			lines++
+		}
+	}
+	if lines != 6 {
+		t.Errorf("%d lines, want three for each of the two", lines)
+	}
+	for _, wrong := range []string{"NaN", "Inf", "of one only"} {
+		if bytes.Contains(svg, []byte(wrong)) {
+			t.Errorf("the plot contains %s", wrong)
+		}
+	}
+}

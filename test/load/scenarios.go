@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// scenario is one situation that the operator is put into.
+type scenario struct {
+	name  string
+	title func(options) string
+	run   func(context.Context, *bench) (Scenario, error)
+}
+
+// scenarios are all there are, in the order in which they are run. The last three
+// build on each other.
+func scenarios() []scenario {
+	return []scenario{
+		{"smoke", func(options) string { return "20 at once, counted only" }, smoke},
+		{"burst-100", func(options) string { return "100 at once" }, burst(100)},
+		{"burst-500", func(options) string { return "500 at once" }, burst(500)},
+		{"balance", func(o options) string {
+			return fmt.Sprintf("%d per second for %s, each living %s", o.rate, o.balance, o.lifetime)
+		}, balance},
+		{"expiry", func(o options) string { return fmt.Sprintf("%d expiring in the same second", o.expiring) }, expiry},
+		{"growth", func(o options) string { return fmt.Sprintf("growth to %d live instances", o.live) }, growth},
+		{"restart", func(o options) string { return fmt.Sprintf("restart of the operator at %d live instances", o.live) }, restart},
+		{"quiet", func(o options) string { return fmt.Sprintf("%s with %d live instances left alone", o.quiet, o.live) }, quiet},
+	}
+}
+
+func scenarioNames() []string {
+	var names []string
+	for _, s := range scenarios() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+func choose(names string) ([]scenario, error) {
+	all := scenarios()
+	if names == "" {
+		return all[1:], nil
+	}
+	wanted := strings.Split(names, ",")
+	for _, name := range wanted {
+		if !slices.Contains(scenarioNames(), name) {
+			return nil, fmt.Errorf("no scenario %q: there are %s", name, strings.Join(scenarioNames(), ", "))
+		}
+	}
+	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(wanted, s.name) }), nil
+}
+
+// counted are the figures of one instance's life that do not depend on speed.
+func counted(start, end Turn) []Figure {
+	s, e := classify(start.Requests), classify(end.Requests)
+	return []Figure{
+		{Name: "writes from creation to Running", Unit: "for each instance, beside events", Operator: s.writes, Target: atMost(12), Count: true},
+		{Name: "writes of the status among them", Unit: "for each instance", Operator: s.status, Target: atMost(3), Count: true},
+		{Name: "reads from creation to Running", Unit: "for each instance, beside watches", Operator: s.reads, Target: atMost(0), Count: true},
+		{Name: "writes from deletion to gone", Unit: "for each instance, beside events", Operator: e.writes, Target: atMost(4), Count: true},
+	}
+}
+
+// smoke counts requests with a handful of instances.
+func smoke(ctx context.Context, b *bench) (Scenario, error) {
+	start, end, err := startAndEnd(ctx, b, theOperator, "", 20)
+	return Scenario{Turns: []Turn{start, end}, Figures: counted(start, end)}, err
+}
+
+// startAndEnd creates instances at once, waits until they run, deletes them at once
+// and waits until they are gone.
+func startAndEnd(ctx context.Context, b *bench, who, profile string, n int) (start, end Turn, err error) {
+	var lives []*life
+	start, r, err := b.turn(ctx, who, profile, func(ctx context.Context, r *batch) error {
+		if err := r.create(ctx, n, long); err != nil {
+			return err
+		}
+		return r.await(ctx, "Running", n, reachedRunning)
+	})
+	if err != nil {
+		return start, end, err
+	}
+	lives = r.lives
+	end, _, err = b.turn(ctx, who, "", func(ctx context.Context, r *batch) error {
+		r.lives = lives
+		return r.clear(ctx)
+	})
+	// They started in the turn before.
+	delete(end.Latency, "starting")
+	delete(end.Latency, "running")
+	end.Series, end.Throughput = nil, 0
+	return start, end, err
+}
+
+// burst creates many at once.
+func burst(n int) func(context.Context, *bench) (Scenario, error) {
+	return func(ctx context.Context, b *bench) (Scenario, error) {
+		var s Scenario
+		by := map[string][]Turn{}
+		rounds := b.rounds
+		if n > 100 {
+			rounds = min(rounds, 1)
+		}
+		for i := range rounds {
+			for _, who := range []string{theBare, theOperator} {
+				start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("burst-%d-%d", n, i+1), n)
+				if err != nil {
+					return s, err
+				}
+				by[who] = append(by[who], start, end)
+				s.Turns = append(s.Turns, start, end)
+			}
+		}
+		figure := func(of func(Turn) float64) (operator, bare float64) {
+			return medianOf(by[theOperator], of), medianOf(by[theBare], of)
+		}
+		throughput, floor := figure(func(t Turn) float64 { return t.Throughput })
+		f := beside("throughput, creation to Starting", "instances per second", throughput, floor, atLeast(0.85))
+		f.HigherIsBetter = true
+		s.Figures = append(s.Figures, f)
+		for _, state := range []string{"starting", "running", "gone"} {
+			p50, floor50 := figure(func(t Turn) float64 { return t.Latency[state].P50 })
+			p99, floor99 := figure(func(t Turn) float64 { return t.Latency[state].P99 })
+			s.Figures = append(s.Figures,
+				beside("time to "+state+", p50", "ms", p50, floor50, nil),
+				beside("time to "+state+", p99", "ms", p99, floor99, nil))
+		}
+		cpu, floorCPU := figure(func(t Turn) float64 { return perInstance(t, "kube-apiserver", t.Throughput > 0) })
+		s.Figures = append(s.Figures, beside("processor of the API server, creation to Running", "ms for each instance", cpu, floorCPU, nil))
+		own := medianOf(by[theOperator], func(t Turn) float64 { return perInstance(t, "operator", t.Throughput > 0) })
+		s.Figures = append(s.Figures, Figure{Name: "processor of the operator, creation to Running", Unit: "ms for each instance", Operator: own})
+		last := by[theOperator][len(by[theOperator])-2:]
+		s.Figures = append(s.Figures, counted(last[0], last[1])...)
+		return s, nil
+	}
+}
+
+// medianOf returns the median over the turns that have a value.
+func medianOf(turns []Turn, of func(Turn) float64) float64 {
+	var values []float64
+	for _, t := range turns {
+		if v := of(t); v > 0 {
+			values = append(values, v)
+		}
+	}
+	return round2(median(values))
+}
+
+func perInstance(t Turn, process string, applies bool) float64 {
+	if !applies {
+		return 0
+	}
+	return 1000 * t.CPU[process] / float64(t.Instances)
+}
+
+// balance creates instances at a steady rate while as many expire.
+func balance(ctx context.Context, b *bench) (Scenario, error) {
+	var s Scenario
+	by := map[string]Turn{}
+	for _, who := range []string{theBare, theOperator} {
+		var left *batch
+		t, _, err := b.turn(ctx, who, "balance", func(ctx context.Context, r *batch) error {
+			left = r
+			if err := r.steadily(ctx, time.Second/time.Duration(r.rate), b.balance, b.lifetime); err != nil {
+				return err
+			}
+			return r.await(ctx, "Starting", len(r.lives), reachedStarting)
+		})
+		if err != nil {
+			return s, err
+		}
+		by[who] = t
+		s.Turns = append(s.Turns, t)
+		if _, _, err := b.turn(ctx, who, "", func(ctx context.Context, r *batch) error {
+			r.lives = left.lives
+			return r.clear(ctx)
+		}); err != nil {
+			return s, err
+		}
+	}
+	operator, bare := by[theOperator], by[theBare]
+	s.Figures = append(s.Figures,
+		beside("time to starting, p50", "ms", operator.Latency["starting"].P50, bare.Latency["starting"].P50, atMost(1.3)),
+		beside("time to starting, p99", "ms", operator.Latency["starting"].P99, bare.Latency["starting"].P99, atMost(2)),
+		beside("time to running, p50", "ms", operator.Latency["running"].P50, bare.Latency["running"].P50, nil),
+		beside("time to running, p99", "ms", operator.Latency["running"].P99, bare.Latency["running"].P99, nil),
+		beside("processor of the API server", "cores", operator.CPU["kube-apiserver"]/operator.Seconds, bare.CPU["kube-apiserver"]/bare.Seconds, nil),
+		Figure{Name: "processor of the operator", Unit: "cores", Operator: round2(operator.CPU["operator"] / operator.Seconds)})
+	return s, nil
+}
+
+// steadily creates an instance at every pause for a while. What the operator ends by
+// itself, the bare client ends at the same time. A lifetime of zero is longer than the
+// round.
+func (r *batch) steadily(ctx context.Context, pause, window, lifetime time.Duration) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timeout := long
+	if lifetime > 0 {
+		timeout = seconds(lifetime)
+	}
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	end := time.NewTimer(window)
+	defer end.Stop()
+	var under sync.WaitGroup
+	defer under.Wait()
+	over := make(chan struct{})
+	defer close(over)
+	for {
+		l := r.next()
+		under.Go(func() {
+			if err := r.createOne(ctx, l, timeout); err != nil {
+				cancel(err)
+				return
+			}
+			if r.who == theBare && lifetime > 0 {
+				under.Go(func() { r.expireAfter(l, lifetime, over) })
+			}
+		})
+		r.show.say("%s: %d created, %d started, %d run, %d gone", r.who, len(r.lives), r.count(reachedStarting), r.count(reachedRunning), r.count(reachedGone))
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-end.C:
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// expireAfter ends an instance of the bare client when its time is over, unless the
+// round is over before.
+func (r *batch) expireAfter(l *life, lifetime time.Duration, over <-chan struct{}) {
+	timer := time.NewTimer(lifetime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		r.bare.timeOutLater(l)
+	case <-over:
+	}
+}
+
+// long is the timeout of instances that do not expire while they are looked at.
+const long = "12h"
+
+// seconds writes a duration as spec.timeout takes it.
+func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }
