@@ -9,6 +9,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/retry"
@@ -33,6 +34,10 @@ type Writer struct {
 	Manager string
 	// Restraint is shared by all who write. Nil holds nothing back.
 	Restraint *Restraint
+	// Record names an annotation that notes which labels and annotations were
+	// wanted, so that those no longer wanted are taken off again and those of
+	// others stay. Empty: nothing is noted, and nothing is taken off.
+	Record string
 }
 
 // TerminatingError says that an object is wanted while it is being deleted. Its
@@ -54,6 +59,7 @@ func (e *TerminatingError) Error() string {
 func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof, desired T) (T, error) {
 	var none T
 	proof.Stamp(desired)
+	w.note(desired)
 	if err := stampChecksum(desired, ChecksumAnnotation(proof.Annotation)); err != nil {
 		return none, err
 	}
@@ -136,7 +142,7 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 			out = live
 			return nil
 		}
-		if sealed(live) {
+		if sealed(desired, live) {
 			return replace(ctx, w, desired, live, &out)
 		}
 		updated, err := successor(w, proof, desired, live)
@@ -166,23 +172,34 @@ func successor[T client.Object](w Writer, proof ownership.Proof, desired, live T
 	updated := desired.DeepCopyObject().(T)
 	updated.SetResourceVersion(live.GetResourceVersion())
 	updated.SetUID(live.GetUID())
-	updated.SetLabels(merged(live.GetLabels(), desired.GetLabels()))
-	updated.SetAnnotations(merged(live.GetAnnotations(), desired.GetAnnotations()))
+	noted := w.noted(live)
+	updated.SetLabels(merged(live.GetLabels(), noted.Labels, desired.GetLabels()))
+	updated.SetAnnotations(merged(live.GetAnnotations(), noted.Annotations, desired.GetAnnotations()))
 	updated.SetFinalizers(live.GetFinalizers())
-	updated.SetOwnerReferences(live.GetOwnerReferences())
+	_, foreign := splitOwners(desired, live)
+	updated.SetOwnerReferences(append(foreign, desired.GetOwnerReferences()...))
 	updated.SetManagedFields(yield(live.GetManagedFields(), ownEntry(w.Manager, gvk.GroupVersion().String(), proof.Annotation)))
 	return updated, nil
 }
 
-// sealed reports whether somebody has made an object immutable: it can then only
-// be deleted.
-func sealed(live client.Object) bool {
-	configMap, ok := live.(*corev1.ConfigMap)
-	return ok && ptr.Deref(configMap.Immutable, false)
+// sealed reports whether an object cannot be changed into the one that is
+// desired, only be deleted: somebody has made it immutable, or the API server
+// refuses a change of that field.
+func sealed(desired, live client.Object) bool {
+	switch live := live.(type) {
+	case *corev1.ConfigMap:
+		return ptr.Deref(live.Immutable, false)
+	case *rbacv1.RoleBinding:
+		return desired.(*rbacv1.RoleBinding).RoleRef != live.RoleRef
+	default:
+		return false
+	}
 }
 
 func replace[T client.Object](ctx context.Context, w Writer, desired, live T, out *T) error {
-	if err := Delete(ctx, w.Client, live); err != nil {
+	// Reads wait for the creation that follows. For the deletion they would wait
+	// for ever where the cache leaves the object out.
+	if err := Delete(ctx, w.Client, live, client.DisableReadYourWritesConsistency); err != nil {
 		return err
 	}
 	created, err := create(ctx, w, desired)
@@ -202,17 +219,6 @@ func written(ctx context.Context, w Writer, verb string, desired, made client.Ob
 	if !Covers(desired, made) && w.Restraint.accept(desired, made) {
 		log.Info("the API server stores something else than what was written, probably by an admission webhook: it is left so", "kind", kind, "object", key)
 	}
-}
-
-func merged(base, over map[string]string) map[string]string {
-	out := make(map[string]string, len(base)+len(over))
-	for k, v := range base {
-		out[k] = v
-	}
-	for k, v := range over {
-		out[k] = v
-	}
-	return out
 }
 
 func kindOf(scheme *runtime.Scheme, obj client.Object) string {

@@ -61,7 +61,7 @@ func stampChecksum(desired client.Object, annotation string) error {
 	if err != nil {
 		return err
 	}
-	desired.SetAnnotations(merged(desired.GetAnnotations(), map[string]string{annotation: sum.text()}))
+	desired.SetAnnotations(merged(desired.GetAnnotations(), nil, map[string]string{annotation: sum.text()}))
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -15,6 +16,9 @@ import (
 // addition by hand is a difference.
 func Covers(desired, live client.Object) bool {
 	if !contains(live.GetLabels(), desired.GetLabels()) || !contains(live.GetAnnotations(), desired.GetAnnotations()) {
+		return false
+	}
+	if owners, _ := splitOwners(desired, live); !equality.Semantic.DeepEqual(owners, desired.GetOwnerReferences()) {
 		return false
 	}
 	d, l := reflect.ValueOf(desired).Elem(), reflect.ValueOf(live).Elem()

@@ -1,12 +1,14 @@
 package apply
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -39,21 +41,36 @@ func deployment(modify ...func(*corev1.PodSpec)) *appsv1.Deployment {
 	return d
 }
 
+// owned returns a namespace with these owners, each <kind>/<uid>.
+func owned(owners ...string) *corev1.Namespace {
+	ns := &corev1.Namespace{}
+	for _, o := range owners {
+		kind, uid, _ := strings.Cut(o, "/")
+		ns.OwnerReferences = append(ns.OwnerReferences, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: kind, Name: "n", UID: types.UID(uid)})
+	}
+	return ns
+}
+
 func TestCovers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		desired, live client.Object
 		want          bool
 	}{
-		"same":                   {service(), service(), true},
-		"allotted and defaulted": {service(), service(func(s *corev1.Service) { s.Spec.ClusterIP = "10.0.0.1"; s.Spec.Ports[0].NodePort = 30000 }), true},
-		"foreign label added":    {service(), service(func(s *corev1.Service) { s.Labels["b"] = "2" }), true},
-		"label changed":          {service(), service(func(s *corev1.Service) { s.Labels["a"] = "2" }), false},
-		"label removed":          {service(), service(func(s *corev1.Service) { s.Labels = nil }), false},
-		"port changed":           {service(), service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), false},
-		"port added":             {service(), service(func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 81}) }), false},
-		"selector key added":     {service(), service(func(s *corev1.Service) { s.Spec.Selector["b"] = "c" }), false},
-		"type changed":           {service(), service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }), false},
-		"status does not count":  {service(), service(func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{}} }), true},
+		"same":                          {service(), service(), true},
+		"allotted and defaulted":        {service(), service(func(s *corev1.Service) { s.Spec.ClusterIP = "10.0.0.1"; s.Spec.Ports[0].NodePort = 30000 }), true},
+		"foreign label added":           {service(), service(func(s *corev1.Service) { s.Labels["b"] = "2" }), true},
+		"label changed":                 {service(), service(func(s *corev1.Service) { s.Labels["a"] = "2" }), false},
+		"label removed":                 {service(), service(func(s *corev1.Service) { s.Labels = nil }), false},
+		"port changed":                  {service(), service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), false},
+		"port added":                    {service(), service(func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 81}) }), false},
+		"selector key added":            {service(), service(func(s *corev1.Service) { s.Spec.Selector["b"] = "c" }), false},
+		"type changed":                  {service(), service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }), false},
+		"status does not count":         {service(), service(func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{}} }), true},
+		"owner added by others":         {owned("Environment/u1"), owned("Environment/u1", "Other/u9"), true},
+		"owner missing":                 {owned("Environment/u1"), owned(), false},
+		"owner of another UID":          {owned("Environment/u1"), owned("Environment/u2"), false},
+		"owner named twice":             {owned("Environment/u1"), owned("Environment/u1", "Environment/u1"), false},
+		"owner that desired leaves out": {owned(), owned("Other/u9"), true},
 		"quantity in other notation": {deployment(), deployment(func(p *corev1.PodSpec) {
 			p.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1")
 		}), true},

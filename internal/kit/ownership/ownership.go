@@ -8,6 +8,7 @@ package ownership
 
 import (
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,9 @@ type Proof struct {
 	Annotation string
 	// UID of the custom resource.
 	UID types.UID
+	// Labels that must stand beside the UID. Whoever takes one off takes the
+	// object away from its custom resource. Nil: the UID alone is the proof.
+	Labels map[string]string
 }
 
 // Stamp writes the proof to an object that is about to be created.
@@ -29,11 +33,28 @@ func (p Proof) Stamp(obj client.Object) {
 	}
 	annotations[p.Annotation] = string(p.UID)
 	obj.SetAnnotations(annotations)
+	if len(p.Labels) > 0 {
+		labels := obj.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, p.Labels)
+		obj.SetLabels(labels)
+	}
 }
 
 // Holds reports whether an object carries the proof.
 func (p Proof) Holds(obj client.Object) bool {
-	return p.UID != "" && obj.GetAnnotations()[p.Annotation] == string(p.UID)
+	if p.UID == "" || obj.GetAnnotations()[p.Annotation] != string(p.UID) {
+		return false
+	}
+	labels := obj.GetLabels()
+	for key, want := range p.Labels {
+		if got, there := labels[key]; !there || got != want {
+			return false
+		}
+	}
+	return true
 }
 
 // RefusedError says that an object exists under a name that is needed and does
@@ -47,5 +68,5 @@ func (e *RefusedError) Error() string {
 	if e.Namespace != "" {
 		where = e.Namespace + "/" + e.Name
 	}
-	return fmt.Sprintf("%s %s exists and does not belong to this instance; it was left untouched: delete or rename it", e.Kind, where)
+	return fmt.Sprintf("%s %s exists and does not carry the proof that it belongs here; it was left untouched: delete or rename it", e.Kind, where)
 }

@@ -1,0 +1,20 @@
+package apply
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Find fills obj, whose name and namespace are set, and reports whether it
+// exists. The cache may not show yet what another process wrote, or leave out
+// what has lost a label, so absence is confirmed by the API server.
+func Find(ctx context.Context, w Writer, obj client.Object) (bool, error) {
+	key := client.ObjectKeyFromObject(obj)
+	err := w.Client.Get(ctx, key, obj)
+	if apierrors.IsNotFound(err) {
+		err = w.Live.Get(ctx, key, obj)
+	}
+	return err == nil, client.IgnoreNotFound(err)
+}

@@ -1,0 +1,110 @@
+package outcome
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+var (
+	pods     = schema.GroupResource{Resource: "pods"}
+	conflict = apierrors.NewConflict(pods, "p", errors.New("changed"))
+	gone     = apierrors.NewNotFound(pods, "p")
+)
+
+func TestCauseOf(t *testing.T) {
+	terminating := apierrors.NewForbidden(pods, "p", errors.New("namespace is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, tc := range map[string]struct {
+		err  error
+		want Cause
+	}{
+		"foreign object":        {&ownership.RefusedError{}, NotOurs},
+		"wrapped":               {fmt.Errorf("apply: %w", &ownership.RefusedError{}), NotOurs},
+		"object going":          {&apply.TerminatingError{}, Going},
+		"namespace going":       {terminating, Going},
+		"kind not in discovery": {&meta.NoKindMatchError{}, NotInstalled},
+		"method not served":     {apierrors.NewMethodNotSupported(pods, "create"), NotServed},
+		"kind removed":          {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound}}, NotServed},
+		"object missing":        {gone, Failed},
+		"invalid":               {apierrors.NewInvalid(schema.GroupKind{}, "p", nil), Rejected},
+		"quota":                 {apierrors.NewForbidden(pods, "p", errors.New("exceeded quota")), Rejected},
+		"webhook":               {apierrors.NewBadRequest("denied"), Rejected},
+		"conflict":              {conflict, Failed},
+		"down":                  {errors.New("connection refused"), Failed},
+	} {
+		if got := CauseOf(tc.err); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestResult(t *testing.T) {
+	down := errors.New("connection refused")
+	deadline := ctrl.Result{RequeueAfter: time.Hour}
+	soon := ctrl.Result{RequeueAfter: time.Millisecond}
+	for name, tc := range map[string]struct {
+		result ctrl.Result
+		err    error
+		want   time.Duration
+		failed bool
+	}{
+		"done":                    {ctrl.Result{}, nil, 0, false},
+		"done, with a deadline":   {deadline, nil, time.Hour, false},
+		"went away":               {ctrl.Result{}, gone, 0, false},
+		"conflict":                {ctrl.Result{}, conflict, conflictPause, false},
+		"failed":                  {ctrl.Result{}, down, firstPause, true},
+		"failed, deadline later":  {deadline, down, firstPause, true},
+		"failed, deadline sooner": {soon, down, time.Millisecond, true},
+	} {
+		got, failed := NewBackoff().Result(context.Background(), ctrl.Request{}, tc.result, tc.err)
+		if got.RequeueAfter != tc.want || (failed != nil) != tc.failed {
+			t.Errorf("%s: again after %s, failed %v; want %s, %v", name, got.RequeueAfter, failed, tc.want, tc.failed)
+		}
+	}
+}
+
+func TestPausesGrowAndAreForgotten(t *testing.T) {
+	backoff, down := NewBackoff(), errors.New("connection refused")
+	one, other := ctrl.Request{NamespacedName: types.NamespacedName{Name: "one"}}, ctrl.Request{}
+	var last time.Duration
+	for range 20 {
+		result, _ := backoff.Result(context.Background(), one, ctrl.Result{}, down)
+		if result.RequeueAfter < last || result.RequeueAfter > longestPause {
+			t.Fatalf("a pause of %s after one of %s", result.RequeueAfter, last)
+		}
+		last = result.RequeueAfter
+	}
+	if last != longestPause {
+		t.Errorf("the longest pause is %s", last)
+	}
+	if result, _ := backoff.Result(context.Background(), other, ctrl.Result{}, down); result.RequeueAfter != firstPause {
+		t.Errorf("another waits %s", result.RequeueAfter)
+	}
+	_, _ = backoff.Result(context.Background(), one, ctrl.Result{}, nil)
+	if result, _ := backoff.Result(context.Background(), one, ctrl.Result{}, down); result.RequeueAfter != firstPause {
+		t.Errorf("after a success it waits %s", result.RequeueAfter)
+	}
+}
+
+func TestShutdownIsNoFailure(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	result, failed := NewBackoff().Result(ctx, ctrl.Request{}, ctrl.Result{RequeueAfter: time.Hour}, ctx.Err())
+	if failed != nil || !result.IsZero() {
+		t.Errorf("result %+v, failed %v", result, failed)
+	}
+}

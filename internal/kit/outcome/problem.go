@@ -1,0 +1,92 @@
+// Package outcome says what stopped a reconciliation, what that means, and when
+// to look again.
+package outcome
+
+import (
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Class says what a problem means and who ends it.
+type Class int
+
+const (
+	// Waiting: something that is under way must end; its event wakes us.
+	Waiting Class = iota
+	// Blocked: somebody must mend something that we watch; its event wakes us.
+	Blocked
+	// Foreign: somebody must mend something that we do not watch; we look again
+	// with growing pauses.
+	Foreign
+	// Retry: the API server failed; we try again with growing pauses.
+	Retry
+)
+
+// Problem is why a custom resource cannot go on, and on which condition it shows.
+type Problem struct {
+	Condition string
+	Reason    string
+	Message   string
+	Class     Class
+	// Err is what the API server said, for Foreign and Retry.
+	Err error
+}
+
+// Cause is why the API server, or package apply, did not do a write.
+type Cause int
+
+const (
+	// Failed: the API server could not be reached or failed.
+	Failed Cause = iota
+	// Rejected: the API server read the object and said no: it is not valid, not
+	// allowed, over a quota, or refused by an admission policy.
+	Rejected
+	// NotOurs: an object stands in the way that does not carry our proof.
+	NotOurs
+	// Going: the object, or its namespace, is being deleted.
+	Going
+	// Contested: somebody undoes the write each time.
+	Contested
+	// NotInstalled: there is no such kind.
+	NotInstalled
+	// NotServed: there is such a kind, and this API server does not serve it: it is
+	// being removed, or the API server has not heard of it yet.
+	NotServed
+)
+
+// CauseOf returns the cause of a failed write.
+func CauseOf(err error) Cause {
+	var refused *ownership.RefusedError
+	var terminating *apply.TerminatingError
+	var contested *apply.ContestedError
+	switch {
+	case errors.As(err, &refused):
+		return NotOurs
+	case errors.As(err, &terminating), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return Going
+	case errors.As(err, &contested):
+		return Contested
+	case meta.IsNoMatchError(err):
+		return NotInstalled
+	case KindUnknown(err), apierrors.IsMethodNotSupported(err):
+		return NotServed
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
+		return Rejected
+	default:
+		return Failed
+	}
+}
+
+// KindUnknown reports whether the API server did not know the kind of a request:
+// an answer of its own that names no object.
+func KindUnknown(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
+		(status.Status().Details == nil || status.Status().Details.Name == "")
+}
