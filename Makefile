@@ -236,7 +236,7 @@ install: $(BIN)/kustomize ## Install the CRDs.
 	$(BIN)/kustomize build config/crd | $(KUBECTL_APPLY) -f -
 
 .PHONY: uninstall
-uninstall: $(BIN)/kustomize end-instances ## End all instances, remove the CRDs and every Challenge.
+uninstall: $(BIN)/kustomize end-instances ## End all instances and environments, remove the CRDs and every Challenge.
 	$(BIN)/kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
@@ -245,16 +245,18 @@ deploy: rendered-config ## Install CRDs and operator (IMG), and wait until it wo
 	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=180s
 
 .PHONY: undeploy
-undeploy: rendered-config end-instances ## End all instances, remove operator and CRDs.
+undeploy: rendered-config end-instances ## End all instances and environments, remove operator and CRDs.
 	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL) delete --ignore-not-found -f -
 
 # While the operator still runs: afterwards nothing would take the finalizers off.
 .PHONY: end-instances
 end-instances:
-	@if $(KUBECTL) get customresourcedefinition challengeinstances.berg.norelect.ch --ignore-not-found -o name | grep -q .; then \
-		$(KUBECTL) delete challengeinstances.berg.norelect.ch --all --all-namespaces --timeout=180s || { \
-			echo "make: some instances do not end: is the operator running? Start it with 'make deploy' and try again" >&2; exit 1; }; \
-	fi
+	@for kind in challengeinstances.berg.norelect.ch environments.quix.io; do \
+		if $(KUBECTL) get customresourcedefinition $$kind --ignore-not-found -o name | grep -q .; then \
+			$(KUBECTL) delete $$kind --all --all-namespaces --timeout=180s || { \
+				echo "make: some $$kind do not end: is the operator running? Start it with 'make deploy' and try again" >&2; exit 1; }; \
+		fi; \
+	done
 
 .PHONY: build-installer
 build-installer: rendered-config ## Write everything to install into one file: dist/install.yaml.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"regexp"
 	"strings"
 	"time"
 
@@ -19,10 +20,20 @@ import (
 
 // Config is the effective configuration of one operator process.
 type Config struct {
-	Challenge Challenge
-	Gateway   Gateway
-	Process   Process
+	Challenge   Challenge
+	Gateway     Gateway
+	Environment Environment
+	Process     Process
 }
+
+// The APIs of the operator, by their groups.
+const (
+	APIBerg = "berg.norelect.ch"
+	APIQuix = "quix.io"
+)
+
+// APIs lists all of them.
+var APIs = []string{APIBerg, APIQuix}
 
 // Challenge is what every challenge instance gets unless its Challenge says
 // otherwise.
@@ -61,9 +72,37 @@ type Gateway struct {
 	DataplaneNamespaces []string // nil: its proxies may be any pod
 }
 
+// Environment is what every Quix environment gets.
+type Environment struct {
+	// NamespaceSuffix follows the ID in the name of a new namespace: at most 19
+	// characters, so that the name fits into 63.
+	NamespaceSuffix string
+	// IDPattern must match the ID of a new environment; nil: any ID will do.
+	IDPattern *regexp.Regexp
+	// ServiceAccountName and ServiceAccountNamespace name the platform's
+	// ServiceAccount, which is bound in every environment.
+	ServiceAccountName      string
+	ServiceAccountNamespace string
+	// ClusterRoleName names the ClusterRole that it is bound to.
+	ClusterRoleName     string
+	RoleViolationPolicy RoleViolationPolicy
+	CacheSyncPeriod     time.Duration
+}
+
+// RoleViolationPolicy says what happens to the bindings of live environments
+// while their ClusterRole is dangerous.
+type RoleViolationPolicy string
+
+// The role violation policies.
+const (
+	RoleViolationUnbind RoleViolationPolicy = "Unbind"
+	RoleViolationReport RoleViolationPolicy = "Report"
+)
+
 // Process is how the operator itself runs.
 type Process struct {
-	MetricsBindAddress      string // "0": not served
+	EnabledAPIs             []string // of APIs
+	MetricsBindAddress      string   // "0": not served
 	MetricsSecure           bool
 	HealthProbeBindAddress  string
 	PprofBindAddress        string // "": not served
@@ -180,7 +219,7 @@ func (t *text) Set(s string) error { t.value, t.set = s, true; return nil }
 func (t *text) IsBoolFlag() bool   { return t.boolean }
 
 func printHelp(out io.Writer) {
-	_, _ = fmt.Fprintln(out, "berg-operator runs CTF challenge instances on Kubernetes.\n\nOptions (each also as an environment variable; an option wins):")
+	_, _ = fmt.Fprintln(out, "berg-operator runs CTF challenge instances and Quix environments on Kubernetes.\n\nOptions (each also as an environment variable; an option wins):")
 	for _, v := range table {
 		_, _ = fmt.Fprintf(out, "  --%s  (%s, default %q)\n        %s\n", v.Flag(), v.Name, v.Default, v.Help)
 	}

@@ -50,6 +50,8 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 		"CHALLENGE_START_DEADLINE": "-1m", "CHALLENGE_WITHDRAWAL_POLICY": "keep", "CHALLENGE_CPU_LIMIT": "lots", "CHALLENGE_CPU_REQUEST": "0",
 		"CHALLENGE_MEMORY_LIMIT": "100mi", "CHALLENGE_MEMORY_REQUEST": "-1", "CHALLENGE_EGRESS_BANDWIDTH": "1", "CHALLENGE_INGRESS_BANDWIDTH": "fast",
 		"CHALLENGE_IMAGE_PULL_POLICY": "Sometimes", "CHALLENGE_RUNTIME_CLASS_NAME": "G V", "PULL_SECRET_NAME": "A/B",
+		"ENABLED_APIS": "berg.norelect.ch,berg", "NAMESPACE_SUFFIX": "-q_", "ENVIRONMENT_REGEX": "(", "SERVICE_ACCOUNT_NAME": "A", "SERVICE_ACCOUNT_NAMESPACE": "a.b",
+		"CLUSTER_ROLE_NAME": "a/b", "ROLE_VIOLATION_POLICY": "Ignore", "CACHE_SYNC_PERIOD": "often",
 		"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "perhaps", "CLUSTER_DOMAIN": ".", "POD_NAMESPACE": ".", "METRICS_BIND_ADDRESS": "8443",
 		"METRICS_SECURE": "2", "HEALTH_PROBE_BIND_ADDRESS": ":x", "LEADER_ELECT": "maybe", "LOG_LEVEL": "debug", "NETWORK_POLICY": "Cilium",
 		"CLUSTER_NODE_CIDRS": "10.0.0.1/24", "CLUSTER_POD_CIDRS": "10.0.0.0/8,fd00::", "MAX_CONCURRENT_RECONCILES": "0",
@@ -66,6 +68,36 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), v.Name+"=") {
 			t.Errorf("no error for %s in:\n%v", v.Name, err)
+		}
+	}
+}
+
+func TestEnabledAPIs(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                             {APIBerg, APIQuix},
+		"quix.io":                      {APIQuix},
+		" quix.io , berg.norelect.ch,": {APIQuix, APIBerg},
+		"quix.io,quix.io":              {APIQuix},
+	} {
+		cfg, err := load(t, nil, map[string]string{"ENABLED_APIS": text})
+		if err != nil || !slices.Equal(cfg.Process.EnabledAPIs, want) {
+			t.Errorf("%q: %v, error %v, want %v", text, cfg.Process.EnabledAPIs, err, want)
+		}
+	}
+	for _, text := range []string{",", "quix", "quix.io;berg.norelect.ch", "*"} {
+		if _, err := load(t, nil, map[string]string{"ENABLED_APIS": text}); err == nil {
+			t.Errorf("%q: accepted", text)
+		}
+	}
+}
+
+func TestNamespaceSuffixLeavesRoomForTheID(t *testing.T) {
+	for suffix, ok := range map[string]bool{
+		"-qdep": true, "x": true, "-" + strings.Repeat("a", 18): true,
+		"-" + strings.Repeat("a", 19): false, "-": false, "-A": false, ".a": false,
+	} {
+		if _, err := load(t, nil, map[string]string{"NAMESPACE_SUFFIX": suffix}); (err == nil) != ok {
+			t.Errorf("%q: error %v, want accepted: %v", suffix, err, ok)
 		}
 	}
 }

@@ -6,12 +6,15 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -182,6 +185,44 @@ var table = []Variable{
 		set:  boolean(func(c *Config) *bool { return &c.Challenge.HeadlessService }),
 	},
 	{
+		Name: "NAMESPACE_SUFFIX", Default: "-qdep",
+		Help: "What follows the ID of a new Environment in the name of its namespace, at most 19 characters. Existing environments keep their names.",
+		set:  name(func(c *Config) *string { return &c.Environment.NamespaceSuffix }, namespaceSuffix),
+	},
+	{
+		Name: "ENVIRONMENT_REGEX", Default: "",
+		Help: "Regular expression that the ID of a new Environment must match. Empty: any ID will do.",
+		set:  idPattern,
+	},
+	{
+		Name: "SERVICE_ACCOUNT_NAME", Default: "quix-platform-account",
+		Help: "ServiceAccount of the platform, which may work in every environment.",
+		set:  name(func(c *Config) *string { return &c.Environment.ServiceAccountName }, validation.IsDNS1123Subdomain),
+	},
+	{
+		Name: "SERVICE_ACCOUNT_NAMESPACE", Default: "quix-environment",
+		Help: "Namespace of that ServiceAccount.",
+		set:  name(func(c *Config) *string { return &c.Environment.ServiceAccountNamespace }, validation.IsDNS1123Label),
+	},
+	{
+		Name: "CLUSTER_ROLE_NAME", Default: "quix-platform-account-role",
+		Help: "ClusterRole that says what the platform may do in an environment. The operator must be allowed to bind it.",
+		set:  name(func(c *Config) *string { return &c.Environment.ClusterRoleName }, path.IsValidPathSegmentName),
+	},
+	{
+		Name: "ROLE_VIOLATION_POLICY", Default: "Unbind",
+		Help: "What happens to live environments while that ClusterRole lets the platform gain more rights: Unbind takes the platform's rights away, Report only says so.",
+		set: func(c *Config, s string) error {
+			c.Environment.RoleViolationPolicy = RoleViolationPolicy(s)
+			return oneOf(s, string(RoleViolationUnbind), string(RoleViolationReport))
+		},
+	},
+	{
+		Name: "CACHE_SYNC_PERIOD", Default: "10m",
+		Help: "How often every Environment is looked at again though nothing has changed.",
+		set:  duration(func(c *Config) *time.Duration { return &c.Environment.CacheSyncPeriod }, required),
+	},
+	{
 		Name: "CLUSTER_DOMAIN", Default: "cluster.local",
 		Help: "DNS domain of the cluster.",
 		set:  name(func(c *Config) *string { return &c.Challenge.ClusterDomain }, validation.IsDNS1123Subdomain),
@@ -190,6 +231,11 @@ var table = []Variable{
 		Name: "POD_NAMESPACE", Default: "berg-operator-system",
 		Help: "Namespace of the operator itself: its lease and the pull secret live there.",
 		set:  name(func(c *Config) *string { return &c.Challenge.OperatorNamespace }, validation.IsDNS1123Label),
+	},
+	{
+		Name: "ENABLED_APIS", Default: strings.Join(APIs, ","),
+		Help: "Comma-separated API groups whose resources the operator works on. It does not watch those of the others.",
+		set:  enabledAPIs,
 	},
 	{
 		Name: "METRICS_BIND_ADDRESS", Default: ":8443",
@@ -239,7 +285,7 @@ var table = []Variable{
 	},
 	{
 		Name: "MAX_CONCURRENT_RECONCILES", Default: "32",
-		Help: "How many instances are worked on at the same time.",
+		Help: "How many instances, and how many Environments, are worked on at the same time.",
 		set:  integer(func(c *Config) *int { return &c.Process.MaxConcurrentReconciles }, 1, 1000),
 	},
 	{
@@ -293,6 +339,47 @@ func domain(s string) []string {
 		return []string{"must be no more than 216 characters"}
 	}
 	return validation.IsDNS1123Subdomain(s)
+}
+
+// longestSuffix leaves room for an ID of 44 characters in the 63 of a name.
+const longestSuffix = 19
+
+func namespaceSuffix(s string) []string {
+	if len(s) > longestSuffix {
+		return []string{fmt.Sprintf("must be no more than %d characters", longestSuffix)}
+	}
+	return validation.IsDNS1123Label("id" + s)
+}
+
+func idPattern(c *Config, s string) error {
+	c.Environment.IDPattern = nil
+	if s == "" {
+		return nil
+	}
+	pattern, err := regexp.Compile(s)
+	if err != nil {
+		return fmt.Errorf("must be a regular expression of Go: %w", err)
+	}
+	c.Environment.IDPattern = pattern
+	return nil
+}
+
+func enabledAPIs(c *Config, s string) error {
+	c.Process.EnabledAPIs = nil
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		if part == "" || slices.Contains(c.Process.EnabledAPIs, part) {
+			continue
+		}
+		if err := oneOf(part, APIs...); err != nil {
+			return fmt.Errorf("%q: %w", part, err)
+		}
+		c.Process.EnabledAPIs = append(c.Process.EnabledAPIs, part)
+	}
+	if len(c.Process.EnabledAPIs) == 0 {
+		return oneOf("", APIs...)
+	}
+	return nil
 }
 
 func dataplaneNamespaces(c *Config, s string) error {

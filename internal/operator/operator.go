@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -31,6 +34,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -60,7 +64,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
-		gatewayv1.Install, ciliumv2.AddToScheme, bergv1.AddToScheme,
+		rbacv1.AddToScheme, gatewayv1.Install, ciliumv2.AddToScheme, bergv1.AddToScheme, quixv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("build the scheme: %w", err)
@@ -89,7 +93,7 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 
 	options := ctrl.Options{
 		Scheme: scheme,
-		Cache:  caches(),
+		Cache:  caches(cfg),
 		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 
 		HealthProbeBindAddress:  cfg.Process.HealthProbeBindAddress,
@@ -108,33 +112,23 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		candidate = lease.candidate
 	}
 	mgr, err := ctrl.NewManager(restConfig, options)
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("make the manager: %w: install its definition, or take its API out of ENABLED_APIS", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
 
-	reconciler := &challengeinstance.Reconciler{
-		Client: mgr.GetClient(),
-		Live:   mgr.GetAPIReader(),
-		Writer: apply.Writer{
-			Client:    mgr.GetClient(),
-			Live:      mgr.GetAPIReader(),
-			Manager:   fieldManager,
-			Restraint: apply.NewRestraint(opts.Clock),
-		},
-		Events: mgr.GetEventRecorder("berg-operator"),
-		Clock:  opts.Clock,
-		Config: cfg,
+	// All who write hold back together.
+	writer := apply.Writer{
+		Client:    mgr.GetClient(),
+		Live:      mgr.GetAPIReader(),
+		Manager:   fieldManager,
+		Restraint: apply.NewRestraint(opts.Clock),
 	}
-	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
-		return nil, fmt.Errorf("set up the controller of ChallengeInstances: %w", err)
-	}
-	if cfg.Process.OperatorConditionName != "" {
-		gate, err := newGate(ctx, mgr, cfg, opts.Clock)
-		if err != nil {
-			return nil, fmt.Errorf("set up what holds up an upgrade: %w", err)
-		}
-		if err := mgr.Add(gate); err != nil {
-			return nil, err
+	for _, r := range openRooms(cfg) {
+		if err := r.setup(ctx, mgr, cfg, opts, writer); err != nil {
+			return nil, fmt.Errorf("set up the controllers of %s: %w", r.api, err)
 		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -160,24 +154,21 @@ func elect(options *ctrl.Options, lease *lease) {
 // caches bounds what is kept in memory: of the kinds that a cluster is full of
 // only our own objects, and of every object only what is looked at.
 //
-// Ours is the default and the rest the exception, because a kind can only be
-// named here when the API server serves it, and some are optional.
-func caches() cache.Options {
-	all := cache.ByObject{Label: labels.Everything()}
+// What a challenge instance consists of is the default and the rest the
+// exception, because a kind can only be named here when the API server serves
+// it, and some are optional.
+func caches(cfg config.Config) cache.Options {
+	objects := map[client.Object]cache.ByObject{
+		// A foreign namespace in our way must be seen.
+		&corev1.Namespace{}: {Label: labels.Everything()},
+	}
+	for _, r := range openRooms(cfg) {
+		maps.Copy(objects, r.caches(cfg))
+	}
 	return cache.Options{
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
 		DefaultTransform:     apply.Compact(fieldManager),
-		ByObject: map[client.Object]cache.ByObject{
-			&bergv1.Challenge{}:            all,
-			&bergv1.ChallengeInstance{}:    all,
-			challengeinstance.Definition(): all,
-			// A foreign namespace in our way must be seen.
-			&corev1.Namespace{}: all,
-			&corev1.Pod{}: {
-				Label:     labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
-				Transform: stripPod,
-			},
-		},
+		ByObject:             objects,
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
@@ -101,7 +102,11 @@ var _ = Describe("The operator", func() {
 		entry("create pods", authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: "kube-system"}),
 		entry("change Challenges", authorizationv1.ResourceAttributes{Verb: "update", Group: bergv1.GroupVersion.Group, Resource: "challenges", Namespace: "berg"}),
 		entry("create instances", authorizationv1.ResourceAttributes{Verb: "create", Group: bergv1.GroupVersion.Group, Resource: "challengeinstances", Namespace: "berg"}),
-		entry("bind roles", authorizationv1.ResourceAttributes{Verb: "create", Group: rbacv1.GroupName, Resource: "clusterrolebindings"}),
+		entry("bind another role", authorizationv1.ResourceAttributes{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "cluster-admin"}),
+		entry("change the role that it may bind", authorizationv1.ResourceAttributes{Verb: "update", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "quix-platform-account-role"}),
+		entry("impersonate", authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "users"}),
+		entry("create environments", authorizationv1.ResourceAttributes{Verb: "create", Group: quixv1.GroupVersion.Group, Resource: "environments"}),
+		entry("bind roles in the whole cluster", authorizationv1.ResourceAttributes{Verb: "create", Group: rbacv1.GroupName, Resource: "clusterrolebindings"}),
 	)
 
 	Describe("when it is lost", Serial, func() {

@@ -269,7 +269,7 @@ var _ = Describe("The life of an instance", func() {
 
 	It("copies the pull secret, its data alone", func(ctx context.Context) {
 		source := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "registry", Labels: map[string]string{"foreign": "yes"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "registry", Labels: map[string]string{"foreign": "yes"}},
 			Type:       corev1.SecretTypeDockerConfigJson,
 			Data:       map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)},
 		}

@@ -33,7 +33,7 @@ var _ = Describe("What has not changed costs no request", Serial, func() {
 	DescribeTable("of every golden Challenge, at the second and at the third look", func(ctx context.Context, env map[string]string) {
 		paths, err := filepath.Glob("../../internal/berg/challengeinstance/testdata/plan/*.yaml")
 		Expect(err).NotTo(HaveOccurred())
-		env["POD_NAMESPACE"] = "default"
+		env["POD_NAMESPACE"] = operatorNamespace
 		c := load(env)
 		stopOperator()
 		DeferCleanup(func() { stopOperator = start(cfg, nil) })

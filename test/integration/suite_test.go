@@ -20,6 +20,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,6 +35,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/operator"
@@ -51,7 +53,7 @@ var (
 	restConfig *rest.Config
 	cfg        config.Config
 	// environment is that of the operator that all specs share.
-	environment = map[string]string{"PULL_SECRET_NAME": "registry", "POD_NAMESPACE": "default", "CHALLENGE_START_DEADLINE": "1h"}
+	environment = map[string]string{"PULL_SECRET_NAME": "registry", "POD_NAMESPACE": operatorNamespace, "CHALLENGE_START_DEADLINE": "1h"}
 	// stopOperator ends the operator that all specs share; nil while it is paused.
 	stopOperator func()
 )
@@ -76,9 +78,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 	scheme, err := operator.NewScheme()
 	Expect(err).NotTo(HaveOccurred())
+	Expect(authorizationv1.AddToScheme(scheme)).To(Succeed())
 	k8s, err = client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	installCRDs(ctx)
+	installRights(ctx)
 
 	watchInvariants()
 	cfg = load(environment)
@@ -102,6 +106,7 @@ func start(c config.Config, wrap func(http.RoundTripper) http.RoundTripper) (sto
 // startAt is start at another time.
 func startAt(c config.Config, now clock.PassiveClock, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	rc := rest.CopyConfig(restConfig)
+	rc.Impersonate = rest.ImpersonationConfig{UserName: operatorUser}
 	if wrap != nil {
 		rc.Wrap(wrap)
 	}
@@ -206,7 +211,8 @@ func newNamespace(ctx context.Context) string {
 
 const namespacePrefix = "integration-"
 
-// Whatever the specs did, no instance and no namespace of one is left over.
+// Whatever the specs did, no instance, no environment and no namespace of an
+// instance is left over.
 var _ = AfterSuite(func(ctx context.Context) {
 	gexec.CleanupBuildArtifacts()
 	if k8s == nil {
@@ -216,6 +222,9 @@ var _ = AfterSuite(func(ctx context.Context) {
 		var instances bergv1.ChallengeInstanceList
 		g.Expect(k8s.List(ctx, &instances)).To(Succeed())
 		g.Expect(instances.Items).To(BeEmpty())
+		var environments quixv1.EnvironmentList
+		g.Expect(k8s.List(ctx, &environments)).To(Succeed())
+		g.Expect(environments.Items).To(BeEmpty())
 	}).WithTimeout(3 * time.Minute).Should(Succeed())
 	if stopOperator != nil {
 		stopOperator()

@@ -78,6 +78,12 @@ func TestChecksFindFaults(t *testing.T) {
 		{"all Secrets can be read", "rights-are-minimal", "list Secrets", func(b *bundle) {
 			grant(b, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
 		}},
+		{"any role can be bound", "rights-are-minimal", "RBAC itself", func(b *bundle) {
+			grant(b, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"bind"}})
+		}},
+		{"another role can be bound", "rights-are-minimal", "RBAC itself", func(b *bundle) {
+			grant(b, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{"cluster-admin"}, Verbs: []string{"bind"}})
+		}},
 		{"roles can be bound", "rights-are-minimal", "bind", func(b *bundle) {
 			grant(b, rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"bind"}})
 		}},

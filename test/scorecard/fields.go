@@ -13,6 +13,7 @@ var foreign = map[string]bool{
 	"Challenge.spec.containers[0].readinessProbe": true,
 	"Challenge.spec.containers[0].livenessProbe":  true,
 	"ChallengeInstance.status.conditions":         true,
+	"Environment.status.conditions":               true,
 }
 
 // fields: a console shows every field of spec and status, down to the leaves, by

@@ -23,10 +23,17 @@ var allowed = map[string][]string{
 	"cluster: tlsroutes.gateway.networking.k8s.io":  own,
 	"cluster: secrets":                              {"create"}, // the copy of the pull secret
 	"cluster: pods":                                 see,
+	// The binding of an environment, to the one role that the operator may bind.
+	"cluster: rolebindings.rbac.authorization.k8s.io":                            own,
+	"cluster: clusterroles.rbac.authorization.k8s.io":                            see,
+	"cluster: clusterroles.rbac.authorization.k8s.io/quix-platform-account-role": {"bind"},
 	// Our kinds.
 	"cluster: challenges.berg.norelect.ch":                see,
 	"cluster: challengeinstances.berg.norelect.ch":        {"delete", "get", "list", "patch", "watch"},
 	"cluster: challengeinstances/status.berg.norelect.ch": {"patch"},
+	"cluster: environments.quix.io":                       {"get", "list", "patch", "watch"},
+	"cluster: environments/status.quix.io":                {"patch"},
+	"cluster: environments/finalizers.quix.io":            {"update"}, // to own a namespace
 	// Whether optional APIs are there.
 	"cluster: customresourcedefinitions.apiextensions.k8s.io": see,
 	"cluster: events.events.k8s.io":                           {"create", "patch"},

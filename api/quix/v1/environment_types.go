@@ -1,0 +1,241 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Environment is a namespace of its own for the platform. The operator creates
+// the namespace, gives the platform's ServiceAccount the rights of one reviewed
+// ClusterRole in it, keeps both as they should be, and deletes both with the
+// Environment.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=env,categories=all
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespaceStatus.resourceName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +operator-sdk:csv:customresourcedefinitions:displayName="Environment",order=3,resources={{Namespace,v1,""},{RoleBinding,v1,""}}
+type Environment struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Which namespace is wanted.
+	//
+	// +required
+	Spec EnvironmentSpec `json:"spec"`
+
+	// What the operator observed.
+	//
+	// +optional
+	Status EnvironmentStatus `json:"status,omitempty"`
+}
+
+// EnvironmentList is a list of Environments.
+//
+// +kubebuilder:object:root=true
+type EnvironmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Environment `json:"items"`
+}
+
+// EnvironmentSpec says which namespace is wanted and what it carries.
+type EnvironmentSpec struct {
+	// Identifier of the environment: lower-case letters, digits and dashes, 3 to
+	// 44 characters, a letter or digit at both ends. The namespace is called
+	// <id> followed by the operator's NAMESPACE_SUFFIX (-qdep). Cannot be changed.
+	// +required
+	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MaxLength=44
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="id cannot be changed: delete this Environment and create another one"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="ID"
+	ID string `json:"id"`
+
+	// Labels of the namespace, beside those that the operator sets. Each key starts
+	// with quix.io/. A label that is removed here is removed from the namespace;
+	// labels that others gave it stay. Default: none.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('quix.io/'))",message="every key must start with quix.io/"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/managed-by', 'quix.io/environment-id', 'quix.io/environment-name'])",message="quix.io/managed-by, quix.io/environment-id and quix.io/environment-name are set by the operator alone"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Labels"
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Annotations of the namespace, beside those that the operator sets. Each key
+	// starts with quix.io/. An annotation that is removed here is removed from the
+	// namespace; annotations that others gave it stay. Default: none.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('quix.io/'))",message="every key must start with quix.io/"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/created-by', 'quix.io/environment-resource-name', 'quix.io/environment-uid', 'quix.io/applied-metadata', 'quix.io/plan-checksum'])",message="quix.io/created-by, quix.io/environment-resource-name, quix.io/environment-uid, quix.io/applied-metadata and quix.io/plan-checksum are set by the operator alone"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Annotations"
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// EnvironmentStatus is what the operator observed of an environment.
+type EnvironmentStatus struct {
+	// Where the environment stands. InProgress: it is being made, or waits for
+	// something that passes by itself; Ready: namespace and binding are in place;
+	// Failed: something must be mended, the conditions say what, and it goes on by
+	// itself once that is done; Deleting: its binding and namespace are going.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
+	Phase Phase `json:"phase,omitempty"`
+
+	// The phase in words: what is wrong, if anything is.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
+	Message string `json:"message,omitempty"`
+
+	// metadata.generation that this status describes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// When anything else in this status changed last.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Updated"
+	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
+
+	// The namespace. Its name is kept here and never changes, whatever becomes of
+	// the operator's NAMESPACE_SUFFIX.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace"
+	NamespaceStatus *ResourceStatus `json:"namespaceStatus,omitempty"`
+
+	// The RoleBinding in the namespace. Its name is kept here and never changes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Role Binding"
+	RoleBindingStatus *ResourceStatus `json:"roleBindingStatus,omitempty"`
+
+	// What is done, what is missing and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ResourceStatus is what the operator observed of one object of an environment.
+type ResourceStatus struct {
+	// Creating: it is being made; Active: it is as it should be; Failed: it is
+	// not, the message says why; Deleting: it is going.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase"
+	Phase ResourcePhase `json:"phase,omitempty"`
+
+	// The phase in words.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"
+	Message string `json:"message,omitempty"`
+
+	// Name of the object.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Resource Name"
+	ResourceName string `json:"resourceName,omitempty"`
+}
+
+// Phase is a step in the life of an environment.
+//
+// +kubebuilder:validation:Enum=InProgress;Ready;Failed;Deleting
+type Phase string
+
+// The phases of an environment.
+const (
+	PhaseInProgress Phase = "InProgress"
+	PhaseReady      Phase = "Ready"
+	PhaseFailed     Phase = "Failed"
+	PhaseDeleting   Phase = "Deleting"
+)
+
+// Phases lists every phase, in the order of a life.
+var Phases = []Phase{PhaseInProgress, PhaseReady, PhaseFailed, PhaseDeleting}
+
+// ResourcePhase is a step in the life of one object of an environment.
+//
+// +kubebuilder:validation:Enum=Creating;Active;Failed;Deleting
+type ResourcePhase string
+
+// The phases of an object.
+const (
+	ResourceCreating ResourcePhase = "Creating"
+	ResourceActive   ResourcePhase = "Active"
+	ResourceFailed   ResourcePhase = "Failed"
+	ResourceDeleting ResourcePhase = "Deleting"
+)
+
+// The conditions of an environment, in the order in which it is made. A
+// condition that is False stops the later ones.
+const (
+	// ConditionNamespaceReady: the namespace exists and is this environment's.
+	ConditionNamespaceReady = "NamespaceReady"
+	// ConditionRoleValidated: the platform's ClusterRole exists and lets nobody
+	// gain more rights than it lists.
+	ConditionRoleValidated = "RoleValidated"
+	// ConditionRoleBindingReady: the platform's ServiceAccount is bound to it in
+	// the namespace.
+	ConditionRoleBindingReady = "RoleBindingReady"
+	// ConditionReady: all of it is in place.
+	ConditionReady = "Ready"
+)
+
+// The reasons of conditions and events.
+const (
+	ReasonCreated                         = "Created"
+	ReasonWaiting                         = "Waiting"
+	ReasonContested                       = "Contested"
+	ReasonInvalidEnvironmentID            = "InvalidEnvironmentID"
+	ReasonNamespaceNotManaged             = "NamespaceNotManaged"
+	ReasonNamespaceOwnershipConflict      = "NamespaceOwnershipConflict"
+	ReasonNamespaceEnvironmentIDMismatch  = "NamespaceEnvironmentIDMismatch"
+	ReasonNamespaceCreationFailed         = "NamespaceCreationFailed"
+	ReasonNamespaceReconciliationFailed   = "NamespaceReconciliationFailed"
+	ReasonRoleValid                       = "RoleValid"
+	ReasonRoleMissing                     = "RoleMissing"
+	ReasonSecurityViolation               = "SecurityViolation"
+	ReasonRoleBindingConflict             = "RoleBindingConflict"
+	ReasonRoleBindingCreationFailed       = "RoleBindingCreationFailed"
+	ReasonRoleBindingReconciliationFailed = "RoleBindingReconciliationFailed"
+	ReasonRoleBindingDeletionFailed       = "RoleBindingDeletionFailed"
+	ReasonTerminating                     = "Terminating"
+	ReasonDeletionBlocked                 = "DeletionBlocked"
+	ReasonNamespaceCreated                = "NamespaceCreated"
+	ReasonRoleBindingCreated              = "RoleBindingCreated"
+	ReasonEnvironmentReady                = "EnvironmentReady"
+)
+
+// Finalizer keeps an Environment until its namespace is gone.
+const Finalizer = "quix.io/environment-finalizer"
+
+// The labels and annotations that the operator writes.
+const (
+	// MetadataPrefix begins every key that an Environment may set.
+	MetadataPrefix = "quix.io/"
+
+	LabelManagedBy       = "quix.io/managed-by"
+	LabelEnvironmentID   = "quix.io/environment-id"
+	LabelEnvironmentName = "quix.io/environment-name"
+	// LabelPlatform marks what belongs to the platform; it hands its certificate
+	// authorities to the namespaces that carry it.
+	LabelPlatform = "ManagedBy"
+
+	AnnotationCreatedBy    = "quix.io/created-by"
+	AnnotationResourceName = "quix.io/environment-resource-name"
+	// AnnotationUID proves to which Environment an object belongs.
+	AnnotationUID = "quix.io/environment-uid"
+	// AnnotationApplied notes which labels and annotations the operator set, so
+	// that those removed from an Environment are removed from its namespace.
+	AnnotationApplied = "quix.io/applied-metadata"
+	// AnnotationChecksum tells what the operator wrote, so that it finds out when
+	// that is no longer what it would write.
+	AnnotationChecksum = "quix.io/plan-checksum"
+
+	// ManagedBy is the value of LabelManagedBy and AnnotationCreatedBy on the
+	// namespace.
+	ManagedBy = "quix-environment-operator"
+	// RoleBindingManagedBy is the value of LabelManagedBy on the RoleBinding.
+	RoleBindingManagedBy = "environment-operator"
+	// Platform is the value of LabelPlatform.
+	Platform = "Quix"
+)

@@ -1,0 +1,105 @@
+package environment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// ErrSecurityViolation is wrapped by every error about a ClusterRole that would
+// let the platform gain rights beyond those that the role lists.
+var ErrSecurityViolation = errors.New("security violation")
+
+// danger is a combination of rights by which rights grow. A rule has it when it
+// has any of the groups, any of the resources and any of the verbs, each by its
+// own name or by "*".
+type danger struct {
+	what                     string
+	groups, resources, verbs []string
+}
+
+var (
+	rbacGroup = []string{rbacv1.GroupName}
+	coreGroup = []string{""}
+	// writes are the verbs that change what exists. A deletecollection takes
+	// bindings away from others.
+	writes = []string{"create", "update", "patch", "delete", "deletecollection"}
+)
+
+// dangers holds also for a ClusterRole that is bound in one namespace what has an
+// effect in the whole cluster only: a role is soon bound elsewhere.
+var dangers = []danger{
+	{"change role bindings", rbacGroup, []string{"rolebindings", "clusterrolebindings"}, writes},
+	{"change roles", rbacGroup, []string{"roles", "clusterroles"}, writes},
+	{"bind or escalate roles", rbacGroup, []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}, []string{"bind", "escalate"}},
+	{"impersonate others", coreGroup, []string{"users", "groups", "serviceaccounts"}, []string{"impersonate"}},
+	{"impersonate others", []string{"authentication.k8s.io"}, []string{"users", "groups", "serviceaccounts", "nodes", "uids", "userextras", "userextras/*"}, []string{"impersonate"}},
+	{"make tokens of service accounts", coreGroup, []string{"serviceaccounts/token"}, []string{"create"}},
+}
+
+// validateClusterRole returns nil for a role that hands out what it lists and no
+// way to more. Each rule is judged alone, whatever resourceNames it has. The
+// error wraps ErrSecurityViolation and names every rule at fault.
+func validateClusterRole(role *rbacv1.ClusterRole) error {
+	var faults []string
+	for key := range role.Labels {
+		if strings.HasPrefix(key, "rbac.authorization.k8s.io/aggregate-to-") {
+			faults = append(faults, fmt.Sprintf("the label %s adds its rules to another ClusterRole", key))
+		}
+	}
+	slices.Sort(faults)
+	if role.AggregationRule != nil {
+		faults = append(faults, "its aggregationRule takes its rules from other ClusterRoles, which change without it")
+	}
+	for i, rule := range role.Rules {
+		var whats []string
+		for _, d := range dangers {
+			if d.in(rule) && !slices.Contains(whats, d.what) {
+				whats = append(whats, d.what)
+			}
+		}
+		if constrainedImpersonation(rule) && !slices.Contains(whats, "impersonate others") {
+			whats = append(whats, "impersonate others")
+		}
+		if len(whats) > 0 {
+			faults = append(faults, fmt.Sprintf("rules[%d] allows to %s", i, strings.Join(whats, ", ")))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: ClusterRole %s must not be bound: %s", ErrSecurityViolation, role.Name, strings.Join(faults, "; "))
+}
+
+func (d danger) in(rule rbacv1.PolicyRule) bool {
+	return includes(rule.APIGroups, d.groups) && includesResource(rule.Resources, d.resources) && includes(rule.Verbs, d.verbs)
+}
+
+func includes(list, words []string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return s == rbacv1.VerbAll || slices.Contains(words, s) })
+}
+
+// includesResource follows RBAC, where "*" is every resource and subresource and
+// "*/token" the subresource token of every resource. "parent/*" in wanted is any
+// subresource of parent.
+func includesResource(list, wanted []string) bool {
+	return includes(list, wanted) || slices.ContainsFunc(list, func(s string) bool {
+		parent, sub, _ := strings.Cut(s, "/")
+		return slices.ContainsFunc(wanted, func(w string) bool {
+			wantedParent, wantedSub, isSub := strings.Cut(w, "/")
+			return isSub && sub != "" && (parent == "*" || parent == wantedParent) && (wantedSub == "*" || wantedSub == sub)
+		})
+	})
+}
+
+// constrainedImpersonation finds the verbs impersonate:<mode> and
+// impersonate-on:<mode>:<verb> of Kubernetes 1.35 and later (KEP-5284). The
+// latter goes with any resource.
+func constrainedImpersonation(rule rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(rule.Verbs, func(verb string) bool {
+		return strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:")
+	})
+}

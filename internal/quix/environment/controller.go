@@ -1,0 +1,165 @@
+package environment
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// Reconciler makes, keeps and ends Environments.
+type Reconciler struct {
+	// Client reads from the cache, which must wait for the client's own writes.
+	Client client.Client
+	// Writer writes what belongs to an environment.
+	Writer apply.Writer
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	Config config.Config
+
+	backoff *outcome.Backoff
+}
+
+// The right to bind stands alone: it names the one ClusterRole, and the operator
+// needs none of the rights that this role hands out. Whoever renames the role
+// (CLUSTER_ROLE_NAME) gives the operator the right to bind that one.
+//
+// +kubebuilder:rbac:groups=quix.io,resources=environments,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=quix.io,resources=environments/status,verbs=patch
+// +kubebuilder:rbac:groups=quix.io,resources=environments/finalizers,verbs=update
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=quix-platform-account-role,verbs=bind
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile brings one environment a step further, or leaves it alone when there
+// is nothing to do. It returns no errors: outcome.Backoff chooses the pause.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	began := r.Clock.Now()
+	result, failed := r.backoff.Result(ctx, req, ctrl.Result{}, r.reconcile(ctx, req))
+	observeReconcile(r.Clock.Since(began), failed)
+	return result, nil
+}
+
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) error {
+	env := &quixv1.Environment{}
+	if err := r.Client.Get(ctx, req.NamespacedName, env); err != nil {
+		return err
+	}
+	now := r.Clock.Now()
+	if env.DeletionTimestamp != nil {
+		return r.finalize(ctx, env, now)
+	}
+	if err := finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer); err != nil {
+		return err
+	}
+	if err := r.start(ctx, env, now); err != nil {
+		return err
+	}
+	observed, err := r.observe(ctx, env)
+	if err != nil {
+		return err
+	}
+
+	before := env.DeepCopy()
+	out := r.build(ctx, env, observed)
+	if apierrors.IsConflict(out.err()) {
+		return out.err() // the cache is behind: nothing to tell anybody
+	}
+	derive(env, out, now)
+	if err := r.patchStatus(ctx, before, env, now); err != nil {
+		return errors.Join(err, out.err())
+	}
+	r.report(before, env, out)
+	return out.err()
+}
+
+// start persists the names before anything bears them: the suffix may be another
+// one after a restart.
+func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now time.Time) error {
+	if namespaceName(env) != "" && roleBindingName(env) != "" {
+		return nil
+	}
+	before := env.DeepCopy()
+	deriveStarted(env, r.Config.Environment.NamespaceSuffix, now)
+	if err := r.patchStatus(ctx, before, env, now); err != nil {
+		return err
+	}
+	created.Inc()
+	return nil
+}
+
+// build applies the plan. The namespace comes first and the binding last, so that
+// nothing is granted that was not judged before.
+func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Observed) Outcome {
+	out := Outcome{Observed: o}
+	cfg := r.Config.Environment
+	in := inputs(env, o, cfg)
+
+	if out.Namespace = judgeNamespace(env, o, cfg.IDPattern); out.Namespace == nil {
+		_, err := apply.Apply(ctx, r.recording(), namespaceProof(env), namespace(in))
+		out.Namespace = namespaceProblem(o, err)
+		out.NamespaceCreated = err == nil && o.Namespace == nil
+	}
+	out.Role = judgeRole(o.Role, cfg.ClusterRoleName)
+	// Whatever became of the namespace, rights that are too wide are taken away.
+	if out.violation() && cfg.RoleViolationPolicy == config.RoleViolationUnbind {
+		if err := r.unbind(ctx, env); err != nil {
+			out.RoleBinding = retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, err)
+		} else if out.Observed.RoleBinding != nil {
+			out.Observed.RoleBinding = nil
+			unbound.Inc()
+		}
+	}
+	if out.problem() == nil {
+		_, err := apply.Apply(ctx, r.Writer, roleBindingProof(env), roleBinding(in))
+		out.RoleBinding = roleBindingProblem(o, err)
+		out.RoleBindingCreated = err == nil && o.RoleBinding == nil
+	}
+	return out
+}
+
+// unbind takes the platform's rights away. The cache leaves out a binding that
+// has lost its label: so the API server is asked too, and later reads do not wait
+// for a deletion that the cache may never show.
+func (r *Reconciler) unbind(ctx context.Context, env *quixv1.Environment) error {
+	key := roleBindingKey(env)
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	exists, err := apply.Find(ctx, r.Writer, binding)
+	if err != nil || !exists || !roleBindingProof(env).Holds(binding) {
+		return err
+	}
+	return apply.Delete(ctx, r.Client, binding, client.DisableReadYourWritesConsistency)
+}
+
+// recording notes on the namespace what the environment asked for, so that it
+// can be taken off again.
+func (r *Reconciler) recording() apply.Writer {
+	w := r.Writer
+	w.Record = quixv1.AnnotationApplied
+	return w
+}
+
+// patchStatus is the only write of the status. An unchanged one costs nothing.
+func (r *Reconciler) patchStatus(ctx context.Context, before, env *quixv1.Environment, now time.Time) error {
+	if equality.Semantic.DeepEqual(before.Status, env.Status) {
+		return nil
+	}
+	env.Status.LastUpdated = &metav1.Time{Time: now}
+	return r.Client.Status().Patch(ctx, env, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}

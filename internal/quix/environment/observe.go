@@ -1,0 +1,48 @@
+package environment
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+)
+
+// Observed is everything outside the environment that decides what happens to it.
+type Observed struct {
+	// Namespace that bears the environment's name, whosever it is; nil when there
+	// is none.
+	Namespace *corev1.Namespace
+	// RoleBinding that bears the environment's name and a label of ours; nil when
+	// there is none.
+	RoleBinding *rbacv1.RoleBinding
+	// Role is the platform's ClusterRole; nil when there is none.
+	Role *rbacv1.ClusterRole
+}
+
+func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o Observed, err error) {
+	if o.Namespace, err = found(r.Client, ctx, types.NamespacedName{Name: namespaceName(env)}, &corev1.Namespace{}); err != nil {
+		return o, err
+	}
+	if o.RoleBinding, err = found(r.Client, ctx, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
+		return o, err
+	}
+	o.Role, err = found(r.Client, ctx, types.NamespacedName{Name: r.Config.Environment.ClusterRoleName}, &rbacv1.ClusterRole{})
+	return o, err
+}
+
+// found returns an object of the cache, nil if there is none of that name.
+func found[T client.Object](c client.Reader, ctx context.Context, key types.NamespacedName, into T) (none T, _ error) {
+	err := c.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		return none, nil
+	}
+	if err != nil {
+		return none, err
+	}
+	return into, nil
+}

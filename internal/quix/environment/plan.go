@@ -1,0 +1,121 @@
+package environment
+
+import (
+	"maps"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Inputs is all that the plan depends on: no clock, no randomness, no cluster.
+type Inputs struct {
+	UID         types.UID
+	Name        string
+	ID          string
+	Labels      map[string]string
+	Annotations map[string]string
+
+	Namespace   string
+	RoleBinding string
+	// Bound is the RoleBinding as it is; nil when there is none.
+	Bound *rbacv1.RoleBinding
+
+	Config config.Environment
+}
+
+func inputs(env *quixv1.Environment, o Observed, cfg config.Environment) Inputs {
+	return Inputs{
+		UID:         env.UID,
+		Name:        env.Name,
+		ID:          env.Spec.ID,
+		Labels:      env.Spec.Labels,
+		Annotations: env.Spec.Annotations,
+		Namespace:   namespaceName(env),
+		RoleBinding: roleBindingName(env),
+		Bound:       o.RoleBinding,
+		Config:      cfg,
+	}
+}
+
+// namespaceName returns the name that the environment's namespace bears for ever,
+// "" before it was chosen.
+func namespaceName(env *quixv1.Environment) string {
+	if s := env.Status.NamespaceStatus; s != nil {
+		return s.ResourceName
+	}
+	return ""
+}
+
+// roleBindingName returns the name that the environment's RoleBinding bears for
+// ever, "" before it was chosen.
+func roleBindingName(env *quixv1.Environment) string {
+	if s := env.Status.RoleBindingStatus; s != nil {
+		return s.ResourceName
+	}
+	return ""
+}
+
+func roleBindingKey(env *quixv1.Environment) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespaceName(env), Name: roleBindingName(env)}
+}
+
+// newRoleBindingName is the name of a new environment's RoleBinding.
+func newRoleBindingName(id string) string { return id + "-quix-crb" }
+
+// namespaceProof asks for the labels too: they are what other programs go by, and
+// taking them off is how an administrator takes a namespace out of our hands.
+func namespaceProof(env *quixv1.Environment) ownership.Proof {
+	return ownership.Proof{
+		Annotation: quixv1.AnnotationUID, UID: env.UID,
+		Labels: identity(env.Spec.ID, env.Name, quixv1.ManagedBy),
+	}
+}
+
+// roleBindingProof is the UID alone: labels of a binding are put back.
+func roleBindingProof(env *quixv1.Environment) ownership.Proof {
+	return ownership.Proof{Annotation: quixv1.AnnotationUID, UID: env.UID}
+}
+
+// identity returns the labels that say to which environment an object belongs.
+func identity(id, name, managedBy string) map[string]string {
+	return map[string]string{
+		quixv1.LabelManagedBy:       managedBy,
+		quixv1.LabelEnvironmentID:   id,
+		quixv1.LabelEnvironmentName: naming.LabelValue(name),
+	}
+}
+
+// protected are the keys that an Environment cannot set. The schema refuses most
+// of them; this is for an Environment that was stored under another schema.
+var protected = map[string]bool{
+	quixv1.LabelManagedBy:         true,
+	quixv1.LabelEnvironmentID:     true,
+	quixv1.LabelEnvironmentName:   true,
+	quixv1.LabelPlatform:          true,
+	"kubernetes.io/metadata.name": true,
+	"control-plane":               true,
+	quixv1.AnnotationCreatedBy:    true,
+	quixv1.AnnotationResourceName: true,
+	quixv1.AnnotationUID:          true,
+	quixv1.AnnotationApplied:      true,
+	quixv1.AnnotationChecksum:     true,
+}
+
+// guarded returns what an Environment asks for without what it may not set, and
+// with what the operator sets.
+func guarded(asked, enforced map[string]string) map[string]string {
+	out := make(map[string]string, len(asked)+len(enforced))
+	for key, value := range asked {
+		if rest, ours := strings.CutPrefix(key, quixv1.MetadataPrefix); ours && rest != "" && !protected[key] {
+			out[key] = value
+		}
+	}
+	maps.Copy(out, enforced)
+	return out
+}

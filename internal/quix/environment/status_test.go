@@ -1,0 +1,229 @@
+package environment
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func testEnvironment() *quixv1.Environment {
+	env := &quixv1.Environment{
+		ObjectMeta: metav1.ObjectMeta{Name: "team-a", UID: "uid-a", Generation: 2},
+		Spec:       quixv1.EnvironmentSpec{ID: "alpha"},
+	}
+	deriveStarted(env, "-qdep", noon)
+	return env
+}
+
+func ownNamespace(env *quixv1.Environment) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env)}}
+	namespaceProof(env).Stamp(ns)
+	return ns
+}
+
+func ownBinding(env *quixv1.Environment) *rbacv1.RoleBinding {
+	binding := &rbacv1.RoleBinding{}
+	roleBindingProof(env).Stamp(binding)
+	return binding
+}
+
+var dangerous = &rbacv1.ClusterRole{
+	ObjectMeta: metav1.ObjectMeta{Name: "platform"},
+	Rules:      []rbacv1.PolicyRule{rule("* * *")},
+}
+
+func TestStarted(t *testing.T) {
+	env := testEnvironment()
+	if s := env.Status; s.Phase != quixv1.PhaseInProgress || s.Message != "processing" || s.ObservedGeneration != 0 ||
+		*s.NamespaceStatus != (quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, ResourceName: "alpha-qdep"}) ||
+		*s.RoleBindingStatus != (quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, ResourceName: "alpha-quix-crb"}) {
+		t.Errorf("status %+v", s)
+	}
+	deriveStarted(env, "-other", noon)
+	if namespaceName(env) != "alpha-qdep" {
+		t.Errorf("a stored name became %s", namespaceName(env))
+	}
+}
+
+func TestJudgeNamespace(t *testing.T) {
+	env := testEnvironment()
+	modified := func(modify func(*corev1.Namespace)) *corev1.Namespace {
+		ns := ownNamespace(env)
+		modify(ns)
+		return ns
+	}
+	for name, tc := range map[string]struct {
+		ns      *corev1.Namespace
+		pattern string
+		reason  string
+	}{
+		"none":                   {nil, "", ""},
+		"none, pattern fits":     {nil, "^al", ""},
+		"none, pattern does not": {nil, "^be", quixv1.ReasonInvalidEnvironmentID},
+		"ours":                   {ownNamespace(env), "", ""},
+		"ours, pattern changed":  {ownNamespace(env), "^be", ""},
+		"no labels at all":       {&corev1.Namespace{}, "", quixv1.ReasonNamespaceNotManaged},
+		"managed by another":     {modified(func(ns *corev1.Namespace) { ns.Labels[quixv1.LabelManagedBy] = "environment-operator" }), "", quixv1.ReasonNamespaceNotManaged},
+		"of another UID":         {modified(func(ns *corev1.Namespace) { ns.Annotations[quixv1.AnnotationUID] = "uid-b" }), "", quixv1.ReasonNamespaceOwnershipConflict},
+		"no UID, labels right":   {modified(func(ns *corev1.Namespace) { ns.Annotations = nil }), "", quixv1.ReasonNamespaceOwnershipConflict},
+		"of another id":          {modified(func(ns *corev1.Namespace) { ns.Labels[quixv1.LabelEnvironmentID] = "beta" }), "", quixv1.ReasonNamespaceOwnershipConflict},
+		"of another name":        {modified(func(ns *corev1.Namespace) { ns.Labels[quixv1.LabelEnvironmentName] = "team-b" }), "", quixv1.ReasonNamespaceOwnershipConflict},
+		"identity labels empty": {modified(func(ns *corev1.Namespace) {
+			ns.Labels = map[string]string{quixv1.LabelManagedBy: quixv1.ManagedBy}
+			ns.Annotations = nil
+		}), "", quixv1.ReasonNamespaceOwnershipConflict},
+	} {
+		var pattern *regexp.Regexp
+		if tc.pattern != "" {
+			pattern = regexp.MustCompile(tc.pattern)
+		}
+		reason := ""
+		if p := judgeNamespace(env, Observed{Namespace: tc.ns}, pattern); p != nil {
+			reason = p.Reason
+		}
+		if reason != tc.reason {
+			t.Errorf("%s: reason %q, want %q", name, reason, tc.reason)
+		}
+	}
+}
+
+func TestDerive(t *testing.T) {
+	env := testEnvironment()
+	refused := apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "alpha-qdep", nil)
+	down := errors.New("connection refused")
+	going := &apply.TerminatingError{Kind: "Namespace", Name: "alpha-qdep"}
+	foreign := &ownership.RefusedError{Kind: "RoleBinding", Name: "alpha-quix-crb"}
+	violation, missing := judgeRole(dangerous, "platform"), judgeRole(nil, "platform")
+	bound := Observed{Namespace: ownNamespace(env), RoleBinding: ownBinding(env)}
+
+	const active, failed, creating = quixv1.ResourceActive, quixv1.ResourceFailed, quixv1.ResourceCreating
+	for name, tc := range map[string]struct {
+		out         Outcome
+		phase       quixv1.Phase
+		ns, binding quixv1.ResourcePhase
+		// NamespaceReady, RoleValidated, RoleBindingReady, Ready: T, F or U.
+		conditions string
+		message    string
+	}{
+		"all in place": {Outcome{}, quixv1.PhaseReady, active, active, "TTTT", "ready"},
+		"id refused": {
+			Outcome{Namespace: judgeNamespace(env, Observed{}, regexp.MustCompile("^x"))},
+			quixv1.PhaseFailed, failed, creating, "FTUF", "invalid environment ID",
+		},
+		"namespace in the way": {
+			Outcome{Namespace: judgeNamespace(env, Observed{Namespace: &corev1.Namespace{}}, nil)},
+			quixv1.PhaseFailed, failed, creating, "FTUF", "namespace conflict",
+		},
+		"namespace refused by the API server": {Outcome{Namespace: namespaceProblem(Observed{}, refused)}, quixv1.PhaseFailed, failed, creating, "FTUF", "invalid"},
+		"API server down":                     {Outcome{Namespace: namespaceProblem(Observed{}, down)}, quixv1.PhaseInProgress, creating, creating, "FTUF", "connection refused"},
+		"namespace going":                     {Outcome{Namespace: namespaceProblem(Observed{}, going)}, quixv1.PhaseInProgress, creating, creating, "FTUF", "being deleted"},
+		"role missing":                        {Outcome{Role: missing}, quixv1.PhaseFailed, active, failed, "TFFF", "cannot get ClusterRole platform for the role binding"},
+		"role dangerous, unbound":             {Outcome{Role: violation}, quixv1.PhaseFailed, active, failed, "TFFF", "security violation"},
+		"role dangerous, left bound":          {Outcome{Role: violation, Observed: bound}, quixv1.PhaseFailed, active, active, "TFTF", "security violation"},
+		"role dangerous, namespace going": {
+			Outcome{Role: violation, Namespace: namespaceProblem(Observed{}, going)},
+			quixv1.PhaseFailed, creating, failed, "FFFF", "security violation",
+		},
+		"role dangerous, cannot unbind": {
+			Outcome{Role: violation, RoleBinding: retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, down)},
+			quixv1.PhaseFailed, active, creating, "TFFF", "security violation",
+		},
+		"foreign binding":    {Outcome{RoleBinding: roleBindingProblem(Observed{}, foreign)}, quixv1.PhaseFailed, active, failed, "TTFF", "left untouched"},
+		"binding refused":    {Outcome{RoleBinding: roleBindingProblem(Observed{}, refused)}, quixv1.PhaseFailed, active, failed, "TTFF", "invalid"},
+		"binding, no answer": {Outcome{RoleBinding: roleBindingProblem(Observed{}, down)}, quixv1.PhaseInProgress, active, creating, "TTFF", "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := testEnvironment()
+			started := env.DeepCopy().Status.Conditions
+			derive(env, tc.out, noon.Add(time.Second))
+			if err := conditions.Violations(started, env.Status.Conditions, env.Generation); err != nil {
+				t.Error(err)
+			}
+			s := env.Status
+			if s.Phase != tc.phase || s.NamespaceStatus.Phase != tc.ns || s.RoleBindingStatus.Phase != tc.binding {
+				t.Errorf("phases %s, %s, %s, want %s, %s, %s", s.Phase, s.NamespaceStatus.Phase, s.RoleBindingStatus.Phase, tc.phase, tc.ns, tc.binding)
+			}
+			if !strings.Contains(s.Message, tc.message) {
+				t.Errorf("message %q, want %q in it", s.Message, tc.message)
+			}
+			if s.NamespaceStatus.ResourceName != "alpha-qdep" || s.RoleBindingStatus.ResourceName != "alpha-quix-crb" || s.ObservedGeneration != 2 {
+				t.Errorf("status %+v", s)
+			}
+			var got strings.Builder
+			for _, conditionType := range []string{quixv1.ConditionNamespaceReady, quixv1.ConditionRoleValidated, quixv1.ConditionRoleBindingReady, quixv1.ConditionReady} {
+				c := meta.FindStatusCondition(s.Conditions, conditionType)
+				if c == nil || c.Reason == "" || c.Message == "" || c.ObservedGeneration != 2 {
+					t.Fatalf("condition %s is %+v", conditionType, c)
+				}
+				got.WriteByte(c.Status[0])
+			}
+			if got.String() != tc.conditions {
+				t.Errorf("conditions %s, want %s", got.String(), tc.conditions)
+			}
+			again := env.DeepCopy()
+			derive(again, tc.out, noon.Add(time.Hour))
+			if !equality.Semantic.DeepEqual(env.Status, again.Status) {
+				t.Error("the same outcome changed the status again")
+			}
+		})
+	}
+}
+
+func TestOnlyWhatCannotPassByItselfIsRetried(t *testing.T) {
+	if err := (Outcome{Role: judgeRole(nil, "x"), Namespace: namespaceProblem(Observed{}, &apply.TerminatingError{})}).err(); err != nil {
+		t.Errorf("an event brings us back, and still: %v", err)
+	}
+	down := errors.New("connection refused")
+	if err := (Outcome{Role: judgeRole(nil, "x"), RoleBinding: retried("", "", down)}).err(); !errors.Is(err, down) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestDeriveEnding(t *testing.T) {
+	env := testEnvironment()
+	held := ownNamespace(env)
+	held.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "example.com/hold in 1 pods"}}
+	unmanaged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "alpha-qdep"}}
+	other := ownNamespace(env)
+	other.Annotations[quixv1.AnnotationUID] = "uid-b"
+	for name, tc := range map[string]struct {
+		ending      Ending
+		ns, binding quixv1.ResourcePhase
+		reason      string
+		message     string
+	}{
+		"on its way":    {Ending{Namespace: ownNamespace(env)}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "is being deleted"},
+		"held back":     {Ending{Namespace: held}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "example.com/hold"},
+		"refused":       {Ending{Namespace: ownNamespace(env), DeleteErr: errors.New("no")}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "no"},
+		"unmanaged":     {Ending{Namespace: unmanaged, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceNotManaged, "stays"},
+		"of another":    {Ending{Namespace: other, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceEnvironmentIDMismatch, "stays"},
+		"binding stays": {Ending{Namespace: ownNamespace(env), UnbindErr: errors.New("no")}, quixv1.ResourceDeleting, quixv1.ResourceFailed, quixv1.ReasonTerminating, "is being deleted"},
+		"gone":          {Ending{}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "gone"},
+	} {
+		env := testEnvironment()
+		deriveEnding(env, tc.ending, noon)
+		s := env.Status
+		c := meta.FindStatusCondition(s.Conditions, quixv1.ConditionNamespaceReady)
+		if s.Phase != quixv1.PhaseDeleting || s.NamespaceStatus.Phase != tc.ns || s.RoleBindingStatus.Phase != tc.binding ||
+			c.Reason != tc.reason || !strings.Contains(s.NamespaceStatus.Message, tc.message) {
+			t.Errorf("%s: %s, namespace %+v, binding %+v, reason %s", name, s.Phase, *s.NamespaceStatus, *s.RoleBindingStatus, c.Reason)
+		}
+	}
+}
