@@ -13,18 +13,19 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // build applies the plan, in the order in which a pod could do harm if something
 // before it were missing. It returns the endpoints once every Service stands.
-func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *Problem) {
+func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcome.Problem) {
 	in := r.inputs(o)
-	problem := func(condition string, err error) *Problem { return problemOf(condition, err, in.Flag) }
+	problem := func(condition string, err error) *outcome.Problem { return problemOf(condition, err, in.Flag) }
 
 	f, err := planFoundation(in)
 	if err != nil {
-		return nil, &Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: Blocked, Message: redact(err.Error(), in.Flag)}
+		return nil, &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact(err.Error(), in.Flag)}
 	}
 	w, proof := r.Writer, proofOf(o.Instance)
 	if _, err := apply.Apply(ctx, w, proof, f.Namespace); err != nil {

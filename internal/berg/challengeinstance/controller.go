@@ -8,18 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/keymutex"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // Reconciler builds, watches and ends ChallengeInstances.
@@ -34,9 +32,9 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	Config config.Config
 
-	pauses workqueue.TypedRateLimiter[reconcile.Request]
-	former formerPolicies
-	owners keymutex.KeyMutex
+	backoff *outcome.Backoff
+	former  formerPolicies
+	owners  keymutex.KeyMutex
 }
 
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=get;list;watch
@@ -56,9 +54,6 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// The pauses between attempts at an instance that the API server refuses.
-	firstPause   = 100 * time.Millisecond
-	longestPause = time.Minute
 	// longestPass bounds one reconciliation, should the API server not answer.
 	longestPass = time.Minute
 	// ownerLocks is how many locks the owners share: enough that two owners that are
@@ -66,37 +61,14 @@ const (
 	ownerLocks = 4096
 )
 
-// errRaced says that somebody else wrote at the same time, so that what we saw is
-// out of date.
-var errRaced = errors.New("another write came first")
-
 // Reconcile brings one instance a step further, or leaves it alone when there is
-// nothing to do.
-//
-// It returns no errors: for one, the queue would choose the pause alone, and a
-// start deadline would pass unseen.
+// nothing to do. It returns no errors: outcome.Backoff chooses the pause.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	began := r.Clock.Now()
 	wakeUp, err := r.reconcile(ctx, req)
-	switch {
-	case err == nil, apierrors.IsNotFound(err): // the instance went away under us
-		r.pauses.Forget(req)
-		err = nil
-	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
-		return ctrl.Result{}, nil
-	default:
-		pause := r.pauses.When(req)
-		if wakeUp == 0 || pause < wakeUp {
-			wakeUp = pause
-		}
-		if apierrors.IsConflict(err) || errors.Is(err, errRaced) {
-			err = nil // nothing is wrong: we only have to look again
-			break
-		}
-		log.FromContext(ctx).Error(err, "not done, will be tried again")
-	}
-	observeReconcile(r.Clock.Since(began), err)
-	return ctrl.Result{RequeueAfter: wakeUp}, nil
+	result, failed := r.backoff.Result(ctx, req, wakeUp, err)
+	observeReconcile(r.Clock.Since(began), failed)
+	return result, nil
 }
 
 // reconcile returns after how long time alone will change something, zero for
@@ -114,7 +86,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if dueTermination(instance, r.Config.Challenge, now) != "" {
 		return 0, nil // the controller of expiries ends it
 	}
-	if err := r.ensureFinalizer(ctx, instance); err != nil {
+	if err := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer); err != nil {
 		return 0, err
 	}
 	// From the decision who goes first until the namespace stands.
@@ -136,8 +108,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		}
 		out.Endpoints, out.Problem = r.build(ctx, out.Observed)
 	}
-	if out.Problem != nil && out.Problem.Class == Raced {
-		return 0, errRaced
+	if out.Problem != nil && out.Problem.Class == outcome.Raced {
+		return 0, outcome.ErrRaced
 	}
 	if out.Pods, err = r.observePods(ctx, instance); err != nil {
 		return 0, err
@@ -153,17 +125,6 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		err = joinPatch(p.Err, err)
 	}
 	return untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), err
-}
-
-// ensureFinalizer persists the finalizer before anything else is written, so
-// that no deletion goes by unseen.
-func (r *Reconciler) ensureFinalizer(ctx context.Context, instance *bergv1.ChallengeInstance) error {
-	if controllerutil.ContainsFinalizer(instance, bergv1.Finalizer) {
-		return nil
-	}
-	before := instance.DeepCopy()
-	controllerutil.AddFinalizer(instance, bergv1.Finalizer)
-	return r.Client.Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.

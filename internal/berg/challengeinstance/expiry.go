@@ -33,9 +33,11 @@ type expirer struct {
 	config config.Config
 }
 
-// longestExpiryPause is the longest pause between attempts to end an instance: it
-// is late already.
-const longestExpiryPause = time.Second
+// The pauses between attempts to end an instance, which is late already.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = time.Second
+)
 
 func (e *expirer) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
@@ -47,7 +49,7 @@ func (e *expirer) setup(mgr ctrl.Manager) error {
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: e.config.Process.MaxConcurrentReconciles,
 			ReconciliationTimeout:   longestPass,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestExpiryPause),
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause),
 		}).
 		Complete(drained{e})
 }

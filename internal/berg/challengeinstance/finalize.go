@@ -3,7 +3,6 @@ package challengeinstance
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 )
 
 // finalize ends an instance that is being deleted, from whatever state it is in:
@@ -45,11 +45,7 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 	if err := r.patchEnding(ctx, before, instance); err != nil {
 		return err
 	}
-	unfinalized := instance.DeepCopy()
-	controllerutil.RemoveFinalizer(unfinalized, bergv1.Finalizer)
-	// Nothing can be read back of an object that is gone, so there is no write to
-	// wait for.
-	return r.Client.Patch(ctx, unfinalized, client.MergeFromWithOptions(instance, client.MergeFromWithOptimisticLock{}), client.DisableReadYourWritesConsistency)
+	return finalizer.Remove(ctx, r.Client, instance, bergv1.Finalizer)
 }
 
 // patchEnding writes the status of an instance that is being deleted, and tells
@@ -89,7 +85,7 @@ func deriveTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace,
 		fmt.Sprintf("Namespace %s is being deleted", ns.Name))
 	if refused != "" {
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, refused
-	} else if why := heldBack(ns); why != "" {
+	} else if why := finalizer.HeldBack(ns); why != "" {
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot go: %s", ns.Name, why)
 	}
 	setEnding(instance, c, now)
@@ -108,24 +104,4 @@ func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 func setEnding(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
 	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, deleted,
 		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
-}
-
-// heldBack returns what keeps a namespace from going, as its controller says, or
-// the finalizers of others when that controller has done its part.
-func heldBack(ns *corev1.Namespace) string {
-	if ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0 && len(ns.Finalizers) > 0 {
-		return "it has the finalizers " + strings.Join(ns.Finalizers, ", ")
-	}
-	var why []string
-	for _, c := range ns.Status.Conditions {
-		if c.Status != corev1.ConditionTrue {
-			continue
-		}
-		switch c.Type {
-		case corev1.NamespaceDeletionDiscoveryFailure, corev1.NamespaceDeletionContentFailure,
-			corev1.NamespaceDeletionGVParsingFailure, corev1.NamespaceFinalizersRemaining:
-			why = append(why, c.Message)
-		}
-	}
-	return strings.Join(why, "; ")
 }

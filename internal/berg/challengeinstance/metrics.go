@@ -1,17 +1,18 @@
 package challengeinstance
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/gauge"
 )
 
 // Labels are the phase and the name of an existing Challenge: never an owner, an
@@ -50,19 +51,11 @@ var (
 		Help: "Instances that were ended because their time was over.",
 	})
 	perChallenge = &challengeSeries{}
-	perPhase     = &phaseSeries{
-		active: prometheus.NewDesc("berg_challengeinstance_active",
-			"Instances that exist, by phase. Only the leader reports it.",
-			[]string{labelPhase}, nil),
-		longest: prometheus.NewDesc("berg_challengeinstance_longest_in_phase_seconds",
-			"How long the instance that has been longest in the phase has been in it, 0 if there is none. Only the leader reports it.",
-			[]string{labelPhase}, nil),
-	}
+	perPhase     = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, seeInstances)
 )
 
 const (
 	labelChallenge = "challenge"
-	labelPhase     = "phase"
 	// maxChallenges bounds the label: anyone who may create Challenges chooses
 	// its values. At 18 series for each it is what one scrape carries easily.
 	maxChallenges = 256
@@ -84,34 +77,12 @@ func observeReconcile(took time.Duration, err error) {
 	}
 }
 
-// view is what is looked at when metrics are asked for.
-type view struct {
-	reader client.Reader
-	clock  clock.PassiveClock
-	// elected is closed once this replica leads.
-	elected <-chan struct{}
-}
-
-func (v *view) leads() bool {
-	select {
-	case <-v.elected:
-		return true
-	default:
-		return false
-	}
-}
-
-func collectFrom(v *view) {
-	perChallenge.view.Store(v)
-	perPhase.view.Store(v)
-}
-
 // challengeSeries are the metrics labelled with a Challenge. The series of a
 // Challenge are dropped when it is gone.
 type challengeSeries struct {
-	view  atomic.Pointer[view]
-	mu    sync.Mutex
-	names map[string]struct{}
+	reader atomic.Pointer[client.Reader]
+	mu     sync.Mutex
+	names  map[string]struct{}
 }
 
 // label returns the value of the label for an instance of the Challenge of that
@@ -152,11 +123,11 @@ func (s *challengeSeries) Describe(ch chan<- *prometheus.Desc) {
 }
 
 func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
-	if v := s.view.Load(); v != nil {
+	if reader := s.reader.Load(); reader != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
 		defer cancel()
 		var challenges bergv1.ChallengeList
-		if err := v.reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err == nil {
+		if err := (*reader).List(ctx, &challenges, client.UnsafeDisableDeepCopy); err == nil {
 			exist := make(map[string]struct{}, len(challenges.Items))
 			for i := range challenges.Items {
 				exist[challenges.Items[i].Name] = struct{}{}
@@ -168,50 +139,20 @@ func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 	timeToRunning.Collect(ch)
 }
 
-// phaseSeries looks at the instances in the cache when it is asked, so that it
-// is right from the first scrape after a restart and after a change of leader.
-type phaseSeries struct {
-	active, longest *prometheus.Desc
-	view            atomic.Pointer[view]
-}
-
-func (s *phaseSeries) Describe(ch chan<- *prometheus.Desc) {
-	ch <- s.active
-	ch <- s.longest
-}
-
-func (s *phaseSeries) Collect(ch chan<- prometheus.Metric) {
-	v := s.view.Load()
-	if v == nil || !v.leads() {
-		return // two replicas that report the same instances would count them twice
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
-	defer cancel()
+func seeInstances(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
 	var instances bergv1.ChallengeInstanceList
-	if err := v.reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
-		return // the cache is not filled yet: no number is better than a wrong one
+	if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
 	}
-	counts, longest := summarize(instances.Items, v.clock.Now())
-	for _, phase := range bergv1.Phases {
-		ch <- prometheus.MustNewConstMetric(s.active, prometheus.GaugeValue, float64(counts[phase]), string(phase))
-		ch <- prometheus.MustNewConstMetric(s.longest, prometheus.GaugeValue, longest[phase].Seconds(), string(phase))
+	sightings := make([]gauge.Sighting, len(instances.Items))
+	for i := range instances.Items {
+		sightings[i] = seen(&instances.Items[i])
 	}
+	return sightings, nil
 }
 
-// summarize counts instances by phase, and tells how long the one that has been
-// longest in each has been in it.
-func summarize(instances []bergv1.ChallengeInstance, now time.Time) (map[bergv1.Phase]int, map[bergv1.Phase]time.Duration) {
-	counts := make(map[bergv1.Phase]int, len(bergv1.Phases))
-	longest := make(map[bergv1.Phase]time.Duration, len(bergv1.Phases))
-	for i := range instances {
-		phase := instances[i].Status.Phase
-		if phase == "" {
-			phase = bergv1.PhasePending
-		}
-		counts[phase]++
-		longest[phase] = max(longest[phase], now.Sub(enteredPhase(&instances[i])))
-	}
-	return counts, longest
+func seen(instance *bergv1.ChallengeInstance) gauge.Sighting {
+	return gauge.Sighting{Phase: string(cmp.Or(instance.Status.Phase, bergv1.PhasePending)), Since: enteredPhase(instance)}
 }
 
 // enteredPhase is since when an instance has been in its phase, or since shortly

@@ -59,7 +59,7 @@ func count(c prometheus.Collector) int {
 	return len(ch)
 }
 
-func TestSummarize(t *testing.T) {
+func TestSinceWhenAnInstanceIsInItsPhase(t *testing.T) {
 	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
 	with := func(phase bergv1.Phase, modify func(*bergv1.ChallengeInstance)) bergv1.ChallengeInstance {
 		i := bergv1.ChallengeInstance{}
@@ -71,33 +71,24 @@ func TestSummarize(t *testing.T) {
 		}
 		return i
 	}
-	counts, longest := summarize([]bergv1.ChallengeInstance{
-		with("", func(i *bergv1.ChallengeInstance) { i.Status.StartedAt = nil }), // not yet seen
-		with(bergv1.PhasePending, func(i *bergv1.ChallengeInstance) { i.CreationTimestamp = *ago(time.Hour) }),
-		with(bergv1.PhaseStarting, nil),
-		with(bergv1.PhaseRunning, func(i *bergv1.ChallengeInstance) { i.Status.ReadyAt = ago(2 * time.Hour) }),
-		with(bergv1.PhaseRunning, func(i *bergv1.ChallengeInstance) { i.Status.ReadyAt = ago(3 * time.Hour) }),
-		with(bergv1.PhaseTerminating, func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = ago(time.Minute) }),
-		with(bergv1.PhaseFailed, func(i *bergv1.ChallengeInstance) {
+	for _, tc := range []struct {
+		instance bergv1.ChallengeInstance
+		phase    bergv1.Phase
+		since    time.Duration
+	}{
+		{with("", func(i *bergv1.ChallengeInstance) { i.Status.StartedAt = nil }), bergv1.PhasePending, 10 * time.Hour}, // not yet seen
+		{with(bergv1.PhasePending, func(i *bergv1.ChallengeInstance) { i.CreationTimestamp = *ago(time.Hour) }), bergv1.PhasePending, time.Hour},
+		{with(bergv1.PhaseStarting, nil), bergv1.PhaseStarting, 9 * time.Hour},
+		{with(bergv1.PhaseRunning, func(i *bergv1.ChallengeInstance) { i.Status.ReadyAt = ago(2 * time.Hour) }), bergv1.PhaseRunning, 2 * time.Hour},
+		{with(bergv1.PhaseTerminating, func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = ago(time.Minute) }), bergv1.PhaseTerminating, time.Minute},
+		{with(bergv1.PhaseTerminated, func(i *bergv1.ChallengeInstance) { i.Status.TerminatedAt = ago(time.Second) }), bergv1.PhaseTerminated, time.Second},
+		{with(bergv1.PhaseFailed, func(i *bergv1.ChallengeInstance) {
 			i.Status.StartedAt = nil
 			i.Status.Conditions = []metav1.Condition{{LastTransitionTime: *ago(5 * time.Minute)}, {LastTransitionTime: *ago(4 * time.Minute)}}
-		}),
-	}, noon)
-	for _, tc := range []struct {
-		phase   bergv1.Phase
-		count   int
-		longest time.Duration
-	}{
-		{bergv1.PhasePending, 2, 10 * time.Hour},
-		{bergv1.PhaseCreating, 0, 0},
-		{bergv1.PhaseStarting, 1, 9 * time.Hour},
-		{bergv1.PhaseRunning, 2, 3 * time.Hour},
-		{bergv1.PhaseTerminating, 1, time.Minute},
-		{bergv1.PhaseTerminated, 0, 0},
-		{bergv1.PhaseFailed, 1, 4 * time.Minute},
+		}), bergv1.PhaseFailed, 4 * time.Minute},
 	} {
-		if counts[tc.phase] != tc.count || longest[tc.phase] != tc.longest {
-			t.Errorf("%s: %d instances for at most %s, want %d for %s", tc.phase, counts[tc.phase], longest[tc.phase], tc.count, tc.longest)
+		if got := seen(&tc.instance); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
+			t.Errorf("%s: seen as %s for %s, want %s", tc.phase, got.Phase, noon.Sub(got.Since), tc.since)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -113,7 +114,7 @@ func (p *formerPolicies) in(ctx context.Context, live client.Reader, namespace s
 		for _, kind := range p.kinds {
 			list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: kind.Kind + "List"}}
 			err := live.List(ctx, list, client.MatchingLabels{bergv1.LabelManagedBy: bergv1.ManagedBy})
-			if meta.IsNoMatchError(err) || notServed(err) {
+			if meta.IsNoMatchError(err) || outcome.KindUnknown(err) {
 				continue // nothing of a kind that does not exist
 			}
 			if err != nil {

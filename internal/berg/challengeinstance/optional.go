@@ -31,6 +31,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // optionalKinds returns the kinds of APIs that a cluster may lack, by the name
@@ -200,7 +201,7 @@ func (a *optionalAPIs) serves(ctx context.Context, gvk schema.GroupVersionKind) 
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	err := a.mgr.GetAPIReader().List(ctx, list, client.Limit(1))
-	if meta.IsNoMatchError(err) || notServed(err) {
+	if meta.IsNoMatchError(err) || outcome.KindUnknown(err) {
 		return false, nil
 	}
 	return err == nil, err

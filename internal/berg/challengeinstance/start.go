@@ -10,6 +10,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // start persists what makes this instance this instance, before the first child
@@ -39,8 +40,8 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) erro
 }
 
 // beingBuilt is the state between the start and the first object.
-var beingBuilt = &Problem{
-	Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonCreating, Class: UnderWay,
+var beingBuilt = &outcome.Problem{
+	Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonCreating, Class: outcome.UnderWay,
 	Message: "The namespace is being created",
 }
 

@@ -13,13 +13,14 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // Outcome is what one pass saw and did, and all that a status is derived from.
 type Outcome struct {
 	Observed
 	// Problem is what stopped the pass; nil when every object is in place.
-	Problem *Problem
+	Problem *outcome.Problem
 	// Endpoints are complete when every Service is in place, else nil.
 	Endpoints []Endpoint
 }
@@ -64,11 +65,11 @@ func derive(out Outcome, cfg config.Challenge, now time.Time) {
 func phaseOf(out Outcome, late bool) bergv1.Phase {
 	p, s := out.Problem, out.Instance.Status
 	switch {
-	case p != nil && (p.Class == Blocked || p.Class == Foreign), late:
+	case p != nil && (p.Class == outcome.Blocked || p.Class == outcome.Foreign), late:
 		return bergv1.PhaseFailed
 	case p != nil && (p.Reason == bergv1.ReasonOwnerBusy || s.InstanceID == ""):
 		return bergv1.PhasePending
-	case p != nil && p.Class == Retry && s.ReadyAt != nil:
+	case p != nil && p.Class == outcome.Retry && s.ReadyAt != nil:
 		return bergv1.PhaseRunning // it is being repaired, which its pods need not notice
 	case p != nil:
 		return bergv1.PhaseCreating
@@ -120,7 +121,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 		switch {
 		case i > stopped:
 			all = append(all, condition(step, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)))
-		case i == stopped && out.Problem.Class == UnderWay:
+		case i == stopped && out.Problem.Class == outcome.UnderWay:
 			all = append(all, condition(step, metav1.ConditionUnknown, out.Problem.Reason, out.Problem.Message))
 		case i == stopped:
 			all = append(all, condition(step, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message))
@@ -135,7 +136,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 	return all
 }
 
-func waitsFor(p *Problem) string { return "Waits for " + p.Condition }
+func waitsFor(p *outcome.Problem) string { return "Waits for " + p.Condition }
 
 // withdrawn reports whether an instance outlives its Challenge: it does not need
 // the Challenge any more, but says that it is gone.
@@ -184,7 +185,7 @@ func healthy(out Outcome, pods podsVerdict) metav1.Condition {
 	switch {
 	case out.Instance.Status.ReadyAt == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonStarting, "The instance has not been ready yet"
-	case out.Problem != nil && out.Problem.Class != Retry:
+	case out.Problem != nil && out.Problem.Class != outcome.Retry:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)
 	case pods.ready:
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods are ready"

@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -85,10 +86,10 @@ func TestDerive(t *testing.T) {
 
 	// unstarted and built make what a pass saw of an instance before and after its
 	// start; the Challenge is what it was, unless a case says otherwise.
-	unstarted := func(p *Problem) Outcome {
+	unstarted := func(p *outcome.Problem) Outcome {
 		return Outcome{Observed: Observed{Candidate: Candidate{Instance: testInstance(), Challenge: challengeOf(pinned)}}, Problem: p}
 	}
-	built := func(state func(*bergv1.ChallengeInstance), p *Problem, pods ...corev1.Pod) Outcome {
+	built := func(state func(*bergv1.ChallengeInstance), p *outcome.Problem, pods ...corev1.Pod) Outcome {
 		return Outcome{
 			Observed: Observed{Candidate: Candidate{Instance: testInstance(state), Challenge: challengeOf(pinned), Pinned: &pinned}, Pods: pods},
 			Problem:  p,
@@ -102,8 +103,8 @@ func TestDerive(t *testing.T) {
 		return out
 	}
 	with := func(out Outcome, c *bergv1.Challenge) Outcome { out.Challenge = c; return out }
-	problem := func(condition, reason string, class Class) *Problem {
-		return &Problem{Condition: condition, Reason: reason, Class: class, Message: "why"}
+	problem := func(condition, reason string, class outcome.Class) *outcome.Problem {
+		return &outcome.Problem{Condition: condition, Reason: reason, Class: class, Message: "why"}
 	}
 
 	for name, tc := range map[string]struct {
@@ -114,17 +115,17 @@ func TestDerive(t *testing.T) {
 		conditions []string
 	}{
 		"challenge missing": {
-			out:        with(unstarted(problem(bergv1.ConditionChallengeFound, bergv1.ReasonChallengeMissing, Blocked)), nil),
+			out:        with(unstarted(problem(bergv1.ConditionChallengeFound, bergv1.ReasonChallengeMissing, outcome.Blocked)), nil),
 			phase:      bergv1.PhaseFailed,
 			conditions: []string{"ChallengeFound=False/ChallengeMissing", "FlagValidation=Unknown/Waiting", "DeploymentsCreated=Unknown/Waiting", "PodsReady=Unknown/Waiting", "UpToDate=Unknown/Waiting", "NamespaceDeleted=False/Live"},
 		},
 		"owner busy": {
-			out:        unstarted(problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonOwnerBusy, Waiting)),
+			out:        unstarted(problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonOwnerBusy, outcome.Waiting)),
 			phase:      bergv1.PhasePending,
 			conditions: []string{"ChallengeFound=True/Found", "FlagValidation=True/FlagNotNeeded", "NamespaceCreated=False/OwnerBusy"},
 		},
 		"owner busy after the start": {
-			out:        built(started, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonOwnerBusy, Waiting)),
+			out:        built(started, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonOwnerBusy, outcome.Waiting)),
 			phase:      bergv1.PhasePending,
 			conditions: []string{"NamespaceCreated=False/OwnerBusy"},
 		},
@@ -134,28 +135,28 @@ func TestDerive(t *testing.T) {
 			conditions: []string{"ChallengeFound=True/Found", "FlagValidation=True/FlagNotNeeded", "NamespaceCreated=Unknown/Creating", "DeploymentsCreated=Unknown/Waiting", "PodsReady=Unknown/Waiting"},
 		},
 		"refused half-way": {
-			out:        built(started, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, Retry)),
+			out:        built(started, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, outcome.Retry)),
 			phase:      bergv1.PhaseCreating,
 			conditions: []string{"NetworkPolicyCreated=True/Created", "ServicesCreated=False/Refused", "DeploymentsCreated=Unknown/Waiting"},
 		},
 		"refused until the start deadline": {
-			out:        built(started, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, Retry)),
+			out:        built(started, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, outcome.Retry)),
 			now:        noon.Add(10 * time.Minute),
 			phase:      bergv1.PhaseFailed,
 			conditions: []string{"ServicesCreated=False/Refused", "PodsReady=False/StartDeadlineExceeded"},
 		},
 		"refused while running": {
-			out:        built(wasReady, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, Retry), pod("web", true)),
+			out:        built(wasReady, problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused, outcome.Retry), pod("web", true)),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"ServicesCreated=False/Refused", "DeploymentsCreated=Unknown/Waiting", "PodsReady=True/Ready", "Healthy=True/Ready"},
 		},
 		"refused while running, and a pod is gone": {
-			out:        built(wasReady, problem(bergv1.ConditionDeploymentsCreated, bergv1.ReasonRefused, Retry)),
+			out:        built(wasReady, problem(bergv1.ConditionDeploymentsCreated, bergv1.ReasonRefused, outcome.Retry)),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"DeploymentsCreated=False/Refused", "PodsReady=True/Ready", "Healthy=False/PodsNotReady"},
 		},
 		"namespace deleted by hand": {
-			out:        built(wasReady, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonWaiting, Waiting)),
+			out:        built(wasReady, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonWaiting, outcome.Waiting)),
 			phase:      bergv1.PhaseCreating,
 			conditions: []string{"NamespaceCreated=False/Waiting", "DeploymentsCreated=Unknown/Waiting", "Healthy=Unknown/Waiting"},
 		},
@@ -213,7 +214,7 @@ func TestDerive(t *testing.T) {
 			conditions: []string{"Healthy=False/PodsNotReady"},
 		},
 		"namespace taken away while running": {
-			out:        built(wasReady, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonNamespaceConflict, Blocked)),
+			out:        built(wasReady, problem(bergv1.ConditionNamespaceCreated, bergv1.ReasonNamespaceConflict, outcome.Blocked)),
 			phase:      bergv1.PhaseFailed,
 			conditions: []string{"NamespaceCreated=False/NamespaceConflict", "Healthy=Unknown/Waiting"},
 		},
@@ -299,19 +300,19 @@ func TestProblemOf(t *testing.T) {
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, tc := range map[string]struct {
 		err    error
-		class  Class
+		class  outcome.Class
 		reason string
 	}{
-		"contested object":      {&apply.ContestedError{Kind: "Service", Name: "web"}, Retry, bergv1.ReasonContested},
-		"foreign object":        {&ownership.RefusedError{Kind: "Service", Namespace: "n", Name: "web"}, Foreign, bergv1.ReasonObjectConflict},
-		"quota":                 {apierrors.NewForbidden(resource, "web", errors.New("exceeded quota")), Retry, bergv1.ReasonRefused},
-		"namespace terminating": {terminating, Waiting, bergv1.ReasonWaiting},
-		"API not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}}, Blocked, bergv1.ReasonAPINotInstalled},
-		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), Foreign, bergv1.ReasonAPINotInstalled},
-		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), Foreign, bergv1.ReasonAPINotInstalled},
-		"conflict":              {apierrors.NewConflict(resource, "web", errors.New("modified")), Raced, ""},
-		"gone meanwhile":        {apierrors.NewNotFound(resource, "web"), Raced, ""},
-		"API server away":       {errors.New("connection refused"), Retry, bergv1.ReasonWriteFailed},
+		"contested object":      {&apply.ContestedError{Kind: "Service", Name: "web"}, outcome.Retry, bergv1.ReasonContested},
+		"foreign object":        {&ownership.RefusedError{Kind: "Service", Namespace: "n", Name: "web"}, outcome.Foreign, bergv1.ReasonObjectConflict},
+		"quota":                 {apierrors.NewForbidden(resource, "web", errors.New("exceeded quota")), outcome.Retry, bergv1.ReasonRefused},
+		"namespace terminating": {terminating, outcome.Waiting, bergv1.ReasonWaiting},
+		"API not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}}, outcome.Blocked, bergv1.ReasonAPINotInstalled},
+		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), outcome.Foreign, bergv1.ReasonAPINotInstalled},
+		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), outcome.Foreign, bergv1.ReasonAPINotInstalled},
+		"conflict":              {apierrors.NewConflict(resource, "web", errors.New("modified")), outcome.Raced, ""},
+		"gone meanwhile":        {apierrors.NewNotFound(resource, "web"), outcome.Raced, ""},
+		"API server away":       {errors.New("connection refused"), outcome.Retry, bergv1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := problemOf(bergv1.ConditionServicesCreated, tc.err, "flag{x}")

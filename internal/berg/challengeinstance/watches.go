@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/keymutex"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -27,12 +26,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // SetupWithManager opens the watches. Each wakes the instances of one owner; the
 // only timers are the expiry and the start deadline.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.pauses = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)
+	r.backoff = outcome.NewBackoff()
 	r.owners = keymutex.NewHashed(ownerLocks)
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
@@ -45,7 +45,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}); err != nil {
 		return err
 	}
-	collectFrom(&view{reader: mgr.GetCache(), clock: r.Clock, elected: mgr.Elected()})
+	var reader client.Reader = mgr.GetCache()
+	perChallenge.reader.Store(&reader)
+	perPhase.Watch(reader, r.Clock, mgr.Elected())
 
 	owner := handler.EnqueueRequestsFromMapFunc(r.instancesOfNamespace)
 	changes := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})

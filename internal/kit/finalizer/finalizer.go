@@ -33,9 +33,13 @@ func Remove(ctx context.Context, c client.Client, obj client.Object, name string
 		client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}), client.DisableReadYourWritesConsistency))
 }
 
-// HeldBack returns what keeps a namespace from going, as its controller says; ""
-// if nothing does.
+// HeldBack returns what keeps a namespace from going, as its controller says, or
+// the finalizers of others when that controller has done its part; "" if nothing
+// does.
 func HeldBack(ns *corev1.Namespace) string {
+	if ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0 && len(ns.Finalizers) > 0 {
+		return "it has the finalizers " + strings.Join(ns.Finalizers, ", ")
+	}
 	var why []string
 	for _, c := range ns.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {

@@ -1,5 +1,6 @@
-// Package gauge counts custom resources when it is asked, so that the numbers
-// are right from the first scrape after a restart.
+// Package gauge counts custom resources by their phase when it is asked, so that
+// the numbers are right from the first scrape after a restart and after a change
+// of leader.
 package gauge
 
 import (
@@ -8,42 +9,97 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Gauge is a metric with one label whose values are counted in a cache.
-type Gauge struct {
-	desc   *prometheus.Desc
-	count  func(context.Context, client.Reader) (map[string]int, error)
-	reader atomic.Pointer[client.Reader]
+const labelPhase = "phase"
+
+// scrapePatience bounds how long a scrape waits for the cache.
+const scrapePatience = time.Second
+
+// Sighting is one custom resource in a cache.
+type Sighting struct {
+	Phase string
+	// Since when it has been in that phase.
+	Since time.Time
 }
 
-// New returns a Gauge that shows nothing before Read. count returns a number for
-// each value of the label.
-func New(name, help, label string, count func(context.Context, client.Reader) (map[string]int, error)) *Gauge {
-	return &Gauge{desc: prometheus.NewDesc(name, help, []string{label}, nil), count: count}
+// Phases are two metrics with the label phase: how many custom resources are in
+// it, and for how many seconds the one that has been longest has been.
+type Phases struct {
+	active, longest *prometheus.Desc
+	phases          []string
+	see             func(context.Context, client.Reader) ([]Sighting, error)
+	view            atomic.Pointer[view]
 }
 
-// Read tells where to count: a cache, which costs no request.
-func (g *Gauge) Read(reader client.Reader) { g.reader.Store(&reader) }
+type view struct {
+	reader  client.Reader
+	clock   clock.PassiveClock
+	elected <-chan struct{}
+}
+
+// NewPhases returns <prefix>_active and <prefix>_longest_in_phase_seconds, which
+// have a series for each of phases, also with 0, and none before Watch. see lists
+// what is there; what is the plural of it, with a capital.
+func NewPhases[P ~string](prefix, what string, phases []P, see func(context.Context, client.Reader) ([]Sighting, error)) *Phases {
+	g := &Phases{
+		see: see,
+		active: prometheus.NewDesc(prefix+"_active",
+			what+" that exist, by phase. Only the leader reports it.", []string{labelPhase}, nil),
+		longest: prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
+			what+": how long the one that has been longest in the phase has been in it, 0 if there is none. Only the leader reports it.",
+			[]string{labelPhase}, nil),
+	}
+	for _, p := range phases {
+		g.phases = append(g.phases, string(p))
+	}
+	return g
+}
+
+// Watch tells where to count: a cache, which costs no request. elected is closed
+// once this replica leads: two that report the same would count it twice.
+func (g *Phases) Watch(reader client.Reader, now clock.PassiveClock, elected <-chan struct{}) {
+	g.view.Store(&view{reader, now, elected})
+}
 
 // Describe implements prometheus.Collector.
-func (g *Gauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
+func (g *Phases) Describe(ch chan<- *prometheus.Desc) {
+	ch <- g.active
+	ch <- g.longest
+}
 
-// Collect implements prometheus.Collector. A cache that is not filled yet gives
-// no number: that is better than a wrong one.
-func (g *Gauge) Collect(ch chan<- prometheus.Metric) {
-	reader := g.reader.Load()
-	if reader == nil {
+// Collect implements prometheus.Collector. A cache that does not answer gives no
+// number: that is better than a wrong one.
+func (g *Phases) Collect(ch chan<- prometheus.Metric) {
+	v := g.view.Load()
+	if v == nil || !v.leads() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
 	defer cancel()
-	counts, err := g.count(ctx, *reader)
+	sightings, err := g.see(ctx, v.reader)
 	if err != nil {
 		return
 	}
-	for value, n := range counts {
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(n), value)
+	counts, longest := make(map[string]int, len(g.phases)), make(map[string]time.Duration, len(g.phases))
+	now := v.clock.Now()
+	for _, s := range sightings {
+		counts[s.Phase]++
+		longest[s.Phase] = max(longest[s.Phase], now.Sub(s.Since))
+	}
+	for _, phase := range g.phases {
+		ch <- prometheus.MustNewConstMetric(g.active, prometheus.GaugeValue, float64(counts[phase]), phase)
+		ch <- prometheus.MustNewConstMetric(g.longest, prometheus.GaugeValue, longest[phase].Seconds(), phase)
+	}
+}
+
+func (v *view) leads() bool {
+	select {
+	case <-v.elected:
+		return true
+	default:
+		return false
 	}
 }

@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// conflictPause is how long we wait for the cache to show the write that ours
-	// collided with, when that write's own event does not wake us.
-	conflictPause = 200 * time.Millisecond
-	// The pauses between attempts at what the API server refuses.
+	// The pauses between attempts.
 	firstPause   = 100 * time.Millisecond
 	longestPause = time.Minute
 )
+
+// ErrRaced says that somebody else wrote at the same time, so that what we saw is
+// out of date. It is no failure: only another look is needed.
+var ErrRaced = errors.New("another write came first")
 
 // Backoff decides when a custom resource is looked at again.
 type Backoff struct {
@@ -31,26 +32,28 @@ func NewBackoff() *Backoff {
 	return &Backoff{pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)}
 }
 
-// Result turns the end of a reconciliation into what the queue is told. The
-// queue never learns of errors: for one it would choose the pause alone, and a
-// deadline in result would be missed. failed is the error that counts as a
+// Result turns the end of a reconciliation into what the queue is told. wakeUp is
+// after how long time alone will change something, zero for never. The queue never
+// learns of errors: for one it would choose the pause alone, and wakeUp would pass
+// unseen. failed is the error that counts as a
 // failure, already logged; nil for a custom resource that went away, a conflict
 // with another write, and a shutdown.
-func (b *Backoff) Result(ctx context.Context, req ctrl.Request, result ctrl.Result, err error) (_ ctrl.Result, failed error) {
+func (b *Backoff) Result(ctx context.Context, req ctrl.Request, wakeUp time.Duration, err error) (_ ctrl.Result, failed error) {
 	switch {
 	case err == nil, apierrors.IsNotFound(err): // it went away under us
 		b.pauses.Forget(req)
-		return result, nil
-	case apierrors.IsConflict(err):
-		result.RequeueAfter = conflictPause
-		return result, nil
+		return ctrl.Result{RequeueAfter: wakeUp}, nil
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil
 	}
-	log.FromContext(ctx).Error(err, "not done, will be tried again")
 	pause := b.pauses.When(req)
-	if result.RequeueAfter == 0 || pause < result.RequeueAfter {
-		result.RequeueAfter = pause
+	if wakeUp == 0 || pause < wakeUp {
+		wakeUp = pause
 	}
-	return result, err
+	again := ctrl.Result{RequeueAfter: wakeUp}
+	if apierrors.IsConflict(err) || errors.Is(err, ErrRaced) {
+		return again, nil
+	}
+	log.FromContext(ctx).Error(err, "not done, will be tried again")
+	return again, err
 }

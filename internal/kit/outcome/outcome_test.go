@@ -39,11 +39,11 @@ func TestCauseOf(t *testing.T) {
 		"kind not in discovery": {&meta.NoKindMatchError{}, NotInstalled},
 		"method not served":     {apierrors.NewMethodNotSupported(pods, "create"), NotServed},
 		"kind removed":          {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound}}, NotServed},
-		"object missing":        {gone, Failed},
+		"gone meanwhile":        {gone, Overtaken},
 		"invalid":               {apierrors.NewInvalid(schema.GroupKind{}, "p", nil), Rejected},
 		"quota":                 {apierrors.NewForbidden(pods, "p", errors.New("exceeded quota")), Rejected},
 		"webhook":               {apierrors.NewBadRequest("denied"), Rejected},
-		"conflict":              {conflict, Failed},
+		"conflict":              {conflict, Overtaken},
 		"down":                  {errors.New("connection refused"), Failed},
 	} {
 		if got := CauseOf(tc.err); got != tc.want {
@@ -54,23 +54,22 @@ func TestCauseOf(t *testing.T) {
 
 func TestResult(t *testing.T) {
 	down := errors.New("connection refused")
-	deadline := ctrl.Result{RequeueAfter: time.Hour}
-	soon := ctrl.Result{RequeueAfter: time.Millisecond}
 	for name, tc := range map[string]struct {
-		result ctrl.Result
+		wakeUp time.Duration
 		err    error
 		want   time.Duration
 		failed bool
 	}{
-		"done":                    {ctrl.Result{}, nil, 0, false},
-		"done, with a deadline":   {deadline, nil, time.Hour, false},
-		"went away":               {ctrl.Result{}, gone, 0, false},
-		"conflict":                {ctrl.Result{}, conflict, conflictPause, false},
-		"failed":                  {ctrl.Result{}, down, firstPause, true},
-		"failed, deadline later":  {deadline, down, firstPause, true},
-		"failed, deadline sooner": {soon, down, time.Millisecond, true},
+		"done":                    {0, nil, 0, false},
+		"done, with a deadline":   {time.Hour, nil, time.Hour, false},
+		"went away":               {0, gone, 0, false},
+		"conflict":                {0, conflict, firstPause, false},
+		"raced":                   {0, fmt.Errorf("apply: %w", ErrRaced), firstPause, false},
+		"failed":                  {0, down, firstPause, true},
+		"failed, deadline later":  {time.Hour, down, firstPause, true},
+		"failed, deadline sooner": {time.Millisecond, down, time.Millisecond, true},
 	} {
-		got, failed := NewBackoff().Result(context.Background(), ctrl.Request{}, tc.result, tc.err)
+		got, failed := NewBackoff().Result(context.Background(), ctrl.Request{}, tc.wakeUp, tc.err)
 		if got.RequeueAfter != tc.want || (failed != nil) != tc.failed {
 			t.Errorf("%s: again after %s, failed %v; want %s, %v", name, got.RequeueAfter, failed, tc.want, tc.failed)
 		}
@@ -82,7 +81,7 @@ func TestPausesGrowAndAreForgotten(t *testing.T) {
 	one, other := ctrl.Request{NamespacedName: types.NamespacedName{Name: "one"}}, ctrl.Request{}
 	var last time.Duration
 	for range 20 {
-		result, _ := backoff.Result(context.Background(), one, ctrl.Result{}, down)
+		result, _ := backoff.Result(context.Background(), one, 0, down)
 		if result.RequeueAfter < last || result.RequeueAfter > longestPause {
 			t.Fatalf("a pause of %s after one of %s", result.RequeueAfter, last)
 		}
@@ -91,11 +90,11 @@ func TestPausesGrowAndAreForgotten(t *testing.T) {
 	if last != longestPause {
 		t.Errorf("the longest pause is %s", last)
 	}
-	if result, _ := backoff.Result(context.Background(), other, ctrl.Result{}, down); result.RequeueAfter != firstPause {
+	if result, _ := backoff.Result(context.Background(), other, 0, down); result.RequeueAfter != firstPause {
 		t.Errorf("another waits %s", result.RequeueAfter)
 	}
-	_, _ = backoff.Result(context.Background(), one, ctrl.Result{}, nil)
-	if result, _ := backoff.Result(context.Background(), one, ctrl.Result{}, down); result.RequeueAfter != firstPause {
+	_, _ = backoff.Result(context.Background(), one, 0, nil)
+	if result, _ := backoff.Result(context.Background(), one, 0, down); result.RequeueAfter != firstPause {
 		t.Errorf("after a success it waits %s", result.RequeueAfter)
 	}
 }
@@ -103,7 +102,7 @@ func TestPausesGrowAndAreForgotten(t *testing.T) {
 func TestShutdownIsNoFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	result, failed := NewBackoff().Result(ctx, ctrl.Request{}, ctrl.Result{RequeueAfter: time.Hour}, ctx.Err())
+	result, failed := NewBackoff().Result(ctx, ctrl.Request{}, time.Hour, ctx.Err())
 	if failed != nil || !result.IsZero() {
 		t.Errorf("result %+v, failed %v", result, failed)
 	}

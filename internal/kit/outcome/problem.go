@@ -19,12 +19,17 @@ type Class int
 const (
 	// Waiting: something that is under way must end; its event wakes us.
 	Waiting Class = iota
+	// UnderWay: nothing is wrong, the step is about to be taken.
+	UnderWay
+	// Raced: somebody else wrote at the same time; what they wrote decides, so
+	// there is nothing to tell yet.
+	Raced
 	// Blocked: somebody must mend something that we watch; its event wakes us.
 	Blocked
 	// Foreign: somebody must mend something that we do not watch; we look again
 	// with growing pauses.
 	Foreign
-	// Retry: the API server failed; we try again with growing pauses.
+	// Retry: the API server refused or failed; we try again with growing pauses.
 	Retry
 )
 
@@ -58,6 +63,8 @@ const (
 	// NotServed: there is such a kind, and this API server does not serve it: it is
 	// being removed, or the API server has not heard of it yet.
 	NotServed
+	// Overtaken: somebody else wrote at the same time.
+	Overtaken
 )
 
 // CauseOf returns the cause of a failed write.
@@ -76,6 +83,8 @@ func CauseOf(err error) Cause {
 		return NotInstalled
 	case KindUnknown(err), apierrors.IsMethodNotSupported(err):
 		return NotServed
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return Overtaken
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return Rejected
 	default:

@@ -7,7 +7,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -51,7 +50,7 @@ type Reconciler struct {
 // is nothing to do. It returns no errors: outcome.Backoff chooses the pause.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	began := r.Clock.Now()
-	result, failed := r.backoff.Result(ctx, req, ctrl.Result{}, r.reconcile(ctx, req))
+	result, failed := r.backoff.Result(ctx, req, 0, r.reconcile(ctx, req))
 	observeReconcile(r.Clock.Since(began), failed)
 	return result, nil
 }
@@ -78,8 +77,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) error {
 
 	before := env.DeepCopy()
 	out := r.build(ctx, env, observed)
-	if apierrors.IsConflict(out.err()) {
-		return out.err() // the cache is behind: nothing to tell anybody
+	if out.raced() {
+		return outcome.ErrRaced
 	}
 	derive(env, out, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {

@@ -92,6 +92,8 @@ func problemOf(condition, reason string, err error) *outcome.Problem {
 		p.Class, p.Reason, p.Err = outcome.Waiting, quixv1.ReasonWaiting, nil
 	case outcome.NotOurs, outcome.Rejected, outcome.NotInstalled, outcome.NotServed:
 		p.Class = outcome.Foreign
+	case outcome.Overtaken:
+		p.Class = outcome.Raced
 	case outcome.Contested:
 		p.Reason = quixv1.ReasonContested
 	case outcome.Failed:

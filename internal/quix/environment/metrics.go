@@ -1,10 +1,12 @@
 package environment
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -36,11 +38,11 @@ var (
 		Name: "quix_environment_unbound_total",
 		Help: "Role bindings that were deleted because their ClusterRole must not be bound.",
 	})
-	active = gauge.New("quix_environment_active", "Environments that exist, by phase.", "phase", countPhases)
+	perPhase = gauge.NewPhases("quix_environment", "Environments", quixv1.Phases, seeEnvironments)
 )
 
 func init() {
-	metrics.Registry.MustRegister(created, timeToReady, reconciles, reconcileErrors, unbound, active)
+	metrics.Registry.MustRegister(created, timeToReady, reconciles, reconcileErrors, unbound, perPhase)
 }
 
 func observeReconcile(took time.Duration, failed error) {
@@ -50,21 +52,27 @@ func observeReconcile(took time.Duration, failed error) {
 	}
 }
 
-func countPhases(ctx context.Context, reader client.Reader) (map[string]int, error) {
-	counts := make(map[string]int, len(quixv1.Phases))
-	for _, phase := range quixv1.Phases {
-		counts[string(phase)] = 0
-	}
+func seeEnvironments(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
 	var environments quixv1.EnvironmentList
 	if err := reader.List(ctx, &environments, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
+	sightings := make([]gauge.Sighting, len(environments.Items))
 	for i := range environments.Items {
-		phase := environments.Items[i].Status.Phase
-		if phase == "" {
-			phase = quixv1.PhaseInProgress
-		}
-		counts[string(phase)]++
+		sightings[i] = seen(&environments.Items[i])
 	}
-	return counts, nil
+	return sightings, nil
+}
+
+func seen(env *quixv1.Environment) gauge.Sighting {
+	since := env.CreationTimestamp.Time
+	// A status keeps no time for each phase: what is not ready counts from when it
+	// ceased to be, or was first looked at.
+	if c := meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionReady); c != nil {
+		since = c.LastTransitionTime.Time
+	}
+	if env.DeletionTimestamp != nil {
+		since = env.DeletionTimestamp.Time
+	}
+	return gauge.Sighting{Phase: string(cmp.Or(env.Status.Phase, quixv1.PhaseInProgress)), Since: since}
 }

@@ -59,6 +59,15 @@ func (out Outcome) reported(env *quixv1.Environment) bool {
 	return out.violation() && out.Observed.RoleBinding != nil && roleBindingProof(env).Holds(out.Observed.RoleBinding)
 }
 
+// raced reports whether what was seen is out of date, so that there is nothing to
+// tell.
+func (out Outcome) raced() bool {
+	return slices.ContainsFunc(steps, func(step string) bool {
+		p := out.of(step)
+		return p != nil && p.Class == outcome.Raced
+	})
+}
+
 // err is what must be tried again.
 func (out Outcome) err() error {
 	var errs []error

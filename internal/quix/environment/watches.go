@@ -56,7 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}); err != nil {
 		return err
 	}
-	active.Read(mgr.GetCache())
+	perPhase.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
 	// A manager waits for the caches that it knows of before it competes for the
 	// lease. The controller would only name them meanwhile.
 	for _, kind := range []client.Object{&corev1.Namespace{}, &rbacv1.RoleBinding{}, &rbacv1.ClusterRole{}} {
