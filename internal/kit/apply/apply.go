@@ -129,10 +129,9 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live := reflect.New(reflect.TypeOf(desired).Elem()).Interface().(T)
+		// What stood there may be gone by now: then the caller looks again. No event
+		// need come, since the cache may never have shown it.
 		if err := w.Live.Get(ctx, key, live); err != nil {
-			if apierrors.IsNotFound(err) {
-				return &TerminatingError{Kind: kind, Name: key.Name}
-			}
 			return err
 		}
 		if err := writable(proof, kind, live); err != nil {
