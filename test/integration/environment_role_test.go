@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -157,6 +159,16 @@ var _ = Describe("The platform's ClusterRole", func() {
 		mend()
 		environmentReaches(ctx, env, quixv1.PhaseReady)
 		environmentReaches(ctx, live, quixv1.PhaseReady)
+
+		By("being bound to one that is no longer the platform's, while its successor is missing")
+		stopOperator()
+		changed := cfg
+		changed.Environment.ClusterRoleName = "missing-" + newID()
+		stopOperator = start(changed, nil)
+		environmentShows(ctx, live, quixv1.ConditionRoleValidated, metav1.ConditionFalse, quixv1.ReasonRoleMissing)
+		Eventually(func() bool {
+			return apierrors.IsNotFound(k8s.Get(ctx, bindingKey(live), &rbacv1.RoleBinding{}))
+		}).Should(BeTrue(), "nobody would notice were that role made dangerous")
 	})
 
 	It("cannot be bound under another name without the right to bind that one", func(ctx context.Context) {
@@ -218,6 +230,16 @@ var _ = Describe("Rights", func() {
 		role := &rbacv1.ClusterRole{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
 		Eventually(may).WithContext(ctx).WithArguments(platformUser, listPods(inside)).Should(BeTrue())
+		// The one grant in the whole cluster, which the platform brings.
+		grant := &rbacv1.ClusterRoleBinding{}
+		text, err := os.ReadFile("../../config/samples/quix/prerequisites/cluster_role_binding.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(yaml.UnmarshalStrict(text, grant)).To(Succeed())
+		Expect(k8s.Create(ctx, grant)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, grant)).To(Succeed()) })
+		Eventually(may).WithContext(ctx).WithArguments(platformUser, authorizationv1.ResourceAttributes{
+			Group: "quix.io", Resource: "environments", Verb: "create",
+		}).Should(BeTrue())
 
 		// What the controllers of challenge instances need for themselves.
 		own := []string{
@@ -261,6 +283,8 @@ var _ = Describe("Rights", func() {
 			{operatorUser, authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "clusterrolebindings", Verb: "create"}, false},
 			{operatorUser, authorizationv1.ResourceAttributes{Group: "quix.io", Resource: "environments", Verb: "create"}, false},
 			{operatorUser, authorizationv1.ResourceAttributes{Group: "quix.io", Resource: "environments", Verb: "delete"}, false},
+			{platformUser, authorizationv1.ResourceAttributes{Group: "quix.io", Resource: "environments", Verb: "delete"}, true},
+			{platformUser, authorizationv1.ResourceAttributes{Group: "quix.io", Resource: "environments", Subresource: "status", Verb: "patch"}, false},
 			{platformUser, authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings", Namespace: inside, Verb: "create"}, false},
 			{platformUser, authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "roles", Namespace: inside, Verb: "create"}, false},
 			{platformUser, authorizationv1.ResourceAttributes{Resource: "serviceaccounts", Subresource: "token", Namespace: inside, Verb: "create"}, false},

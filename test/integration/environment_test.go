@@ -2,9 +2,12 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -104,7 +107,15 @@ var _ = Describe("An environment", func() {
 		Expect(env.Status.NamespaceStatus.Phase).To(Equal(quixv1.ResourceFailed))
 		environmentUpdated(ctx, env, func() { env.Spec.Labels["quix.io/a"] = "none" })
 		environmentReaches(ctx, env, quixv1.PhaseReady)
-		Expect(environmentEvents(ctx, env)).To(ContainElement("Warning/NamespaceCreationFailed"))
+		environmentUpdated(ctx, env, func() { env.Spec.Labels["quix.io/a"] = "spaces again" })
+		environmentReaches(ctx, env, quixv1.PhaseFailed)
+		environmentShows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceReconciliationFailed)
+		environmentUpdated(ctx, env, func() { env.Spec.Labels["quix.io/a"] = "none" })
+		environmentReaches(ctx, env, quixv1.PhaseReady)
+		// It was tried again and again meanwhile, and each thing is told once.
+		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ConsistOf(
+			"Warning/NamespaceCreationFailed", "Normal/NamespaceCreated", "Normal/RoleBindingCreated", "Normal/EnvironmentReady",
+			"Warning/NamespaceReconciliationFailed", "Normal/EnvironmentReady"))
 	})
 
 	It("gets back what is deleted or changed by hand", func(ctx context.Context) {
@@ -232,6 +243,48 @@ var _ = Describe("An environment", func() {
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue())
 	})
 
+	It("waits, and does not fail, while its namespace goes that somebody deleted", func(ctx context.Context) {
+		env := newEnvironment(ctx, newID())
+		environmentReaches(ctx, env, quixv1.PhaseReady)
+		old := environmentNamespace(ctx, env)
+		hold := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: old.Name, Name: "hold", Finalizers: []string{"example.com/hold"}}}
+		Expect(k8s.Create(ctx, hold)).To(Succeed())
+		Expect(k8s.Delete(ctx, old)).To(Succeed())
+		environmentReaches(ctx, env, quixv1.PhaseInProgress)
+		environmentShows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonWaiting)
+		// Without a namespace that lives, its binding cannot be made again.
+		Eventually(func() bool {
+			return apierrors.IsNotFound(k8s.Get(ctx, bindingKey(env), &rbacv1.RoleBinding{}))
+		}).Should(BeTrue())
+		environmentUpdated(ctx, env, func() { env.Spec.Annotations = map[string]string{"quix.io/look": "again"} })
+		environmentReaches(ctx, env, quixv1.PhaseInProgress)
+		Expect(k8s.Patch(ctx, hold, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		environmentReaches(ctx, env, quixv1.PhaseReady)
+		Expect(environmentNamespace(ctx, env).UID).NotTo(Equal(old.UID))
+		Expect(environmentEvents(ctx, env)).NotTo(ContainElement(HavePrefix("Warning/")))
+	})
+
+	It("ends though its binding cannot be deleted, and says so", func(ctx context.Context) {
+		env := newEnvironment(ctx, newID())
+		environmentReaches(ctx, env, quixv1.PhaseReady)
+		stopOperator()
+		defer func() {
+			stopOperator()
+			stopOperator = start(cfg, nil)
+		}()
+		stopOperator = start(cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/rolebindings/") {
+					return nil, errors.New("the line is cut")
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		Expect(k8s.Delete(ctx, env)).To(Succeed())
+		environmentGone(ctx, env)
+		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ContainElement("Warning/RoleBindingDeletionFailed"))
+	})
+
 	It("is deleted though it was never made", func(ctx context.Context) {
 		stopOperator()
 		defer func() { stopOperator = start(cfg, nil) }()
@@ -275,12 +328,14 @@ var _ = Describe("An environment", func() {
 		defer func() { stopOperator = start(cfg, nil) }()
 		for deadly := int64(1); ; deadly++ {
 			var writes atomic.Int64
+			var order requestLog
 			stop := start(cfg, func(next http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) {
 					if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
 						return next.RoundTrip(r)
 					}
 					n := writes.Add(1)
+					order.add(r)
 					if n > deadly {
 						return nil, http.ErrServerClosed // the dead write nothing
 					}
@@ -310,12 +365,40 @@ var _ = Describe("An environment", func() {
 			Expect(k8s.Delete(ctx, env)).To(Succeed()) // its end is waited for with that of all
 			stop()
 			if done {
-				Expect(deadly).To(BeNumerically(">", 4), "finalizer, names, namespace, binding, status")
+				environments, ns := "/apis/quix.io/v1/environments/"+env.Name, env.Spec.ID+"-qdep"
+				own := func(line string) bool { // others are on their way out
+					return strings.Contains(line, env.Name) || strings.Contains(line, ns) || strings.HasSuffix(line, "/api/v1/namespaces")
+				}
+				Expect(order.those(own)).To(HaveExactElements(
+					"PATCH "+environments,           // the finalizer, before all else
+					"PATCH "+environments+"/status", // the names, before anything bears them
+					"POST /api/v1/namespaces",
+					"POST /apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/rolebindings",
+					"PATCH "+environments+"/status",
+				))
 				return
 			}
 		}
 	})
 })
+
+// requestLog notes requests in the order in which they are made.
+type requestLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *requestLog) add(r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, r.Method+" "+r.URL.Path)
+}
+
+func (l *requestLog) those(match func(string) bool) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.lines), func(line string) bool { return !match(line) })
+}
 
 var _ = Describe("The API server", func() {
 	It("refuses an Environment that cannot be, naming the field", func(ctx context.Context) {

@@ -83,6 +83,9 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 			HaveKeyWithValue("berg_challengeinstance_reconcile_errors_total", 0.0),
 			HaveKeyWithValue("berg_challengeinstance_reconcile_duration_seconds_count", BeNumerically(">", 4.0)),
 			HaveKey(HavePrefix("berg_operator_build_info{")),
+			HaveKey(`quix_environment_active{phase="Ready"}`),
+			HaveKey(`quix_environment_longest_in_phase_seconds{phase="Failed"}`),
+			HaveKey("quix_environment_unbound_total"),
 			HaveKey(HavePrefix("rest_client_requests_total{")),
 			HaveKey(HavePrefix("rest_client_request_duration_seconds_count{")),
 		))
@@ -98,6 +101,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 		Expect(metrics(ctx, standby)).To(And(
 			Not(HaveKey(HavePrefix("berg_challengeinstance_active"))),
 			Not(HaveKey(HavePrefix("berg_challengeinstance_longest"))),
+			Not(HaveKey(HavePrefix("quix_environment_active"))),
 			HaveKeyWithValue(`leader_election_master_status{name="berg-operator.berg.norelect.ch"}`, 0.0)))
 
 		By("changing the leader: its first answer is right")

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -116,8 +117,9 @@ func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Obser
 		out.NamespaceCreated = err == nil && o.Namespace == nil
 	}
 	out.Role = judgeRole(o.Role, cfg.ClusterRoleName)
-	// Whatever became of the namespace, rights that are too wide are taken away.
-	if out.violation() && cfg.RoleViolationPolicy == config.RoleViolationUnbind {
+	// Whatever became of the namespace, rights that are too wide are taken away, and
+	// so are those of a role that nobody watches any more.
+	if out.violation() && cfg.RoleViolationPolicy == config.RoleViolationUnbind || out.Role != nil && boundElsewhere(in) {
 		if err := r.unbind(ctx, env); err != nil {
 			out.RoleBinding = retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, err)
 		} else if out.Observed.RoleBinding != nil {
@@ -126,9 +128,13 @@ func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Obser
 		}
 	}
 	if out.problem() == nil {
-		_, err := apply.Apply(ctx, r.Writer, roleBindingProof(env), roleBinding(in))
+		desired := roleBinding(in)
+		_, err := apply.Apply(ctx, r.Writer, roleBindingProof(env), desired)
 		out.RoleBinding = roleBindingProblem(o, err)
 		out.RoleBindingCreated = err == nil && o.RoleBinding == nil
+		if off := takenOff(in, desired); err == nil && len(off) > 0 {
+			log.FromContext(ctx).Info("took subjects off the role binding", "roleBinding", roleBindingKey(env), "subjects", off)
+		}
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
@@ -122,17 +123,22 @@ func TestSubjectsOfABinding(t *testing.T) {
 	for name, tc := range map[string]struct {
 		bound *rbacv1.RoleBinding
 		want  []rbacv1.Subject
+		off   []rbacv1.Subject
 	}{
-		"none yet":           {nil, []rbacv1.Subject{expected}},
-		"no subjects":        {&rbacv1.RoleBinding{RoleRef: ref}, []rbacv1.Subject{expected}},
-		"others beside":      {&rbacv1.RoleBinding{RoleRef: ref, Subjects: []rbacv1.Subject{other, expected}}, []rbacv1.Subject{other, expected}},
-		"others instead":     {&rbacv1.RoleBinding{RoleRef: ref, Subjects: []rbacv1.Subject{other}}, []rbacv1.Subject{expected}},
-		"another role bound": {&rbacv1.RoleBinding{RoleRef: elsewhere, Subjects: []rbacv1.Subject{other, expected}}, []rbacv1.Subject{expected}},
+		"none yet":           {nil, []rbacv1.Subject{expected}, nil},
+		"no subjects":        {&rbacv1.RoleBinding{RoleRef: ref}, []rbacv1.Subject{expected}, nil},
+		"others beside":      {&rbacv1.RoleBinding{RoleRef: ref, Subjects: []rbacv1.Subject{other, expected}}, []rbacv1.Subject{other, expected}, nil},
+		"others instead":     {&rbacv1.RoleBinding{RoleRef: ref, Subjects: []rbacv1.Subject{other}}, []rbacv1.Subject{expected}, []rbacv1.Subject{other}},
+		"another role bound": {&rbacv1.RoleBinding{RoleRef: elsewhere, Subjects: []rbacv1.Subject{other, expected}}, []rbacv1.Subject{expected}, []rbacv1.Subject{other}},
 	} {
 		in := testInputs(t)
 		in.Bound = tc.bound
-		if diff := cmp.Diff(tc.want, roleBinding(in).Subjects); diff != "" {
+		binding := roleBinding(in)
+		if diff := cmp.Diff(tc.want, binding.Subjects); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+		if diff := cmp.Diff(tc.off, takenOff(in, binding), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: taken off: %s", name, diff)
 		}
 	}
 }

@@ -17,15 +17,31 @@ func roleBinding(in Inputs) *rbacv1.RoleBinding {
 			Namespace: in.Namespace,
 			Labels:    identity(in.ID, in.Name, quixv1.RoleBindingManagedBy),
 		},
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: in.Config.ClusterRoleName},
+		RoleRef: roleRef(in),
 		Subjects: []rbacv1.Subject{{
 			Kind: rbacv1.ServiceAccountKind, Name: in.Config.ServiceAccountName, Namespace: in.Config.ServiceAccountNamespace,
 		}},
 	}
 	// An administrator may let others in beside the platform. A binding that has
 	// lost the platform, or names another role, is made anew.
-	if in.Bound != nil && in.Bound.RoleRef == binding.RoleRef && slices.Contains(in.Bound.Subjects, binding.Subjects[0]) {
+	if in.Bound != nil && !boundElsewhere(in) && slices.Contains(in.Bound.Subjects, binding.Subjects[0]) {
 		binding.Subjects = slices.Clone(in.Bound.Subjects)
 	}
 	return binding
+}
+
+func roleRef(in Inputs) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: in.Config.ClusterRoleName}
+}
+
+// boundElsewhere reports whether the RoleBinding names another role, as after a
+// change of CLUSTER_ROLE_NAME.
+func boundElsewhere(in Inputs) bool { return in.Bound != nil && in.Bound.RoleRef != roleRef(in) }
+
+// takenOff returns the subjects that lose what the RoleBinding gave them.
+func takenOff(in Inputs, binding *rbacv1.RoleBinding) []rbacv1.Subject {
+	if in.Bound == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(in.Bound.Subjects), func(s rbacv1.Subject) bool { return slices.Contains(binding.Subjects, s) })
 }

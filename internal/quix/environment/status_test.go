@@ -18,6 +18,7 @@ import (
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -224,6 +225,43 @@ func TestDeriveEnding(t *testing.T) {
 		if s.Phase != quixv1.PhaseDeleting || s.NamespaceStatus.Phase != tc.ns || s.RoleBindingStatus.Phase != tc.binding ||
 			c.Reason != tc.reason || !strings.Contains(s.NamespaceStatus.Message, tc.message) {
 			t.Errorf("%s: %s, namespace %+v, binding %+v, reason %s", name, s.Phase, *s.NamespaceStatus, *s.RoleBindingStatus, c.Reason)
+		}
+	}
+}
+
+func TestReasonsOfFailedWrites(t *testing.T) {
+	env := testEnvironment()
+	fresh, live := Observed{}, Observed{Namespace: ownNamespace(env), RoleBinding: ownBinding(env)}
+	refused := apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("policy"))
+	for name, tc := range map[string]struct {
+		err              error
+		class            outcome.Class
+		created, kept    string // of the namespace: when it was new, when it was there
+		bound, keptBound string // of the binding
+	}{
+		"refused":      {refused, outcome.Foreign, quixv1.ReasonNamespaceCreationFailed, quixv1.ReasonNamespaceReconciliationFailed, quixv1.ReasonRoleBindingCreationFailed, quixv1.ReasonRoleBindingReconciliationFailed},
+		"down":         {errors.New("refused"), outcome.Retry, quixv1.ReasonNamespaceCreationFailed, quixv1.ReasonNamespaceReconciliationFailed, quixv1.ReasonRoleBindingCreationFailed, quixv1.ReasonRoleBindingReconciliationFailed},
+		"foreign":      {&ownership.RefusedError{}, outcome.Foreign, quixv1.ReasonNamespaceOwnershipConflict, quixv1.ReasonNamespaceOwnershipConflict, quixv1.ReasonRoleBindingConflict, quixv1.ReasonRoleBindingConflict},
+		"going":        {&apply.TerminatingError{}, outcome.Waiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting},
+		"contested":    {&apply.ContestedError{}, outcome.Retry, quixv1.ReasonContested, quixv1.ReasonContested, quixv1.ReasonContested, quixv1.ReasonContested},
+		"out of date":  {apierrors.NewConflict(schema.GroupResource{}, "x", nil), outcome.Raced, "", "", "", ""},
+		"gone by then": {apierrors.NewNotFound(schema.GroupResource{}, "x"), outcome.Raced, "", "", "", ""},
+	} {
+		for _, p := range []struct {
+			got  *outcome.Problem
+			want string
+		}{
+			{namespaceProblem(fresh, tc.err), tc.created},
+			{namespaceProblem(live, tc.err), tc.kept},
+			{roleBindingProblem(fresh, tc.err), tc.bound},
+			{roleBindingProblem(live, tc.err), tc.keptBound},
+		} {
+			if p.got.Class != tc.class || p.want != "" && p.got.Reason != p.want {
+				t.Errorf("%s: class %d and reason %s, want %d and %s", name, p.got.Class, p.got.Reason, tc.class, p.want)
+			}
+		}
+		if raced := (Outcome{RoleBinding: roleBindingProblem(live, tc.err)}).raced(); raced != (tc.class == outcome.Raced) {
+			t.Errorf("%s: raced is %v", name, raced)
 		}
 	}
 }
