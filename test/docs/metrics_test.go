@@ -62,7 +62,7 @@ func TestMetricsPageAndOperatorAgree(t *testing.T) {
 		}
 	}
 	for name := range actual {
-		if strings.HasPrefix(name, "berg_") && !documented[name] {
+		if (strings.HasPrefix(name, "berg_") || strings.HasPrefix(name, "quix_")) && !documented[name] {
 			t.Errorf("docs/metrics.md does not list %s", name)
 		}
 	}

@@ -29,6 +29,12 @@ func healthy() []string {
 			`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7000x90`,
 			`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Terminating"} 20x90`,
 			`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
+			`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="InProgress"} 5x90`,
+			`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="Ready"} 7000x90`,
+			`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
+			`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="Deleting"} 20x90`,
+			`quix_environment_unbound_total{` + job + `,instance="a"} 3x90`,
+			`quix_environment_unbound_total{` + job + `,instance="b"} 0x90`,
 			`berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} 0+1x90`,
 			`berg_challengeinstance_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+100x90`,
 			`workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} 3x90`,
@@ -109,6 +115,10 @@ func TestAlerts(t *testing.T) {
 	longest := func(phase, values string) string {
 		return `berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
 	}
+	environment := func(phase, values string) string {
+		return `quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
+	}
+	unbound := `quix_environment_unbound_total{` + job + `,instance="a"} `
 	errors := func(values string) string {
 		return `berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} ` + values
 	}
@@ -194,6 +204,22 @@ func TestAlerts(t *testing.T) {
 				// Few starts: one slow image says nothing about all players.
 				with(healthy(), histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "120", 0.2)...),
 			},
+		},
+		"QuixEnvironmentNotReady": {
+			fires: [][]string{
+				with(healthy(), environment("Failed", "0+60x90")),
+				with(healthy(), environment("InProgress", "0+60x90")),
+			},
+			silent: [][]string{with(healthy(), environment("Failed", "0+60x14 0x75"), environment("InProgress", "0+60x14 0x75"))},
+		},
+		"QuixEnvironmentStuckDeleting": {
+			fires:  [][]string{with(healthy(), environment("Deleting", "0+60x90"))},
+			silent: [][]string{with(healthy(), environment("Deleting", "0+60x9 0+60x9 0x70"))},
+		},
+		"QuixPlatformUnbound": {
+			fires: [][]string{with(healthy(), unbound+"0x80 1x9")},
+			// A fail-over: the counter of the one ends, that of the other begins.
+			silent: [][]string{with(healthy(), unbound+"3x80 stale"), with(healthy(), unbound+"3x80 0x9")},
 		},
 	}
 	for _, r := range rules(t) {

@@ -105,7 +105,7 @@ func TestRulesWithoutTheOperator(t *testing.T) {
 
 func TestEveryAlertTellsAndHasARunbook(t *testing.T) {
 	pages := map[string]bool{}
-	for _, path := range glob(t, "docs/runbooks/Berg*.md") {
+	for _, path := range glob(t, "docs/runbooks/[BQ]*.md") {
 		pages[strings.TrimSuffix(filepath.Base(path), ".md")] = true
 	}
 	for _, r := range rules(t) {
