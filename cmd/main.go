@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/isolation"
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
@@ -22,6 +23,9 @@ import (
 var version = "dev"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == isolation.Command {
+		os.Exit(isolation.Probe(os.Args[2:], os.Stderr))
+	}
 	cfg, values, err := config.Load(os.Args[1:], os.Getenv, os.Stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -60,6 +60,7 @@ type Challenge struct {
 	NetworkPolicy     NetworkPolicy
 	NodeCIDRs         []netip.Prefix // nil: not known
 	PodCIDRs          []netip.Prefix // of pods and Services; nil: private addresses
+	OutboundPrivate   bool           // whether outbound traffic may go to private networks too
 	OperatorNamespace string         // where the pull secret is read from
 }
 
@@ -110,6 +111,7 @@ type Process struct {
 	LogLevel                int // verbosity: 0 is info
 	MaxConcurrentReconciles int
 	UpgradeHoldMax          time.Duration
+	IsolationCheck          IsolationCheck
 	OperatorConditionName   string // "": not installed by OLM
 	TerminationLog          string
 }
@@ -133,6 +135,18 @@ func (p NetworkPolicy) Cilium() bool { return p != NetworkPolicyKubernetes }
 
 // Kubernetes reports whether a NetworkPolicy of networking.k8s.io is wanted.
 func (p NetworkPolicy) Kubernetes() bool { return p != NetworkPolicyCilium }
+
+// IsolationCheck says when the operator tries whether network policies are
+// enforced.
+type IsolationCheck string
+
+// The times of the check.
+const (
+	IsolationCheckOff     IsolationCheck = "off"
+	IsolationCheckStartup IsolationCheck = "startup"
+	// IsolationCheckInterval is at startup and every hour from then on.
+	IsolationCheckInterval IsolationCheck = "interval"
+)
 
 // WithdrawalPolicy says what happens to live instances whose Challenge is
 // deleted.

@@ -109,6 +109,11 @@ var table = []Variable{
 		set:  prefixes(func(c *Config) *[]netip.Prefix { return &c.Challenge.PodCIDRs }),
 	},
 	{
+		Name: "CHALLENGE_OUTBOUND_PRIVATE", Default: "false", boolean: true,
+		Help: "Whether allowOutboundTraffic opens private networks and cloud metadata too, not the internet alone.",
+		set:  boolean(func(c *Config) *bool { return &c.Challenge.OutboundPrivate }),
+	},
+	{
 		Name: "CHALLENGE_INSTANCE_TIMEOUT", Default: "2h",
 		Help: "How long an instance lives when it does not say, for example 90m or 2h.",
 		set:  duration(func(c *Config) *time.Duration { return &c.Challenge.Timeout }, required),
@@ -292,6 +297,14 @@ var table = []Variable{
 		Name: "UPGRADE_HOLD_MAX", Default: "5m",
 		Help: "How long instances that are being created or removed may hold up an upgrade by the Operator Lifecycle Manager.",
 		set:  duration(func(c *Config) *time.Duration { return &c.Process.UpgradeHoldMax }, required),
+	},
+	{
+		Name: "ISOLATION_CHECK", Default: "off",
+		Help: "When a pod tries whether the cluster enforces network policies: off, startup, or interval (at startup and every hour).",
+		set: func(c *Config, s string) error {
+			c.Process.IsolationCheck = IsolationCheck(s)
+			return oneOf(s, string(IsolationCheckOff), string(IsolationCheckStartup), string(IsolationCheckInterval))
+		},
 	},
 	{
 		Name: "OPERATOR_CONDITION_NAME", Default: "",

@@ -131,6 +131,15 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 			return nil, fmt.Errorf("set up the controllers of %s: %w", r.api, err)
 		}
 	}
+	if cfg.Process.IsolationCheck != config.IsolationCheckOff {
+		checker, err := newIsolationCheck(mgr, cfg, opts.Clock)
+		if err != nil {
+			return nil, fmt.Errorf("set up the check of network policies: %w", err)
+		}
+		if err := mgr.Add(checker); err != nil {
+			return nil, err
+		}
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}

@@ -43,7 +43,8 @@ var allowed = map[string][]string{
 	// In the operator's own namespace.
 	"namespace: leases.coordination.k8s.io":                                {"create"},
 	"namespace: leases.coordination.k8s.io/berg-operator.berg.norelect.ch": {"get", "update"},
-	"namespace: secrets": {"get"}, // the pull secret
+	"namespace: secrets":     {"get"},   // the pull secret
+	"namespace: pods/status": {"patch"}, // what the check of isolation found
 }
 
 var (

@@ -22,6 +22,23 @@ import (
 // instance: players get root in its pods and attack whatever they reach.
 const networkPolicyName = "challenge-network-policy"
 
+// ClosedPolicies returns the policies that isolate an instance without ports and
+// without outbound traffic, for a namespace.
+func ClosedPolicies(cfg config.Config, namespace string) []client.Object {
+	in := Inputs{Config: cfg.Challenge, Gateway: cfg.Gateway}
+	var policies []client.Object
+	if cfg.Challenge.NetworkPolicy.Kubernetes() {
+		policies = append(policies, kubernetesNetworkPolicy(in))
+	}
+	if cfg.Challenge.NetworkPolicy.Cilium() {
+		policies = append(policies, ciliumNetworkPolicy(in))
+	}
+	for _, p := range policies {
+		p.SetNamespace(namespace)
+	}
+	return policies
+}
+
 // reachablePorts returns the ports that the whole world may reach, and those
 // that the gateway's proxies may reach.
 func reachablePorts(in Inputs) (public, exposed []bergv1.Port) {

@@ -25,6 +25,7 @@ func ciliumNetworkPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 		Spec: &api.Rule{
 			EndpointSelector: selector(nil),
 			Egress:           ciliumEgress(in),
+			EgressDeny:       ciliumEgressDeny(in),
 			Ingress:          ciliumIngress(in),
 		},
 	}
@@ -66,6 +67,23 @@ func ciliumEgress(in Inputs) []api.EgressRule {
 		rules = append(rules, api.EgressRule{EgressCommonRule: api.EgressCommonRule{ToEntities: api.EntitySlice{api.EntityWorld}}})
 	}
 	return rules
+}
+
+// ciliumEgressDeny takes out of the world what is not the internet: to Cilium
+// the metadata service of a cloud and the networks next door belong to it. Pods
+// and nodes are no part of the world, whatever their addresses.
+func ciliumEgressDeny(in Inputs) []api.EgressDenyRule {
+	if !in.Challenge.AllowOutboundTraffic || in.Config.OutboundPrivate {
+		return nil
+	}
+	var closed api.CIDRSlice
+	for _, p := range notTheWorld {
+		closed = append(closed, api.CIDR(p.String()))
+		if p.Addr().Is4() {
+			closed = append(closed, api.CIDR(translation(p).String()))
+		}
+	}
+	return []api.EgressDenyRule{{EgressCommonRule: api.EgressCommonRule{ToCIDR: closed}}}
 }
 
 func ciliumIngress(in Inputs) []api.IngressRule {

@@ -47,9 +47,11 @@ func kubernetesEgress(in Inputs) []networkingv1.NetworkPolicyEgressRule {
 		})
 	}
 	if in.Challenge.AllowOutboundTraffic {
-		rules = append(rules, networkingv1.NetworkPolicyEgressRule{
-			To: blocks(everywhere, slices.Concat(notTheWorld, in.Config.NodeCIDRs, in.Config.PodCIDRs)),
-		})
+		except := slices.Concat(in.Config.NodeCIDRs, in.Config.PodCIDRs)
+		if !in.Config.OutboundPrivate {
+			except = slices.Concat(notTheWorld, except)
+		}
+		rules = append(rules, networkingv1.NetworkPolicyEgressRule{To: blocks(everywhere, except)})
 	}
 	return rules
 }

@@ -67,6 +67,7 @@ func TestPoliciesAgree(t *testing.T) {
 	known := map[string]string{"CLUSTER_NODE_CIDRS": "192.0.2.0/24", "CLUSTER_POD_CIDRS": "10.244.0.0/16,2001:db8:2::/64"}
 	closed, outbound := inputs(false, known), inputs(true, known)
 	proxies := inputs(true, map[string]string{"CLUSTER_NODE_CIDRS": "192.0.2.0/24", "CLUSTER_POD_CIDRS": "10.244.0.0/16,2001:db8:2::/64", "GATEWAY_DATAPLANE_NAMESPACES": "traefik"})
+	private := inputs(true, map[string]string{"CLUSTER_NODE_CIDRS": "192.0.2.0/24", "CLUSTER_POD_CIDRS": "10.244.0.0/16,2001:db8:2::/64", "CHALLENGE_OUTBOUND_PRIVATE": "true"})
 	unknown := inputs(true, nil)
 
 	const both, neither, onlyCilium, onlyKubernetes = "both", "neither", "only Cilium", "only Kubernetes"
@@ -106,11 +107,14 @@ func TestPoliciesAgree(t *testing.T) {
 		{outbound, "to", "its public port", "1337/TCP", neither},
 		{outbound, "to", "other pod", "80/TCP", neither},
 		{outbound, "to", "other node", "10250/TCP", neither},
-		// Cilium counts as world whatever is not the cluster.
-		{outbound, "to", "metadata", "80/TCP", onlyCilium},
-		{outbound, "to", "NAT64 metadata", "80/TCP", onlyCilium},
-		{outbound, "to", "private network", "22/TCP", onlyCilium},
-		{outbound, "to", "private v6", "22/TCP", onlyCilium},
+		{outbound, "to", "metadata", "80/TCP", neither},
+		{outbound, "to", "NAT64 metadata", "80/TCP", neither},
+		{outbound, "to", "private network", "22/TCP", neither},
+		{outbound, "to", "private v6", "22/TCP", neither},
+		{private, "to", "internet", "443/TCP", both},
+		{private, "to", "metadata", "80/TCP", both},
+		{private, "to", "private network", "22/TCP", both},
+		{private, "to", "other instance", "1337/TCP", neither},
 
 		{closed, "from", "own pod", "5432/TCP", both},
 		{closed, "from", "own node", "5432/TCP", both},
@@ -256,6 +260,15 @@ func selects(t *testing.T, selector *metav1.LabelSelector, set labels.Set) bool 
 func ciliumAllows(t *testing.T, rule *api.Rule, direction string, other peer, port int, proto string) bool {
 	t.Helper()
 	if direction == "to" {
+		// Only the world has addresses to Cilium.
+		denied := other.entity == api.EntityWorld && slices.ContainsFunc(rule.EgressDeny, func(r api.EgressDenyRule) bool {
+			return slices.ContainsFunc(r.ToCIDR, func(c api.CIDR) bool {
+				return netip.MustParsePrefix(string(c)).Contains(netip.MustParseAddr(other.address))
+			})
+		})
+		if denied {
+			return false
+		}
 		return len(rule.Egress) == 0 || slices.ContainsFunc(rule.Egress, func(r api.EgressRule) bool {
 			return ciliumPeers(t, r.ToEndpoints, r.ToEntities, other) && ciliumPorts(r.ToPorts, port, proto)
 		})
