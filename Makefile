@@ -182,6 +182,13 @@ quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no re
 		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration -ginkgo.v -ginkgo.focus='instances that run, while time goes by'
 
+CROWD ?= 500
+
+.PHONY: crowd
+crowd: ## Create CROWD=500 Environments at once, and tell how much longer it takes than their writes alone.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
+		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration -ginkgo.v -ginkgo.focus='A crowd of environments'
+
 .PHONY: e2e
 e2e: image images ## Run the journeys on real pods; needs root.
 	hack/with-cluster --profile node --name $(E2E_CLUSTER) -- \

@@ -14,7 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -212,7 +212,7 @@ var table = []Variable{
 	{
 		Name: "CLUSTER_ROLE_NAME", Default: "quix-platform-account-role",
 		Help: "ClusterRole that says what the platform may do in an environment. The operator must be allowed to bind it.",
-		set:  name(func(c *Config) *string { return &c.Environment.ClusterRoleName }, path.IsValidPathSegmentName),
+		set:  name(func(c *Config) *string { return &c.Environment.ClusterRoleName }, content.IsPathSegmentName),
 	},
 	{
 		Name: "ROLE_VIOLATION_POLICY", Default: "Unbind",

@@ -1,8 +1,11 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -21,10 +24,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
-var _ = Describe("Five hundred environments", func() {
-	const crowd = 500
-
-	It("are made in about the time of their writes", func(ctx context.Context) {
+// CROWD is how many: few, because Kubernetes takes half a second for each namespace
+// that goes. make crowd asks for five hundred.
+var _ = Describe("A crowd of environments", func() {
+	It("is made in about the time of its writes", func(ctx context.Context) {
+		crowd, err := strconv.Atoi(cmp.Or(os.Getenv("CROWD"), "50"))
+		Expect(err).NotTo(HaveOccurred())
 		marked := map[string]string{"integration": "crowd"}
 		byTheOperator := func() *quixv1.Environment {
 			return &quixv1.Environment{
@@ -72,7 +77,7 @@ var _ = Describe("Five hundred environments", func() {
 				var left quixv1.EnvironmentList
 				g.Expect(k8s.List(ctx, &left, client.MatchingLabels(marked))).To(Succeed())
 				g.Expect(left.Items).To(BeEmpty())
-			}).Should(Succeed())
+			}).WithTimeout(20 * time.Minute).Should(Succeed())
 		}
 
 		By("the operator")
@@ -91,12 +96,11 @@ var _ = Describe("Five hundred environments", func() {
 		began = time.Now()
 		everybody(func(ctx context.Context, _ int) { bare.write(ctx, byTheOperator()) })
 		alone := time.Since(began)
+		AddReportEntry(fmt.Sprint(crowd, " environments"), fmt.Sprintf("operator %.1fs, bare client %.1fs: ratio %.2f; removal %.1fs",
+			withOperator.Seconds(), alone.Seconds(), withOperator.Seconds()/alone.Seconds(), removal.Seconds()))
 		// Without an operator and its finalizer the namespaces go with their owner.
 		remove()
-
-		AddReportEntry("500 environments", fmt.Sprintf("operator %.1fs, bare client %.1fs: ratio %.2f; removal %.1fs",
-			withOperator.Seconds(), alone.Seconds(), withOperator.Seconds()/alone.Seconds(), removal.Seconds()))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(time.Hour))
 })
 
 // bare writes what the operator writes for an Environment.

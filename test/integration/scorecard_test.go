@@ -33,9 +33,12 @@ var _ = Describe("The examples of the bundle", func() {
 
 	BeforeEach(func(ctx context.Context) {
 		ns = newNamespace(ctx)
-		page, err := docs.Pages.ReadFile("challengeinstance.md")
-		Expect(err).NotTo(HaveOccurred())
-		run = examples.Run{Namespace: ns, Patience: 2 * time.Minute, Documentation: string(page)}
+		run = examples.Run{Namespace: ns, Patience: 2 * time.Minute}
+		for _, page := range []string{"challengeinstance.md", "environment.md"} {
+			text, err := docs.Pages.ReadFile(page)
+			Expect(err).NotTo(HaveOccurred())
+			run.Documentation += string(text)
+		}
 
 		user := "system:serviceaccount:" + ns + ":scorecard"
 		subjects := []any{map[string]any{"kind": rbacv1.UserKind, "apiGroup": rbacv1.GroupName, "name": user}}
@@ -100,7 +103,7 @@ var _ = Describe("The examples of the bundle", func() {
 	It("all run and leave nothing behind", func(ctx context.Context) {
 		outcomes, err := run.Try(ctx, ofBundle())
 		Expect(err).NotTo(HaveOccurred())
-		Expect(outcomes).To(HaveLen(3))
+		Expect(outcomes).To(HaveLen(4))
 		for _, o := range outcomes {
 			Expect(o.Problems).To(BeEmpty(), o.Name)
 		}
@@ -118,6 +121,18 @@ var _ = Describe("The examples of the bundle", func() {
 		Expect(problems(ctx, onlyWeb(func(c *unstructured.Unstructured) {
 			unstructured.RemoveNestedField(c.Object, "spec", "containers")
 		}))).To(ContainSubstring("does not run: phase Failed"))
+	})
+
+	It("are refused when an Environment is not", func(ctx context.Context) {
+		all := slices.DeleteFunc(ofBundle(), func(e unstructured.Unstructured) bool { return e.GetKind() != "Environment" })
+		Expect(all).To(HaveLen(1))
+		Expect(unstructured.SetNestedField(all[0].Object, "no label", "spec", "labels", "quix.io/team")).To(Succeed())
+		run.Documentation = strings.ReplaceAll(run.Documentation, "`RoleValidated`", "")
+		outcomes, err := run.Try(ctx, all)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(outcomes).To(HaveLen(1))
+		Expect(strings.Join(outcomes[0].Problems, "\n")).To(And(
+			ContainSubstring("does not run: phase Failed"), ContainSubstring("the condition RoleValidated is not documented")))
 	})
 
 	It("are refused when a field is not one of the kind's", func(ctx context.Context) {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/docs"
 	"github.com/bergctf/berg-operator/test/scorecard/examples"
 )
@@ -108,7 +109,7 @@ func newRun() (examples.Run, error) {
 	}
 	config.WarningHandler = rest.NoWarnings{}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, bergv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, bergv1.AddToScheme, quixv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return examples.Run{}, err
 		}

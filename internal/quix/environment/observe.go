@@ -25,18 +25,18 @@ type Observed struct {
 }
 
 func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o Observed, err error) {
-	if o.Namespace, err = found(r.Client, ctx, types.NamespacedName{Name: namespaceName(env)}, &corev1.Namespace{}); err != nil {
+	if o.Namespace, err = found(ctx, r.Client, types.NamespacedName{Name: namespaceName(env)}, &corev1.Namespace{}); err != nil {
 		return o, err
 	}
-	if o.RoleBinding, err = found(r.Client, ctx, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
+	if o.RoleBinding, err = found(ctx, r.Client, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
 		return o, err
 	}
-	o.Role, err = found(r.Client, ctx, types.NamespacedName{Name: r.Config.Environment.ClusterRoleName}, &rbacv1.ClusterRole{})
+	o.Role, err = found(ctx, r.Client, types.NamespacedName{Name: r.Config.Environment.ClusterRoleName}, &rbacv1.ClusterRole{})
 	return o, err
 }
 
 // found returns an object of the cache, nil if there is none of that name.
-func found[T client.Object](c client.Reader, ctx context.Context, key types.NamespacedName, into T) (none T, _ error) {
+func found[T client.Object](ctx context.Context, c client.Reader, key types.NamespacedName, into T) (none T, _ error) {
 	err := c.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {
 		return none, nil

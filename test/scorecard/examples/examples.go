@@ -21,24 +21,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 )
 
-// glance is the time between two looks at an instance.
+// glance is the time between two looks at an example.
 const glance = 500 * time.Millisecond
 
 // Run is one run of the examples.
 type Run struct {
 	// Client needs the rights in config/scorecard/rbac.
 	Client client.Client
-	// Namespace to run them in, whatever they say themselves.
+	// Namespace to run them in, whatever they say themselves; Environments are in none.
 	Namespace string
-	// Patience bounds how long an instance may take to start, and to go.
+	// Patience bounds how long an example may take to start, and to go.
 	Patience time.Duration
 	// Documentation is the text that must name every condition and reason.
 	Documentation string
 }
 
-// Outcome is what became of the example of an instance.
+// Outcome is what became of the example of an instance or an Environment.
 type Outcome struct {
 	// Name of the example.
 	Name string
@@ -56,114 +57,186 @@ func (r Run) Try(ctx context.Context, examples []unstructured.Unstructured) ([]O
 			_ = r.Client.Delete(context.WithoutCancel(ctx), c)
 		}
 	}()
-	var instances []*bergv1.ChallengeInstance
+	var tried []resource
 	for _, e := range examples {
-		switch e.GetKind() {
-		case "Challenge":
-			c := &bergv1.Challenge{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(e.Object, c, true); err != nil {
-				return nil, fmt.Errorf("example %s: %w", e.GetName(), err)
+		if e.GetKind() == "Challenge" {
+			c, err := read[bergv1.Challenge](e)
+			if err != nil {
+				return nil, err
 			}
-			name := c.Name
-			c.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: prefix + name}
+			c.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: prefix + e.GetName()}
 			if err := r.Client.Create(ctx, c); err != nil {
-				return nil, fmt.Errorf("create the Challenge %s: %w", name, err)
+				return nil, fmt.Errorf("create the Challenge %s: %w", e.GetName(), err)
 			}
-			challenges[name] = c
-		case "ChallengeInstance":
-			i := &bergv1.ChallengeInstance{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(e.Object, i, true); err != nil {
-				return nil, fmt.Errorf("example %s: %w", e.GetName(), err)
-			}
-			instances = append(instances, i)
+			challenges[e.GetName()] = c
 		}
 	}
-	if len(instances) == 0 {
-		return nil, errors.New("there is no example of a ChallengeInstance")
+	for _, e := range examples {
+		switch e.GetKind() {
+		case "ChallengeInstance":
+			i, err := read[bergv1.ChallengeInstance](e)
+			if err != nil {
+				return nil, err
+			}
+			c := challenges[i.Spec.ChallengeRef.Name]
+			if c == nil {
+				return nil, fmt.Errorf("example %s: there is no example of its Challenge %s", e.GetName(), i.Spec.ChallengeRef.Name)
+			}
+			tried = append(tried, instance(i, c))
+		case "Environment":
+			env, err := read[quixv1.Environment](e)
+			if err != nil {
+				return nil, err
+			}
+			tried = append(tried, environment(env, prefix))
+		}
+	}
+	if len(tried) == 0 {
+		return nil, errors.New("there is no example of a ChallengeInstance or an Environment")
 	}
 
 	results := make(chan Outcome)
-	for _, i := range instances {
-		name := i.Name // try gives it another
-		go func() { results <- Outcome{name, r.try(ctx, i, challenges[i.Spec.ChallengeRef.Name])} }()
+	for _, x := range tried {
+		go func() { results <- Outcome{x.example, r.try(ctx, x)} }()
 	}
 	var outcomes []Outcome
-	for range instances {
+	for range tried {
 		outcomes = append(outcomes, <-results)
 	}
 	slices.SortFunc(outcomes, func(a, b Outcome) int { return strings.Compare(a.Name, b.Name) })
 	return outcomes, nil
 }
 
-// try runs one instance from its creation to its end.
-func (r Run) try(ctx context.Context, i *bergv1.ChallengeInstance, c *bergv1.Challenge) (problems []string) {
-	if c == nil {
-		return []string{fmt.Sprintf("there is no example of its Challenge %s", i.Spec.ChallengeRef.Name)}
+// read refuses fields that the kind does not have.
+func read[T any](e unstructured.Unstructured) (*T, error) {
+	into := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(e.Object, into, true); err != nil {
+		return nil, fmt.Errorf("example %s: %w", e.GetName(), err)
 	}
-	i.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: c.Name}
+	return into, nil
+}
+
+// resource is an example that the operator works on.
+type resource struct {
+	client.Object
+	// example is the name of the example.
+	example string
+	// runs and fails are the phases that end the wait for it.
+	runs, fails string
+	phase       func() string
+	conditions  func() []metav1.Condition
+	// namespace in which everything of it is; empty before there is one.
+	namespace func() string
+	// check returns what is wrong though it runs; nil for no such look.
+	check func() []string
+}
+
+// instance makes the example of an instance one of the Challenge that stands for
+// the example of its own.
+func instance(i *bergv1.ChallengeInstance, c *bergv1.Challenge) resource {
+	example := i.Name
+	i.ObjectMeta = metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}
 	i.Spec.ChallengeRef = bergv1.ChallengeReference{Namespace: c.Namespace, Name: c.Name}
 	i.Spec.OwnerID = uuid.NewString()
-	if err := r.Client.Create(ctx, i); err != nil {
+	return resource{
+		Object: i, example: example,
+		runs: string(bergv1.PhaseRunning), fails: string(bergv1.PhaseFailed),
+		phase:      func() string { return string(i.Status.Phase) },
+		conditions: func() []metav1.Condition { return i.Status.Conditions },
+		namespace:  func() string { return i.Status.Namespace },
+		check: func() []string {
+			if got, want := len(i.Status.Services), publicPorts(c); got != want {
+				return []string{fmt.Sprintf("status.services has %d entries, its Challenge has %d ports that are not internal", got, want)}
+			}
+			return nil
+		},
+	}
+}
+
+// environment gives the example of an Environment a name and an ID that nobody
+// else has.
+func environment(e *quixv1.Environment, prefix string) resource {
+	example := e.Name
+	e.ObjectMeta = metav1.ObjectMeta{Name: prefix + e.Name}
+	e.Spec.ID = prefix + e.Spec.ID
+	return resource{
+		Object: e, example: example,
+		runs: string(quixv1.PhaseReady), fails: string(quixv1.PhaseFailed),
+		phase:      func() string { return string(e.Status.Phase) },
+		conditions: func() []metav1.Condition { return e.Status.Conditions },
+		namespace: func() string {
+			if e.Status.NamespaceStatus == nil {
+				return ""
+			}
+			return e.Status.NamespaceStatus.ResourceName
+		},
+	}
+}
+
+// try runs one example from its creation to its end.
+func (r Run) try(ctx context.Context, x resource) (problems []string) {
+	if err := r.Client.Create(ctx, x.Object); err != nil {
 		return []string{fmt.Sprintf("create: %v", err)}
 	}
+	key := client.ObjectKeyFromObject(x)
 	// Also when something went wrong on the way.
-	defer func() { problems = append(problems, r.remove(context.WithoutCancel(ctx), i)...) }()
+	defer func() { problems = append(problems, r.remove(context.WithoutCancel(ctx), x)...) }()
 
 	err := wait.PollUntilContextTimeout(ctx, glance, r.Patience, true, func(ctx context.Context) (bool, error) {
-		if err := r.Client.Get(ctx, client.ObjectKeyFromObject(i), i); err != nil {
+		if err := r.Client.Get(ctx, key, x.Object); err != nil {
 			return false, err
 		}
-		return i.Status.Phase == bergv1.PhaseRunning || i.Status.Phase == bergv1.PhaseFailed, nil
+		return x.phase() == x.runs || x.phase() == x.fails, nil
 	})
-	if err != nil || i.Status.Phase != bergv1.PhaseRunning {
-		problems = append(problems, fmt.Sprintf("does not run: phase %s (%v): %s", i.Status.Phase, err, untrue(i)))
-	} else if got, want := len(i.Status.Services), publicPorts(c); got != want {
-		problems = append(problems, fmt.Sprintf("status.services has %d entries, its Challenge has %d ports that are not internal", got, want))
+	if err != nil || x.phase() != x.runs {
+		problems = append(problems, fmt.Sprintf("does not run: phase %s (%v): %s", x.phase(), err, untrue(x)))
+	} else if x.check != nil {
+		problems = append(problems, x.check()...)
 	}
 
+	// Those of an Environment, which is in no namespace, are elsewhere.
 	var events eventsv1.EventList
 	if err := r.Client.List(ctx, &events, client.InNamespace(r.Namespace)); err != nil {
 		problems = append(problems, fmt.Sprintf("list events: %v", err))
 	}
-	return append(problems, Undocumented(r.Documentation, i, events.Items)...)
+	return append(problems, undocumented(r.Documentation, x, events.Items)...)
 }
 
-// remove deletes an instance and looks for what is left of it.
-func (r Run) remove(ctx context.Context, i *bergv1.ChallengeInstance) []string {
-	if err := r.Client.Delete(ctx, i); client.IgnoreNotFound(err) != nil {
+// remove deletes an example and looks for what is left of it.
+func (r Run) remove(ctx context.Context, x resource) []string {
+	if err := r.Client.Delete(ctx, x.Object); client.IgnoreNotFound(err) != nil {
 		return []string{fmt.Sprintf("delete: %v", err)}
 	}
-	last := i.DeepCopy()
+	key, namespace := client.ObjectKeyFromObject(x), x.namespace()
 	err := wait.PollUntilContextTimeout(ctx, glance, r.Patience, true, func(ctx context.Context) (bool, error) {
-		err := r.Client.Get(ctx, client.ObjectKeyFromObject(i), last)
+		err := r.Client.Get(ctx, key, x.Object)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		return []string{fmt.Sprintf("was deleted and does not go: phase %s (%v): %s", last.Status.Phase, err, untrue(last))}
+		return []string{fmt.Sprintf("was deleted and does not go: phase %s (%v): %s", x.phase(), err, untrue(x))}
 	}
-	if i.Status.Namespace == "" {
+	if namespace == "" {
 		return nil
 	}
-	// Everything of an instance is in its namespace.
-	switch err := r.Client.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &corev1.Namespace{}); {
+	switch err := r.Client.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); {
 	case err == nil:
-		return []string{fmt.Sprintf("is gone, and the namespace %s is left over", i.Status.Namespace)}
+		return []string{fmt.Sprintf("is gone, and the namespace %s is left over", namespace)}
 	case !apierrors.IsNotFound(err):
 		return []string{fmt.Sprintf("look for what is left over: %v", err)}
 	}
 	return nil
 }
 
-// Undocumented returns the conditions, and the reasons of conditions and events,
-// of an instance that a text does not name in the form `Name`.
-func Undocumented(text string, i *bergv1.ChallengeInstance, events []eventsv1.Event) []string {
+// undocumented returns the conditions, and the reasons of conditions and events,
+// of an example that a text does not name in the form `Name`.
+func undocumented(text string, x resource, events []eventsv1.Event) []string {
 	seen := map[string]string{}
-	for _, c := range i.Status.Conditions {
+	for _, c := range x.conditions() {
 		seen[c.Type] = "condition"
 		seen[c.Reason] = "reason"
 	}
 	for _, e := range events {
-		if e.Regarding.UID == i.UID {
+		if e.Regarding.UID == x.GetUID() {
 			seen[e.Reason] = "event"
 		}
 	}
@@ -190,9 +263,9 @@ func publicPorts(c *bergv1.Challenge) int {
 }
 
 // untrue lists the conditions that are not True.
-func untrue(i *bergv1.ChallengeInstance) string {
+func untrue(x resource) string {
 	var all []string
-	for _, c := range i.Status.Conditions {
+	for _, c := range x.conditions() {
 		if c.Status != metav1.ConditionTrue {
 			all = append(all, fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message))
 		}
