@@ -38,30 +38,32 @@ var APIs = []string{APIBerg, APIQuix}
 // Challenge is what every challenge instance gets unless its Challenge says
 // otherwise.
 type Challenge struct {
-	Namespace         string
-	Domain            string
-	HTTPPort          int32
-	TLSPort           int32
-	Timeout           time.Duration
-	MaxLifetime       time.Duration // 0: no cap
-	StartDeadline     time.Duration // 0: none
-	WithdrawalPolicy  WithdrawalPolicy
-	CPULimit          resource.Quantity
-	CPURequest        resource.Quantity
-	MemoryLimit       resource.Quantity
-	MemoryRequest     resource.Quantity
-	EgressBandwidth   string
-	IngressBandwidth  string
-	ImagePullPolicy   corev1.PullPolicy
-	RuntimeClassName  string
-	PullSecretName    string
-	HeadlessService   bool
-	ClusterDomain     string
-	NetworkPolicy     NetworkPolicy
-	NodeCIDRs         []netip.Prefix // nil: not known
-	PodCIDRs          []netip.Prefix // of pods and Services; nil: private addresses
-	OutboundPrivate   bool           // whether outbound traffic may go to private networks too
-	OperatorNamespace string         // where the pull secret is read from
+	Namespace           string
+	Domain              string
+	HTTPPort            int32
+	TLSPort             int32
+	Timeout             time.Duration
+	MaxLifetime         time.Duration // 0: no cap
+	StartDeadline       time.Duration // 0: none
+	WithdrawalPolicy    WithdrawalPolicy
+	RefPolicy           RefPolicy
+	AllowedCapabilities []string // without CAP_; AllCapabilities stands for every one
+	CPULimit            resource.Quantity
+	CPURequest          resource.Quantity
+	MemoryLimit         resource.Quantity
+	MemoryRequest       resource.Quantity
+	EgressBandwidth     string
+	IngressBandwidth    string
+	ImagePullPolicy     corev1.PullPolicy
+	RuntimeClassName    string
+	PullSecretName      string
+	HeadlessService     bool
+	ClusterDomain       string
+	NetworkPolicy       NetworkPolicy
+	NodeCIDRs           []netip.Prefix // nil: not known
+	PodCIDRs            []netip.Prefix // of pods and Services; nil: private addresses
+	OutboundPrivate     bool           // whether outbound traffic may go to private networks too
+	OperatorNamespace   string         // where the pull secret is read from
 }
 
 // Gateway names the Gateway that exposes challenges, and its listeners.
@@ -157,6 +159,23 @@ const (
 	WithdrawalKeep WithdrawalPolicy = "Keep"
 	WithdrawalStop WithdrawalPolicy = "Stop"
 )
+
+// RefPolicy says of which namespaces an instance may use Challenges.
+type RefPolicy string
+
+// The policies of references.
+const (
+	RefAny                 RefPolicy = "Any"
+	RefConfiguredNamespace RefPolicy = "ConfiguredNamespace"
+	RefSameNamespace       RefPolicy = "SameNamespace"
+)
+
+// AllCapabilities among the allowed ones allows every capability.
+const AllCapabilities = "ALL"
+
+// noCapabilities as the whole list allows none: an empty variable means its
+// default.
+const noCapabilities = "NONE"
 
 // Value is a variable with its effective text.
 type Value struct {

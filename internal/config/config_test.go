@@ -57,6 +57,7 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 		"CLUSTER_NODE_CIDRS": "10.0.0.1/24", "CLUSTER_POD_CIDRS": "10.0.0.0/8,fd00::", "MAX_CONCURRENT_RECONCILES": "0",
 		"CHALLENGE_OUTBOUND_PRIVATE": "some", "ISOLATION_CHECK": "always",
 		"UPGRADE_HOLD_MAX": "long", "OPERATOR_CONDITION_NAME": "A", "TERMINATION_LOG": "here",
+		"CHALLENGE_REF_POLICY": "any", "CHALLENGE_ALLOWED_CAPABILITIES": "NONE,KILL",
 		"PPROF_BIND_ADDRESS": "6060",
 	}
 	_, err := load(t, nil, bad)
@@ -127,6 +128,22 @@ func TestAddressRanges(t *testing.T) {
 	for _, bad := range []string{"10.0.0.0", "10.0.0.1/24", "::ffff:10.0.0.0/104", "fd00::1/64", "0.0.0.0/0", "nodes"} {
 		if _, err := load(t, nil, map[string]string{"CLUSTER_NODE_CIDRS": bad}); err == nil {
 			t.Errorf("%s: accepted", bad)
+		}
+	}
+}
+
+func TestAllowedCapabilities(t *testing.T) {
+	for text, want := range map[string][]string{
+		"NONE": nil, "ALL": {"ALL"}, " CAP_KILL, NET_RAW,": {"KILL", "NET_RAW"},
+	} {
+		cfg, err := load(t, nil, map[string]string{"CHALLENGE_ALLOWED_CAPABILITIES": text})
+		if err != nil || !slices.Equal(cfg.Challenge.AllowedCapabilities, want) {
+			t.Errorf("%q: %v, error %v", text, cfg.Challenge.AllowedCapabilities, err)
+		}
+	}
+	for _, bad := range []string{"net_raw", "KILL NET_RAW", "NONE,KILL", "CAP_"} {
+		if cfg, err := load(t, nil, map[string]string{"CHALLENGE_ALLOWED_CAPABILITIES": bad}); err == nil {
+			t.Errorf("%q: accepted as %v", bad, cfg.Challenge.AllowedCapabilities)
 		}
 	}
 }

@@ -137,6 +137,20 @@ var table = []Variable{
 		},
 	},
 	{
+		Name: "CHALLENGE_REF_POLICY", Default: "Any",
+		Help: "Whose Challenges an instance may use: Any namespace's, those of the ConfiguredNamespace (CHALLENGE_NAMESPACE) or of the SameNamespace.",
+		set: func(c *Config, s string) error {
+			c.Challenge.RefPolicy = RefPolicy(s)
+			return oneOf(s, string(RefAny), string(RefConfiguredNamespace), string(RefSameNamespace))
+		},
+	},
+	{
+		Name:    "CHALLENGE_ALLOWED_CAPABILITIES",
+		Default: "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE",
+		Help:    "Comma-separated Linux capabilities that a Challenge may add. ALL allows every one, NONE none.",
+		set:     capabilities,
+	},
+	{
 		Name: "CHALLENGE_CPU_LIMIT", Default: "1000m",
 		Help: "Processor time that a container may use when its Challenge does not say.",
 		set:  quantity(func(c *Config) *resource.Quantity { return &c.Challenge.CPULimit }),
@@ -405,6 +419,27 @@ func dataplaneNamespaces(c *Config, s string) error {
 			return fmt.Errorf("%q: %w", part, err)
 		}
 		c.Gateway.DataplaneNamespaces = append(c.Gateway.DataplaneNamespaces, part)
+	}
+	return nil
+}
+
+// capabilityName is a capability as Kubernetes writes it.
+var capabilityName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+
+func capabilities(c *Config, s string) error {
+	c.Challenge.AllowedCapabilities = nil
+	if s == noCapabilities {
+		return nil
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		part = strings.TrimPrefix(part, "CAP_")
+		if !capabilityName.MatchString(part) || part == noCapabilities {
+			return fmt.Errorf("%q: must be the name of a capability such as NET_ADMIN, ALL or, alone, NONE", part)
+		}
+		c.Challenge.AllowedCapabilities = append(c.Challenge.AllowedCapabilities, part)
 	}
 	return nil
 }

@@ -209,7 +209,8 @@ type Container struct {
 
 	// Environment variables, name to value. A value may be a string, a number or a
 	// boolean. Endpoints (<PORT_NAME>_ENDPOINT), CHALLENGE_NAMESPACE and the flag
-	// are added, and replace a variable of the same name.
+	// are added, and replace a variable of the same name. At most 256, and 64 KiB
+	// together with their names.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Schemaless
@@ -220,14 +221,15 @@ type Container struct {
 	Environment map[string]EnvironmentValue `json:"environment,omitempty"`
 
 	// When the container counts as ready, as in a pod. An instance is Running when
-	// all its containers were ready. Default: as soon as the container runs.
+	// all its containers were ready. It must not name a host. Default: as soon as the
+	// container runs.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Readiness Probe"
 	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
 
-	// When the container is restarted although it runs, as in a pod. Default: it is
-	// restarted only when it ends.
+	// When the container is restarted although it runs, as in a pod. It must not name a
+	// host. Default: it is restarted only when it ends.
 	// +optional
 	// +nullable
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Liveness Probe"
@@ -251,8 +253,8 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Limits"
 	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
 
-	// Ports on which the container listens, at most 32. Number and protocol
-	// together must be unique. Without ports nobody reaches the container.
+	// Ports on which the container listens, at most 32, and 128 in all containers,
+	// 16 of them publicPort. Number and protocol together must be unique. Without ports nobody reaches the container.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxItems=32
@@ -267,8 +269,10 @@ type Container struct {
 	DynamicFlag *DynamicFlag `json:"dynamicFlag,omitempty"`
 
 	// Linux capabilities beyond those of the container runtime, for example
-	// NET_ADMIN, with or without the prefix CAP_. One that the Pod Security
-	// Standard "baseline" forbids makes the instance's namespace "privileged".
+	// NET_ADMIN, with or without the prefix CAP_. The operator's
+	// CHALLENGE_ALLOWED_CAPABILITIES lists those that it may be. One that the Pod
+	// Security Standard "baseline" forbids makes the instance's namespace
+	// "privileged".
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxItems=64

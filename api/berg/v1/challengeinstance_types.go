@@ -302,6 +302,7 @@ const (
 const (
 	ReasonFound                = "Found"
 	ReasonChallengeMissing     = "ChallengeMissing"
+	ReasonReferenceNotAllowed  = "ReferenceNotAllowed"
 	ReasonNothingToRun         = "NothingToRun"
 	ReasonInvalidChallenge     = "InvalidChallenge"
 	ReasonFlagProvided         = "FlagProvided"

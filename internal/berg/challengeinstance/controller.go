@@ -101,7 +101,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, terminate(ctx, r.Client, instance, bergv1.TerminationAdmin)
 	}
 
-	out := Outcome{Observed: observed, Problem: judge(observed)}
+	out := Outcome{Observed: observed, Problem: judge(observed, r.Config.Challenge)}
 	if out.Problem == nil {
 		if err := r.start(ctx, &out.Observed, now); err != nil {
 			return 0, err

@@ -9,13 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // checks are what must hold of an instance itself before it is built, in the
 // order of the conditions that they show on. The first problem decides.
-var checks = []func(Candidate) *outcome.Problem{
+var checks = []func(Candidate, config.Challenge) *outcome.Problem{
+	referenceIsAllowed,
 	challengeExists,
 	challengeHasContainers,
 	challengeIsValid,
@@ -23,20 +25,20 @@ var checks = []func(Candidate) *outcome.Problem{
 }
 
 // judge returns why an instance cannot be built, nil when it can.
-func judge(o Observed) *outcome.Problem {
-	if p := judgeAlone(o.Candidate); p != nil {
+func judge(o Observed, cfg config.Challenge) *outcome.Problem {
+	if p := judgeAlone(o.Candidate, cfg); p != nil {
 		return p
 	}
 	if p := namespaceIsOurs(o); p != nil {
 		return p
 	}
-	return ownerIsFree(o)
+	return ownerIsFree(o, cfg)
 }
 
 // judgeAlone leaves aside what stands in the cluster already.
-func judgeAlone(c Candidate) *outcome.Problem {
+func judgeAlone(c Candidate, cfg config.Challenge) *outcome.Problem {
 	for _, check := range checks {
-		if p := check(c); p != nil {
+		if p := check(c, cfg); p != nil {
 			return p
 		}
 	}
@@ -45,12 +47,37 @@ func judgeAlone(c Candidate) *outcome.Problem {
 
 // judgeAdoption returns why a live instance cannot be changed to its Challenge as
 // it is now, nil when it can.
-func judgeAdoption(c Candidate) *outcome.Problem {
+func judgeAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
 	c.Pinned = nil
-	return judgeAlone(c)
+	return judgeAlone(c, cfg)
 }
 
-func challengeExists(c Candidate) *outcome.Problem {
+// referenceIsAllowed comes before anything is said of the Challenge: an instance
+// that may not use it must not tell whether it exists either.
+func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
+	if c.Pinned != nil {
+		return nil
+	}
+	var allowed string
+	switch cfg.RefPolicy {
+	case config.RefConfiguredNamespace:
+		allowed = cfg.Namespace
+	case config.RefSameNamespace:
+		allowed = c.Instance.Namespace
+	default:
+		return nil
+	}
+	if c.Key.Namespace == allowed {
+		return nil
+	}
+	return &outcome.Problem{
+		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonReferenceNotAllowed, Class: outcome.Blocked,
+		Message: fmt.Sprintf("spec.challengeRef.namespace: %s is not allowed by CHALLENGE_REF_POLICY=%s: only Challenges of the namespace %s may be used",
+			c.Key.Namespace, cfg.RefPolicy, allowed),
+	}
+}
+
+func challengeExists(c Candidate, _ config.Challenge) *outcome.Problem {
 	if c.Pinned != nil || c.Challenge != nil {
 		return nil
 	}
@@ -60,7 +87,7 @@ func challengeExists(c Candidate) *outcome.Problem {
 	}
 }
 
-func challengeHasContainers(c Candidate) *outcome.Problem {
+func challengeHasContainers(c Candidate, _ config.Challenge) *outcome.Problem {
 	if c.Pinned != nil || len(c.Challenge.Spec.Containers) > 0 {
 		return nil
 	}
@@ -70,11 +97,11 @@ func challengeHasContainers(c Candidate) *outcome.Problem {
 	}
 }
 
-func challengeIsValid(c Candidate) *outcome.Problem {
+func challengeIsValid(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil {
 		return nil
 	}
-	errs := validate(snapshotOf(c.Challenge))
+	errs := validate(snapshotOf(c.Challenge), cfg.AllowedCapabilities)
 	if len(errs) == 0 {
 		return nil
 	}
@@ -84,7 +111,7 @@ func challengeIsValid(c Candidate) *outcome.Problem {
 	}
 }
 
-func flagIsThere(c Candidate) *outcome.Problem {
+func flagIsThere(c Candidate, _ config.Challenge) *outcome.Problem {
 	if c.Instance.Spec.Flag != "" {
 		return nil
 	}
@@ -128,12 +155,12 @@ func namespaceIsOurs(o Observed) *outcome.Problem {
 
 // ownerIsFree: while nobody holds the namespace, the first of the owner's
 // instances that can be built goes first.
-func ownerIsFree(o Observed) *outcome.Problem {
+func ownerIsFree(o Observed, cfg config.Challenge) *outcome.Problem {
 	if o.Namespace != nil {
 		return nil // and it is ours
 	}
 	for _, s := range o.Siblings {
-		if contends(s) && goesFirst(s.Instance, o.Instance) {
+		if contends(s, cfg) && goesFirst(s.Instance, o.Instance) {
 			return ownerBusy("Instance %s of the same owner goes first: this one starts when that one is gone",
 				client.ObjectKeyFromObject(s.Instance))
 		}
@@ -151,8 +178,8 @@ func ownerBusy(format string, args ...any) *outcome.Problem {
 // contends reports whether a sibling would be built if it were alone. It looks at
 // what the sibling asks for and not at its status, which may be of yesterday: two
 // instances that become possible by the same event must agree on who goes first.
-func contends(s Candidate) bool {
-	return s.Instance.DeletionTimestamp == nil && s.Instance.Spec.TerminationReason == "" && judgeAlone(s) == nil
+func contends(s Candidate, cfg config.Challenge) bool {
+	return s.Instance.DeletionTimestamp == nil && s.Instance.Spec.TerminationReason == "" && judgeAlone(s, cfg) == nil
 }
 
 // goesFirst is a total order of an owner's instances, the same on every replica:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,12 +111,46 @@ func TestJudge(t *testing.T) {
 		"ours was started, a younger one was too": {Observed{Candidate: candidate("m", 5, wasStarted), Siblings: []Candidate{candidate("z", 9, wasStarted)}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := judge(tc.o)
+			p := judge(tc.o, testConfig(t, nil).Challenge)
 			switch {
 			case p == nil && tc.reason != "":
 				t.Errorf("no problem, want %s", tc.reason)
 			case p != nil && p.Reason != tc.reason:
 				t.Errorf("%s (%s), want %q", p.Reason, p.Message, tc.reason)
+			}
+		})
+	}
+}
+
+func TestReferencePolicy(t *testing.T) {
+	in := func(namespace string, modify ...func(*Candidate)) Candidate {
+		c := candidate("m", 0, modify...)
+		c.Instance.Namespace, c.Key.Namespace = "players", namespace
+		return c
+	}
+	for name, tc := range map[string]struct {
+		policy string
+		c      Candidate
+		reason string
+	}{
+		"any":                               {"Any", in("elsewhere"), ""},
+		"configured":                        {"ConfiguredNamespace", in("berg"), ""},
+		"configured, elsewhere":             {"ConfiguredNamespace", in("elsewhere"), bergv1.ReasonReferenceNotAllowed},
+		"configured, own":                   {"ConfiguredNamespace", in("players"), bergv1.ReasonReferenceNotAllowed},
+		"same":                              {"SameNamespace", in("players"), ""},
+		"same, configured":                  {"SameNamespace", in("berg"), bergv1.ReasonReferenceNotAllowed},
+		"same, elsewhere and missing":       {"SameNamespace", in("elsewhere", withoutChallenge), bergv1.ReasonReferenceNotAllowed},
+		"same, elsewhere, but it was begun": {"SameNamespace", in("elsewhere", wasStarted), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := judge(Observed{Candidate: tc.c}, testConfig(t, map[string]string{"CHALLENGE_REF_POLICY": tc.policy}).Challenge)
+			switch {
+			case p == nil && tc.reason != "":
+				t.Errorf("no problem, want %s", tc.reason)
+			case p != nil && p.Reason != tc.reason:
+				t.Errorf("%s (%s), want %q", p.Reason, p.Message, tc.reason)
+			case p != nil && !strings.Contains(p.Message, "spec.challengeRef.namespace"):
+				t.Errorf("the message does not name the field: %s", p.Message)
 			}
 		})
 	}
@@ -145,7 +180,7 @@ func TestOneOfAnOwnersInstancesGoesFirst(t *testing.T) {
 						siblings = append(siblings, s)
 					}
 				}
-				if judge(Observed{Candidate: c, Siblings: siblings}) == nil {
+				if judge(Observed{Candidate: c, Siblings: siblings}, testConfig(t, nil).Challenge) == nil {
 					first = append(first, c.Instance.Name)
 				}
 			}

@@ -96,7 +96,7 @@ func TestPlanGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := snapshotOf(&bergv1.Challenge{Spec: spec})
-			if errs := validate(s); len(errs) > 0 {
+			if errs := validate(s, testConfig(t, nil).Challenge.AllowedCapabilities); len(errs) > 0 {
 				t.Fatalf("the input is not valid: %v", errs.ToAggregate())
 			}
 			in := testInputs(testConfig(t, configs[name]), s)

@@ -19,7 +19,7 @@ import (
 func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) error {
 	instance := o.Instance
 	first := instance.Status.InstanceID == ""
-	if !first && !rolloutDue(o.Candidate) {
+	if !first && !rolloutDue(o.Candidate, r.Config.Challenge) {
 		return nil
 	}
 	before := instance.DeepCopy()
@@ -82,6 +82,6 @@ func rolloutAsked(instance *bergv1.ChallengeInstance) bool {
 
 // rolloutDue reports whether the instance must adopt its Challenge now. One that
 // cannot be run is not adopted; when it is mended, it is.
-func rolloutDue(c Candidate) bool {
-	return rolloutAsked(c.Instance) && judgeAdoption(c) == nil
+func rolloutDue(c Candidate, cfg config.Challenge) bool {
+	return rolloutAsked(c.Instance) && judgeAdoption(c, cfg) == nil
 }

@@ -209,7 +209,7 @@ func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
 		reason, message = bergv1.ReasonConfigurationChanged,
 			"The operator's configuration was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
 	default:
-		if p := judgeAdoption(c); p != nil {
+		if p := judgeAdoption(c, cfg); p != nil {
 			reason, message = p.Reason, "The Challenge was changed after the start and cannot be adopted: "+p.Message
 		}
 	}

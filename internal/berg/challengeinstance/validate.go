@@ -3,6 +3,7 @@ package challengeinstance
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,12 @@ const (
 // The schema refuses most of it already; this is for what a schema cannot say,
 // and for Challenges that were stored under another schema. Values of
 // environment variables are never repeated: they may be secret.
-func validate(s Snapshot) field.ErrorList {
+//
+// allowed are the capabilities that a container may add.
+func validate(s Snapshot, allowed []string) field.ErrorList {
+	if errs := validateSize(s); len(errs) > 0 {
+		return errs
+	}
 	var errs field.ErrorList
 	containers := field.NewPath("spec", "containers")
 
@@ -37,7 +43,7 @@ func validate(s Snapshot) field.ErrorList {
 	variables := map[string]string{}
 	for i, c := range s.Containers {
 		at := containers.Index(i)
-		errs = append(errs, validateContainer(at, c)...)
+		errs = append(errs, validateContainer(at, c, allowed)...)
 
 		if hostnames.Has(c.Hostname) {
 			errs = append(errs, field.Duplicate(at.Child("hostname"), c.Hostname))
@@ -67,7 +73,7 @@ func validate(s Snapshot) field.ErrorList {
 	return errs
 }
 
-func validateContainer(at *field.Path, c bergv1.Container) field.ErrorList {
+func validateContainer(at *field.Path, c bergv1.Container, allowed []string) field.ErrorList {
 	var errs field.ErrorList
 	if len(c.Hostname) > maxHostname {
 		errs = append(errs, field.TooLong(at.Child("hostname"), c.Hostname, maxHostname))
@@ -83,8 +89,11 @@ func validateContainer(at *field.Path, c bergv1.Container) field.ErrorList {
 		for _, msg := range validation.IsEnvVarName(name) {
 			errs = append(errs, field.Invalid(key, name, msg))
 		}
-		if _, err := c.Environment[name].Text(); err != nil {
+		switch text, err := c.Environment[name].Text(); {
+		case err != nil:
 			errs = append(errs, field.TypeInvalid(key, "(not shown)", err.Error()))
+		case strings.ContainsRune(text, 0):
+			errs = append(errs, field.Invalid(key, "(not shown)", "must not contain a NUL character"))
 		}
 	}
 	errs = append(errs, validatePorts(at.Child("ports"), c.Ports)...)
@@ -92,6 +101,7 @@ func validateContainer(at *field.Path, c bergv1.Container) field.ErrorList {
 	errs = append(errs, validateProbe(at.Child("readinessProbe"), c.ReadinessProbe, readiness)...)
 	errs = append(errs, validateProbe(at.Child("livenessProbe"), c.LivenessProbe, liveness)...)
 	errs = append(errs, validateFlag(at.Child("dynamicFlag"), c.DynamicFlag)...)
+	errs = append(errs, validateCapabilities(at.Child("additionalCapabilities"), c.AdditionalCapabilities, allowed)...)
 	if c.RuntimeClassName != "" {
 		for _, msg := range validation.IsDNS1123Subdomain(c.RuntimeClassName) {
 			errs = append(errs, field.Invalid(at.Child("runtimeClassName"), c.RuntimeClassName, msg))
@@ -103,6 +113,19 @@ func validateContainer(at *field.Path, c bergv1.Container) field.ErrorList {
 		}
 		if err := config.Bandwidth(value); err != nil {
 			errs = append(errs, field.Invalid(at.Child(name), value, err.Error()))
+		}
+	}
+	return errs
+}
+
+func validateCapabilities(at *field.Path, added, allowed []string) field.ErrorList {
+	var errs field.ErrorList
+	if slices.Contains(allowed, config.AllCapabilities) {
+		return nil
+	}
+	for i, name := range added {
+		if !slices.Contains(allowed, capability(name)) {
+			errs = append(errs, field.Forbidden(at.Index(i), fmt.Sprintf("%q is not among CHALLENGE_ALLOWED_CAPABILITIES of the operator", name)))
 		}
 	}
 	return errs
@@ -206,8 +229,14 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 			errs = append(errs, field.Required(at.Child("exec", "command"), "name the program to run"))
 		}
 	}
+	host := func(where *field.Path, value string) {
+		if value != "" {
+			errs = append(errs, field.Forbidden(where, "the node would connect to whatever it names: a probe reaches its own container"))
+		}
+	}
 	if p.HTTPGet != nil {
 		handlers++
+		host(at.Child("httpGet", "host"), p.HTTPGet.Host)
 		port(at.Child("httpGet", "port"), p.HTTPGet.Port)
 		if s := p.HTTPGet.Scheme; s != "" && s != corev1.URISchemeHTTP && s != corev1.URISchemeHTTPS {
 			errs = append(errs, field.NotSupported(at.Child("httpGet", "scheme"), s, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
@@ -220,6 +249,7 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 	}
 	if p.TCPSocket != nil {
 		handlers++
+		host(at.Child("tcpSocket", "host"), p.TCPSocket.Host)
 		port(at.Child("tcpSocket", "port"), p.TCPSocket.Port)
 	}
 	if p.GRPC != nil {

@@ -1,6 +1,7 @@
 package challengeinstance
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,12 @@ func TestValidate(t *testing.T) {
 		"probe port named":         {`[{hostname: a, image: i, livenessProbe: {httpGet: {port: web}}}]`, "spec.containers[0].livenessProbe.httpGet.port"},
 		"probe port zero":          {`[{hostname: a, image: i, livenessProbe: {tcpSocket: {port: 0}}}]`, "spec.containers[0].livenessProbe.tcpSocket.port"},
 		"probe scheme":             {`[{hostname: a, image: i, livenessProbe: {httpGet: {port: 1, scheme: ftp}}}]`, "spec.containers[0].livenessProbe.httpGet.scheme"},
+		"probe of another host":    {`[{hostname: a, image: i, livenessProbe: {httpGet: {port: 1, host: 169.254.169.254}}}]`, "spec.containers[0].livenessProbe.httpGet.host"},
+		"probe of another socket":  {`[{hostname: a, image: i, readinessProbe: {tcpSocket: {port: 1, host: etcd}}}]`, "spec.containers[0].readinessProbe.tcpSocket.host"},
+		"environment NUL":          {`[{hostname: a, image: i, environment: {A: "a\u0000"}}]`, "spec.containers[0].environment[A]"},
+		"capability of a default":  {`[{hostname: a, image: i, additionalCapabilities: [NET_ADMIN, CAP_SYS_PTRACE, KILL]}]`, ""},
+		"capability beyond":        {`[{hostname: a, image: i, additionalCapabilities: [KILL, SYS_ADMIN]}]`, "spec.containers[0].additionalCapabilities[1]"},
+		"capability all":           {`[{hostname: a, image: i, additionalCapabilities: [ALL]}]`, "spec.containers[0].additionalCapabilities[0]"},
 		"probe header":             {`[{hostname: a, image: i, livenessProbe: {httpGet: {port: 1, httpHeaders: [{name: "a b", value: x}]}}}]`, "spec.containers[0].livenessProbe.httpGet.httpHeaders[0].name"},
 		"probe negative":           {`[{hostname: a, image: i, livenessProbe: {tcpSocket: {port: 1}, periodSeconds: -1}}]`, "spec.containers[0].livenessProbe.periodSeconds"},
 		"liveness two successes":   {`[{hostname: a, image: i, livenessProbe: {tcpSocket: {port: 1}, successThreshold: 2}}]`, "spec.containers[0].livenessProbe.successThreshold"},
@@ -67,7 +74,7 @@ func TestValidate(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(tc.containers), &containers); err != nil {
 				t.Fatal(err)
 			}
-			errs := validate(Snapshot{Containers: containers})
+			errs := validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities)
 			switch {
 			case tc.field == "" && len(errs) > 0:
 				t.Errorf("refused: %v", errs.ToAggregate())
@@ -80,12 +87,30 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+func TestAllowedCapabilities(t *testing.T) {
+	s := Snapshot{Containers: []bergv1.Container{{Hostname: "a", Image: "i", AdditionalCapabilities: []string{"CAP_SYS_ADMIN", "KILL"}}}}
+	for name, refused := range map[string]int{"ALL": 0, "NONE": 2, "KILL": 1, "SYS_ADMIN,KILL": 0} {
+		allowed := testConfig(t, map[string]string{"CHALLENGE_ALLOWED_CAPABILITIES": name}).Challenge.AllowedCapabilities
+		if errs := validate(s, allowed); len(errs) != refused {
+			t.Errorf("%s: %d refused, want %d: %v", name, len(errs), refused, errs.ToAggregate())
+		}
+	}
+}
+
+// What the Pod Security level baseline admits, and three that challenges need.
+func TestCapabilitiesAllowedByDefault(t *testing.T) {
+	want := slices.Sorted(slices.Values(append([]string{"NET_ADMIN", "NET_RAW", "SYS_PTRACE"}, baselineCapabilities...)))
+	if got := testConfig(t, nil).Challenge.AllowedCapabilities; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestValidateDoesNotRepeatEnvironmentValues(t *testing.T) {
 	var containers []bergv1.Container
 	if err := yaml.Unmarshal([]byte(`[{hostname: a, image: i, environment: {TOKEN: [hunter2]}}]`), &containers); err != nil {
 		t.Fatal(err)
 	}
-	if text := summary(validate(Snapshot{Containers: containers})); text == "" || strings.Contains(text, "hunter2") {
+	if text := summary(validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities)); text == "" || strings.Contains(text, "hunter2") {
 		t.Errorf("the error repeats the value: %s", text)
 	}
 }
@@ -95,7 +120,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	for range 16 {
 		containers = append(containers, bergv1.Container{Hostname: "UPPER"})
 	}
-	text := summary(validate(Snapshot{Containers: containers}))
+	text := summary(validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities))
 	if !strings.Contains(text, "and ") || len(text) > 4096 {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}
