@@ -159,9 +159,20 @@ test-cluster: ## Test that clusters come, and go without a trace.
 	$(GO_TEST) -count=1 -timeout 20m ./test/cluster/
 
 .PHONY: test-integration
-test-integration: ## Run the integration tests on a simulated cluster of their own.
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER) -- \
-		$(GO_TEST) -count=1 -timeout 60m ./test/integration/...
+test-integration: ## Run the integration tests, halves of them on two simulated clusters side by side.
+	go test -c -o $(DIST)/integration.test $(if $(RACE),-race) ./test/integration
+	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-integration-1 test-integration-2
+
+# The first half are the files named here, the second all others. They take about as
+# long as each other, and mostly wait.
+FIRST_HALF := (availability|deletion|kill|metrics|networkpolicy|optional|owners|secrecy)_test.go
+test-integration-1: HALF = -ginkgo.focus-file='$(FIRST_HALF)'
+test-integration-2: HALF = -ginkgo.skip-file='$(FIRST_HALF)'
+
+.PHONY: test-integration-1 test-integration-2
+test-integration-1 test-integration-2: test-integration-%:
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* -- \
+		env --chdir=test/integration $(DIST)/integration.test -test.timeout 40m $(HALF)
 
 # ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
 .PHONY: load
