@@ -122,6 +122,16 @@ var _ = Describe("What has not changed costs no request", Serial, func() {
 			reaches(ctx, i, bergv1.PhaseRunning)
 		}
 		settle(ctx, ns)
+		DeferCleanup(func(ctx context.Context) { // hundreds take minutes
+			for _, i := range instances {
+				Expect(client.IgnoreNotFound(k8s.Delete(ctx, i))).To(Succeed())
+			}
+			Eventually(func(g Gomega) {
+				var list bergv1.ChallengeInstanceList
+				g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+				g.Expect(list.Items).To(BeEmpty())
+			}).WithTimeout(30 * time.Minute).WithPolling(time.Second).Should(Succeed())
+		}, NodeTimeout(30*time.Minute))
 		stopOperator()
 		DeferCleanup(func() { stopOperator = start(cfg, nil) })
 
