@@ -183,6 +183,14 @@ load: build ## Measure the operator against a bare client: all takes more than a
 load-smoke: ## Count what an instance costs the API server in requests.
 	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'
 
+FUZZTIME ?= 5m
+
+.PHONY: fuzz
+fuzz: ## Fuzz Challenges from JSON to plan, and the flag's program, for FUZZTIME=5m each.
+	$(GO_TEST) ./internal/berg/challengeinstance -run '^$$' -fuzz '^FuzzAuthors$$' -fuzztime $(FUZZTIME)
+	$(GO_TEST) ./internal/berg/challengeinstance -run '^$$' -fuzz '^FuzzFromJSON$$' -fuzztime $(FUZZTIME)
+	$(GO_TEST) ./internal/berg/flagexec -run '^$$' -fuzz '^FuzzBuild$$' -fuzztime $(FUZZTIME)
+
 # How long, and how many.
 QUIET           ?= 10m
 QUIET_INSTANCES ?= 500
