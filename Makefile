@@ -27,7 +27,7 @@ export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
 help: ## Show this help.
 	@awk 'BEGIN { FS = ":.*## "; print "make <target> [VARIABLE=value ...]" } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
+		/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: versions
 versions: ## Print every version that this repository pins.
@@ -58,6 +58,7 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC from
 		output:crd:artifacts:config=config/crd/bases output:rbac:dir=config/rbac
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
+	sed -i 's|image: .*|image: $(CATALOG_IMG)|' config/olm/install.yaml
 	sed -i 's|scorecard-test:v.*|scorecard-test:$(OPERATOR_SDK_VERSION)|' config/scorecard/patches/basic.config.yaml config/scorecard/patches/olm.config.yaml
 
 .PHONY: api-docs
@@ -131,6 +132,7 @@ docker-buildx: ## Build and push the operator's image for all PLATFORMS.
 # Names of the clusters that the tests make for themselves.
 TEST_CLUSTER ?= berg-test
 E2E_CLUSTER  ?= berg-e2e
+OLM_CLUSTER  ?= berg-olm
 # TESTARGS go to go test, for example TESTARGS='-run TestPlan -v'.
 TESTARGS ?=
 # CHALLENGES_DIR holds Challenges of others, one in each file, that are tried too:
@@ -220,13 +222,35 @@ e2e-run:
 	$(MAKE) deploy
 	$(GO_TEST) -count=1 -timeout 40m ./test/e2e/...
 
+# Former releases of the same tree for test/olm: the first two are installed and
+# upgraded, the third is offered only to be skipped.
+OLM_RELEASES := 0.0.7 0.0.8 0.0.9
+
+.PHONY: e2e-olm
+e2e-olm: test-releases ## Install, upgrade and remove the operator with a real OLM; needs root.
+	go run ./test/images --output $(DIST)/images toolbox
+	go test -C test/cluster/components/olm $(TESTARGS) ./...
+	hack/with-cluster --profile olm --name $(OLM_CLUSTER) -- \
+		$(MAKE) e2e-olm-run OLM_CLUSTER=$(OLM_CLUSTER)
+
+# The part of e2e-olm that runs while the cluster is up.
+.PHONY: e2e-olm-run
+e2e-olm-run:
+	go run ./test/cluster load --name $(OLM_CLUSTER) $(DIST)/images/toolbox.tar $(DIST)/olm/*.tar
+	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m ./test/olm/...
+
+.PHONY: test-releases
+test-releases:
+	go build -C test/cluster/components/image -o $(BIN)/image .
+	IMAGE=$(BIN)/image hack/test-releases $(DIST)/olm $(VERSION) $(OLM_RELEASES)
+
 ##@ Clusters and demo
 
 PROFILE ?= simulated
 NAME    ?= berg
 
 .PHONY: cluster-up
-cluster-up: ## Start a cluster: PROFILE=simulated (no root) or node (root), NAME=berg.
+cluster-up: ## Start a cluster: PROFILE=simulated (no root), node or olm (root), NAME=berg.
 	go run ./test/cluster up --profile $(PROFILE) --name $(NAME)
 
 .PHONY: cluster-down
