@@ -19,5 +19,10 @@ DEFAULT_CHANNEL ?= stable
 # What the pinned operator-sdk reports as the Kubernetes it was made for.
 OPERATOR_SDK_KUBERNETES_VERSION := v1.33.1
 
+# Images that profile olm of test/cluster brings with it. The second one is where
+# operator-sdk expects a shell when it upgrades a bundle.
+OPM_IMG     := registry.berg.test/opm:1
+BUSYBOX_IMG := registry.access.redhat.com/ubi9/ubi:9.7
+
 # Platforms of the released image.
 PLATFORMS ?= linux/amd64,linux/arm64
