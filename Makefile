@@ -352,6 +352,10 @@ scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-
 bundle-push: ## Build and push the bundle's image for all PLATFORMS with CONTAINER_TOOL.
 	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f bundle.Dockerfile -t $(BUNDLE_IMG) .
 
+.PHONY: scorecard-push
+scorecard-push: ## Build and push the image of our own scorecard test for all PLATFORMS with CONTAINER_TOOL.
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f scorecard.Dockerfile -t $(SCORECARD_IMG) .
+
 .PHONY: catalog-push
 catalog-push: ## Build and push the catalog's image for all PLATFORMS with CONTAINER_TOOL.
 	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f catalog.Dockerfile -t $(CATALOG_IMG) .

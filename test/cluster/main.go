@@ -31,7 +31,7 @@ Clusters
                 --audit               write an audit log of every request, without bodies
                 --without-optional-apis
                                       do not install the Cilium and Gateway API CRDs
-                --timeout D           give up after D, builds not counted               (3m)
+                --timeout D           give up after D, builds not counted               (5m)
   down        stop a cluster, remove everything that belongs to it, and check that nothing is left
   status      processes, API server, nodes; exits 1 when something is missing
   list        all clusters of this user
@@ -57,7 +57,7 @@ Environment
 
 const (
 	defaultName    = "berg"
-	defaultTimeout = 3 * time.Minute
+	defaultTimeout = 5 * time.Minute
 )
 
 func main() {

@@ -108,8 +108,8 @@ func missing(stages []instructions.Stage, sent []string) []string {
 func TestDockerfiles(t *testing.T) {
 	sent := files(t)
 	paths, err := filepath.Glob(filepath.Join(root, "*Dockerfile"))
-	if err != nil || len(paths) != 3 {
-		t.Fatalf("found %q, want three Dockerfiles (%v)", paths, err)
+	if err != nil || len(paths) != 4 {
+		t.Fatalf("found %q, want four Dockerfiles (%v)", paths, err)
 	}
 	for _, path := range paths {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -154,10 +154,16 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 }
 
-// The operator's image is compiled by whatever builds it, for whatever runs it,
-// from all that the program is made of.
-func TestOperatorIsCrossCompiled(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+// A program is compiled by whatever builds its image, for whatever runs it, from
+// all that it is made of.
+func TestProgramsAreCrossCompiled(t *testing.T) {
+	for file, program := range map[string]string{"Dockerfile": "./cmd", "scorecard.Dockerfile": "./test/scorecard"} {
+		t.Run(file, func(t *testing.T) { expectCrossCompiled(t, file, program) })
+	}
+}
+
+func expectCrossCompiled(t *testing.T, file, program string) {
+	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,13 +175,14 @@ func TestOperatorIsCrossCompiled(t *testing.T) {
 	if build.Platform != "$BUILDPLATFORM" {
 		t.Errorf("the compiler runs on %q, want $BUILDPLATFORM", build.Platform)
 	}
-	var compile, user, copied string
+	var compile, user string
+	var copied []string
 	for _, command := range build.Commands {
 		switch c := command.(type) {
 		case *instructions.RunCommand:
 			compile = strings.Join(c.CmdLine, " ")
 		case *instructions.CopyCommand:
-			copied += strings.Join(c.SourcePaths, " ") + " "
+			copied = append(copied, c.SourcePaths...)
 		}
 	}
 	for _, command := range image.Commands {
@@ -183,7 +190,7 @@ func TestOperatorIsCrossCompiled(t *testing.T) {
 			user = c.User
 		}
 	}
-	for _, part := range []string{"CGO_ENABLED=0", "GOOS=${TARGETOS}", "GOARCH=${TARGETARCH}", "go build"} {
+	for _, part := range []string{"CGO_ENABLED=0", "GOOS=${TARGETOS}", "GOARCH=${TARGETARCH}", "go build", program} {
 		if !strings.Contains(compile, part) {
 			t.Errorf("%q lacks %q", compile, part)
 		}
@@ -192,7 +199,7 @@ func TestOperatorIsCrossCompiled(t *testing.T) {
 		t.Errorf("the user is %q, want numbers: Kubernetes must see that it is not root", user)
 	}
 
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}", "./cmd")
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}", program)
 	list.Dir = root
 	packages, err := list.Output()
 	if err != nil {
@@ -207,7 +214,7 @@ func TestOperatorIsCrossCompiled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if folder, _, _ := strings.Cut(name, "/"); !strings.Contains(" "+copied, " "+folder+"/ ") {
+		if !slices.ContainsFunc(copied, func(folder string) bool { return strings.HasPrefix(name+"/", folder) }) {
 			t.Errorf("the program needs %s, which is not copied", name)
 		}
 	}

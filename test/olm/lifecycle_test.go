@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -109,11 +108,12 @@ var _ = Describe("The operator", Ordered, func() {
 		unhurt.expectUndisturbed(ctx)
 	}, SpecTimeout(3*installLimit))
 
-	It("holds an upgrade up while an instance is being started, lets it go, and skips a version", func(ctx SpecContext) {
+	It("holds an upgrade up while an instance is being started, lets it go, and skips a version, killed meanwhile", func(ctx SpecContext) {
 		configure(ctx, map[string]string{"UPGRADE_HOLD_MAX": "10m"})
 		expectInstalled(ctx, second, map[string]string{"UPGRADE_HOLD_MAX": "10m"})
 		working, err := world.readyPods(ctx)
 		Expect(err).NotTo(HaveOccurred())
+		unhurt := follow(ctx, run(ctx))
 
 		By("waiting for a pause")
 		// Before, the bustle of the former journey has used up what it may hold up.
@@ -141,11 +141,21 @@ var _ = Describe("The operator", Ordered, func() {
 
 		By("ending that instance")
 		end(ctx, busy)
+
+		By("killing the operators, the old one and the new one, in the middle of the upgrade")
+		until(ctx, installLimit, func(ctx context.Context) error { return runsVersion(ctx, head) })
+		late, err := start(ctx, quick)
+		Expect(err).NotTo(HaveOccurred())
+		killOperator(ctx)
+
 		expectInstalled(ctx, head, map[string]string{"CHALLENGE_DOMAIN": "second.example.test"})
-		Expect(run(ctx).Status.Services).NotTo(BeEmpty())
+		until(ctx, instanceLimit, func(ctx context.Context) error {
+			return inPhase(ctx, late, &bergv1.ChallengeInstance{}, bergv1.PhaseRunning)
+		})
+		unhurt.expectUndisturbed(ctx)
 	}, SpecTimeout(3*installLimit))
 
-	It("leaves nothing but its definitions when it is removed", func(ctx SpecContext) {
+	It("leaves nothing but its definitions when it is removed, and nothing at all without them", func(ctx SpecContext) {
 		By("ending all instances")
 		var instances bergv1.ChallengeInstanceList
 		Expect(world.List(ctx, &instances)).To(Succeed())
@@ -179,31 +189,29 @@ var _ = Describe("The operator", Ordered, func() {
 		}
 
 		By("looking for what is left")
-		var left []string
+		until(ctx, instanceLimit, func(ctx context.Context) error { return leftBehind(ctx, before, promised) })
+
+		By("removing that too")
+		for _, kind := range []string{"challenges", "challengeinstances"} {
+			definition := &metav1.PartialObjectMetadata{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+				ObjectMeta: metav1.ObjectMeta{Name: kind + "." + bergv1.GroupVersion.Group},
+			}
+			Expect(world.Delete(ctx, definition)).To(Succeed())
+		}
 		until(ctx, instanceLimit, func(ctx context.Context) error {
-			after, err := world.clusterScoped(ctx)
-			if err != nil {
+			// OLM writes its record anew while there is anything in it.
+			record := &operatorsv1.Operator{ObjectMeta: metav1.ObjectMeta{Name: packageName + "." + operatorNamespace}}
+			if err := client.IgnoreNotFound(world.Delete(ctx, record)); err != nil {
 				return err
 			}
-			left = sets.List(after.Difference(before))
-			if rest := slices.DeleteFunc(slices.Clone(left), promised); len(rest) > 0 {
-				return fmt.Errorf("left behind: %s", strings.Join(rest, ", "))
-			}
-			return nil
+			return leftBehind(ctx, before, nothing)
 		})
-		AddReportEntry("what OLM keeps", left, ReportEntryVisibilityAlways)
+		Consistently(ctx, func(ctx context.Context) error {
+			return leftBehind(ctx, before, nothing)
+		}).WithTimeout(settled).Should(Succeed())
 	}, SpecTimeout(3*installLimit))
 })
-
-// promised is what OLM keeps on purpose: the definitions, since with them every
-// Challenge would go, and what the API server notes of them; the roles that OLM
-// makes for them; and its own record.
-func promised(object string) bool {
-	return strings.HasPrefix(object, "customresourcedefinitions.apiextensions.k8s.io/challenge") ||
-		object == "apiservices.apiregistration.k8s.io/"+bergv1.GroupVersion.Version+"."+bergv1.GroupVersion.Group ||
-		strings.HasPrefix(object, "clusterroles.rbac.authorization.k8s.io/challenge") ||
-		object == "operators.operators.coreos.com/"+packageName+"."+operatorNamespace
-}
 
 // toldInPod is nil when a pod of the operator that does not start says why, with
 // this word, where kubectl describe shows it.

@@ -154,7 +154,7 @@ func (c *cluster) installed(ctx context.Context, version string, env map[string]
 		return err
 	}
 	container := deployment.Spec.Template.Spec.Containers[0]
-	if !strings.HasSuffix(container.Image, ":v"+version) {
+	if !ofVersion(container, version) {
 		return fmt.Errorf("the Deployment runs %s", container.Image)
 	}
 	for name, value := range env {
@@ -168,6 +168,10 @@ func (c *cluster) installed(ctx context.Context, version string, env map[string]
 		return fmt.Errorf("the Deployment is being rolled out: %+v", status)
 	}
 	return nil
+}
+
+func ofVersion(container corev1.Container, version string) bool {
+	return strings.HasSuffix(container.Image, ":v"+version)
 }
 
 func setting(container corev1.Container, name string) string {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 // clusterScoped returns every object that is in no namespace, as
@@ -39,3 +42,28 @@ func (c *cluster) clusterScoped(ctx context.Context) (sets.Set[string], error) {
 	}
 	return all, nil
 }
+
+// leftBehind is nil when nothing has come to what was there before, but for what
+// is expected to.
+func leftBehind(ctx context.Context, before sets.Set[string], expected func(string) bool) error {
+	after, err := world.clusterScoped(ctx)
+	if err != nil {
+		return err
+	}
+	if rest := slices.DeleteFunc(sets.List(after.Difference(before)), expected); len(rest) > 0 {
+		return fmt.Errorf("left behind: %s", strings.Join(rest, ", "))
+	}
+	return nil
+}
+
+// promised is what OLM keeps on purpose: the definitions, since with them every
+// Challenge would go, and what the API server notes of them; the roles that OLM
+// makes for them; and its own record.
+func promised(object string) bool {
+	return strings.HasPrefix(object, "customresourcedefinitions.apiextensions.k8s.io/challenge") ||
+		object == "apiservices.apiregistration.k8s.io/"+bergv1.GroupVersion.Version+"."+bergv1.GroupVersion.Group ||
+		strings.HasPrefix(object, "clusterroles.rbac.authorization.k8s.io/challenge") ||
+		object == "operators.operators.coreos.com/"+packageName+"."+operatorNamespace
+}
+
+func nothing(string) bool { return false }
