@@ -238,6 +238,10 @@ e2e-olm: test-releases ## Install, upgrade and remove the operator with a real O
 e2e-olm-run:
 	go run ./test/cluster load --name $(OLM_CLUSTER) $(DIST)/images/toolbox.tar $(DIST)/olm/*.tar
 	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m ./test/olm/...
+	$(MAKE) run-bundle NAME=$(OLM_CLUSTER) BUNDLE_VERSION=$(word 2,$(OLM_RELEASES))
+	$(MAKE) run-bundle-upgrade NAME=$(OLM_CLUSTER)
+	$(MAKE) scorecard NAME=$(OLM_CLUSTER)
+	$(MAKE) cleanup-bundle NAME=$(OLM_CLUSTER)
 
 .PHONY: test-releases
 test-releases:
@@ -381,16 +385,27 @@ run-bundle-upgrade: $(BIN)/operator-sdk load-bundle ## Upgrade what run-bundle h
 
 .PHONY: cleanup-bundle
 cleanup-bundle: $(BIN)/operator-sdk ## Remove what run-bundle has installed, and the CRDs with every Challenge.
+	$(MAKE) end-instances KUBECTL='$(CLUSTER_KUBECTL)'
 	$(OPERATOR_SDK) cleanup berg-operator --namespace $(BUNDLE_NAMESPACE) --delete-all --timeout 5m
 	$(CLUSTER_KUBECTL) delete namespace $(BUNDLE_NAMESPACE) --ignore-not-found
+	$(CLUSTER_KUBECTL) delete clusterroles,priorityclasses --selector app.kubernetes.io/name=berg-operator
+	$(CLUSTER_KUBECTL) delete operators.operators.coreos.com berg-operator.$(BUNDLE_NAMESPACE) --ignore-not-found
 
 .PHONY: scorecard
 scorecard: $(BIN)/operator-sdk scorecard-build sdk-scorecard-build ## Run the tests of the bundle in pods; the operator must be installed.
-	go run ./test/cluster load --name $(NAME) $(DIST)/images/berg-operator-scorecard.tar $(DIST)/images/sdk-scorecard.tar
+	go run ./test/images --output $(DIST)/images $(SAMPLES)
+	go run ./test/cluster load --name $(NAME) $(DIST)/images/berg-operator-scorecard.tar $(DIST)/images/sdk-scorecard.tar \
+		$(SAMPLES:%=$(DIST)/images/%.tar)
 	$(CLUSTER_KUBECTL) create namespace berg-scorecard --dry-run=client -o yaml | $(CLUSTER_KUBECTL) apply -f -
 	$(CLUSTER_KUBECTL) apply -k $(CURDIR)/config/scorecard/rbac
-	$(OPERATOR_SDK) scorecard $(CURDIR)/bundle --namespace berg-scorecard --service-account scorecard --wait-time 5m \
-		--pod-security restricted --untar-image $(BUSYBOX_IMG) --storage-image $(BUSYBOX_IMG)
+	$(OPERATOR_SDK) scorecard $(CURDIR)/bundle --namespace berg-scorecard --service-account scorecard --wait-time 8m \
+		--pod-security restricted --untar-image $(BUSYBOX_IMG) --storage-image $(BUSYBOX_IMG) | \
+		awk '/^\tLog:/ { log = 1 } /^-----/ { log = 0 } !log' # without the definitions, printed whole
+	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/scorecard/rbac
+	$(CLUSTER_KUBECTL) delete namespace berg-scorecard
+
+# Images of the challenges that the examples of the bundle run.
+SAMPLES := pwn shop-bot shop-database shop-web web
 
 # The image that bundle/tests/scorecard names for the tests of operator-sdk itself.
 .PHONY: sdk-scorecard-build

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -193,10 +194,7 @@ var _ = Describe("The operator", Ordered, func() {
 
 		By("removing that too")
 		for _, kind := range []string{"challenges", "challengeinstances"} {
-			definition := &metav1.PartialObjectMetadata{
-				TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
-				ObjectMeta: metav1.ObjectMeta{Name: kind + "." + bergv1.GroupVersion.Group},
-			}
+			definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + "." + bergv1.GroupVersion.Group}}
 			Expect(world.Delete(ctx, definition)).To(Succeed())
 		}
 		until(ctx, instanceLimit, func(ctx context.Context) error {

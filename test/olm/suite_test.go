@@ -23,6 +23,7 @@ import (
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
@@ -97,7 +98,7 @@ func connect() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = errors.Join(clientgoscheme.AddToScheme(scheme),
+	err = errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
 		operatorsv1.AddToScheme(scheme), operatorsv1alpha1.AddToScheme(scheme), operatorsv2.AddToScheme(scheme))
 	if err != nil {
 		return nil, err
