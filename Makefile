@@ -238,8 +238,8 @@ e2e-olm: test-releases ## Install, upgrade and remove the operator with a real O
 e2e-olm-run:
 	go run ./test/cluster load --name $(OLM_CLUSTER) $(DIST)/images/toolbox.tar $(DIST)/olm/*.tar
 	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m ./test/olm/...
-	$(MAKE) run-bundle NAME=$(OLM_CLUSTER) BUNDLE_VERSION=$(word 2,$(OLM_RELEASES))
-	$(MAKE) run-bundle-upgrade NAME=$(OLM_CLUSTER)
+	$(MAKE) -o test-releases run-bundle NAME=$(OLM_CLUSTER) BUNDLE_VERSION=$(word 2,$(OLM_RELEASES))
+	$(MAKE) -o test-releases run-bundle-upgrade NAME=$(OLM_CLUSTER)
 	$(MAKE) scorecard NAME=$(OLM_CLUSTER)
 	$(MAKE) cleanup-bundle NAME=$(OLM_CLUSTER)
 
@@ -400,7 +400,7 @@ scorecard: $(BIN)/operator-sdk scorecard-build sdk-scorecard-build ## Run the te
 	$(CLUSTER_KUBECTL) apply -k $(CURDIR)/config/scorecard/rbac
 	$(OPERATOR_SDK) scorecard $(CURDIR)/bundle --namespace berg-scorecard --service-account scorecard --wait-time 8m \
 		--pod-security restricted --untar-image $(BUSYBOX_IMG) --storage-image $(BUSYBOX_IMG) | \
-		awk '/^\tLog:/ { log = 1 } /^-----/ { log = 0 } !log' # without the definitions, printed whole
+		awk '/^\tLog:/ { noise = 1 } /^-----/ { noise = 0 } !noise' # without the definitions, printed whole
 	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/scorecard/rbac
 	$(CLUSTER_KUBECTL) delete namespace berg-scorecard
 
