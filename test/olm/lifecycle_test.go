@@ -193,9 +193,8 @@ var _ = Describe("The operator", Ordered, func() {
 		until(ctx, instanceLimit, func(ctx context.Context) error { return leftBehind(ctx, before, promised) })
 
 		By("removing that too")
-		for _, kind := range []string{"challenges", "challengeinstances"} {
-			definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind + "." + bergv1.GroupVersion.Group}}
-			Expect(world.Delete(ctx, definition)).To(Succeed())
+		for _, name := range definitions {
+			Expect(world.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
 		until(ctx, instanceLimit, func(ctx context.Context) error {
 			// OLM writes its record anew while there is anything in it.

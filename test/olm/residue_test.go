@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 // clusterScoped returns every object that is in no namespace, as
@@ -56,14 +54,22 @@ func leftBehind(ctx context.Context, before sets.Set[string], expected func(stri
 	return nil
 }
 
+// definitions are the kinds that the bundle brings.
+var definitions = []string{"challenges.berg.norelect.ch", "challengeinstances.berg.norelect.ch", "environments.quix.io"}
+
 // promised is what OLM keeps on purpose: the definitions, since with them every
 // Challenge would go, and what the API server notes of them; the roles that OLM
 // makes for them; and its own record.
 func promised(object string) bool {
-	return strings.HasPrefix(object, "customresourcedefinitions.apiextensions.k8s.io/challenge") ||
-		object == "apiservices.apiregistration.k8s.io/"+bergv1.GroupVersion.Version+"."+bergv1.GroupVersion.Group ||
-		strings.HasPrefix(object, "clusterroles.rbac.authorization.k8s.io/challenge") ||
-		object == "operators.operators.coreos.com/"+packageName+"."+operatorNamespace
+	if object == "operators.operators.coreos.com/"+packageName+"."+operatorNamespace {
+		return true
+	}
+	return slices.ContainsFunc(definitions, func(name string) bool {
+		_, group, _ := strings.Cut(name, ".")
+		return object == "customresourcedefinitions.apiextensions.k8s.io/"+name ||
+			object == "apiservices.apiregistration.k8s.io/v1."+group ||
+			strings.HasPrefix(object, "clusterroles.rbac.authorization.k8s.io/"+name+"-v1-")
+	})
 }
 
 func nothing(string) bool { return false }
