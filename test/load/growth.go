@@ -216,13 +216,13 @@ func quiet(ctx context.Context, b *bench) (Scenario, error) {
 }
 
 func (b *bench) leaveAlone(ctx context.Context) error {
-	end := time.NewTimer(b.options.quiet)
+	end := time.NewTimer(b.quiet)
 	defer end.Stop()
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	began := time.Now()
 	for {
-		b.show.say("%s: %d instances are left alone, %s of %s", theOperator, b.live, time.Since(began).Round(time.Second), b.options.quiet)
+		b.show.say("%s: %d instances are left alone, %s of %s", theOperator, b.live, time.Since(began).Round(time.Second), b.quiet)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -22,7 +22,7 @@ func printScenario(out io.Writer, s Scenario) {
 		}
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, number(&f.Operator), number(f.Bare), number(f.Ratio), target, mark, f.Unit)
 	}
-	w.Flush()
+	_ = w.Flush()
 	if len(s.Growth) == 0 {
 		return
 	}
@@ -30,7 +30,7 @@ func printScenario(out io.Writer, s Scenario) {
 	for _, g := range s.Growth {
 		fmt.Fprintf(w, "  %d\t%g\t%g\t%g\t%g\t%g\t%g\t%g\n", g.Instances, g.Minutes, g.StartingP50, g.StartingP99, g.OperatorMiB, g.APIServerMiB, g.EtcdMiB, g.EtcdDatabaseMB)
 	}
-	w.Flush()
+	_ = w.Flush()
 }
 
 func number(v *float64) string {
@@ -64,7 +64,7 @@ func printComparison(out io.Writer, before, now Report, chosen []scenario) {
 			fmt.Fprintf(w, "  %s: %s\t%s\t%s\t%s\n", c.name, f.Name, number(&was), number(&is), change(was, is))
 		}
 	}
-	w.Flush()
+	_ = w.Flush()
 	if rows == 0 {
 		fmt.Fprintln(out, "\nno earlier results of these scenarios to compare with")
 	}
@@ -90,10 +90,10 @@ func compared(old, now Figure) (was, is float64) {
 
 // change is the ratio of two values in words.
 func change(was, is float64) string {
-	switch {
-	case was == is:
+	switch was {
+	case is:
 		return "same"
-	case was == 0:
+	case 0:
 		return "from zero"
 	}
 	ratio := is / was

@@ -43,7 +43,9 @@ func TestTemplateIsFilledForAnotherInstance(t *testing.T) {
 		bergv1.PhaseCreating: w.creating, bergv1.PhaseStarting: w.starting, bergv1.PhaseRunning: w.running,
 		bergv1.PhaseTerminating: w.terminating, bergv1.PhaseTerminated: w.over,
 	} {
-		var p struct{ Status bergv1.ChallengeInstanceStatus }
+		var p struct {
+			Status bergv1.ChallengeInstanceStatus
+		}
 		if err := json.Unmarshal(patch, &p); err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,6 @@ type life struct {
 
 func reachedStarting(l *life) bool        { return !l.starting.IsZero() }
 func reachedRunning(l *life) bool         { return !l.running.IsZero() }
-func reachedEnding(l *life) bool          { return !l.ending.IsZero() }
 func reachedNamespaceEnding(l *life) bool { return !l.namespaceEnding.IsZero() }
 func reachedGone(l *life) bool            { return !l.gone.IsZero() }
 
