@@ -56,6 +56,22 @@ var _ = Describe("An upgrade by OLM", Serial, func() {
 		object.Spec.Conditions = conditions
 		Expect(olm.Create(ctx, object)).To(Succeed())
 	}
+	// grant gives a user what OLM gives the operator's ServiceAccount.
+	grant := func(ctx context.Context, user string) {
+		GinkgoHelper()
+		Expect(olm.Create(ctx, &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+			Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{operatorsv2.GroupVersion.Group}, Resources: []string{"operatorconditions"},
+				ResourceNames: []string{name}, Verbs: []string{"get", "update", "patch"},
+			}},
+		})).To(Succeed())
+		Expect(olm.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+		})).To(Succeed())
+	}
 	conditionsOf := func(ctx context.Context) []metav1.Condition {
 		GinkgoHelper()
 		object := &operatorsv2.OperatorCondition{}
@@ -78,6 +94,7 @@ var _ = Describe("An upgrade by OLM", Serial, func() {
 		BeforeEach(func(ctx context.Context) {
 			stopOperator()
 			DeferCleanup(func() { stopOperator = start(cfg, nil) })
+			grant(ctx, operatorUser)
 		})
 		run := func(hold string) (stop func()) {
 			c := load(map[string]string{"POD_NAMESPACE": ns, "OPERATOR_CONDITION_NAME": name, "UPGRADE_HOLD_MAX": hold})
@@ -100,6 +117,7 @@ var _ = Describe("An upgrade by OLM", Serial, func() {
 			challenge(ctx, ns, "stuck", `containers: [{hostname: web, image: berg.test/behaviour/not-ready}]`)
 			i := instance(ctx, ns, "stuck")
 			stop := run("1h")
+			defer stop()
 			reaches(ctx, i, bergv1.PhaseStarting)
 			becomes(ctx, metav1.ConditionFalse, upgradeable.ReasonBusy)
 			stop()
@@ -118,18 +136,7 @@ var _ = Describe("An upgrade by OLM", Serial, func() {
 		run := func(ctx context.Context) (stop func()) {
 			GinkgoHelper()
 			user := "system:serviceaccount:" + ns + ":operator"
-			Expect(olm.Create(ctx, &rbacv1.Role{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-				Rules: []rbacv1.PolicyRule{{
-					APIGroups: []string{operatorsv2.GroupVersion.Group}, Resources: []string{"operatorconditions"},
-					ResourceNames: []string{name}, Verbs: []string{"get", "update", "patch"},
-				}},
-			})).To(Succeed())
-			Expect(olm.Create(ctx, &rbacv1.RoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-			})).To(Succeed())
+			grant(ctx, user)
 			writes.Store(0)
 			limited := rest.CopyConfig(restConfig)
 			limited.Impersonate = rest.ImpersonationConfig{UserName: user}
