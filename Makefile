@@ -42,7 +42,7 @@ clean: ## Remove what make built: bin and dist. Clusters and the Go cache stay.
 ##@ Development
 
 # Where hand-written Go is. The other modules hold pinned versions only.
-GO_MODULES := . test/cluster/components/image test/monitoring test/dockerfiles
+GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/monitoring test/dockerfiles
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
@@ -130,9 +130,10 @@ docker-buildx: ## Build and push the operator's image for all PLATFORMS.
 ##@ Tests
 
 # Names of the clusters that the tests make for themselves.
-TEST_CLUSTER ?= berg-test
-E2E_CLUSTER  ?= berg-e2e
-OLM_CLUSTER  ?= berg-olm
+TEST_CLUSTER    ?= berg-test
+E2E_CLUSTER     ?= berg-e2e
+OLM_CLUSTER     ?= berg-olm
+NETWORK_CLUSTER ?= berg-network
 # TESTARGS go to go test, for example TESTARGS='-run TestPlan -v'.
 TESTARGS ?=
 # CHALLENGES_DIR holds Challenges of others, one in each file, that are tried too:
@@ -148,9 +149,10 @@ test: test-unit test-cluster test-integration ## Run unit and integration tests;
 test-unit: ## Run the unit tests; needs no cluster.
 	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./hack/... \
 		./test/images/... ./test/demo/... ./test/docs/... \
-		./test/scorecard/... ./test/compatibility/... ./test/load/...
+		./test/scorecard/... ./test/compatibility/... ./test/load/... ./test/e2e/attack/...
 	$(GO_TEST) -short ./test/cluster/...
 	go test -C test/cluster/components/image $(if $(RACE),-race) $(TESTARGS) ./...
+	go test -C test/cluster/components/outside $(if $(RACE),-race) $(TESTARGS) ./...
 	go test -C test/monitoring $(if $(RACE),-race) $(TESTARGS) ./...
 	go test -C test/dockerfiles $(if $(RACE),-race) $(TESTARGS) ./...
 
@@ -215,12 +217,20 @@ e2e: image images ## Run the journeys on real pods; needs root.
 	hack/with-cluster --profile node --name $(E2E_CLUSTER) -- \
 		$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
 
+# Which journeys run: those on a real data plane need Cilium and a Gateway.
+E2E_LABELS ?= !network
+
 # The part of e2e that runs while the cluster is up.
 .PHONY: e2e-run
 e2e-run:
 	go run ./test/cluster load --name $(E2E_CLUSTER) $(DIST)/images/*.tar
 	$(MAKE) deploy
-	$(GO_TEST) -count=1 -timeout 40m ./test/e2e/...
+	$(GO_TEST) -count=1 -timeout 40m ./test/e2e -ginkgo.label-filter='$(E2E_LABELS)'
+
+.PHONY: e2e-network
+e2e-network: image images ## Attack instances, and visit them, on a real data plane; needs root.
+	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
+		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation'
 
 # Former releases of the same tree for test/olm: the first two are installed and
 # upgraded, the third is offered only to be skipped.
@@ -254,7 +264,7 @@ PROFILE ?= simulated
 NAME    ?= berg
 
 .PHONY: cluster-up
-cluster-up: ## Start a cluster: PROFILE=simulated (no root), node or olm (root), NAME=berg.
+cluster-up: ## Start a cluster: PROFILE=simulated (no root), node, olm or network (root), NAME=berg.
 	go run ./test/cluster up --profile $(PROFILE) --name $(NAME)
 
 .PHONY: cluster-down

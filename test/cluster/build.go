@@ -135,8 +135,10 @@ func partsOf(profile string) []*part {
 		return []*part{controlPlane, nodeAgents, imageTool, coredns, systemImages, optionalAPIs}
 	case profileOLM:
 		return append(partsOf(profileNode), olm, olmImages)
+	case profileNetwork:
+		return append(partsOf(profileNode), outside, cilium, traefik)
 	default:
-		return append(partsOf(profileOLM), kwok)
+		return append(partsOf(profileOLM), kwok, outside, cilium, traefik)
 	}
 }
 

@@ -27,6 +27,7 @@ Clusters
                 --profile simulated   real control plane, nodes and pods played by kwok; no root (default)
                 --profile node        real containers on a real node; Linux with root
                 --profile olm         node, with the Operator Lifecycle Manager on it
+                --profile network     node, with Cilium, a Gateway, and a network outside
                 --nodes N             simulated nodes                                   (4)
                 --audit               write an audit log of every request, without bodies
                 --without-optional-apis
@@ -179,9 +180,12 @@ func (o options) validate(command string, rest []string) error {
 		return fmt.Errorf("--name %q: use one to twenty of a-z, 0-9 and -, beginning with a letter", o.name)
 	}
 	switch o.profile {
-	case "", profileSimulated, profileNode, profileOLM:
+	case "", profileSimulated, profileNode, profileOLM, profileNetwork:
 	default:
-		return fmt.Errorf("--profile %q: use %s, %s or %s", o.profile, profileSimulated, profileNode, profileOLM)
+		return fmt.Errorf("--profile %q: use %s, %s, %s or %s", o.profile, profileSimulated, profileNode, profileOLM, profileNetwork)
+	}
+	if o.profile == profileNetwork && o.withoutOptionalAPIs {
+		return fmt.Errorf("--profile %s is made of the optional APIs", profileNetwork)
 	}
 	if command == "up" && (o.nodes < 1 || o.nodes > maxSimulatedNodes) {
 		return fmt.Errorf("--nodes %d: use 1 to %d", o.nodes, maxSimulatedNodes)

@@ -40,7 +40,10 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-const netnsDir = "/run/netns"
+const (
+	netnsDir    = "/run/netns"
+	programsDir = "/sys/fs/bpf"
+)
 
 func (c *cluster) id() string     { return nodeID(c.dir, c.Name) }
 func (c *cluster) netns() string  { return filepath.Join(netnsDir, c.id()) }
@@ -198,6 +201,12 @@ func arrangeMounts(dir string, kept []string) error {
 	if err := os.MkdirAll("/var/log/containers", 0o755); err != nil {
 		return err
 	}
+	// Programs of the kernel are pinned here, each cluster's in a place of its own. A kernel without has no such place.
+	if exists(programsDir) {
+		if err := mountAt("berg", programsDir, "bpf", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, "mode=0700"); err != nil {
+			return err
+		}
+	}
 	if err := shadowSettings(); err != nil {
 		return err
 	}
@@ -208,11 +217,12 @@ func arrangeMounts(dir string, kept []string) error {
 	return mountAt("", "/", "", syscall.MS_REC|syscall.MS_SHARED, "")
 }
 
-// kubeletSettings are settings of the whole kernel that a kubelet insists on and sets. They would outlive the
+// nodeSettings are settings of the whole kernel that a kubelet insists on and sets, or Cilium. They would outlive the
 // cluster, and a machine that reboots on an oops is not what its user has asked for.
-var kubeletSettings = []string{
+var nodeSettings = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+	"kernel/unprivileged_bpf_disabled", "kernel/timer_migration",
 }
 
 // shadowSettings lays plain files over them, which take whatever is written.
@@ -221,7 +231,7 @@ func shadowSettings() error {
 	if err := os.MkdirAll(shadows, 0o755); err != nil {
 		return err
 	}
-	for _, setting := range kubeletSettings {
+	for _, setting := range nodeSettings {
 		file, shadow := filepath.Join("/proc/sys", setting), filepath.Join(shadows, filepath.Base(setting))
 		value, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -92,8 +92,11 @@ func nodePreconditions(ctx context.Context, profile string, progress *progress) 
 
 func missingPackages(profile string) []string {
 	wanted := distribution
-	if profile == profileOLM {
+	switch profile {
+	case profileOLM:
 		wanted = append(slices.Clip(wanted), busybox)
+	case profileNetwork:
+		wanted = append(slices.Clip(wanted), networkDistribution...)
 	}
 	var missing []string
 	seen := map[string]bool{}
@@ -120,6 +123,14 @@ func upNode(ctx context.Context, c *cluster, progress *progress) error {
 	}
 	if err := c.writeNodeFiles(); err != nil {
 		return err
+	}
+	if c.Profile == profileNetwork {
+		if err := c.writeNetworkFiles(); err != nil {
+			return err
+		}
+		if err := c.bringOutside(ctx, progress); err != nil {
+			return err
+		}
 	}
 	if !c.Bandwidth {
 		progress.say("  This kernel lacks ifb, tbf or mirred: bandwidth limits of pods are not enforced")
@@ -165,8 +176,13 @@ func upNode(ctx context.Context, c *cluster, progress *progress) error {
 	if err := c.installAPIs(ctx, api, progress); err != nil {
 		return err
 	}
-	if c.Profile == profileOLM {
+	switch c.Profile {
+	case profileOLM:
 		if err := c.installOLM(ctx, api, progress); err != nil {
+			return err
+		}
+	case profileNetwork:
+		if err := c.bringNetwork(ctx, api, progress); err != nil {
 			return err
 		}
 	}
@@ -178,12 +194,21 @@ func upNode(ctx context.Context, c *cluster, progress *progress) error {
 		detail("waiting for the DNS server")
 		return c.until(ctx, "kubelet", func(ctx context.Context) error { return api.deploymentReady(ctx, "kube-system", "coredns") })
 	})
-	if err != nil || c.Profile != profileOLM {
+	if err != nil {
 		return err
 	}
-	return progress.step("Operator Lifecycle Manager ready", func(func(string)) error {
-		return c.until(ctx, "kubelet", api.olmReady)
-	})
+	switch c.Profile {
+	case profileOLM:
+		return progress.step("Operator Lifecycle Manager ready", func(func(string)) error {
+			return c.until(ctx, "kubelet", api.olmReady)
+		})
+	case profileNetwork:
+		return progress.step("Gateway ready", func(func(string)) error {
+			return c.until(ctx, "traefik", api.networkReady)
+		})
+	default:
+		return nil
+	}
 }
 
 func (c *cluster) registryServer() component {
@@ -264,12 +289,20 @@ func (c *cluster) kubeProxy() component {
 
 // writeNodeFiles renders the configuration of containerd, kubelet and the network plugins.
 func (c *cluster) writeNodeFiles() error {
-	for file, place := range map[string]string{
+	places := map[string]string{
 		"containerd.toml": "node/containerd.toml",
 		"kubelet.yaml":    "node/kubelet.yaml",
 		"network.json":    "node/cni/10-berg.conflist",
 		"hosts.toml":      "node/certs.d/_default/hosts.toml",
-	} {
+	}
+	if c.Profile == profileNetwork {
+		// Cilium writes its own.
+		delete(places, "network.json")
+		if err := os.MkdirAll(c.path("node", "cni"), 0o700); err != nil {
+			return err
+		}
+	}
+	for file, place := range places {
 		content, err := c.render(file)
 		if err != nil {
 			return err
@@ -298,6 +331,10 @@ func (c *cluster) render(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	plugins, resolver := pluginDir, ""
+	if c.Profile == profileNetwork {
+		plugins, resolver = c.path("node", "plugins"), outsideIP
+	}
 	var out bytes.Buffer
 	err = parsed.Execute(&out, map[string]any{
 		"ID":           c.id(),
@@ -313,7 +350,8 @@ func (c *cluster) render(file string) ([]byte, error) {
 		"PodRange":     podRange,
 		"MaxPods":      maxPods,
 		"Containerd":   "unix://" + containerdSocket,
-		"PluginDir":    pluginDir,
+		"PluginDir":    plugins,
+		"Resolver":     resolver,
 	})
 	return out.Bytes(), err
 }

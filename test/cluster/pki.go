@@ -96,6 +96,14 @@ func (c *cluster) identities() []identity {
 	if c.Profile == profileSimulated {
 		return append(ids, identity{name: "kwok", authority: clusterAuthority, user: "kwok", group: groupMasters})
 	}
+	if c.Profile == profileNetwork {
+		ids = append(ids,
+			// Programs of the node itself, as are kubelet and kube-proxy, but nobody has given them roles.
+			identity{name: "cilium", authority: clusterAuthority, user: "cilium", group: groupMasters},
+			identity{name: "traefik", authority: clusterAuthority, user: "traefik", group: groupMasters},
+			identity{name: "gateway", authority: clusterAuthority, user: "gateway", hosts: []string{"*." + gatewayDomain}},
+		)
+	}
 	return append(ids,
 		identity{
 			name: "kubelet", authority: clusterAuthority, user: "system:node:" + nodeName, group: groupNodes,
@@ -112,7 +120,11 @@ func (c *cluster) kubeconfigUsers() []string {
 	if c.Profile == profileSimulated {
 		return append(users, "kwok")
 	}
-	return append(users, "kubelet", "kube-proxy")
+	users = append(users, "kubelet", "kube-proxy")
+	if c.Profile == profileNetwork {
+		users = append(users, "cilium", "traefik")
+	}
+	return users
 }
 
 type authority struct {

@@ -30,6 +30,8 @@ type component struct {
 	path string
 	args []string
 	env  []string
+	// cloneflags are the namespaces that it gets for itself, outside of those of the node.
+	cloneflags uintptr
 	// ready is polled until it returns nil.
 	ready func(context.Context) error
 	// hint is the remedy to print when it does not come up.
@@ -51,7 +53,7 @@ func (c *cluster) start(p component) error {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: p.cloneflags}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
@@ -62,7 +64,7 @@ func (c *cluster) start(p component) error {
 
 // command prepares a component to run where the cluster's components run.
 func (c *cluster) command(p component) (*exec.Cmd, error) {
-	if !c.hasNode() {
+	if !c.hasNode() || p.cloneflags != 0 {
 		return c.bare(p, p.path, p.args), nil
 	}
 	path, args, err := c.inside(p.path, p.args)

@@ -19,6 +19,8 @@ const (
 	profileNode      = "node"
 	// profileOLM is profileNode with the Operator Lifecycle Manager on it.
 	profileOLM = "olm"
+	// profileNetwork is profileNode with Cilium, a Gateway, and a network outside.
+	profileNetwork = "network"
 )
 
 // validName keeps names short enough for control groups, network namespaces and labels alike.

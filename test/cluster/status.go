@@ -24,7 +24,11 @@ func (c *cluster) components() []string {
 	if c.Profile == profileSimulated {
 		return append(names, "kwok")
 	}
-	return append(names, namespaceHolder, "registry", "containerd", "kubelet", "kube-proxy")
+	names = append(names, namespaceHolder, "registry", "containerd", "kubelet", "kube-proxy")
+	if c.Profile == profileNetwork {
+		names = append(names, outsideName, "cilium-agent", "traefik")
+	}
+	return names
 }
 
 // problems looks at a cluster and lists what is wrong with it, one line each.
@@ -61,6 +65,14 @@ func (c *cluster) problems(ctx context.Context) []string {
 	}
 	if c.Profile == profileOLM {
 		if err := api.olmReady(ctx); err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	if c.Profile == profileNetwork {
+		if !c.linkedOutside() {
+			problems = append(problems, "the network outside is not connected")
+		}
+		if err := api.networkReady(ctx); err != nil {
 			problems = append(problems, err.Error())
 		}
 	}

@@ -1,9 +1,11 @@
 // Command toolbox is an image of nothing but the small commands, with a service that the environment
 // describes: tests give it to containers whose behavior they need to choose.
 //
-//	TOOLBOX_HTTP=:8080   answers HTTP: /healthz, and / with the host name of the container
+//	TOOLBOX_HTTP=:8080   answers HTTP: /healthz, / with the host name of the container, and a
+//	                     WebSocket at /echo that sends back every message
 //	TOOLBOX_TCP=:9000    sends back every line
 //	TOOLBOX_UDP=:9000    sends back every datagram
+//	TOOLBOX_TLS=:9443    sends back every line, under a certificate of its own for "toolbox"
 //	TOOLBOX_EXIT=3       ends at once with this exit code, as a broken container does
 //
 // Without any of them it waits for SIGTERM.
@@ -11,13 +13,23 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"strconv"
+	"time"
+
+	"github.com/gorilla/websocket"
 
 	"github.com/bergctf/berg-operator/test/images/internal/toolbox"
 )
@@ -51,6 +63,18 @@ func serve(ctx context.Context) error {
 			return toolbox.ServeTCP(ctx, address, maxConnections, echo)
 		})
 	}
+	if address := os.Getenv("TOOLBOX_TLS"); address != "" {
+		certificate, err := ownCertificate()
+		if err != nil {
+			return err
+		}
+		config := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeTCP(ctx, address, maxConnections, func(ctx context.Context, connection net.Conn) {
+				echo(ctx, tls.Server(connection, config))
+			})
+		})
+	}
 	if address := os.Getenv("TOOLBOX_UDP"); address != "" {
 		services = append(services, func(ctx context.Context) error { return echoDatagrams(ctx, address) })
 	}
@@ -58,8 +82,12 @@ func serve(ctx context.Context) error {
 }
 
 func answer(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/healthz" {
+	switch r.URL.Path {
+	case "/healthz":
 		fmt.Fprintln(w, "ok")
+		return
+	case "/echo":
+		echoMessages(w, r)
 		return
 	}
 	name, err := os.Hostname()
@@ -68,6 +96,42 @@ func answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintf(w, "%s answers %s %s for %s\n", name, r.Method, r.URL.Path, r.Host)
+}
+
+// echoMessages is a WebSocket (RFC 6455). A client that is none was answered.
+func echoMessages(w http.ResponseWriter, r *http.Request) {
+	upgrader := websocket.Upgrader{}
+	connection, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer connection.Close()
+	for {
+		kind, message, err := connection.ReadMessage()
+		if err != nil {
+			return
+		}
+		if err := connection.WriteMessage(kind, message); err != nil {
+			return
+		}
+	}
+}
+
+// ownCertificate makes one that nobody else has signed.
+func ownCertificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "toolbox"},
+		DNSNames:     []string{"toolbox"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().AddDate(1, 0, 0),
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
 }
 
 func echo(ctx context.Context, connection net.Conn) {

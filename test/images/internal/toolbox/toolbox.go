@@ -39,7 +39,9 @@ func Commands() map[string]Command {
 		"lookup":   lookup,
 		"ls":       ls,
 		"printenv": printenv,
+		"probe":    probe,
 		"run":      run,
+		"spoof":    spoof,
 		"tcp":      tcp,
 		"udp":      udp,
 	}

@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gorilla/websocket"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// clientTimeout bounds one attempt of a client.
+const clientTimeout = 5 * time.Second
+
+var _ = Describe("What clients reach", Label("network"), Serial, func() {
+	It("is what status.services says, until the instance ends", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		told, running := stage.exposed(ctx)
+		site, secure := endpoint(running, "web"), endpoint(running, "secure")
+		tcp, udp := world.atNode(endpoint(running, "echo").Port), world.atNode(endpoint(running, "echo-datagrams").Port)
+
+		By("HTTP by its host name")
+		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
+		unknown := site
+		unknown.Hostname = "nobody." + setting("CHALLENGE_DOMAIN")
+		Expect(visit(ctx, unknown, http.StatusNotFound)).To(Succeed())
+
+		By("TLS that the challenge terminates")
+		until(ctx, reactLimit, func(ctx context.Context) error {
+			who, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // its certificate is its own
+			if err != nil {
+				return err
+			}
+			return not(who != "toolbox", "the certificate is that of "+who)
+		})
+
+		By("TCP and UDP at a node's port")
+		until(ctx, reactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", tcp) })
+		until(ctx, reactLimit, func(ctx context.Context) error { return echo(ctx, "udp", udp) })
+
+		By("nothing once it has ended")
+		told.patch(ctx, `{"terminationReason":"UserRequest"}`)
+		told.expectEnd(ctx)
+		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
+		Expect(echo(ctx, "tcp", tcp)).NotTo(Succeed())
+		Expect(echo(ctx, "udp", udp)).NotTo(Succeed())
+		_, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody should answer
+		Expect(err).To(HaveOccurred())
+	}, SpecTimeout(specLimit))
+
+	It("is a plain TCP challenge behind the Gateway's certificate, on a listener that terminates TLS", func(ctx SpecContext) {
+		for name, value := range map[string]string{"CHALLENGE_TLS_LISTENER_NAME": "tls-terminated", "CHALLENGE_TLS_PORT": "1337"} {
+			DeferCleanup(func(ctx SpecContext) { setVariable(ctx, name, setting(name)) }, NodeTimeout(2*startLimit))
+			setVariable(ctx, name, value)
+		}
+		stage := newStage(ctx)
+		container := toolbox("box", port("secure", 9000, bergv1.PublicTLSRoute))
+		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_TCP": bergv1.StringValue(":9000")}
+		stage.challenge(ctx, "plain", container)
+		running := stage.start(ctx, stage.instance("plain")).expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+		authorities := x509.NewCertPool()
+		Expect(authorities.AppendCertsFromPEM(world.rest.CAData)).To(BeTrue())
+		secure := endpoint(running, "secure")
+		Expect(secure.Port).To(BeEquivalentTo(1337))
+		until(ctx, reactLimit, func(ctx context.Context) error {
+			_, err := echoTLS(ctx, secure, &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12})
+			return err
+		})
+	}, SpecTimeout(specLimit))
+
+	It("stays connected while the operator looks at the instance again and again, and starts anew", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		told, running := stage.exposed(ctx)
+		site := endpoint(running, "web")
+		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
+
+		dialer := websocket.Dialer{NetDialContext: atGateway(site.Port), HandshakeTimeout: clientTimeout}
+		socket, response, err := dialer.DialContext(ctx, "ws://"+site.Hostname+"/echo", nil)
+		Expect(err).NotTo(HaveOccurred())
+		response.Body.Close()
+		DeferCleanup(socket.Close)
+		raw, err := (&net.Dialer{Timeout: clientTimeout}).DialContext(ctx, "tcp", world.atNode(endpoint(running, "echo").Port))
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(raw.Close)
+		lines := bufio.NewReader(raw)
+		alive := func(i int) {
+			GinkgoHelper()
+			want := fmt.Sprintf("message %d", i)
+			deadline := time.Now().Add(clientTimeout)
+			Expect(socket.SetReadDeadline(deadline)).To(Succeed())
+			Expect(socket.WriteMessage(websocket.TextMessage, []byte(want))).To(Succeed())
+			_, got, err := socket.ReadMessage()
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(got)).To(Equal(want))
+			Expect(raw.SetDeadline(deadline)).To(Succeed())
+			_, err = io.WriteString(raw, want+"\n")
+			Expect(err).NotTo(HaveOccurred())
+			line, err := lines.ReadString('\n')
+			Expect(err).NotTo(HaveOccurred())
+			Expect(line).To(Equal(want + "\n"))
+		}
+		// Each change of an annotation is a reconciliation of its own.
+		const reconciliations = 60
+		for i := range reconciliations {
+			alive(i)
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"e2e.berg.norelect.ch/look-again":"%d"}}}`, i)
+			instance := running.DeepCopy()
+			Expect(world.Patch(ctx, instance, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+		}
+		DeferCleanup(func(ctx SpecContext) { setVariable(ctx, "LOG_LEVEL", setting("LOG_LEVEL")) }, NodeTimeout(2*startLimit))
+		setVariable(ctx, "LOG_LEVEL", "1")
+		alive(reconciliations)
+		Expect(told.now().Status.InstanceID).To(Equal(running.Status.InstanceID))
+	}, SpecTimeout(specLimit))
+
+	It("is what the instance itself reaches: its public address, through the Gateway", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		outbound := &bergv1.Challenge{Spec: bergv1.ChallengeSpec{AllowOutboundTraffic: true, Containers: []bergv1.Container{exposedBox()}}}
+		outbound.Name, outbound.Namespace = "outbound", stage.namespace
+		Expect(world.Create(ctx, outbound)).To(Succeed())
+		stage.challenge(ctx, "closed", exposedBox())
+		for name, url := range map[string]func(bergv1.ServiceEndpoint) string{
+			// Without outbound traffic names outside the instance do not resolve.
+			"closed":   func(bergv1.ServiceEndpoint) string { return "http://" + world.nodeAddress + "/" },
+			"outbound": func(e bergv1.ServiceEndpoint) string { return "http://" + e.Hostname + "/" },
+		} {
+			running := stage.start(ctx, stage.instance(name)).expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+			site := endpoint(running, "web")
+			until(ctx, reactLimit, func(ctx context.Context) error {
+				_, err := world.exec(ctx, running.Status.Namespace, "box", "", "get", "-timeout", "3s", "-header", "Host:"+site.Hostname, url(site))
+				return err
+			})
+		}
+	}, SpecTimeout(specLimit))
+})
+
+func exposedBox() bergv1.Container {
+	c := everyPort()
+	c.DynamicFlag = nil
+	c.Environment["TOOLBOX_TLS"] = bergv1.StringValue(":8443")
+	return c
+}
+
+// exposed starts an instance with a service behind each port.
+func (s *stage) exposed(ctx context.Context) (*story, *bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	s.challenge(ctx, "exposed", exposedBox())
+	told := s.start(ctx, s.instance("exposed"))
+	return told, told.expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+}
+
+// atGateway leads every name to the Gateway, as the DNS of an event does.
+func atGateway(port int32) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(world.nodeAddress, strconv.Itoa(int(port))))
+	}
+}
+
+func visit(ctx context.Context, e bergv1.ServiceEndpoint, want int) error {
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	transport := &http.Transport{DialContext: atGateway(e.Port), DisableKeepAlives: true}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Hostname+"/", nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	return not(response.StatusCode != want, fmt.Sprintf("%s answered %s", e.Hostname, response.Status))
+}
+
+// echoTLS sends a line to an endpoint by its name, expects it back, and tells
+// whose certificate it was.
+func echoTLS(ctx context.Context, e bergv1.ServiceEndpoint, config *tls.Config) (who string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
+	defer cancel()
+	raw, err := atGateway(e.Port)(ctx, "tcp", "")
+	if err != nil {
+		return "", err
+	}
+	config.ServerName = e.Hostname
+	connection := tls.Client(raw, config)
+	defer connection.Close()
+	if err := connection.SetDeadline(time.Now().Add(clientTimeout)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(connection, "hello\n"); err != nil {
+		return "", err
+	}
+	answer, err := bufio.NewReader(connection).ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	if answer != "hello\n" {
+		return "", fmt.Errorf("%s answered %q", e.Hostname, answer)
+	}
+	return connection.ConnectionState().PeerCertificates[0].Subject.CommonName, nil
+}

@@ -1,0 +1,288 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
+	"github.com/cilium/cilium/pkg/policy/api"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/e2e/attack"
+)
+
+// The hosts outside the cluster's network, as profile network of test/cluster
+// has them.
+const (
+	outsideHost  = "203.0.113.10"
+	metadataHost = "169.254.169.254"
+	privateHost  = "192.168.77.10"
+)
+
+// These need a cluster whose packets are judged: make e2e-network.
+var _ = Describe("What players reach", Label("network"), Serial, func() {
+	for _, kind := range []string{"cilium", "kubernetes"} {
+		It("is what the documents say, with NETWORK_POLICY="+kind, func(ctx SpecContext) {
+			if setting("NETWORK_POLICY") != kind {
+				for name, value := range map[string]string{"NETWORK_POLICY": kind, "CLUSTER_NODE_CIDRS": world.nodeAddress + "/32"} {
+					DeferCleanup(func(ctx SpecContext) { setVariable(ctx, name, setting(name)) }, NodeTimeout(2*startLimit))
+					setVariable(ctx, name, value)
+				}
+			}
+			stage := newStage(ctx)
+			battlefield := newBattlefield(ctx, stage)
+			rows := attack.Matrix()
+			expected := func(r attack.Row) attack.Expected {
+				if kind == "cilium" {
+					return r.Cilium
+				}
+				return r.Kubernetes
+			}
+
+			By("attacking under the policies")
+			closed := battlefield.attack(ctx, battlefield.closed, rows)
+			open := battlefield.attack(ctx, battlefield.open, rows)
+			By("attacking without them")
+			battlefield.lift(ctx)
+			lifted := battlefield.attack(ctx, battlefield.closed, rows)
+
+			var wrong []string
+			for i, r := range rows {
+				for who, got := range map[bool]string{false: closed[i], true: open[i]} {
+					if passes(got) != expected(r).Opens(who) {
+						wrong = append(wrong, fmt.Sprintf("%s, outbound %v: %s, want %s", r.Target, who, got, expected(r)))
+					}
+				}
+				// A "no" that is none of the policy's proves nothing.
+				if !passes(lifted[i]) {
+					wrong = append(wrong, fmt.Sprintf("%s, without the policies: %s", r.Target, lifted[i]))
+				}
+			}
+			slices.Sort(wrong)
+			Expect(wrong).To(BeEmpty(), strings.Join(wrong, "\n"))
+		}, SpecTimeout(2*specLimit))
+	}
+
+	It("does not depend on the address that a packet claims to come from", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		battlefield := newBattlefield(ctx, stage)
+		visitor := stage.visitor(ctx)
+		target := outsideHost + ":9000"
+		send := func(payload, source string) {
+			GinkgoHelper()
+			_, err := world.exec(ctx, battlefield.open.namespace, "box", payload, "spoof", source, target)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		arrived := func(ctx context.Context) (string, error) {
+			out, err := world.execIn(ctx, visitor, "", "get", "http://"+outsideHost+"/datagrams")
+			return out.stdout, err
+		}
+		send("claims to be the other instance "+stage.namespace, battlefield.places.OtherPod)
+		send("claims to be the internet "+stage.namespace, "198.51.100.7")
+		// Sent last, so that those before it have had their time.
+		send("is what it is "+stage.namespace, battlefield.open.address)
+		until(ctx, reactLimit, func(ctx context.Context) error {
+			datagrams, err := arrived(ctx)
+			if err != nil {
+				return err
+			}
+			return not(!strings.Contains(datagrams, "is what it is "+stage.namespace), "an honest datagram does not arrive")
+		})
+		Expect(arrived(ctx)).NotTo(ContainSubstring("claims to be"))
+	}, SpecTimeout(specLimit))
+
+	It("does not include secrets of the cluster, nor the flag that only a program tells", func(ctx SpecContext) {
+		const program = "/opt/get_flag"
+		stage := newStage(ctx)
+		container := toolbox("box")
+		container.DynamicFlag = &bergv1.DynamicFlag{Executable: &bergv1.FlagFile{Path: program}}
+		stage.challenge(ctx, "executable", container)
+		told := stage.start(ctx, stage.instance("executable"))
+		namespace := told.expectPhase(ctx, startLimit, bergv1.PhaseRunning).Status.Namespace
+		for _, path := range []string{"/var/run/secrets", "/run/secrets"} {
+			_, err := world.exec(ctx, namespace, "box", "", "ls", path)
+			Expect(err).To(MatchError(ContainSubstring("no such file or directory")), path)
+		}
+		Expect(world.run(ctx, namespace, "box", "id")).To(HavePrefix("uid=0 "))
+		_, err := world.exec(ctx, namespace, "box", "", "cat", program)
+		Expect(err).To(MatchError(ContainSubstring("permission denied")))
+		Expect(world.run(ctx, namespace, "box", "run", program)).To(Equal(told.flag))
+	}, SpecTimeout(specLimit))
+})
+
+// battlefield is three instances: one attacks without outbound traffic, one with
+// it, and one is attacked.
+type battlefield struct {
+	closed, open, other combatant
+	places              attack.Places
+}
+
+type combatant struct {
+	namespace, address, service string
+}
+
+func newBattlefield(ctx context.Context, s *stage) *battlefield {
+	GinkgoHelper()
+	container := func() bergv1.Container {
+		c := everyPort()
+		c.DynamicFlag = nil
+		return c
+	}
+	s.challenge(ctx, "closed", container())
+	outbound := &bergv1.Challenge{
+		ObjectMeta: metav1.ObjectMeta{Name: "open", Namespace: s.namespace},
+		Spec:       bergv1.ChallengeSpec{AllowOutboundTraffic: true, Containers: []bergv1.Container{container()}},
+	}
+	Expect(world.Create(ctx, outbound)).To(Succeed())
+	told := []*story{s.start(ctx, s.instance("closed")), s.start(ctx, s.instance("open")), s.start(ctx, s.instance("closed"))}
+	var who [3]combatant
+	var nodePort int32
+	for i, t := range told {
+		running := t.expectPhase(ctx, 2*startLimit, bergv1.PhaseRunning)
+		who[i] = newCombatant(ctx, running.Status.Namespace)
+		nodePort = endpoint(running, "echo").Port
+	}
+	b := &battlefield{closed: who[0], open: who[1], other: who[2]}
+	operator, err := world.operatorPods(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	b.places = attack.Places{
+		Node:          world.nodeAddress,
+		DNS:           serviceAddress(ctx, "kube-system", "kube-dns"),
+		API:           serviceAddress(ctx, "default", "kubernetes"),
+		Other:         b.other.namespace,
+		OtherPod:      b.other.address,
+		OtherService:  b.other.service,
+		OtherNodePort: strconv.Itoa(int(nodePort)),
+		Operator:      operator[0].Status.PodIP,
+		Visitor:       s.server(ctx),
+		DNSPod:        podAddress(ctx, "kube-system", client.MatchingLabels{"k8s-app": "kube-dns"}),
+		Outside:       outsideHost,
+		Metadata:      metadataHost,
+		Private:       privateHost,
+		Domain:        setting("CHALLENGE_DOMAIN"),
+	}
+	return b
+}
+
+func newCombatant(ctx context.Context, namespace string) combatant {
+	GinkgoHelper()
+	return combatant{
+		namespace: namespace,
+		address:   podAddress(ctx, namespace, client.MatchingLabels{bergv1.LabelContainer: "box"}),
+		service:   serviceAddress(ctx, namespace, "box"),
+	}
+}
+
+// attack tries all ways at once and returns what each answered.
+func (b *battlefield) attack(ctx context.Context, from combatant, rows []attack.Row) []string {
+	GinkgoHelper()
+	places := b.places
+	places.Own, places.OwnPod, places.OwnService = from.namespace, from.address, from.service
+	command := []string{"probe"}
+	for _, r := range rows {
+		command = append(command, r.Probe(places))
+	}
+	out, err := world.exec(ctx, from.namespace, "box", "", command...)
+	Expect(err).NotTo(HaveOccurred())
+	var answers []string
+	for line := range strings.Lines(out.stdout) {
+		_, answer, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		answers = append(answers, answer)
+	}
+	Expect(answers).To(HaveLen(len(rows)), out.stdout)
+	return answers
+}
+
+// passes tells whether a packet came there and one came back. What is refused
+// by DNS was refused by the policy: the cluster's resolver answers every name.
+func passes(answer string) bool {
+	return slices.Contains([]string{"reached", "refused", "NOERROR", "NXDOMAIN"}, answer)
+}
+
+// lift allows everything from the attacker and to the attacked, of which the
+// operator is one, with a policy of its own. Policies add up, so none need go.
+func (b *battlefield) lift(ctx context.Context) {
+	GinkgoHelper()
+	everybody := api.EntitySlice{api.EntityAll}
+	for _, namespace := range []string{b.closed.namespace, b.other.namespace, world.operator.Namespace} {
+		policy := &ciliumv2.CiliumNetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "lifted", Namespace: namespace},
+			Spec: &api.Rule{
+				EndpointSelector: api.EndpointSelector{LabelSelector: &slim.LabelSelector{}},
+				Egress: []api.EgressRule{
+					{EgressCommonRule: api.EgressCommonRule{ToEntities: everybody}},
+					// A rule about names yields to another about names only.
+					{
+						EgressCommonRule: api.EgressCommonRule{ToEntities: everybody},
+						ToPorts: api.PortRules{{
+							Ports: []api.PortProtocol{{Port: "53", Protocol: api.ProtoAny}},
+							Rules: &api.L7Rules{DNS: []api.PortRuleDNS{{MatchPattern: "*"}}},
+						}},
+					},
+				},
+				Ingress: []api.IngressRule{{IngressCommonRule: api.IngressCommonRule{FromEntities: everybody}}},
+			},
+		}
+		Expect(world.Create(ctx, policy)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(world.Delete(ctx, policy))).To(Succeed())
+		}, NodeTimeout(reactLimit))
+	}
+	until(ctx, reactLimit, func(ctx context.Context) error {
+		out, err := world.exec(ctx, b.closed.namespace, "box", "", "probe", "tcp/"+outsideHost+":80")
+		if err != nil {
+			return err
+		}
+		return not(!strings.Contains(out.stdout, "\treached"), "the policies are not lifted yet")
+	})
+}
+
+// server starts a pod outside every instance that answers, and returns its
+// address.
+func (s *stage) server(ctx context.Context) string {
+	GinkgoHelper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "server", Namespace: s.namespace},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "toolbox", Image: toolboxImage, ImagePullPolicy: corev1.PullIfNotPresent,
+				Env: []corev1.EnvVar{{Name: "TOOLBOX_HTTP", Value: ":8080"}},
+			}},
+			TerminationGracePeriodSeconds: new(int64),
+		},
+	}
+	Expect(world.Create(ctx, pod)).To(Succeed())
+	until(ctx, startLimit, func(ctx context.Context) error {
+		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		return not(!podReady(pod), "the server's pod is not ready")
+	})
+	return pod.Status.PodIP
+}
+
+func podAddress(ctx context.Context, namespace string, labels client.MatchingLabels) string {
+	GinkgoHelper()
+	pods, err := world.pods(ctx, namespace, labels)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(pods).NotTo(BeEmpty(), "pods of %s with %v", namespace, labels)
+	return pods[0].Status.PodIP
+}
+
+func serviceAddress(ctx context.Context, namespace, name string) string {
+	GinkgoHelper()
+	service := &corev1.Service{}
+	Expect(world.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, service)).To(Succeed())
+	return service.Spec.ClusterIP
+}
