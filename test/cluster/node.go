@@ -252,6 +252,8 @@ func (c *cluster) containerd() component {
 }
 
 func (c *cluster) kubelet(api *apiClient) component {
+	// Of Cilium only its bandwidth manager limits traffic, which this node is not made for.
+	limits := c.Bandwidth && c.Profile != profileNetwork
 	return component{
 		name: "kubelet",
 		path: c.binary(nodeAgents.name, "kubelet"),
@@ -260,6 +262,8 @@ func (c *cluster) kubelet(api *apiClient) component {
 			"--kubeconfig=" + c.path("kubeconfig", "kubelet"),
 			"--hostname-override=" + nodeName,
 			"--node-ip=" + c.nodeIP(),
+			// Tests ask for it.
+			fmt.Sprintf("--node-labels=berg.test/bandwidth=%t", limits),
 		},
 		// What the API server knows of the node may be from before a restart; this asks the kubelet itself.
 		ready: func(ctx context.Context) error {

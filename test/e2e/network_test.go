@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
@@ -69,6 +70,7 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 					wrong = append(wrong, fmt.Sprintf("%s, without the policies: %s", r.Target, lifted[i]))
 				}
 			}
+			AddReportEntry("what the packets say with NETWORK_POLICY="+kind, evidence(rows, closed, open, lifted))
 			slices.Sort(wrong)
 			Expect(wrong).To(BeEmpty(), strings.Join(wrong, "\n"))
 		}, SpecTimeout(2*specLimit))
@@ -119,6 +121,40 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 		Expect(err).To(MatchError(ContainSubstring("permission denied")))
 		Expect(world.run(ctx, namespace, "box", "run", program)).To(Equal(told.flag))
 	}, SpecTimeout(specLimit))
+
+	It("does not include the node by way of a privileged pod, whoever makes one", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		namespace := stage.runToolbox(ctx).instanceNamespace()
+		for where, level := range map[string]string{namespace: "baseline", world.operator.Namespace: "restricted"} {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "privileged", Namespace: where},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "toolbox", Image: toolboxImage, SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+				}}},
+			}
+			err := world.Create(ctx, pod, client.DryRunAll)
+			Expect(err).To(MatchError(ContainSubstring(`violates PodSecurity "`+level+`:`)), where)
+		}
+	}, SpecTimeout(specLimit))
+})
+
+var _ = Describe("What instances need", Label("network"), Serial, func() {
+	It("is to find themselves by name, whichever C library they were built with", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		asker := toolbox("asker")
+		asker.Image = strings.Replace(toolboxImage, "/toolbox:", "/resolvers:", 1)
+		stage.challenge(ctx, "names", asker, toolbox("box", port("inside", 8081, bergv1.InternalPort)))
+		told := stage.start(ctx, stage.instance("names"))
+		namespace := told.expectPhase(ctx, startLimit, bergv1.PhaseRunning).Status.Namespace
+		want := serviceAddress(ctx, namespace, "box") + "\n"
+		for _, resolver := range []string{"resolve-glibc", "resolve-musl"} {
+			for _, name := range []string{"box", "box." + namespace + ".svc.cluster.local."} {
+				Expect(world.run(ctx, namespace, "asker", resolver, name)).To(Equal(want), "%s %s", resolver, name)
+			}
+			_, err := world.exec(ctx, namespace, "asker", "", resolver, "www.example.org.")
+			Expect(err).To(HaveOccurred(), "%s finds a name outside", resolver)
+		}
+	}, SpecTimeout(specLimit))
 })
 
 // battlefield is three instances: one attacks without outbound traffic, one with
@@ -147,30 +183,31 @@ func newBattlefield(ctx context.Context, s *stage) *battlefield {
 	Expect(world.Create(ctx, outbound)).To(Succeed())
 	told := []*story{s.start(ctx, s.instance("closed")), s.start(ctx, s.instance("open")), s.start(ctx, s.instance("closed"))}
 	var who [3]combatant
-	var nodePort int32
+	var nodePort, datagramPort int32
 	for i, t := range told {
 		running := t.expectPhase(ctx, 2*startLimit, bergv1.PhaseRunning)
 		who[i] = newCombatant(ctx, running.Status.Namespace)
-		nodePort = endpoint(running, "echo").Port
+		nodePort, datagramPort = endpoint(running, "echo").Port, endpoint(running, "echo-datagrams").Port
 	}
 	b := &battlefield{closed: who[0], open: who[1], other: who[2]}
 	operator, err := world.operatorPods(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	b.places = attack.Places{
-		Node:          world.nodeAddress,
-		DNS:           serviceAddress(ctx, "kube-system", "kube-dns"),
-		API:           serviceAddress(ctx, "default", "kubernetes"),
-		Other:         b.other.namespace,
-		OtherPod:      b.other.address,
-		OtherService:  b.other.service,
-		OtherNodePort: strconv.Itoa(int(nodePort)),
-		Operator:      operator[0].Status.PodIP,
-		Visitor:       s.server(ctx),
-		DNSPod:        podAddress(ctx, "kube-system", client.MatchingLabels{"k8s-app": "kube-dns"}),
-		Outside:       outsideHost,
-		Metadata:      metadataHost,
-		Private:       privateHost,
-		Domain:        setting("CHALLENGE_DOMAIN"),
+		Node:              world.nodeAddress,
+		DNS:               serviceAddress(ctx, "kube-system", "kube-dns"),
+		API:               serviceAddress(ctx, "default", "kubernetes"),
+		Other:             b.other.namespace,
+		OtherPod:          b.other.address,
+		OtherService:      b.other.service,
+		OtherNodePort:     strconv.Itoa(int(nodePort)),
+		OtherDatagramPort: strconv.Itoa(int(datagramPort)),
+		Operator:          operator[0].Status.PodIP,
+		Visitor:           s.server(ctx),
+		DNSPod:            podAddress(ctx, "kube-system", client.MatchingLabels{"k8s-app": "kube-dns"}),
+		Outside:           outsideHost,
+		Metadata:          metadataHost,
+		Private:           privateHost,
+		Domain:            setting("CHALLENGE_DOMAIN"),
 	}
 	return b
 }
@@ -202,6 +239,16 @@ func (b *battlefield) attack(ctx context.Context, from combatant, rows []attack.
 	}
 	Expect(answers).To(HaveLen(len(rows)), out.stdout)
 	return answers
+}
+
+// evidence is what each probe was answered, as a table.
+func evidence(rows []attack.Row, closed, open, lifted []string) string {
+	var b strings.Builder
+	b.WriteString("| to | closed | with outbound traffic | policies lifted |\n| --- | --- | --- | --- |\n")
+	for i, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Target, closed[i], open[i], lifted[i])
+	}
+	return b.String()
 }
 
 // passes tells whether a packet came there and one came back. What is refused

@@ -1,9 +1,10 @@
 // Command images builds the images of the sample challenges and of the tests, without a daemon: one
 // static Go program each, with links to the small commands of the toolbox beside it.
 //
-//	go run ./test/images --output dist/images            # all of them
-//	go run ./test/images --output dist/images web pwn    # only these
-//	go run ./test/images --list                          # their references
+//	go run ./test/images --output dist/images              # all but resolvers
+//	go run ./test/images --output dist/images web pwn      # only these
+//	go run ./test/images --output dist/images resolvers    # needs a C compiler
+//	go run ./test/images --list                            # their references
 package main
 
 import (
@@ -36,10 +37,15 @@ type image struct {
 	files map[string]string
 	// user is UID:GID of the container's process. Default: 65532:65532.
 	user string
+	// onRequest images are built where they are named only: they need more than Go.
+	onRequest bool
+	// compiled returns more contents, each as "from:to", that something else than Go makes.
+	compiled func(builder, context.Context) ([]string, error)
 }
 
 var images = []image{
 	{name: "pwn"},
+	{name: "resolvers", user: "0:0", onRequest: true, compiled: builder.resolvers},
 	{name: "shop-bot"},
 	{name: "shop-database"},
 	{name: "shop-web"},
@@ -103,10 +109,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// selectImages returns the images of these names, or all of them if there is no name.
+// selectImages returns the images of these names, or all that need nothing but Go if there is no name.
 func selectImages(names []string) ([]image, error) {
 	if len(names) == 0 {
-		return images, nil
+		return slices.DeleteFunc(slices.Clone(images), func(i image) bool { return i.onRequest }), nil
 	}
 	var selected []image
 	for _, name := range names {
@@ -187,6 +193,13 @@ func (b builder) assemble(ctx context.Context, image image, reference string) er
 	args = append(args, bin+":/usr/bin")
 	for source, destination := range image.files {
 		args = append(args, filepath.Join(b.root, "test/images", source)+":"+destination)
+	}
+	if image.compiled != nil {
+		files, err := image.compiled(b, ctx)
+		if err != nil {
+			return err
+		}
+		args = append(args, files...)
 	}
 	return b.run(ctx, b.root, nil, b.imageTool(), args...)
 }

@@ -35,6 +35,7 @@ func healthy() []string {
 			`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="Deleting"} 20x90`,
 			`quix_environment_unbound_total{` + job + `,instance="a"} 3x90`,
 			`quix_environment_unbound_total{` + job + `,instance="b"} 0x90`,
+			`berg_isolation_verified{` + job + `,instance="a"} 1x90`,
 			`berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} 0+1x90`,
 			`berg_challengeinstance_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+100x90`,
 			`workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} 3x90`,
@@ -122,6 +123,7 @@ func TestAlerts(t *testing.T) {
 	errors := func(values string) string {
 		return `berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} ` + values
 	}
+	verified := `berg_isolation_verified{` + job + `,instance="a"} `
 	starts := `process_start_time_seconds{` + job + `,instance="b",pod="b"} `
 	depth := `workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} `
 	throttled := `rest_client_requests_total{` + job + `,instance="a",code="429"} `
@@ -177,6 +179,15 @@ func TestAlerts(t *testing.T) {
 		"BergAPIServerThrottling": {
 			fires:  [][]string{with(healthy(), throttled+"0+100x90")},
 			silent: [][]string{with(healthy(), throttled+"0x20 300x70")},
+		},
+		"BergIsolationNotEnforced": {
+			fires: [][]string{with(healthy(), verified+"1x60 0x29")},
+			silent: [][]string{
+				// The check is off.
+				without(healthy(), "berg_isolation_verified"),
+				// It came to no end.
+				with(healthy(), verified+"1x60 stale"),
+			},
 		},
 		"BergExpiryLate": {
 			fires: [][]string{with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "30", 3)...)},

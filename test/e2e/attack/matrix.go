@@ -19,8 +19,9 @@ type Places struct {
 	Own, Other string
 	// OwnPod, OwnService, OtherPod, OtherService are addresses in them.
 	OwnPod, OwnService, OtherPod, OtherService string
-	// OtherNodePort is the number of a port that the other instance opens to all.
-	OtherNodePort string
+	// OtherNodePort and OtherDatagramPort are the numbers of ports that the other
+	// instance opens to all, for TCP and UDP.
+	OtherNodePort, OtherDatagramPort string
 	// Operator, Visitor and DNSPod are addresses of pods outside of instances.
 	Operator, Visitor, DNSPod string
 	// Outside, Metadata and Private are hosts outside the cluster's network.
@@ -93,7 +94,8 @@ func Matrix() []Row {
 		same("other instance: a pod, UDP", udp(func(p Places) string { return p.OtherPod }, echo), Nobody),
 		same("other instance: a Service, TCP", tcp(func(p Places) string { return p.OtherService }, http), Nobody),
 		same("other instance: a Service, UDP", udp(func(p Places) string { return p.OtherService }, echo), Nobody),
-		{"other instance: its NodePort at the node's address", func(p Places) string { return "tcp/" + net.JoinHostPort(p.Node, p.OtherNodePort) }, Nobody, Nobody},
+		same("other instance: its NodePort at the node's address, TCP", func(p Places) string { return "tcp/" + net.JoinHostPort(p.Node, p.OtherNodePort) }, Nobody),
+		same("other instance: its NodePort at the node's address, UDP", func(p Places) string { return "udp/" + net.JoinHostPort(p.Node, p.OtherDatagramPort) }, Nobody),
 
 		same("API server: its Service", tcp(func(p Places) string { return p.API }, "443"), Nobody),
 		onNode("API server: at the node", "6443"),

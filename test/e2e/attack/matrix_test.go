@@ -41,7 +41,7 @@ func TestDocumentsShowTheMatrix(t *testing.T) {
 func TestEachRowIsOnce(t *testing.T) {
 	places := Places{
 		Node: "node", DNS: "dns", API: "api", Own: "own", Other: "other", OwnPod: "own-pod", OwnService: "own-service",
-		OtherPod: "other-pod", OtherService: "other-service", OtherNodePort: "30000", Operator: "operator",
+		OtherPod: "other-pod", OtherService: "other-service", OtherNodePort: "30000", OtherDatagramPort: "30001", Operator: "operator",
 		Visitor: "visitor", DNSPod: "dns-pod", Outside: "outside", Metadata: "metadata", Private: "private",
 	}
 	targets, probes := map[string]bool{}, map[string]bool{}

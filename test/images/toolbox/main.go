@@ -5,6 +5,7 @@
 //	                     WebSocket at /echo that sends back every message
 //	TOOLBOX_TCP=:9000    sends back every line
 //	TOOLBOX_UDP=:9000    sends back every datagram
+//	TOOLBOX_FLOOD=:9001  sends zeros without end to whoever connects
 //	TOOLBOX_TLS=:9443    sends back every line, under a certificate of its own for "toolbox"
 //	TOOLBOX_EXIT=3       ends at once with this exit code, as a broken container does
 //
@@ -78,6 +79,11 @@ func serve(ctx context.Context) error {
 	if address := os.Getenv("TOOLBOX_UDP"); address != "" {
 		services = append(services, func(ctx context.Context) error { return echoDatagrams(ctx, address) })
 	}
+	if address := os.Getenv("TOOLBOX_FLOOD"); address != "" {
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeTCP(ctx, address, maxConnections, flood)
+		})
+	}
 	return toolbox.Together(ctx, services...)
 }
 
@@ -132,6 +138,17 @@ func ownCertificate() (tls.Certificate, error) {
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
+}
+
+func flood(ctx context.Context, connection net.Conn) {
+	stop := context.AfterFunc(ctx, func() { connection.Close() })
+	defer stop()
+	zeros := make([]byte, 1<<16)
+	for {
+		if _, err := connection.Write(zeros); err != nil {
+			return
+		}
+	}
 }
 
 func echo(ctx context.Context, connection net.Conn) {
