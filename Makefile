@@ -231,7 +231,7 @@ e2e-run:
 e2e-network: image images ## Attack instances, and visit them, on a real data plane; needs root.
 	go run ./test/images --output $(DIST)/images resolvers
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
-		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation'
+		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation' TESTARGS='$(TESTARGS) -v'
 
 # Former releases of the same tree for test/olm: the first two are installed and
 # upgraded, the third is offered only to be skipped.

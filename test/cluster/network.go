@@ -140,7 +140,7 @@ func (c *cluster) bringOutside(ctx context.Context, progress *progress) error {
 		if err != nil {
 			return err
 		}
-		if running[outsideName] != 0 && c.linkedOutside() {
+		if running[outsideName] != 0 && c.linkedOutside(ctx) {
 			return nil
 		}
 		if running[outsideName] == 0 {
@@ -183,8 +183,8 @@ func (c *cluster) bringOutside(ctx context.Context, progress *progress) error {
 }
 
 // linkedOutside tells whether the cable is there; it goes with the namespace of its other end.
-func (c *cluster) linkedOutside() bool {
-	return execute(context.Background(), fmt.Sprintf("ip -n %s link show %s", c.id(), outsideName)) == nil
+func (c *cluster) linkedOutside(ctx context.Context) bool {
+	return execute(ctx, fmt.Sprintf("ip -n %s link show %s", c.id(), outsideName)) == nil
 }
 
 // writeNetworkFiles renders what Cilium and the container runtime read.

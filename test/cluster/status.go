@@ -69,7 +69,7 @@ func (c *cluster) problems(ctx context.Context) []string {
 		}
 	}
 	if c.Profile == profileNetwork {
-		if !c.linkedOutside() {
+		if !c.linkedOutside(ctx) {
 			problems = append(problems, "the network outside is not connected")
 		}
 		if err := api.networkReady(ctx); err != nil {

@@ -39,7 +39,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 
 		By("TLS that the challenge terminates")
 		until(ctx, reactLimit, func(ctx context.Context) error {
-			who, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // its certificate is its own
+			who, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return err
 			}
@@ -56,7 +56,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
 		Expect(echo(ctx, "tcp", tcp)).NotTo(Succeed())
 		Expect(echo(ctx, "udp", udp)).NotTo(Succeed())
-		_, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // nobody should answer
+		_, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true})
 		Expect(err).To(HaveOccurred())
 	}, SpecTimeout(specLimit))
 
