@@ -240,7 +240,9 @@ func TestDashboardShowsData(t *testing.T) {
 		`controller_runtime_max_concurrent_reconciles{`+job+`,instance="a",controller="challengeinstance"} 32x90`,
 		`process_resident_memory_bytes{`+job+`,instance="a",pod="a"} 1e8x90`,
 		`process_cpu_seconds_total{`+job+`,instance="a",pod="a"} 0+3x90`,
+		`quix_environment_active{`+job+`,instance="a",phase="Ready"} 3x90`,
 	)
+	series = append(series, histogram("quix_environment_time_to_ready_seconds", "", "0.5", 3)...)
 	series = append(series, histogram("berg_challengeinstance_duration_seconds", "", "600", 3)...)
 	series = with(series, histogram("berg_challengeinstance_reconcile_duration_seconds", "", "0.1", 100)...)
 	for _, p := range readDashboard(t).Panels {
