@@ -176,28 +176,9 @@ func caches(cfg config.Config) cache.Options {
 	}
 	return cache.Options{
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
-		DefaultTransform:     apply.Compact(fieldManager),
+		DefaultTransform:     compact(),
 		ByObject:             objects,
 	}
-}
-
-// stripPod keeps what the status of an instance is made of. It also keeps the
-// flag, which stands in a pod's environment, out of the cache.
-func stripPod(o any) (any, error) {
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
-	}
-	pod.ManagedFields = nil
-	pod.Annotations = nil
-	pod.OwnerReferences = nil
-	pod.Spec = corev1.PodSpec{}
-	pod.Status = corev1.PodStatus{
-		Phase:             pod.Status.Phase,
-		Conditions:        pod.Status.Conditions,
-		ContainerStatuses: pod.Status.ContainerStatuses,
-	}
-	return pod, nil
 }
 
 func metricsOptions(p config.Process) server.Options {

@@ -43,8 +43,7 @@ func instanceCaches(config.Config) map[client.Object]cache.ByObject {
 		&bergv1.ChallengeInstance{}:    all,
 		challengeinstance.Definition(): all,
 		&corev1.Pod{}: {
-			Label:     labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
-			Transform: stripPod,
+			Label: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
 		},
 	}
 }

@@ -1,0 +1,93 @@
+package operator
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+)
+
+// compact returns what makes objects small before they are cached: it drops what
+// nobody here looks at, and keeps one copy of what many objects have in common. There
+// are eight objects for each instance, which are nearly the same in all of them.
+//
+// What is read from the cache is a copy, and what is in it is never changed, so
+// nobody notices.
+func compact() toolscache.TransformFunc {
+	claims, common := apply.Compact(fieldManager), newSharing()
+	return func(o any) (any, error) {
+		o, err := claims(o)
+		if err != nil {
+			return o, err
+		}
+		object, ok := o.(client.Object)
+		if !ok {
+			return o, nil // the last known state of an object that is gone
+		}
+		strip(object)
+		// These are shared already, and may be read at this moment.
+		managed := object.GetManagedFields()
+		object.SetManagedFields(nil)
+		common.share(object)
+		object.SetManagedFields(managed)
+		return object, nil
+	}
+}
+
+// strip drops what the operator does not look at.
+func strip(o client.Object) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		stripPod(o)
+	case *corev1.Service:
+		o.Status = corev1.ServiceStatus{}
+	case *appsv1.Deployment:
+		o.Status = appsv1.DeploymentStatus{}
+	case *policyv1.PodDisruptionBudget:
+		o.Status = policyv1.PodDisruptionBudgetStatus{}
+	case *gatewayv1.HTTPRoute:
+		o.Status = gatewayv1.HTTPRouteStatus{}
+	case *gatewayv1.TLSRoute:
+		o.Status = gatewayv1.TLSRouteStatus{}
+	}
+}
+
+// podLabels are those by which pods are found.
+var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer)
+
+// stripPod keeps what the status of an instance is made of. It also keeps the
+// flag, which stands in a pod's environment, out of the cache.
+func stripPod(pod *corev1.Pod) {
+	pod.ManagedFields = nil
+	pod.Annotations = nil
+	pod.OwnerReferences = nil
+	for name := range pod.Labels {
+		if !podLabels.Has(name) {
+			delete(pod.Labels, name)
+		}
+	}
+	pod.Spec = corev1.PodSpec{}
+	status := corev1.PodStatus{Phase: pod.Status.Phase}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+			status.Conditions = append(status.Conditions, corev1.PodCondition{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message,
+			})
+		}
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.State.Waiting != nil {
+			status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
+				Name: s.Name, State: corev1.ContainerState{Waiting: s.State.Waiting},
+			})
+		}
+	}
+	pod.Status = status
+}
