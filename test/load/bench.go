@@ -179,6 +179,16 @@ func (b *bench) learn(ctx context.Context) error {
 	if err := b.startOperator(ctx); err != nil {
 		return err
 	}
+	return b.one(ctx, func(l *life) error { return b.bare.learn(ctx, b.client, l.key) })
+}
+
+// warmUp lets an operator that was just started do once what it does only once.
+func (b *bench) warmUp(ctx context.Context) error {
+	return b.one(ctx, func(*life) error { return nil })
+}
+
+// one runs a single instance, from its beginning to its end.
+func (b *bench) one(ctx context.Context, running func(*life) error) error {
 	r := b.newBatch(theOperator)
 	if err := r.create(ctx, 1, long); err != nil {
 		return err
@@ -186,13 +196,10 @@ func (b *bench) learn(ctx context.Context) error {
 	if err := r.await(ctx, "Running", 1, reachedRunning); err != nil {
 		return err
 	}
-	if err := b.bare.learn(ctx, b.client, r.lives[0].key); err != nil {
+	if err := running(r.lives[0]); err != nil {
 		return err
 	}
-	if err := r.delete(ctx); err != nil {
-		return err
-	}
-	return r.await(ctx, "gone", 1, reachedGone)
+	return r.clear(ctx)
 }
 
 // eventually tries until there is no error.

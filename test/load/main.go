@@ -25,6 +25,7 @@ type options struct {
 	scenarios string        // names, separated by commas; "" for all
 	out       string        // folder of load.json and load.svg
 	compare   string        // results to compare with; "" for none
+	page      string        // page whose results are replaced; "" for none
 	profiles  string        // folder for profiles of the operator; "" for none
 	program   string        // the operator's program
 	workers   int           // of the operator and of the bare client, each
@@ -52,9 +53,10 @@ func parse(args []string, stderr io.Writer) (options, []scenario, error) {
 	var o options
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.scenarios, "scenarios", "", "which of "+strings.Join(scenarioNames(), ", ")+"; the default is all but smoke")
+	flags.StringVar(&o.scenarios, "scenarios", "", "which of "+strings.Join(scenarioNames(), ", ")+"; the default is all but smoke, none only draws and compares")
 	flags.StringVar(&o.out, "out", "dist/load", "folder of load.json and load.svg; scenarios that are not run keep their results there")
 	flags.StringVar(&o.compare, "compare", "docs/performance/load.json", "results to compare with, empty for none")
+	flags.StringVar(&o.page, "page", "", "Markdown page whose results are replaced, such as docs/performance.md; empty for none")
 	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU and allocation profiles of the operator, empty for none")
 	flags.StringVar(&o.program, "program", "bin/manager", "the operator's program")
 	flags.IntVar(&o.workers, "workers", 32, "workers of the operator, and of the bare client")
@@ -89,6 +91,36 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	if len(chosen) > 0 {
+		if err := measure(ctx, o, chosen, &report, file, stdout, stderr); err != nil {
+			return err
+		}
+	}
+	if err := writeFile(filepath.Join(o.out, "load.svg"), plot(report)); err != nil {
+		return err
+	}
+	if o.compare != "" {
+		before, err := readReport(o.compare)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		printComparison(stdout, before, report, chosen)
+	}
+	if o.page != "" {
+		if err := writePage(o.page, report); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(stdout, "\nresults: %s, plot: %s\n", file, filepath.Join(o.out, "load.svg"))
+	if missed := report.missedCounts(chosen); o.check && len(missed) > 0 {
+		return fmt.Errorf("missed: %s", strings.Join(missed, "; "))
+	}
+	return nil
+}
+
+// measure runs scenarios and puts their results into a report, which it writes after
+// each, so that an interruption costs no result.
+func measure(ctx context.Context, o options, chosen []scenario, report *Report, file string, stdout, stderr io.Writer) (err error) {
 	show := newProgress(stderr)
 	b, err := prepare(ctx, o, show)
 	if err != nil {
@@ -96,7 +128,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
 	report.Machine = describeMachine()
-
 	for _, s := range chosen {
 		show.title("%s", s.title(o))
 		result, err := s.run(ctx, b)
@@ -108,24 +139,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		show.done()
 		printScenario(stdout, result)
 		report.put(result)
-		// After each, so that an interruption costs no result.
 		if err := report.write(file); err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(o.out, "load.svg"), plot(report)); err != nil {
-			return err
-		}
-	}
-	if o.compare != "" {
-		before, err := readReport(o.compare)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		printComparison(stdout, before, report, chosen)
-	}
-	fmt.Fprintf(stdout, "\nresults: %s, plot: %s\n", file, filepath.Join(o.out, "load.svg"))
-	if missed := report.missedCounts(chosen); o.check && len(missed) > 0 {
-		return fmt.Errorf("missed: %s", strings.Join(missed, "; "))
 	}
 	return nil
 }

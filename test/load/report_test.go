@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -111,5 +112,33 @@ func TestPlotIsWellFormed(t *testing.T) {
 		if bytes.Contains(svg, []byte(wrong)) {
 			t.Errorf("the plot contains %s", wrong)
 		}
+	}
+}
+
+func TestPageKeepsWhatIsAroundTheResults(t *testing.T) {
+	page := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(page, []byte("above\n"+pageBegin+"\nold\n"+pageEnd+"\nbelow\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := Report{Scenarios: []Scenario{{Title: "many at once", Figures: []Figure{
+		beside("throughput", "per second", 80, 100, atLeast(0.85)), {Name: "writes", Unit: "each", Operator: 10, Target: atMost(12)},
+	}}}}
+	if err := writePage(page, r); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"above\n" + pageBegin, pageEnd + "\nbelow\n", "### many at once",
+		"| throughput, per second | 80 | 100 | 0.8 | ≥ 0.85 | **missed** |", "| writes, each | 10 |  |  | ≤ 12 | met |",
+	} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(string(got), "old") {
+		t.Errorf("the old results stay:\n%s", got)
 	}
 }

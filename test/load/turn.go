@@ -26,8 +26,13 @@ func (b *bench) turn(ctx context.Context, who, profile string, work func(context
 		if err := b.stopOperator(); err != nil {
 			return t, r, err
 		}
-	} else if err := b.startOperator(ctx); err != nil {
-		return t, r, err
+	} else if b.operator == nil {
+		if err := b.startOperator(ctx); err != nil {
+			return t, r, err
+		}
+		if err := b.warmUp(ctx); err != nil {
+			return t, r, err
+		}
 	}
 
 	begin, err := b.mark(ctx)

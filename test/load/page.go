@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// The part of the page of results that is generated.
+const (
+	pageBegin = "<!-- results:begin -->"
+	pageEnd   = "<!-- results:end -->"
+)
+
+// writePage replaces the results on a page by those of a report.
+func writePage(path string, r Report) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := strings.Cut(string(text), pageBegin)
+	_, after, ends := strings.Cut(rest, pageEnd)
+	if !begins || !ends {
+		return errors.New(path + " has no place for results")
+	}
+	return writeFile(path, []byte(before+pageBegin+"\n"+results(r)+pageEnd+after))
+}
+
+// results writes a report as Markdown.
+func results(r Report) string {
+	var b bytes.Buffer
+	m := r.Machine
+	fmt.Fprintf(&b, "On %d processors (%s), %d GiB, Linux %s, %s; commit %s.\n", m.Processors, m.Processor, m.MemoryGiB, m.Kernel, m.Go, m.Commit)
+	for _, s := range r.Scenarios {
+		fmt.Fprintf(&b, "\n### %s\n\n%s, load average %s.\n\n", s.Title, s.Date.Format("2006-01-02 15:04 MST"), s.Load)
+		b.WriteString("| | operator | bare client | ratio | target | |\n| --- | ---: | ---: | ---: | --- | --- |\n")
+		for _, f := range s.Figures {
+			target, met := "", ""
+			if f.Target != nil {
+				target, met = f.Target.String(), "met"
+				if !f.met() {
+					met = "**missed**"
+				}
+			}
+			fmt.Fprintf(&b, "| %s, %s | %s | %s | %s | %s | %s |\n", f.Name, f.Unit, number(&f.Operator), number(f.Bare), number(f.Ratio), target, met)
+		}
+		if len(s.Growth) == 0 {
+			continue
+		}
+		b.WriteString("\n| live | minutes | to Starting p50, ms | p99, ms | operator, MiB | API server, MiB | etcd, MiB | database, MB |\n| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+		for _, g := range s.Growth {
+			fmt.Fprintf(&b, "| %d | %g | %g | %g | %g | %g | %g | %g |\n", g.Instances, g.Minutes, g.StartingP50, g.StartingP99, g.OperatorMiB, g.APIServerMiB, g.EtcdMiB, g.EtcdDatabaseMB)
+		}
+	}
+	return b.String()
+}
