@@ -183,6 +183,17 @@ test-integration-1 test-integration-2: test-integration-%:
 load: build ## Measure the operator against a bare client: all takes more than an hour, ARGS='--scenarios burst-100' minutes.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run ./test/load $(ARGS)
 
+.PHONY: load-pods
+load-pods: build ## Measure what the operator adds to the start of real pods; needs root.
+	go run ./test/images --output $(DIST)/images web
+	hack/with-cluster --profile node --name $(TEST_CLUSTER)-load --audit -- \
+		$(MAKE) load-pods-run ARGS='$(ARGS)'
+
+.PHONY: load-pods-run
+load-pods-run:
+	go run ./test/cluster load --name $(TEST_CLUSTER)-load $(DIST)/images/web.tar
+	go run ./test/load --scenarios pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
+
 .PHONY: load-smoke
 load-smoke: ## Count what an instance costs the API server in requests.
 	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +40,11 @@ type bareInstance struct {
 	live *life
 	key  types.NamespacedName
 	uid  types.UID
+	// started is closed when all is written, since is when that began.
+	started chan struct{}
+	since   time.Time
+	// ending is set before the instance is deleted.
+	ending atomic.Bool
 }
 
 func newBareClient(ctx context.Context, account *rest.Config, scheme *runtime.Scheme, t *tracker, workers int) (*bareClient, error) {
@@ -69,7 +76,7 @@ func (b *bareClient) prepare(l *life, created *bergv1.ChallengeInstance) (*bareI
 	if err != nil {
 		return nil, err
 	}
-	i := &bareInstance{written: w, live: l, key: l.key, uid: created.UID}
+	i := &bareInstance{written: w, live: l, key: l.key, uid: created.UID, started: make(chan struct{})}
 	b.mu.Lock()
 	b.instances[l.namespace] = i
 	b.mu.Unlock()
@@ -78,6 +85,7 @@ func (b *bareClient) prepare(l *life, created *bergv1.ChallengeInstance) (*bareI
 
 // start builds an instance.
 func (b *bareClient) start(ctx context.Context, i *bareInstance) error {
+	i.since = time.Now()
 	if err := b.patch(ctx, i, fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, bergv1.Finalizer), false); err != nil {
 		return err
 	}
@@ -89,15 +97,21 @@ func (b *bareClient) start(ctx context.Context, i *bareInstance) error {
 			return fmt.Errorf("create %T: %w", o, err)
 		}
 	}
+	defer close(i.started)
 	return b.patch(ctx, i, i.starting, true)
 }
 
 func (b *bareClient) finishStart(ctx context.Context, i *bareInstance) error {
-	return b.patch(ctx, i, i.running, true)
+	err := b.patch(ctx, i, i.running, true)
+	if i.ending.Load() {
+		return client.IgnoreNotFound(err)
+	}
+	return err
 }
 
 // timeOut ends an instance whose time is over.
 func (b *bareClient) timeOut(ctx context.Context, i *bareInstance) error {
+	i.ending.Store(true)
 	reason := fmt.Appendf(nil, `{"spec":{"terminationReason":%q}}`, bergv1.TerminationTimeout)
 	if err := b.patch(ctx, i, reason, false); err != nil {
 		return err
@@ -131,20 +145,21 @@ func (b *bareClient) finishEnd(ctx context.Context, i *bareInstance) error {
 
 // later queues a step of the instance of a namespace, if it is the bare client's.
 func (b *bareClient) later(namespace string, step func(context.Context, *bareInstance) error) {
-	b.mu.Lock()
-	i := b.instances[namespace]
-	b.mu.Unlock()
-	if i != nil {
+	if i := b.instance(namespace); i != nil {
 		b.build.add(func(ctx context.Context) error { return step(ctx, i) })
 	}
 }
 
 // timeOutLater queues the end of an instance whose time is over.
-func (b *bareClient) timeOutLater(l *life) {
-	b.mu.Lock()
-	i := b.instances[l.namespace]
-	b.mu.Unlock()
+func (b *bareClient) timeOutLater(i *bareInstance) {
 	b.expire.add(func(ctx context.Context) error { return b.timeOut(ctx, i) })
+}
+
+// instance returns that of a namespace, nil if there is none.
+func (b *bareClient) instance(namespace string) *bareInstance {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.instances[namespace]
 }
 
 // failed returns what has gone wrong so far.

@@ -152,7 +152,7 @@ func (b *bench) install(ctx context.Context) error {
 	challenge := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: arena, Name: challengeName}}
 	challenge.Spec.Containers = []bergv1.Container{{
 		Hostname:    "web",
-		Image:       "registry.example.com/load/web:1",
+		Image:       b.image,
 		Ports:       []bergv1.Port{{Name: "web", Port: 8080, Type: bergv1.PublicHTTPRoute}},
 		DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}},
 	}}

@@ -79,7 +79,7 @@ func (e *expiryResult) expire(ctx context.Context, r *batch) error {
 	}
 	if r.who == theBare {
 		for _, l := range r.lives {
-			r.bare.timeOutLater(l)
+			r.bare.timeOutLater(r.bare.instance(l.namespace))
 		}
 	}
 	after, err := r.probe(ctx, at, storm)

@@ -2,8 +2,8 @@
 //
 // It drives the operator and, by turns, a bare client that makes the same requests with
 // the same number of workers, on the cluster of KUBECONFIG, which must be one that
-// test/cluster made with the profile simulated and --audit. "make load" does all of that.
-// docs/performance.md tells what is measured and what came out.
+// test/cluster made with --audit and the profile simulated, or node for the scenario pods.
+// "make load" and "make load-pods" do all of that. docs/performance.md tells what is measured and what came out.
 package main
 
 import (
@@ -28,6 +28,7 @@ type options struct {
 	page      string        // page whose results are replaced; "" for none
 	profiles  string        // folder for profiles of the operator; "" for none
 	program   string        // the operator's program
+	image     string        // of the Challenge's container, which serves HTTP at port 8080
 	workers   int           // of the operator and of the bare client, each
 	rounds    int           // how often the turns of a burst are repeated
 	rate      int           // instances per second in balance
@@ -53,12 +54,13 @@ func parse(args []string, stderr io.Writer) (options, []scenario, error) {
 	var o options
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.scenarios, "scenarios", "", "which of "+strings.Join(scenarioNames(), ", ")+"; the default is all but smoke, none only draws and compares")
+	flags.StringVar(&o.scenarios, "scenarios", "", "which of "+strings.Join(scenarioNames(), ", ")+"; the default is all but smoke and pods, none only draws and compares")
 	flags.StringVar(&o.out, "out", "dist/load", "folder of load.json and load.svg; scenarios that are not run keep their results there")
 	flags.StringVar(&o.compare, "compare", "docs/performance/load.json", "results to compare with, empty for none")
 	flags.StringVar(&o.page, "page", "", "Markdown page whose results are replaced, such as docs/performance.md; empty for none")
 	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU and allocation profiles of the operator, empty for none")
 	flags.StringVar(&o.program, "program", "bin/manager", "the operator's program")
+	flags.StringVar(&o.image, "image", "registry.example.com/load/web:1", "of the Challenge's container; real nodes must have it, and it must serve at port 8080")
 	flags.IntVar(&o.workers, "workers", 32, "workers of the operator, and of the bare client")
 	flags.IntVar(&o.rounds, "rounds", 3, "how often the turns of a burst are repeated; the median counts")
 	flags.IntVar(&o.rate, "rate", 10, "instances per second in balance")

@@ -93,7 +93,7 @@ func describeMachine() Machine {
 			m.MemoryGiB = (kib + 1<<19) >> 20
 		}
 	}
-	m.Kernel = strings.TrimSpace(contents("/proc/sys/kernel/osrelease"))
+	m.Kernel, _, _ = strings.Cut(strings.TrimSpace(contents("/proc/sys/kernel/osrelease")), "-")
 	if out, err := exec.Command("git", "rev-parse", "--short", "HEAD").Output(); err == nil {
 		m.Commit = strings.TrimSpace(string(out))
 	}

@@ -16,16 +16,21 @@ type scenario struct {
 	run   func(context.Context, *bench) (Scenario, error)
 }
 
-// scenarios are all there are, in the order in which they are run. The last three
-// build on each other.
+// scenarios are all there are, in the order in which they are run. The first two are run
+// only when they are asked for: pods needs a cluster with real nodes. The last three build
+// on each other.
 func scenarios() []scenario {
 	return []scenario{
 		{"smoke", func(options) string { return "20 at once, counted only" }, smoke},
+		{"pods", func(options) string { return "real pods" }, pods},
 		{"burst-100", func(options) string { return "100 at once" }, burst(100)},
 		{"burst-500", func(options) string { return "500 at once" }, burst(500)},
+		{"steady", func(o options) string {
+			return fmt.Sprintf("%d per second for %s, none of which expires", o.rate, o.balance)
+		}, atRate(func(options) time.Duration { return 0 })},
 		{"balance", func(o options) string {
 			return fmt.Sprintf("%d per second for %s, each living %s", o.rate, o.balance, o.lifetime)
-		}, balance},
+		}, atRate(func(o options) time.Duration { return o.lifetime })},
 		{"expiry", func(o options) string { return fmt.Sprintf("%d expiring in the same second", o.expiring) }, expiry},
 		{"growth", func(o options) string { return fmt.Sprintf("growth to %d live instances", o.live) }, growth},
 		{"restart", func(o options) string { return fmt.Sprintf("restart of the operator at %d live instances", o.live) }, restart},
@@ -45,7 +50,7 @@ func choose(names string) ([]scenario, error) {
 	all := scenarios()
 	switch names {
 	case "":
-		return all[1:], nil
+		return all[2:], nil
 	case "none":
 		return nil, nil
 	}
@@ -161,40 +166,40 @@ func perInstance(t Turn, process string, applies bool) float64 {
 	return 1000 * t.CPU[process] / float64(t.Instances)
 }
 
-// balance creates instances at a steady rate while as many expire.
-func balance(ctx context.Context, b *bench) (Scenario, error) {
-	var s Scenario
-	by := map[string]Turn{}
-	for _, who := range []string{theBare, theOperator} {
-		var left *batch
-		t, _, err := b.turn(ctx, who, "balance", func(ctx context.Context, r *batch) error {
-			left = r
-			if err := r.steadily(ctx, time.Second/time.Duration(r.rate), b.balance, b.lifetime); err != nil {
-				return err
+// atRate creates instances at a steady rate, while those created a lifetime ago expire.
+func atRate(lifetime func(options) time.Duration) func(context.Context, *bench) (Scenario, error) {
+	return func(ctx context.Context, b *bench) (Scenario, error) {
+		var s Scenario
+		by := map[string]Turn{}
+		for _, who := range []string{theBare, theOperator} {
+			t, r, err := b.turn(ctx, who, "rate", func(ctx context.Context, r *batch) error {
+				if err := r.steadily(ctx, time.Second/time.Duration(r.rate), b.balance, lifetime(b.options)); err != nil {
+					return err
+				}
+				return r.await(ctx, "Starting", len(r.lives), reachedStarting)
+			})
+			if err != nil {
+				return s, err
 			}
-			return r.await(ctx, "Starting", len(r.lives), reachedStarting)
-		})
-		if err != nil {
-			return s, err
+			by[who] = t
+			s.Turns = append(s.Turns, t)
+			if _, _, err := b.turn(ctx, who, "", func(ctx context.Context, left *batch) error {
+				left.lives = r.lives
+				return left.clear(ctx)
+			}); err != nil {
+				return s, err
+			}
 		}
-		by[who] = t
-		s.Turns = append(s.Turns, t)
-		if _, _, err := b.turn(ctx, who, "", func(ctx context.Context, r *batch) error {
-			r.lives = left.lives
-			return r.clear(ctx)
-		}); err != nil {
-			return s, err
-		}
+		operator, bare := by[theOperator], by[theBare]
+		s.Figures = append(s.Figures,
+			beside("time to starting, p50", "ms", operator.Latency["starting"].P50, bare.Latency["starting"].P50, atMost(1.3)),
+			beside("time to starting, p99", "ms", operator.Latency["starting"].P99, bare.Latency["starting"].P99, atMost(2)),
+			beside("time to running, p50", "ms", operator.Latency["running"].P50, bare.Latency["running"].P50, nil),
+			beside("time to running, p99", "ms", operator.Latency["running"].P99, bare.Latency["running"].P99, nil),
+			beside("processor of the API server", "cores", operator.CPU["kube-apiserver"]/operator.Seconds, bare.CPU["kube-apiserver"]/bare.Seconds, nil),
+			Figure{Name: "processor of the operator", Unit: "cores", Operator: round2(operator.CPU["operator"] / operator.Seconds)})
+		return s, nil
 	}
-	operator, bare := by[theOperator], by[theBare]
-	s.Figures = append(s.Figures,
-		beside("time to starting, p50", "ms", operator.Latency["starting"].P50, bare.Latency["starting"].P50, atMost(1.3)),
-		beside("time to starting, p99", "ms", operator.Latency["starting"].P99, bare.Latency["starting"].P99, atMost(2)),
-		beside("time to running, p50", "ms", operator.Latency["running"].P50, bare.Latency["running"].P50, nil),
-		beside("time to running, p99", "ms", operator.Latency["running"].P99, bare.Latency["running"].P99, nil),
-		beside("processor of the API server", "cores", operator.CPU["kube-apiserver"]/operator.Seconds, bare.CPU["kube-apiserver"]/bare.Seconds, nil),
-		Figure{Name: "processor of the operator", Unit: "cores", Operator: round2(operator.CPU["operator"] / operator.Seconds)})
-	return s, nil
 }
 
 // steadily creates an instance at every pause for a while. What the operator ends by
@@ -238,13 +243,19 @@ func (r *batch) steadily(ctx context.Context, pause, window, lifetime time.Durat
 }
 
 // expireAfter ends an instance of the bare client when its time is over, unless the
-// round is over before.
+// round is over before. Its time begins when its start does.
 func (r *batch) expireAfter(l *life, lifetime time.Duration, over <-chan struct{}) {
-	timer := time.NewTimer(lifetime)
+	i := r.bare.instance(l.namespace)
+	select {
+	case <-i.started:
+	case <-over:
+		return
+	}
+	timer := time.NewTimer(time.Until(i.since.Add(lifetime)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		r.bare.timeOutLater(l)
+		r.bare.timeOutLater(i)
 	case <-over:
 	}
 }

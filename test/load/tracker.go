@@ -28,6 +28,8 @@ type life struct {
 	sent, created time.Time
 	starting      time.Time
 	running       time.Time
+	// podSeen is when its first pod was there, podReady when that was ready.
+	podSeen, podReady time.Time
 	// deleted is when the API server accepted a deletion that we asked for.
 	deleted time.Time
 	// ending is when the instance was seen to be deleted, namespaceEnding its
@@ -167,16 +169,21 @@ func (t *tracker) namespaceIsGone(ns *metav1.PartialObjectMetadata) {
 }
 
 func (t *tracker) pod(p *corev1.Pod) {
-	ready := false
+	now, ready := time.Now(), false
 	for _, c := range p.Status.Conditions {
 		ready = ready || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	}
-	if !ready {
-		return
-	}
 	t.mu.Lock()
-	known := t.readied[p.Namespace]
-	t.readied[p.Namespace] = true
+	if l := t.byNamespace[p.Namespace]; l != nil {
+		first(&l.podSeen, now)
+		if ready {
+			first(&l.podReady, now)
+		}
+	}
+	known := t.readied[p.Namespace] || !ready
+	if ready {
+		t.readied[p.Namespace] = true
+	}
 	t.mu.Unlock()
 	if !known {
 		t.podReady(p.Namespace)

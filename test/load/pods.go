@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// alone is how many real pods are started one after the other, and together is how
+	// many at once.
+	alone, together = 10, 10
+	// readyWithin is what the operator may add to the start of a real pod, in milliseconds.
+	readyWithin = 100
+)
+
+// pods measures, on real pods, what remains of the time from creation to Running without
+// the time from a pod's creation until it is ready, which belongs to the scheduler and the
+// kubelet. The controllers of Kubernetes that make a pod of a Deployment are in it.
+func pods(ctx context.Context, b *bench) (Scenario, error) {
+	var s Scenario
+	for _, kind := range []struct {
+		name string
+		run  func(context.Context, *batch) error
+	}{
+		{fmt.Sprintf("%d, one after the other", alone), func(ctx context.Context, r *batch) error {
+			for i := range alone {
+				if err := r.create(ctx, 1, long); err != nil {
+					return err
+				}
+				if err := r.await(ctx, "Running", i+1, reachedRunning); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{fmt.Sprintf("%d at once", together), func(ctx context.Context, r *batch) error {
+			if err := r.create(ctx, together, long); err != nil {
+				return err
+			}
+			return r.await(ctx, "Running", together, reachedRunning)
+		}},
+	} {
+		by := map[string]map[string]Quantiles{}
+		for _, who := range []string{theBare, theOperator} {
+			t, r, err := b.turn(ctx, who, "", kind.run)
+			if err != nil {
+				return s, err
+			}
+			by[who] = r.shares()
+			s.Turns = append(s.Turns, t)
+			if _, _, err := b.turn(ctx, who, "", func(ctx context.Context, rest *batch) error {
+				rest.lives = r.lives
+				return rest.clear(ctx)
+			}); err != nil {
+				return s, err
+			}
+		}
+		operator, rest := by[theOperator], by[theBare]["rest"].P50
+		in := kind.name + ": "
+		s.Figures = append(s.Figures,
+			Figure{Name: in + "creation to Running, p50", Unit: "ms", Operator: operator["all"].P50},
+			Figure{Name: in + "scheduler and kubelet, p50", Unit: "ms", Operator: operator["pod"].P50},
+			Figure{Name: in + "creation to Running without them, p50", Unit: "ms", Operator: operator["rest"].P50, Bare: &rest, Target: atMost(readyWithin)})
+	}
+	return s, nil
+}
+
+// shares tells what of the time from creation to Running was a pod's, and what the rest.
+func (r *batch) shares() map[string]Quantiles {
+	pod := func(l *life) time.Duration { return l.podReady.Sub(l.podSeen) }
+	shares := map[string]Quantiles{}
+	for name, of := range map[string]func(*life) time.Duration{
+		"all":  func(l *life) time.Duration { return l.running.Sub(l.created) },
+		"pod":  pod,
+		"rest": func(l *life) time.Duration { return l.running.Sub(l.created) - pod(l) },
+	} {
+		var took []time.Duration
+		r.tracker.set(func() {
+			for _, l := range r.lives {
+				took = append(took, of(l))
+			}
+		})
+		shares[name] = quantiles(took)
+	}
+	return shares
+}
