@@ -176,7 +176,7 @@ func atRate(lifetime func(options) time.Duration) func(context.Context, *bench) 
 				if err := r.steadily(ctx, time.Second/time.Duration(r.rate), b.balance, lifetime(b.options)); err != nil {
 					return err
 				}
-				return r.await(ctx, "Starting", len(r.lives), reachedStarting)
+				return r.await(ctx, "Starting, or ended before", len(r.lives), reachedStartingOrEnd)
 			})
 			if err != nil {
 				return s, err
