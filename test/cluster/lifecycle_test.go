@@ -128,6 +128,8 @@ func TestDownAfterKilledUp(t *testing.T) {
 	for profile, delays := range map[string][]time.Duration{
 		profileSimulated: {30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second},
 		profileNode:      {20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond, 3 * time.Second, 8 * time.Second},
+		// While Cilium loads its programs, on a machine that is fast enough.
+		profileNetwork: {25 * time.Second},
 	} {
 		t.Run(profile, func(t *testing.T) {
 			r := newRunner(t, profile)

@@ -58,9 +58,8 @@ var (
 	traefik = &part{
 		name:    "traefik",
 		sources: []string{"traefik"},
-		build: func(b *builder, out string) error {
-			return b.compile("traefik", out, linkerFlags, "tool")
-		},
+		recipe:  "without what no cluster asks for",
+		build:   (*builder).traefik,
 	}
 	outside = &part{
 		name:    outsideName,
@@ -102,6 +101,55 @@ func (b *builder) cilium(out string) error {
 		}
 	}
 	return nil
+}
+
+// traefikWithout are packages that call services of clouds, and are three quarters of what there is to compile.
+// Those in components/traefik/without take their places.
+var traefikWithout = []struct{ module, folder, by string }{
+	{"github.com/go-acme/lego/v4", "providers/dns", "dns"},
+	{"github.com/traefik/traefik/v3", "pkg/provider/ecs", "ecs"},
+}
+
+func (b *builder) traefik(out string) error {
+	work, err := os.MkdirTemp("", "berg-traefik-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	own := b.module("traefik")
+	versions, err := os.ReadFile(filepath.Join(own, "go.mod"))
+	if err != nil {
+		return err
+	}
+	for _, cut := range traefikWithout {
+		b.detail("downloading " + cut.module)
+		if _, err := goOutput(b.ctx, own, "mod", "download", cut.module); err != nil {
+			return err
+		}
+		source, err := goOutput(b.ctx, own, "list", "-m", "-f", "{{.Dir}}", cut.module)
+		if err != nil {
+			return err
+		}
+		module := filepath.Join(work, cut.by)
+		if err := copyTree(module, source, "docs", "integration"); err != nil {
+			return err
+		}
+		folder := filepath.Join(module, cut.folder)
+		if err := os.RemoveAll(folder); err != nil {
+			return err
+		}
+		if err := copyTree(folder, filepath.Join(own, "without", cut.by)); err != nil {
+			return err
+		}
+		versions = fmt.Appendf(versions, "replace %s => %s\n", cut.module, module)
+	}
+	if err := os.WriteFile(filepath.Join(work, "go.mod"), versions, 0o600); err != nil {
+		return err
+	}
+	if err := copyFile(filepath.Join(work, "go.sum"), filepath.Join(own, "go.sum")); err != nil {
+		return err
+	}
+	return b.compile("traefik", out, linkerFlags, "-modfile="+filepath.Join(work, "go.mod"), "tool")
 }
 
 // copyTree copies the files of a directory, writable, without those of the named directories at its top.

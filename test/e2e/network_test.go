@@ -139,11 +139,13 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 })
 
 var _ = Describe("What instances need", Label("network"), Serial, func() {
-	It("is to find themselves by name, whichever C library they were built with", func(ctx SpecContext) {
+	It("is each other, by host name, whichever C library they were built with", func(ctx SpecContext) {
 		stage := newStage(ctx)
 		asker := toolbox("asker")
 		asker.Image = strings.Replace(toolboxImage, "/toolbox:", "/resolvers:", 1)
-		stage.challenge(ctx, "names", asker, toolbox("box", port("inside", 8081, bergv1.InternalPort)))
+		asked := everyPort()
+		asked.DynamicFlag = nil
+		stage.challenge(ctx, "names", asker, asked)
 		told := stage.start(ctx, stage.instance("names"))
 		namespace := told.expectPhase(ctx, startLimit, bergv1.PhaseRunning).Status.Namespace
 		want := serviceAddress(ctx, namespace, "box") + "\n"
@@ -154,6 +156,13 @@ var _ = Describe("What instances need", Label("network"), Serial, func() {
 			_, err := world.exec(ctx, namespace, "asker", "", resolver, "www.example.org.")
 			Expect(err).To(HaveOccurred(), "%s finds a name outside", resolver)
 		}
+		until(ctx, reactLimit, func(ctx context.Context) error {
+			out, err := world.exec(ctx, namespace, "asker", "", "probe", "tcp/box:8080", "udp/box:9000")
+			if err != nil {
+				return err
+			}
+			return not(strings.Count(out.stdout, "\treached\n") != 2, out.stdout)
+		})
 	}, SpecTimeout(specLimit))
 })
 
