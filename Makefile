@@ -198,6 +198,16 @@ load-pods-run:
 load-smoke: ## Count what an instance costs the API server in requests.
 	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'
 
+# The seed that a failed run prints brings the same lives and faults again.
+SEED  ?= 0
+LIVES ?= 60
+STORM ?= 75s
+
+.PHONY: chaos
+chaos: build ## Let LIVES=60 instances live while all fails for STORM=75s; SEED repeats a run.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
+		go run ./test/chaos --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
+
 FUZZTIME ?= 5m
 
 .PHONY: fuzz

@@ -188,7 +188,7 @@ func TestDownEndsARunningUp(t *testing.T) {
 }
 
 // TestUpMends brings two clusters up side by side, kills a component of one, and wants up to put it back
-// and the other to be left alone.
+// and the other to be left alone. A restart does both.
 func TestUpMends(t *testing.T) {
 	r := newRunner(t, profileSimulated)
 	names := []string{"one", "two"}
@@ -254,6 +254,14 @@ func TestUpMends(t *testing.T) {
 	for name, pid := range pids("one") {
 		if (pid != one[name]) != (name == "kube-scheduler") {
 			t.Errorf("%s of one: process %d before, %d now", name, one[name], pid)
+		}
+	}
+	one = pids("one")
+	r.run("restart", "--name", "one", "kube-apiserver")
+	r.run("status", "--name", "one")
+	for name, pid := range pids("one") {
+		if (pid != one[name]) != (name == "kube-apiserver") {
+			t.Errorf("after a restart of the API server, %s of one: process %d before, %d now", name, one[name], pid)
 		}
 	}
 	for name, pid := range pids("two") {

@@ -42,6 +42,7 @@ Work with one
   kubectl     run the cluster's own kubectl: kubectl [--name NAME] ARGS...
   registry    print where a node's registry is and which authority signs for it, as shell variables
   load        put images into the node's registry: load [--name NAME] IMAGE.tar...
+  restart     kill one component and start it again, as after a crash: restart [--name NAME] COMPONENT
   logs        list the log files, or print that of one component: logs [--name NAME] [COMPONENT]
 
 Binaries
@@ -115,6 +116,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		flags.BoolVar(&opts.audit, "audit", false, "")
 		flags.BoolVar(&opts.withoutOptionalAPIs, "without-optional-apis", false, "")
 		flags.DurationVar(&opts.timeout, "timeout", defaultTimeout, "")
+	case "restart":
+		flags.DurationVar(&opts.timeout, "timeout", defaultTimeout, "")
 	case "build":
 		flags.StringVar(&opts.profile, "profile", "", "")
 	case "down", "status", "list", "kubeconfig", "kubectl", "registry", "load", "logs", "bin":
@@ -161,6 +164,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return printRegistry(places, opts.name, stdout)
 	case "load":
 		return load(ctx, places, opts.name, rest, stdout, progress)
+	case "restart":
+		return restart(ctx, places, opts, rest[0], progress)
 	case "logs":
 		return logs(places, opts.name, rest, stdout)
 	case "build":
@@ -195,6 +200,10 @@ func (o options) validate(command string, rest []string) error {
 	case "load":
 		if len(rest) == 0 {
 			return errors.New("load: name at least one image archive, as in: load [--name NAME] web.tar")
+		}
+	case "restart":
+		if len(rest) != 1 {
+			return errors.New("restart: name one component, as in: restart [--name NAME] kube-apiserver")
 		}
 	case "logs":
 		if len(rest) > 1 {

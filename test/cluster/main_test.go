@@ -35,6 +35,7 @@ func TestCommandLine(t *testing.T) {
 		{"down --profile node", "-profile"},
 		{"load", "at least one image archive"},
 		{"logs a b", "one component"},
+		{"restart", "one component"},
 	} {
 		err := run(context.Background(), strings.Fields(tc.args), io.Discard, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -51,7 +52,7 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 	if err := run(context.Background(), []string{"help"}, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"up", "down", "status", "list", "kubeconfig", "kubectl", "registry", "load", "logs", "build", "bin"} {
+	for _, command := range []string{"up", "down", "status", "list", "kubeconfig", "kubectl", "registry", "load", "restart", "logs", "build", "bin"} {
 		if !strings.Contains(out.String(), "\n  "+command+" ") {
 			t.Errorf("help does not tell of %s", command)
 		}

@@ -101,7 +101,7 @@ var _ = Describe("An operator that is killed", Serial, func() {
 		stopOperator()
 		DeferCleanup(func() { stopOperator = start(cfg, nil) })
 
-		line := &line{deaf: map[string]int{}}
+		line := &line{deaf: map[string]int{}, writes: map[string]int{}}
 		var instances []*bergv1.ChallengeInstance
 		for n := 1; n < mostWrites; n++ {
 			i := instance(ctx, ns, "steps", namedAfterOwner)
@@ -121,6 +121,39 @@ var _ = Describe("An operator that is killed", Serial, func() {
 		}
 		Expect(line.lost()).To(BeNumerically(">", 12), "answers that were lost")
 	}, SpecTimeout(10*time.Minute))
+
+	It("by nobody, but told of a conflict at any one write, builds and ends all the same", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "steps", steps)
+		stopOperator()
+		DeferCleanup(func() { stopOperator = start(cfg, nil) })
+
+		line := &line{deaf: map[string]int{}, writes: map[string]int{}, refuse: true}
+		var instances []*bergv1.ChallengeInstance
+		for n := 1; n < mostWrites; n++ {
+			i := instance(ctx, ns, "steps", namedAfterOwner)
+			line.deaf[i.Spec.OwnerID] = n
+			instances = append(instances, i)
+		}
+		stop := start(cfg, line.wrap)
+		defer stop()
+		for _, i := range instances {
+			reaches(ctx, i, bergv1.PhaseRunning)
+			facts{}.expectIn(witness(ctx, i))
+		}
+		line.reset()
+		for n, i := range instances { // half of them by the operator's own deletion
+			if n%2 == 0 {
+				Expect(k8s.Delete(ctx, i)).To(Succeed())
+			} else {
+				Expect(k8s.Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))).To(Succeed())
+			}
+		}
+		for _, i := range instances {
+			gone(ctx, i)
+		}
+		Expect(line.lost()).To(BeNumerically(">", 12), "writes that were refused")
+	}, SpecTimeout(10*time.Minute))
 })
 
 var errCut = errors.New("the line to the API server is cut")
@@ -130,6 +163,8 @@ var errCut = errors.New("the line to the API server is cut")
 type line struct {
 	// deaf is, by owner, the number of the write whose answer is lost.
 	deaf map[string]int
+	// refuse makes the API server not hear of that write, and the operator of a conflict.
+	refuse bool
 	// kill, if given, is called then, and nothing passes any more.
 	kill func()
 
@@ -158,15 +193,25 @@ func (l *line) pass(next http.RoundTripper, r *http.Request) (*http.Response, er
 	if err != nil {
 		return nil, err
 	}
+	if owner != "" && l.refuse {
+		l.mu.Lock()
+		l.writes[owner]++
+		refused := l.writes[owner] == l.deaf[owner]
+		if refused {
+			l.losses++
+		}
+		l.mu.Unlock()
+		if refused {
+			return conflictAnswer(r), nil
+		}
+		return next.RoundTrip(r)
+	}
 	response, err := next.RoundTrip(r)
 	if owner == "" || err != nil || response.StatusCode >= http.StatusBadRequest {
 		return response, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.writes == nil {
-		l.writes = map[string]int{}
-	}
 	l.writes[owner]++
 	if l.writes[owner] != l.deaf[owner] {
 		return response, nil
@@ -177,6 +222,15 @@ func (l *line) pass(next http.RoundTripper, r *http.Request) (*http.Response, er
 		l.kill()
 	}
 	return nil, errors.Join(errCut, response.Body.Close())
+}
+
+// conflictAnswer is how the API server refuses a write that another one forestalled.
+func conflictAnswer(r *http.Request) *http.Response {
+	const body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`
+	return &http.Response{
+		StatusCode: http.StatusConflict, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+	}
 }
 
 // ownerOf returns whose instance a request writes, "" if it writes none.
@@ -203,7 +257,7 @@ func (l *line) ownerOf(r *http.Request) (string, error) {
 func (l *line) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.writes = nil
+	l.writes = map[string]int{}
 }
 
 func (l *line) lost() int {
@@ -219,7 +273,7 @@ func startAndKill(ctx context.Context, i *bergv1.ChallengeInstance, n int, done 
 	GinkgoHelper()
 	living, kill := context.WithCancel(ctx)
 	defer kill()
-	l := &line{deaf: map[string]int{i.Spec.OwnerID: n}, kill: kill}
+	l := &line{deaf: map[string]int{i.Spec.OwnerID: n}, writes: map[string]int{}, kill: kill}
 	rc := rest.CopyConfig(restConfig)
 	rc.Wrap(l.wrap)
 	mgr, err := operator.New(living, rc, cfg, operator.Options{SkipNameValidation: true})

@@ -101,7 +101,11 @@ func terminate(ctx context.Context, c client.Client, instance *bergv1.ChallengeI
 			return fmt.Errorf("set spec.terminationReason: %w", redacted(err, instance.Spec.Flag))
 		}
 	}
-	if err := apply.Delete(ctx, c, instance); err != nil {
+	err := apply.Delete(ctx, c, instance)
+	if apierrors.IsConflict(err) {
+		return err
+	}
+	if err != nil {
 		return fmt.Errorf("delete the instance: %w", redacted(err, instance.Spec.Flag))
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +33,10 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 	if ns != nil {
 		refused := ""
 		if ns.DeletionTimestamp == nil {
-			if err = apply.Delete(ctx, r.Client, ns); err != nil {
+			if err = apply.Delete(ctx, r.Client, ns); apierrors.IsConflict(err) {
+				return err // somebody was faster: another look tells
+			}
+			if err != nil {
 				err = redacted(err, instance.Spec.Flag)
 				refused = err.Error()
 			}

@@ -114,6 +114,9 @@ func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client
 			continue
 		}
 		if err := apply.Delete(ctx, c, policy, client.DisableReadYourWritesConsistency); err != nil {
+			p.mu.Lock()
+			p.listed = false // it may have been replaced
+			p.mu.Unlock()
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,13 +39,12 @@ func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.Obj
 }
 
 // Delete deletes exactly the object that was observed, not a successor of the
-// same name. An object that is gone, or was replaced, is no error.
+// same name. An object that is gone is no error. After a conflict another look is
+// needed: the API server does not say whether the object was replaced, is already
+// on its way out, or was only written at the same moment.
 func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
 	err := c.Delete(ctx, obj, append(opts,
 		client.Preconditions{UID: ptr.To(obj.GetUID())},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))...)
-	if apierrors.IsConflict(err) {
-		return nil
-	}
 	return client.IgnoreNotFound(err)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -41,6 +42,9 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	}
 	if exists && !e.Foreign && ns.DeletionTimestamp == nil {
 		e.DeleteErr = apply.Delete(ctx, r.Client, ns)
+	}
+	if apierrors.IsConflict(e.UnbindErr) || apierrors.IsConflict(e.DeleteErr) {
+		return errors.Join(e.UnbindErr, e.DeleteErr) // somebody was faster: another look tells
 	}
 
 	deriveEnding(env, e, now)

@@ -1,0 +1,106 @@
+// Package invariants says what can never be in the status of a resource, whatever
+// happened to it.
+package invariants
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	kit "github.com/bergctf/berg-operator/internal/kit/conditions"
+)
+
+// buildSteps are the conditions of a build.
+var buildSteps = []string{
+	bergv1.ConditionChallengeFound, bergv1.ConditionFlagValidation, bergv1.ConditionNamespaceCreated, bergv1.ConditionNetworkPolicyCreated,
+	bergv1.ConditionServicesCreated, bergv1.ConditionRoutesCreated, bergv1.ConditionDeploymentsCreated,
+}
+
+// Contradictions returns what cannot be in a version of an instance, given the
+// one before it.
+func Contradictions(before, after *bergv1.ChallengeInstance) error {
+	s := after.Status
+	var errs []error
+	must := func(holds bool, format string, args ...any) {
+		if !holds {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	is := func(conditionType string, status metav1.ConditionStatus) bool {
+		return meta.IsStatusConditionPresentAndEqual(s.Conditions, conditionType, status)
+	}
+	built := !slices.ContainsFunc(buildSteps, func(step string) bool {
+		// A live instance outlives its Challenge.
+		withdrawn := step == bergv1.ConditionChallengeFound && reasonOf(after, step) == bergv1.ReasonChallengeMissing && s.ChallengeSnapshot != nil
+		return !is(step, metav1.ConditionTrue) && !withdrawn
+	})
+
+	errs = append(errs, kit.Violations(before.Status.Conditions, s.Conditions, after.Generation))
+	must(slices.Contains(bergv1.Phases, s.Phase), "phase %q", s.Phase)
+	must(s.ObservedGeneration <= after.Generation, "observedGeneration %d, generation %d", s.ObservedGeneration, after.Generation)
+	must(s.ObservedGeneration == 0 || len(s.Conditions) > 0, "observed without conditions")
+	for _, set := range []struct {
+		field   string
+		was, is string
+	}{
+		{field: "instanceId", was: before.Status.InstanceID, is: s.InstanceID},
+		{field: "namespace", was: before.Status.Namespace, is: s.Namespace},
+		{field: "startedAt", was: text(before.Status.StartedAt), is: text(s.StartedAt)},
+		{field: "readyAt", was: text(before.Status.ReadyAt), is: text(s.ReadyAt)},
+		{field: "terminatedAt", was: text(before.Status.TerminatedAt), is: text(s.TerminatedAt)},
+	} {
+		must(set.was == "" || set.was == set.is, "%s changed from %s to %q", set.field, set.was, set.is)
+	}
+	started := s.StartedAt != nil
+	must(started == (s.InstanceID != ""), "instanceId %q, startedAt %s", s.InstanceID, text(s.StartedAt))
+	must(started == (s.ExpiresAt != nil), "startedAt %s, expiresAt %s", text(s.StartedAt), text(s.ExpiresAt))
+	must(s.ReadyAt == nil || started && !s.ReadyAt.Before(s.StartedAt), "startedAt %s, readyAt %s", text(s.StartedAt), text(s.ReadyAt))
+	must((s.Phase == bergv1.PhaseTerminated) == is(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue), "NamespaceDeleted")
+	must((s.Phase == bergv1.PhaseTerminated) == (s.TerminatedAt != nil), "terminatedAt %s", text(s.TerminatedAt))
+	must((s.ReadyAt != nil) == is(bergv1.ConditionPodsReady, metav1.ConditionTrue), "PodsReady, and readyAt is %s", text(s.ReadyAt))
+
+	switch s.Phase {
+	case bergv1.PhasePending:
+		must(s.ObservedGeneration == 0 || reasonOf(after, bergv1.ConditionNamespaceCreated) == bergv1.ReasonOwnerBusy, "it waits for nothing")
+	case bergv1.PhaseCreating:
+		must(started && !built, "nothing is being created")
+	case bergv1.PhaseStarting:
+		must(started && built && s.ReadyAt == nil, "it is not starting")
+	case bergv1.PhaseRunning:
+		must(started && (built || beingRepaired(after)) && s.ReadyAt != nil, "it does not run")
+		must(!is(bergv1.ConditionHealthy, metav1.ConditionUnknown), "its health is not known")
+	case bergv1.PhaseFailed:
+		must(slices.ContainsFunc(append([]string{bergv1.ConditionPodsReady}, buildSteps...), func(c string) bool { return is(c, metav1.ConditionFalse) }), "nothing has failed")
+	case bergv1.PhaseTerminating, bergv1.PhaseTerminated:
+		must(after.DeletionTimestamp != nil, "it is not being deleted")
+		must(is(bergv1.ConditionHealthy, metav1.ConditionFalse), "it is healthy")
+	}
+	return errors.Join(errs...)
+}
+
+// beingRepaired reports whether the API server refuses to put something back for now.
+func beingRepaired(i *bergv1.ChallengeInstance) bool {
+	return slices.ContainsFunc(buildSteps, func(step string) bool {
+		return meta.IsStatusConditionFalse(i.Status.Conditions, step) &&
+			slices.Contains([]string{bergv1.ReasonRefused, bergv1.ReasonContested, bergv1.ReasonWriteFailed}, reasonOf(i, step))
+	})
+}
+
+func reasonOf(i *bergv1.ChallengeInstance, conditionType string) string {
+	if c := meta.FindStatusCondition(i.Status.Conditions, conditionType); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+func text(t *metav1.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
