@@ -328,12 +328,12 @@ func (w *world) inOrder(context.Context) error {
 }
 
 // close ends the operators and the witness.
-func (w *world) close() {
+func (w *world) close(ctx context.Context) {
 	if w.stop == nil {
 		return
 	}
 	var lease coordinationv1.Lease
-	if err := w.client.Get(context.Background(), client.ObjectKey{Namespace: operatorNamespace, Name: operator.LeaseName}, &lease); err == nil && lease.Spec.LeaseTransitions != nil {
+	if err := w.client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: operator.LeaseName}, &lease); err == nil && lease.Spec.LeaseTransitions != nil {
 		w.note("the leader changed %d times", *lease.Spec.LeaseTransitions)
 	}
 	w.stop()

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -70,16 +71,18 @@ func (w *world) foreignUntouched(ctx context.Context) error {
 	for _, before := range w.foreign {
 		now := before.DeepCopyObject().(client.Object)
 		what := fmt.Sprintf("%T %s/%s, which is foreign,", before, before.GetNamespace(), before.GetName())
+		gone := false
 		err := w.insist(ctx, func(ctx context.Context) error {
 			err := w.client.Get(ctx, client.ObjectKeyFromObject(before), now)
-			if client.IgnoreNotFound(err) == nil && err != nil {
-				errs = append(errs, fmt.Errorf("%s is gone", what))
-				return nil
-			}
-			return err
+			gone = apierrors.IsNotFound(err)
+			return client.IgnoreNotFound(err)
 		})
 		if err != nil {
 			return err
+		}
+		if gone {
+			errs = append(errs, fmt.Errorf("%s is gone", what))
+			continue
 		}
 		if now.GetUID() != before.GetUID() || now.GetGeneration() > before.GetGeneration() || now.GetDeletionTimestamp() != nil ||
 			fmt.Sprint(now.GetLabels()) != fmt.Sprint(before.GetLabels()) {

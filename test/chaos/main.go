@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	err = w.run(ctx)
-	w.close()
+	w.close(context.WithoutCancel(ctx))
 	w.report(stdout)
 	if err != nil {
 		return fmt.Errorf("%w\nthe operators' logs are in %s; the same again: %s", err, o.logs, replay)

@@ -88,7 +88,7 @@ func (w *world) suffer(ctx context.Context) error {
 		}
 	}
 	if first == nil {
-		first = pause(ctx, w.options.storm-time.Since(began))
+		first = pause(ctx, w.storm-time.Since(began))
 	}
 	for _, r := range w.replicas {
 		r.proxy.setCalm(true)

@@ -101,7 +101,7 @@ func (r *replica) keep(ctx context.Context) error {
 		}
 		r.mu.Unlock()
 		if pause(ctx, 200*time.Millisecond) != nil {
-			return nil //nolint:nilerr // told to end
+			return nil
 		}
 	}
 }

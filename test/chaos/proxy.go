@@ -138,11 +138,6 @@ func (p *proxy) decide(r *http.Request) (fault, *rand.Rand) {
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	chosen, chance := p.decide(r)
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(chance.Int64N(int64(to-from))) }
-	wait := func(d time.Duration) {
-		if pause(r.Context(), d) != nil {
-			panic(http.ErrAbortHandler) // the client has gone
-		}
-	}
 	switch chosen {
 	case conflict:
 		answer(w, http.StatusConflict, metav1.StatusReasonConflict)
@@ -156,7 +151,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case cut:
 		panic(http.ErrAbortHandler)
 	case silent:
-		wait(between(2*time.Second, 12*time.Second))
+		_ = pause(r.Context(), between(2*time.Second, 12*time.Second)) // or until the client has gone
 		panic(http.ErrAbortHandler)
 	case lost:
 		p.forward.ServeHTTP(newNowhere(), r)
@@ -165,7 +160,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.forward.ServeHTTP(newNowhere(), r)
 		answer(w, http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	case slow:
-		wait(between(100*time.Millisecond, 2*time.Second))
+		_ = pause(r.Context(), between(100*time.Millisecond, 2*time.Second)) // or until the client has gone
 		p.forward.ServeHTTP(w, r)
 	case watchCut, watchSilent:
 		silence := between(time.Second, 15*time.Second)
