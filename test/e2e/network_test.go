@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,6 +55,8 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 			By("attacking under the policies")
 			closed := battlefield.attack(ctx, battlefield.closed, rows)
 			open := battlefield.attack(ctx, battlefield.open, rows)
+			By("visiting as clients do")
+			battlefield.visit(ctx)
 			By("attacking without them")
 			battlefield.lift(ctx)
 			lifted := battlefield.attack(ctx, battlefield.closed, rows)
@@ -75,6 +78,21 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 			Expect(wrong).To(BeEmpty(), strings.Join(wrong, "\n"))
 		}, SpecTimeout(2*specLimit))
 	}
+
+	It("includes private networks and the metadata of a cloud only where CHALLENGE_OUTBOUND_PRIVATE says so", func(ctx SpecContext) {
+		const name = "CHALLENGE_OUTBOUND_PRIVATE"
+		DeferCleanup(func(ctx SpecContext) { setVariable(ctx, name, setting(name)) }, NodeTimeout(2*startLimit))
+		setVariable(ctx, name, "true")
+		battlefield := newBattlefield(ctx, newStage(ctx))
+		rows := slices.DeleteFunc(attack.Matrix(), func(r attack.Row) bool { return r.Cilium != attack.Nobody })
+		opened := map[string]bool{}
+		for i, answer := range battlefield.attack(ctx, battlefield.open, rows) {
+			if passes(answer) {
+				opened[rows[i].Target] = true
+			}
+		}
+		Expect(opened).To(Equal(map[string]bool{"metadata of a cloud": true, "private network next to the cluster": true}))
+	}, SpecTimeout(specLimit))
 
 	It("does not depend on the address that a packet claims to come from", func(ctx SpecContext) {
 		stage := newStage(ctx)
@@ -171,6 +189,8 @@ var _ = Describe("What instances need", Label("network"), Serial, func() {
 type battlefield struct {
 	closed, open, other combatant
 	places              attack.Places
+	// site, tcp and udp are public endpoints of the attacked.
+	site, tcp, udp bergv1.ServiceEndpoint
 }
 
 type combatant struct {
@@ -192,13 +212,15 @@ func newBattlefield(ctx context.Context, s *stage) *battlefield {
 	Expect(world.Create(ctx, outbound)).To(Succeed())
 	told := []*story{s.start(ctx, s.instance("closed")), s.start(ctx, s.instance("open")), s.start(ctx, s.instance("closed"))}
 	var who [3]combatant
-	var nodePort, datagramPort int32
+	var attacked *bergv1.ChallengeInstance
 	for i, t := range told {
-		running := t.expectPhase(ctx, 2*startLimit, bergv1.PhaseRunning)
-		who[i] = newCombatant(ctx, running.Status.Namespace)
-		nodePort, datagramPort = endpoint(running, "echo").Port, endpoint(running, "echo-datagrams").Port
+		attacked = t.expectPhase(ctx, 2*startLimit, bergv1.PhaseRunning)
+		who[i] = newCombatant(ctx, attacked.Status.Namespace)
 	}
-	b := &battlefield{closed: who[0], open: who[1], other: who[2]}
+	b := &battlefield{
+		closed: who[0], open: who[1], other: who[2],
+		site: endpoint(attacked, "web"), tcp: endpoint(attacked, "echo"), udp: endpoint(attacked, "echo-datagrams"),
+	}
 	operator, err := world.operatorPods(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	b.places = attack.Places{
@@ -208,8 +230,8 @@ func newBattlefield(ctx context.Context, s *stage) *battlefield {
 		Other:             b.other.namespace,
 		OtherPod:          b.other.address,
 		OtherService:      b.other.service,
-		OtherNodePort:     strconv.Itoa(int(nodePort)),
-		OtherDatagramPort: strconv.Itoa(int(datagramPort)),
+		OtherNodePort:     strconv.Itoa(int(b.tcp.Port)),
+		OtherDatagramPort: strconv.Itoa(int(b.udp.Port)),
 		Operator:          operator[0].Status.PodIP,
 		Visitor:           s.server(ctx),
 		DNSPod:            podAddress(ctx, "kube-system", client.MatchingLabels{"k8s-app": "kube-dns"}),
@@ -248,6 +270,14 @@ func (b *battlefield) attack(ctx context.Context, from combatant, rows []attack.
 	}
 	Expect(answers).To(HaveLen(len(rows)), out.stdout)
 	return answers
+}
+
+// visit reaches what is public: policies that keep everybody out are no use.
+func (b *battlefield) visit(ctx context.Context) {
+	GinkgoHelper()
+	until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, b.site, http.StatusOK) })
+	until(ctx, reactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", world.atNode(b.tcp.Port)) })
+	until(ctx, reactLimit, func(ctx context.Context) error { return echo(ctx, "udp", world.atNode(b.udp.Port)) })
 }
 
 // evidence is what each probe was answered, as a table.
