@@ -66,11 +66,12 @@ func run(ctx context.Context, args []string) error {
 		})
 	}()
 	go func() { failed <- servePackets(ctx, ":53", names.answer) }()
-	err := <-failed
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	case err := <-failed:
+		return err
 	}
-	return err
 }
 
 func echo(connection net.Conn) { _, _ = io.Copy(connection, connection) }
