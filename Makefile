@@ -42,7 +42,7 @@ clean: ## Remove what make built: bin and dist. Clusters and the Go cache stay.
 ##@ Development
 
 # Where hand-written Go is. The other modules hold pinned versions only.
-GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/monitoring test/dockerfiles
+GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/monitoring test/dockerfiles tools/sbom
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
@@ -105,11 +105,13 @@ ARCH ?= $(shell go env GOARCH)
 IMAGE_BUILD := go run -C test/cluster/components/image . build
 
 .PHONY: image
-image: ## Build the operator's image without Docker: dist/images/berg-operator.tar.
+image: ## Build the operator's image without Docker, and list what is in it: dist/images/berg-operator.tar, .cdx.json.
 	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/manager ./cmd
 	$(IMAGE_BUILD) --ref $(IMG) --output $(DIST)/images/berg-operator.tar --platform linux/$(ARCH) \
 		--user 65532:65532 --entrypoint /manager $(DIST)/linux-$(ARCH)/manager:/manager:0555
+	go run -C tools/sbom . --name berg-operator --version v$(VERSION) \
+		--output $(DIST)/images/berg-operator.cdx.json $(DIST)/linux-$(ARCH)/manager
 
 .PHONY: images
 images: ## Build the images of samples and tests without Docker: dist/images/*.tar.
@@ -149,10 +151,11 @@ test: test-unit test-cluster test-integration ## Run unit and integration tests;
 test-unit: ## Run the unit tests; needs no cluster.
 	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./hack/... \
 		./test/images/... ./test/demo/... ./test/docs/... \
-		./test/scorecard/... ./test/compatibility/... ./test/load/... ./test/e2e/attack/... ./test/chaos/...
+		./test/scorecard/... ./test/compatibility/... ./test/load/... ./test/e2e/attack/... ./test/chaos/... ./test/rights/...
 	$(GO_TEST) -short ./test/cluster/...
 	go test -C test/cluster/components/image $(if $(RACE),-race) $(TESTARGS) ./...
 	go test -C test/cluster/components/outside $(if $(RACE),-race) $(TESTARGS) ./...
+	go test -C tools/sbom $(if $(RACE),-race) $(TESTARGS) ./...
 	go test -C test/monitoring $(if $(RACE),-race) $(TESTARGS) ./...
 	go test -C test/dockerfiles $(if $(RACE),-race) $(TESTARGS) ./...
 
@@ -164,6 +167,7 @@ test-cluster: ## Test that clusters come, and go without a trace.
 
 .PHONY: test-integration
 test-integration: ## Run the integration tests, halves of them on two simulated clusters side by side.
+	rm -rf $(DIST)/rights
 	go test -c -o $(DIST)/integration.test $(if $(RACE),-race) ./test/integration
 	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-integration-1 test-integration-2
 
@@ -175,8 +179,13 @@ test-integration-2: HALF = -ginkgo.skip-file='$(FIRST_HALF)'
 
 .PHONY: test-integration-1 test-integration-2
 test-integration-1 test-integration-2: test-integration-%:
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* -- \
-		env --chdir=test/integration $(DIST)/integration.test -test.timeout 40m $(HALF)
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
+		'(cd test/integration && $$0 "$$@") && go run ./test/rights --collect $(DIST)/rights/integration-$*.json' \
+		$(DIST)/integration.test -test.timeout 40m $(HALF)
+
+.PHONY: rights
+rights: ## Compare the rights of the operator with what it used in the tests that ran since test-integration.
+	go run ./test/rights $(DIST)/rights/*.json
 
 # ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
 .PHONY: load
@@ -226,6 +235,13 @@ quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no re
 		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration -ginkgo.v -ginkgo.focus='instances that run, while time goes by'
 
+PRESSURE ?= 1000
+
+.PHONY: pressure
+pressure: ## One instance that always fails among PRESSURE=1000 good ones, as many namespaces that are held, a full etcd, a throttled operator.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-press -- \
+		env PRESSURE=$(PRESSURE) $(GO_TEST) -v -count=1 -timeout 3h ./test/integration -ginkgo.v -ginkgo.focus='Pressure'
+
 CROWD ?= 500
 
 .PHONY: crowd
@@ -235,8 +251,8 @@ crowd: ## Create CROWD=500 Environments at once, and tell how much longer it tak
 
 .PHONY: e2e
 e2e: image images ## Run the journeys on real pods; needs root.
-	hack/with-cluster --profile node --name $(E2E_CLUSTER) -- \
-		$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
+	hack/with-cluster --profile node --name $(E2E_CLUSTER) --audit -- bash -c \
+		'$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER) && go run ./test/rights --collect $(DIST)/rights/e2e.json'
 
 # Which journeys run: those on a real data plane need Cilium and a Gateway.
 E2E_LABELS ?= !network

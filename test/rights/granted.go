@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// account is the name of the operator's ServiceAccount in config/rbac.
+const account = "controller-manager"
+
+// grants are the rights of the operator. Own ones hold in its namespace only, one
+// without a name for all objects.
+type grants map[use]bool
+
+// readGrants reads what the bindings in a folder give the operator.
+func readGrants(folder string) (grants, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
+	var bound []string
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for document := range strings.SplitSeq(string(raw), "\n---\n") {
+			var object struct {
+				metav1.TypeMeta   `json:",inline"`
+				metav1.ObjectMeta `json:"metadata"`
+
+				Rules    []rbacv1.PolicyRule `json:"rules"`
+				Subjects []rbacv1.Subject    `json:"subjects"`
+				RoleRef  rbacv1.RoleRef      `json:"roleRef"`
+			}
+			if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			switch object.Kind {
+			case "Role", "ClusterRole":
+				rules[object.Kind+" "+object.Name] = object.Rules
+			case "RoleBinding", "ClusterRoleBinding":
+				if slices.ContainsFunc(object.Subjects, func(s rbacv1.Subject) bool { return s.Name == account }) {
+					bound = append(bound, object.RoleRef.Kind+" "+object.RoleRef.Name)
+				}
+			}
+		}
+	}
+	all := grants{}
+	for _, role := range bound {
+		if rules[role] == nil {
+			return nil, fmt.Errorf("%s is bound to the operator and not in %s", role, folder)
+		}
+		for _, rule := range rules[role] {
+			all.add(rule, strings.HasPrefix(role, "Role "))
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("nothing in %s is bound to %s", folder, account)
+	}
+	return all, nil
+}
+
+func (g grants) add(rule rbacv1.PolicyRule, own bool) {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				for _, name := range names {
+					g[use{Verb: verb, Group: group, Resource: resource, Name: name, Own: own}] = true
+				}
+			}
+		}
+	}
+}
+
+// covering returns the narrowest grant that covers a use.
+func (g grants) covering(used use) (use, bool) {
+	for {
+		switch {
+		case g[used]:
+			return used, true
+		case used.Name != "":
+			used.Name = ""
+		case used.Own:
+			used.Own = false
+		default:
+			return use{}, false
+		}
+	}
+}
+
+// unseen are rights that no request of their own shows.
+var unseen = []use{
+	// Looked at when a RoleBinding is written.
+	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "quix-platform-account-role"},
+	// Looked at when a namespace gets its owner, where OwnerReferencesPermissionEnforcement is on.
+	{Verb: "update", Group: "quix.io", Resource: "environments/finalizers"},
+}
+
+// byOLM is the group of what OLM grants the operators that it installs.
+const byOLM = "operators.coreos.com"
+
+// compare returns what is granted and unused, or used and not granted.
+func compare(granted grants, used usage) []string {
+	var problems []string
+	exercised := map[use]bool{}
+	for r := range used {
+		by, covered := granted.covering(r.use)
+		switch {
+		case covered && !r.Forbidden:
+			exercised[by] = true
+		case covered: // a test has taken it away for a while
+		case r.Group == byOLM:
+		case r.Forbidden:
+			problems = append(problems, "needed, and not granted: "+r.String())
+		default:
+			problems = append(problems, "used, and granted by something else than config/rbac: "+r.String())
+		}
+	}
+	for right := range granted {
+		if !exercised[right] && !slices.Contains(unseen, right) {
+			problems = append(problems, "granted, and never used: "+right.String())
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
