@@ -35,6 +35,11 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Eventually(held).Should(BeClosed())
 		Eventually(p.probe).WithArguments("/healthz").Should(Equal(http.StatusOK))
 		Expect(p.probe("/readyz")).To(Equal(http.StatusInternalServerError), "ready without having seen everything")
+		Expect(p.told("/readyz?verbose")).NotTo(ContainSubstring("filled"), "a reason that is the administrator's alone")
+		Expect(p.told("/healthz?verbose")).To(HaveSuffix("healthz check passed\n"))
+		for _, path := range []string{"/", "/metrics", "/debug/pprof/"} {
+			Expect(p.probe(path)).To(Equal(http.StatusNotFound), path)
+		}
 		let()
 		p.ready()
 	})

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"crypto/tls"
 	"net/http"
 	"regexp"
 	"syscall"
@@ -50,6 +51,10 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 		} {
 			Expect(first(p.scrape(ctx, token))).To(Equal(want))
 		}
+		connection, err := tls.Dial("tcp", p.metrics, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		Expect(err).NotTo(HaveOccurred())
+		defer connection.Close()
+		Expect(connection.ConnectionState().NegotiatedProtocol).To(Equal("http/1.1"), "HTTP/2 is offered")
 	})
 
 	It("count every instance once, also after a change of leader", func(ctx context.Context) {

@@ -181,6 +181,17 @@ func (p *process) probe(path string) int {
 	return response.StatusCode
 }
 
+// told is what a health endpoint says.
+func (p *process) told(path string) string {
+	GinkgoHelper()
+	response, err := http.Get("http://" + p.probes + path)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	return string(body)
+}
+
 // scrape asks for the metrics and returns the status and what there is, by name
 // and labels.
 func (p *process) scrape(ctx context.Context, token string) (int, map[string]float64) {

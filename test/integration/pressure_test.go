@@ -1,0 +1,275 @@
+package integration
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// make pressure runs the specs of crowds with PRESSURE instances.
+var _ = Describe("Pressure", Serial, func() {
+	var many int
+	BeforeEach(func() {
+		var err error
+		many, err = strconv.Atoi(cmp.Or(os.Getenv("PRESSURE"), "30"))
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	Context("on an operator as a process", Ordered, ContinueOnFailure, func() {
+		withProcesses()
+
+		It("by one instance that always fails keeps no other waiting, and is tried with growing pauses", func(ctx context.Context) {
+			ns := newNamespace(ctx)
+			challenge(ctx, ns, "good", oneContainer)
+			p := launch(ctx).leads(ctx)
+			owner := uuid.NewString()
+			lift := refuse(ctx, owner, "apps", "deployments", "CREATE")
+			began := time.Now()
+			poison := instance(ctx, ns, "good", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = owner })
+			shows(ctx, poison, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
+			for _, i := range several(ctx, ns, "good", many) {
+				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
+			}
+			took := time.Since(began)
+			shows(ctx, poison, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
+			Expect(conditions(poison)).To(ContainSubstring(refusal))
+			tries := 0
+			for _, w := range p.gate.work(began) {
+				if w.Method == http.MethodPost && strings.HasSuffix(w.Path, owner+"/deployments") {
+					tries++
+				}
+			}
+			// From 100 ms on the pauses double up to a minute, and its own objects, as they
+			// appear, make the operator look sooner.
+			Expect(tries).To(BeNumerically("<=", 20+int(took.Minutes())), "tries in %s", took)
+			AddReportEntry("poison", fmt.Sprintf("%d good instances ran after %s; the poisonous one was tried %d times", many, took.Round(time.Second), tries))
+			lift()
+			reaches(ctx, poison, bergv1.PhaseRunning)
+		}, SpecTimeout(time.Hour))
+
+		It("by namespaces that a foreign finalizer holds costs no request, and not much memory", func(ctx context.Context) {
+			ns := newNamespace(ctx)
+			challenge(ctx, ns, "held", oneContainer)
+			p := launch(ctx).leads(ctx)
+			stuck := several(ctx, ns, "held", many)
+			for _, i := range stuck {
+				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
+			}
+			before := p.resident()
+			finalizers := func(ctx context.Context, i *bergv1.ChallengeInstance, value string) error {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "challenge-" + i.Spec.OwnerID}}
+				return client.IgnoreNotFound(k8s.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+value+`}}`))))
+			}
+			release := func(ctx context.Context) {
+				for _, i := range stuck {
+					Expect(finalizers(ctx, i, "[]")).To(Succeed())
+				}
+			}
+			DeferCleanup(release, NodeTimeout(20*time.Minute))
+			for _, i := range stuck {
+				Expect(finalizers(ctx, i, `["example.com/hold"]`)).To(Succeed())
+				Expect(k8s.Delete(ctx, i)).To(Succeed())
+			}
+			for _, i := range stuck {
+				Eventually(func(g Gomega) {
+					g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+					g.Expect(reasonOf(i, bergv1.ConditionNamespaceDeleted)).To(Equal(bergv1.ReasonDeletionBlocked))
+				}).WithTimeout(20 * time.Minute).Should(Succeed())
+			}
+			Expect(conditions(stuck[0])).To(ContainSubstring("example.com/hold"))
+
+			began := time.Now()
+			i := instance(ctx, ns, "held")
+			reaches(ctx, i, bergv1.PhaseRunning)
+			others := slices.DeleteFunc(p.gate.work(began), func(w write) bool {
+				return strings.Contains(w.Path, i.Spec.OwnerID) || strings.Contains(w.Path, i.Name) || strings.HasSuffix(w.Path, "/namespaces")
+			})
+			Expect(others).To(BeEmpty(), "writes about what cannot go on")
+			Expect(k8s.Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))).To(Succeed())
+			gone(ctx, i)
+			after := p.resident()
+			AddReportEntry("stuck", fmt.Sprintf("%d namespaces are held; the operator has %d MiB, and had %d MiB when their instances ran", many, after>>20, before>>20))
+			Expect(after).To(BeNumerically("<", 512<<20), "the memory limit of config/manager")
+			release(ctx)
+			for _, i := range stuck {
+				gone(ctx, i)
+			}
+		}, SpecTimeout(time.Hour))
+	})
+
+	It("by the priority and fairness of the API server delays, and loses nothing", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "throttled", oneContainer)
+		var refused atomic.Int64
+		instead(clock.RealClock{}, cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				response, err := next.RoundTrip(r)
+				if err == nil && response.StatusCode == http.StatusTooManyRequests {
+					refused.Add(1)
+				}
+				return response, err
+			})
+		})
+		throttle(ctx)
+		all := several(ctx, ns, "throttled", 10)
+		Eventually(refused.Load).Should(BeNumerically(">", 0), "the API server refuses nothing")
+		for _, i := range all {
+			reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
+		for _, i := range all {
+			gone(ctx, i)
+		}
+		AddReportEntry("throttled", fmt.Sprintf("%d requests were refused", refused.Load()))
+	}, SpecTimeout(10*time.Minute))
+
+	It("of a database that is full is waited out", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "full", oneContainer)
+		running, waiting := instance(ctx, ns, "full"), instance(ctx, ns, "full")
+		reaches(ctx, running, bergv1.PhaseRunning)
+		reaches(ctx, waiting, bergv1.PhaseRunning)
+		pause()
+		begun := instance(ctx, ns, "full")
+		Expect(k8s.Patch(ctx, running, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))).To(Succeed())
+
+		DeferCleanup(quota, "DEACTIVATE")
+		quota(ctx, "ACTIVATE")
+		Eventually(func() error {
+			return k8s.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "one-more"}}, client.DryRunAll)
+		}).Should(Succeed(), "a dry run writes nothing")
+		Eventually(func() error {
+			return k8s.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "one-more-"}})
+		}).Should(MatchError(ContainSubstring("database space exceeded")))
+		var tries atomic.Int64
+		instead(clock.RealClock{}, cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method != http.MethodGet {
+					tries.Add(1)
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		Eventually(tries.Load).Should(BeNumerically(">", 3), "the operator does not try")
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(begun), begun)).To(Succeed())
+		Expect(begun.Status.StartedAt).To(BeNil())
+
+		quota(ctx, "DEACTIVATE")
+		reaches(ctx, begun, bergv1.PhaseRunning)
+		gone(ctx, running)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(waiting), waiting)).To(Succeed())
+		Expect(waiting.Status.Phase).To(Equal(bergv1.PhaseRunning))
+	}, SpecTimeout(10*time.Minute))
+})
+
+// reachesInCrowd is reaches for one of thousands.
+func reachesInCrowd(ctx context.Context, i *bergv1.ChallengeInstance, phase bergv1.Phase) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+		g.Expect(i.Status.Phase).To(Equal(phase), conditions(i))
+	}).WithTimeout(30 * time.Minute).Should(Succeed())
+}
+
+// resident returns how many bytes of memory the process uses.
+func (p *process) resident() int64 {
+	GinkgoHelper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	Expect(err).NotTo(HaveOccurred())
+	for line := range bytes.Lines(text) {
+		if value, ok := bytes.CutPrefix(line, []byte("VmRSS:")); ok {
+			kilobytes, err := strconv.ParseInt(strings.Fields(string(value))[0], 10, 64)
+			Expect(err).NotTo(HaveOccurred())
+			return kilobytes << 10
+		}
+	}
+	Fail("no VmRSS")
+	return 0
+}
+
+// throttle gives the operator the smallest share of the API server that there is, and
+// no queue.
+func throttle(ctx context.Context) {
+	GinkgoHelper()
+	level := object(`
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: integration-throttle}
+spec:
+  type: Limited
+  limited: {nominalConcurrencyShares: 1, lendablePercent: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}
+`)
+	schema := object(`
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: integration-throttle}
+spec:
+  priorityLevelConfiguration: {name: integration-throttle}
+  matchingPrecedence: 1
+  rules:
+  - subjects: [{kind: User, user: {name: "` + operatorUser + `"}}]
+    resourceRules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}]
+`)
+	for _, o := range []*unstructured.Unstructured{level, schema} {
+		Expect(k8s.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, o))).To(Succeed()) })
+	}
+}
+
+// quota makes etcd behave as when its quota is used up (ACTIVATE), or as always
+// (DEACTIVATE).
+func quota(ctx context.Context, action string) {
+	GinkgoHelper()
+	state := filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(state, "pki", "etcd-client.crt"), filepath.Join(state, "pki", "etcd-client.key"))
+	Expect(err).NotTo(HaveOccurred())
+	authority, err := os.ReadFile(filepath.Join(state, "pki", "etcd-ca.crt"))
+	Expect(err).NotTo(HaveOccurred())
+	trusted := x509.NewCertPool()
+	Expect(trusted.AppendCertsFromPEM(authority)).To(BeTrue())
+	etcd := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: trusted}, DisableKeepAlives: true,
+	}}
+	body := fmt.Sprintf(`{"action":%q,"memberID":"0","alarm":"NOSPACE"}`, action)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, etcdAddress(state)+"/v3/maintenance/alarm", strings.NewReader(body))
+	Expect(err).NotTo(HaveOccurred())
+	response, err := etcd.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	Expect(response.StatusCode).To(Equal(http.StatusOK))
+}
+
+// etcdAddress is where the etcd of a cluster of test/cluster listens.
+func etcdAddress(state string) string {
+	GinkgoHelper()
+	raw, err := os.ReadFile(filepath.Join(state, "cluster.json"))
+	Expect(err).NotTo(HaveOccurred())
+	var cluster struct{ BasePort int }
+	Expect(json.Unmarshal(raw, &cluster)).To(Succeed())
+	Expect(cluster.BasePort).NotTo(BeZero(), "a cluster with simulated nodes")
+	return fmt.Sprintf("https://127.0.0.1:%d", cluster.BasePort+1)
+}
