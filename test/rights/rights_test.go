@@ -50,7 +50,10 @@ func TestCompare(t *testing.T) {
 		want    []string
 	}{
 		"missing": {granted([]rbacv1.PolicyRule{secret}, watch, status), []string{"needed, and not granted: list nodes"}},
-		"unused":  {granted([]rbacv1.PolicyRule{secret}, watch, status, nodes), []string{"granted, and never used: list nodes"}},
+		"list for want of a watch that begins with a list": {granted([]rbacv1.PolicyRule{secret}, rbacv1.PolicyRule{
+			APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"},
+		}, status), []string{"needed, and not granted: list nodes"}},
+		"unused": {granted([]rbacv1.PolicyRule{secret}, watch, status, nodes), []string{"granted, and never used: list nodes"}},
 		"from elsewhere": {granted([]rbacv1.PolicyRule{secret}, watch), []string{
 			"needed, and not granted: list nodes", "used, and granted by something else than config/rbac: patch challengeinstances/status.berg.norelect.ch",
 		}},

@@ -83,7 +83,7 @@ var rbacRules = []rbacv1.PolicyRule{
 		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"},
 		Verbs: []string{"create", "delete", "get", "list", "update", "watch"},
 	},
-	{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"get", "list", "watch"}},
+	{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"list", "watch"}},
 	{
 		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"},
 		ResourceNames: []string{platformRole}, Verbs: []string{"bind"},

@@ -29,9 +29,9 @@ var allowed = map[string][]string{
 	"cluster: clusterroles.rbac.authorization.k8s.io/quix-platform-account-role": {"bind"},
 	// Our kinds.
 	"cluster: challenges.berg.norelect.ch":                see,
-	"cluster: challengeinstances.berg.norelect.ch":        {"delete", "get", "list", "patch", "watch"},
+	"cluster: challengeinstances.berg.norelect.ch":        {"delete", "list", "patch", "watch"},
 	"cluster: challengeinstances/status.berg.norelect.ch": {"patch"},
-	"cluster: environments.quix.io":                       {"get", "list", "patch", "watch"},
+	"cluster: environments.quix.io":                       {"list", "patch", "watch"},
 	"cluster: environments/status.quix.io":                {"patch"},
 	"cluster: environments/finalizers.quix.io":            {"update"}, // to own a namespace
 	// Whether optional APIs are there.
@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 
 var (
 	own = []string{"create", "delete", "get", "list", "update", "watch"}
-	see = []string{"get", "list", "watch"}
+	see = []string{"list", "watch"}
 )
 
 // allowedRights: the bundle grants what is allowed, no more and no less.

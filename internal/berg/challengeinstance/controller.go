@@ -37,12 +37,12 @@ type Reconciler struct {
 	owners  keymutex.KeyMutex
 }
 
-// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=get;list;watch
-// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=services;configmaps,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get,namespace=system
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update;delete
@@ -50,7 +50,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;tlsroutes,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=cilium.io,resources=ciliumnetworkpolicies,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (

@@ -38,12 +38,12 @@ type Reconciler struct {
 // needs none of the rights that this role hands out. Whoever renames the role
 // (CLUSTER_ROLE_NAME) gives the operator the right to bind that one.
 //
-// +kubebuilder:rbac:groups=quix.io,resources=environments,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=quix.io,resources=environments,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=quix.io,resources=environments/status,verbs=patch
 // +kubebuilder:rbac:groups=quix.io,resources=environments/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;update;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=get;list;watch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,verbs=list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=quix-platform-account-role,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
