@@ -213,6 +213,9 @@ func (w *world) counted(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// leads is the metric of the operator that leads.
+const leads = `leader_election_master_status{name="` + operator.LeaseName + `"}`
+
 // leader returns the operator that leads, and its metrics.
 func (w *world) leader(ctx context.Context) (*replica, map[string]float64, error) {
 	var leader *replica
@@ -222,7 +225,7 @@ func (w *world) leader(ctx context.Context) (*replica, map[string]float64, error
 		if err != nil {
 			return nil, nil, err
 		}
-		if all[`leader_election_master_status{name="`+operator.LeaseName+`"}`] != 1 {
+		if all[leads] != 1 {
 			continue
 		}
 		if leader != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -29,6 +30,7 @@ const (
 	apiKilled  = "API server killed and restarted"
 	edited     = "Challenge edited"
 	recreated  = "Challenge deleted and created again"
+	spared     = "operators spared, since none leads"
 
 	// shortestStorm is as long as it takes for all of it to happen.
 	shortestStorm = 30 * time.Second
@@ -43,7 +45,7 @@ func misfortunesOf(o options) []misfortune {
 	kinds := []string{killed, killed, killed, killed, killed, stopped, paused, cutOff, bothKilled, edited, edited, edited, recreated}
 	var all []misfortune
 	api := apiEvery / 2
-	for at := 2 * time.Second; at < o.storm; at += between(500*time.Millisecond, 4*time.Second) {
+	for at := 2 * time.Second; at < o.storm; at += between(500*time.Millisecond, 6*time.Second) {
 		if at > api {
 			all = append(all, misfortune{at: at, what: apiKilled})
 			api += apiEvery
@@ -73,6 +75,11 @@ func (w *world) suffer(ctx context.Context) error {
 				errs <- err
 				return
 			}
+			if hurtsOperators(m) && !w.isLed(ctx) {
+				w.count(spared)
+				errs <- nil
+				return
+			}
 			w.count(m.what)
 			if err := w.strike(ctx, m); err != nil {
 				errs <- fmt.Errorf("%s: %w", m.what, err)
@@ -94,6 +101,21 @@ func (w *world) suffer(ctx context.Context) error {
 		r.proxy.setCalm(true)
 	}
 	return first
+}
+
+// hurtsOperators: while nobody leads, nothing is done that could go wrong, and whoever
+// is killed then only has to wait for the lease anew.
+func hurtsOperators(m misfortune) bool {
+	return slices.Contains([]string{killed, bothKilled, stopped, paused, cutOff}, m.what)
+}
+
+func (w *world) isLed(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return slices.ContainsFunc(w.replicas, func(r *replica) bool {
+		metrics, err := r.scrape(ctx)
+		return err == nil && metrics[leads] == 1
+	})
 }
 
 func (w *world) strike(ctx context.Context, m misfortune) error {

@@ -134,9 +134,10 @@ var _ = Describe("Pressure", Serial, func() {
 				return response, err
 			})
 		})
-		throttle(ctx)
+		lift := throttle(ctx)
 		all := several(ctx, ns, "throttled", 10)
-		Eventually(refused.Load).Should(BeNumerically(">", 0), "the API server refuses nothing")
+		Eventually(refused.Load).Should(BeNumerically(">", len(all)), "the API server refuses nothing")
+		lift()
 		for _, i := range all {
 			reaches(ctx, i, bergv1.PhaseRunning)
 		}
@@ -211,9 +212,9 @@ func (p *process) resident() int64 {
 	return 0
 }
 
-// throttle gives the operator the smallest share of the API server that there is, and
-// no queue.
-func throttle(ctx context.Context) {
+// throttle gives the operator no share of the API server and no queue, until lift is
+// called.
+func throttle(ctx context.Context) (lift func()) {
 	GinkgoHelper()
 	level := object(`
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -221,7 +222,7 @@ kind: PriorityLevelConfiguration
 metadata: {name: integration-throttle}
 spec:
   type: Limited
-  limited: {nominalConcurrencyShares: 1, lendablePercent: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}
+  limited: {nominalConcurrencyShares: 0, lendablePercent: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}
 `)
 	schema := object(`
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -229,15 +230,21 @@ kind: FlowSchema
 metadata: {name: integration-throttle}
 spec:
   priorityLevelConfiguration: {name: integration-throttle}
-  matchingPrecedence: 1
+  matchingPrecedence: 2
   rules:
   - subjects: [{kind: User, user: {name: "` + operatorUser + `"}}]
     resourceRules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}]
 `)
 	for _, o := range []*unstructured.Unstructured{level, schema} {
 		Expect(k8s.Create(ctx, o)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, o))).To(Succeed()) })
 	}
+	lift = func() {
+		for _, o := range []*unstructured.Unstructured{schema, level} {
+			Expect(client.IgnoreNotFound(k8s.Delete(context.Background(), o))).To(Succeed())
+		}
+	}
+	DeferCleanup(lift)
+	return lift
 }
 
 // quota makes etcd behave as when its quota is used up (ACTIVATE), or as always
