@@ -184,7 +184,7 @@ test-integration-1 test-integration-2: test-integration-%:
 		$(DIST)/integration.test -test.timeout 40m $(HALF)
 
 .PHONY: rights
-rights: ## Compare the rights of the operator with what it used in the tests that ran since test-integration.
+rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
 	go run ./test/rights $(DIST)/rights/*.json
 
 # ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
