@@ -32,16 +32,14 @@ func TestSeedDecides(t *testing.T) {
 
 func TestLivesCanEnd(t *testing.T) {
 	for seed := range uint64(50) {
-		lasting := map[string]string{}
+		owners := map[string]*life{}
 		kinds := map[string]bool{}
 		for _, l := range livesOf(options{seed: seed, lives: 300, storm: time.Minute}) {
 			kinds[l.challenge], kinds[string(l.ends)] = true, true
-			if former := lasting[l.owner]; former != "" {
-				t.Errorf("seed %d: %s would wait for %s for ever", seed, l.name, former)
+			if other := owners[l.owner]; other != nil && (l.ends == survives || other.ends == survives) {
+				t.Errorf("seed %d: of %s and %s one would wait for ever", seed, l.name, other.name)
 			}
-			if l.ends == survives {
-				lasting[l.owner] = l.name
-			}
+			owners[l.owner] = l
 			if b := blueprints[l.challenge]; l.ends == survives && !b.starts || l.ends == expires && !b.builds {
 				t.Errorf("seed %d: %s of %s %s", seed, l.name, l.challenge, l.ends)
 			}

@@ -78,7 +78,10 @@ func livesOf(o options) []*life {
 				l.owner = former.owner
 			}
 		}
-		if l.ends == survives && !blueprints[l.challenge].starts || l.ends == expires && !blueprints[l.challenge].builds || l.taken {
+		// One that came later may start first, when the other cannot be built for a while;
+		// then the other waits, and its time does not run.
+		shares := slices.ContainsFunc(lives[:i], func(former *life) bool { return former.owner == l.owner })
+		if l.ends == survives && shares || l.ends == survives && !blueprints[l.challenge].starts || l.ends == expires && !blueprints[l.challenge].builds || l.taken {
 			l.ends = isDeleted
 		}
 		lasting[l.owner] = l.ends == survives
