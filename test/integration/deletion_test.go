@@ -14,10 +14,15 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
@@ -152,6 +157,42 @@ var _ = Describe("Deleting an instance", func() {
 		lift()
 		gone(ctx, refused)
 	})
+
+	It("sweeps up custom resources that outlive their namespace", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "left", oneContainer)
+		i := instance(ctx, ns, "left")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		resume := pause()
+		// As the controller of namespaces does when the API server knows of no custom resources.
+		for _, kind := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &policyv1.PodDisruptionBudget{}} {
+			Expect(k8s.DeleteAllOf(ctx, kind, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		}
+		Eventually(func(g Gomega) {
+			var pods corev1.PodList
+			g.Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			g.Expect(pods.Items).To(BeEmpty())
+		}).Should(Succeed())
+		namespace := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, namespace)).To(Succeed())
+		namespace.Spec.Finalizers = nil
+		Expect(k8s.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
+		Eventually(func(g Gomega) { // the first only marks it
+			g.Expect(client.IgnoreNotFound(k8s.Delete(ctx, namespace))).To(Succeed())
+			g.Expect(namespaceExists(ctx, i)).To(BeFalse())
+		}).Should(Succeed())
+		routes, policies := &gatewayv1.HTTPRouteList{}, &ciliumv2.CiliumNetworkPolicyList{}
+		Expect(k8s.List(ctx, routes, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		Expect(routes.Items).NotTo(BeEmpty())
+
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		resume()
+		gone(ctx, i)
+		Expect(k8s.List(ctx, routes, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		Expect(routes.Items).To(BeEmpty())
+		Expect(k8s.List(ctx, policies, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		Expect(policies.Items).To(BeEmpty())
+	}, Serial)
 
 	It("is asked for by UID, so that what has taken its name since is safe", func(ctx context.Context) {
 		ns := newNamespace(ctx)

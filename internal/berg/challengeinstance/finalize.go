@@ -2,6 +2,7 @@ package challengeinstance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -45,6 +49,9 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 		return joinPatch(err, r.patchEnding(ctx, before, instance)) // the namespace's events wake us
 	}
 
+	if err := r.sweep(ctx, instance); err != nil {
+		return err
+	}
 	deriveTerminated(instance, now)
 	if err := r.patchEnding(ctx, before, instance); err != nil {
 		return err
@@ -80,6 +87,22 @@ func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.Challeng
 		return nil, nil
 	}
 	return ns, nil
+}
+
+// sweep deletes what the deletion of the namespace has left. Kubernetes deletes what
+// the API server says there is; one that has just been started does not know of
+// custom resources for a moment, and theirs outlive their namespace. The next
+// instance of the owner would find them in its way.
+func (r *Reconciler) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
+	proof, ns := proofOf(instance), NamespaceName(instance.Spec.OwnerID)
+	errs := []error{
+		apply.Sweep(ctx, r.Writer, proof, &gatewayv1.HTTPRouteList{}, ns),
+		apply.Sweep(ctx, r.Writer, proof, &gatewayv1.TLSRouteList{}, ns),
+	}
+	if r.Config.Challenge.NetworkPolicy.Cilium() {
+		errs = append(errs, apply.Sweep(ctx, r.Writer, proof, &ciliumv2.CiliumNetworkPolicyList{}, ns))
+	}
+	return errors.Join(errs...)
 }
 
 func deriveTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, now time.Time) {

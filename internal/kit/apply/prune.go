@@ -25,6 +25,27 @@ func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.Obj
 	if err != nil {
 		return err
 	}
+	return deleteUnwanted(ctx, w, proof, list, wanted)
+}
+
+// Sweep deletes all objects of a list that carry the proof, in a namespace that is gone.
+// The cache may not know yet that they are gone too. So where it shows any, the API server
+// is asked before anything is deleted.
+func Sweep(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, namespace string) error {
+	err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil || meta.LenList(list) == 0 {
+		return err
+	}
+	if err := w.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	return deleteUnwanted(ctx, w, proof, list, func(string) bool { return false })
+}
+
+func deleteUnwanted(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, wanted func(name string) bool) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		obj := item.(client.Object)
 		if wanted(obj.GetName()) || !proof.Holds(obj) || obj.GetDeletionTimestamp() != nil {
