@@ -44,6 +44,7 @@ const (
 	farewell = 5 * time.Second
 )
 
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=system
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,namespace=system
 
 // Checker makes the check. It is a runnable of the manager.

@@ -35,8 +35,11 @@ var _ = Describe("The bandwidth of a container", func() {
 			return
 		}
 
-		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", world.atNode(endpoint(running, "flood").Port))
-		Expect(err).NotTo(HaveOccurred())
+		var connection net.Conn
+		until(ctx, reactLimit, func(ctx context.Context) (err error) { // it runs, and may not listen yet
+			connection, err = (&net.Dialer{}).DialContext(ctx, "tcp", world.atNode(endpoint(running, "flood").Port))
+			return err
+		})
 		DeferCleanup(connection.Close)
 		bits := resource.MustParse(limit)
 		allowed := float64(bits.Value()) / 8
