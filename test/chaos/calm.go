@@ -27,6 +27,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/installed"
 )
 
 // run lets everybody live through the storm, and looks what is left.
@@ -336,7 +337,7 @@ func (w *world) close(ctx context.Context) {
 		return
 	}
 	var lease coordinationv1.Lease
-	if err := w.client.Get(ctx, client.ObjectKey{Namespace: operatorNamespace, Name: operator.LeaseName}, &lease); err == nil && lease.Spec.LeaseTransitions != nil {
+	if err := w.client.Get(ctx, client.ObjectKey{Namespace: installed.Namespace, Name: operator.LeaseName}, &lease); err == nil && lease.Spec.LeaseTransitions != nil {
 		w.note("the leader changed %d times", *lease.Spec.LeaseTransitions)
 	}
 	w.stop()

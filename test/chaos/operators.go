@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/bergctf/berg-operator/test/installed"
 )
 
 // replica is one of the operators. Whenever its process ends, another is started,
@@ -47,11 +48,11 @@ func newReplica(name string, account *rest.Config, o options) (*replica, error) 
 		return nil, err
 	}
 	r := &replica{name: name, proxy: proxy, log: filepath.Join(o.logs, name+".log"), program: o.program}
-	probes, err := freeAddress()
+	probes, err := installed.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
-	if r.metrics, err = freeAddress(); err != nil {
+	if r.metrics, err = installed.FreeAddress(); err != nil {
 		return nil, err
 	}
 	kubeconfig := filepath.Join(o.logs, name+".kubeconfig")
@@ -64,7 +65,7 @@ func newReplica(name string, account *rest.Config, o options) (*replica, error) 
 	}
 	r.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + o.logs,
-		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + operatorNamespace,
+		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + installed.Namespace,
 		"HEALTH_PROBE_BIND_ADDRESS=" + probes, "METRICS_BIND_ADDRESS=" + r.metrics, "METRICS_SECURE=false",
 		"PULL_SECRET_NAME=" + pullSecret, "TERMINATION_LOG=" + filepath.Join(o.logs, name+".end"),
 	}
@@ -172,12 +173,4 @@ func (r *replica) defects() ([]string, error) {
 		}
 	}
 	return found, nil
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

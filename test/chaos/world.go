@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,26 +16,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/installed"
 )
 
 const (
-	// Names that config/default gives to what it installs.
-	operatorNamespace = "berg-operator-system"
-	operatorAccount   = "berg-operator-controller-manager"
-	pullSecret        = "registry"
+	pullSecret = "registry"
 	// arena is the namespace of Challenges and instances.
 	arena = "chaos"
 	// patience is how long anything may take once all is calm: the longest pause of
@@ -85,13 +76,13 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 	if w.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	if err := w.install(ctx); err != nil {
+	if err := installed.Definitions(ctx, w.client, "chaos"); err != nil {
 		return nil, err
 	}
 	if err := w.furnish(ctx); err != nil {
 		return nil, err
 	}
-	account, err := w.account(ctx, config)
+	account, err := installed.AccountConfig(ctx, w.client, config)
 	if err != nil {
 		return nil, err
 	}
@@ -111,29 +102,6 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 	return w, nil
 }
 
-// install creates what config/default creates, without the operator itself.
-func (w *world) install(ctx context.Context) error {
-	manifests, err := exec.CommandContext(ctx, "kubectl", "kustomize", "config/default").Output()
-	if err != nil {
-		return fmt.Errorf("kubectl kustomize config/default: %w", err)
-	}
-	documents := yamlstream.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := documents.Decode(object); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		switch object.GetKind() {
-		case "CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding":
-			if err := w.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("chaos"), client.ForceOwnership); err != nil {
-				return fmt.Errorf("install %s %s: %w", object.GetKind(), object.GetName(), err)
-			}
-		}
-	}
-}
-
 // furnish creates Challenges, and what others have in the cluster.
 func (w *world) furnish(ctx context.Context) error {
 	err := w.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: arena}})
@@ -143,7 +111,7 @@ func (w *world) furnish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: pullSecret}, StringData: map[string]string{".dockerconfigjson": "{}"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: installed.Namespace, Name: pullSecret}, StringData: map[string]string{".dockerconfigjson": "{}"}}
 	secret.Type = corev1.SecretTypeDockerConfigJson
 	if err := w.client.Create(ctx, secret); err != nil {
 		return err
@@ -196,18 +164,6 @@ func (w *world) recreate(ctx context.Context, name string, after time.Duration) 
 	return w.insist(ctx, func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(w.client.Create(ctx, c.DeepCopy()))
 	})
-}
-
-// account is how the operator's ServiceAccount reaches the API server.
-func (w *world) account(ctx context.Context, admin *rest.Config) (*rest.Config, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 60 * 60)}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: operatorAccount}}
-	if err := w.client.SubResource("token").Create(ctx, account, request); err != nil {
-		return nil, fmt.Errorf("get a token of the operator: %w", err)
-	}
-	config := rest.AnonymousClientConfig(admin)
-	config.BearerToken = request.Status.Token
-	return config, nil
 }
 
 // insist tries until the API server, which may be away, has answered.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/test/installed"
 )
 
 const (
@@ -223,7 +224,7 @@ func (d *demo) launch(ctx context.Context, state, logFile string) (int, error) {
 		return 0, err
 	}
 	defer log.Close()
-	probes, err := freeAddress()
+	probes, err := installed.FreeAddress()
 	if err != nil {
 		return 0, err
 	}
@@ -357,15 +358,6 @@ func stateDir(name string) (string, error) {
 		cache = filepath.Join(user, "berg-operator")
 	}
 	return filepath.Join(cache, "demo", name), nil
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 func copyProgram(from, to string) error {

@@ -96,65 +96,55 @@ var _ = Describe("An operator that is killed", Serial, func() {
 	}, SpecTimeout(10*time.Minute))
 
 	It("by nobody, but deaf for the answer to any one write, builds and ends all the same", func(ctx context.Context) {
-		ns := newNamespace(ctx)
-		challenge(ctx, ns, "steps", steps)
-		stopOperator()
-		DeferCleanup(func() { stopOperator = start(cfg, nil) })
-
-		line := &line{deaf: map[string]int{}, writes: map[string]int{}}
-		var instances []*bergv1.ChallengeInstance
-		for n := 1; n < mostWrites; n++ {
-			i := instance(ctx, ns, "steps", namedAfterOwner)
-			line.deaf[i.Spec.OwnerID] = n
-			instances = append(instances, i)
-		}
-		stop := start(cfg, line.wrap)
-		defer stop()
-		for _, i := range instances {
-			reaches(ctx, i, bergv1.PhaseRunning)
-			facts{}.expectIn(witness(ctx, i))
-		}
-		line.reset()
-		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
-		for _, i := range instances {
-			gone(ctx, i)
-		}
-		Expect(line.lost()).To(BeNumerically(">", 12), "answers that were lost")
+		lost := buildAndEndOver(ctx, &line{}, func(instances []*bergv1.ChallengeInstance) {
+			Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(instances[0].Namespace))).To(Succeed())
+		})
+		Expect(lost).To(BeNumerically(">", 12), "answers that were lost")
 	}, SpecTimeout(10*time.Minute))
 
 	It("by nobody, but told of a conflict at any one write, builds and ends all the same", func(ctx context.Context) {
-		ns := newNamespace(ctx)
-		challenge(ctx, ns, "steps", steps)
-		stopOperator()
-		DeferCleanup(func() { stopOperator = start(cfg, nil) })
-
-		line := &line{deaf: map[string]int{}, writes: map[string]int{}, refuse: true}
-		var instances []*bergv1.ChallengeInstance
-		for n := 1; n < mostWrites; n++ {
-			i := instance(ctx, ns, "steps", namedAfterOwner)
-			line.deaf[i.Spec.OwnerID] = n
-			instances = append(instances, i)
-		}
-		stop := start(cfg, line.wrap)
-		defer stop()
-		for _, i := range instances {
-			reaches(ctx, i, bergv1.PhaseRunning)
-			facts{}.expectIn(witness(ctx, i))
-		}
-		line.reset()
-		for n, i := range instances { // half of them by the operator's own deletion
-			if n%2 == 0 {
-				Expect(k8s.Delete(ctx, i)).To(Succeed())
-			} else {
-				Expect(k8s.Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))).To(Succeed())
+		refused := buildAndEndOver(ctx, &line{refuse: true}, func(instances []*bergv1.ChallengeInstance) {
+			for n, i := range instances { // half of them by the operator's own deletion
+				if n%2 == 0 {
+					Expect(k8s.Delete(ctx, i)).To(Succeed())
+				} else {
+					Expect(k8s.Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))).To(Succeed())
+				}
 			}
-		}
-		for _, i := range instances {
-			gone(ctx, i)
-		}
-		Expect(line.lost()).To(BeNumerically(">", 12), "writes that were refused")
+		})
+		Expect(refused).To(BeNumerically(">", 12), "writes that were refused")
 	}, SpecTimeout(10*time.Minute))
 })
+
+// buildAndEndOver has an operator build and end an instance for each of its writes, over a
+// line that fails that write. It returns how many failed in the end.
+func buildAndEndOver(ctx context.Context, l *line, end func([]*bergv1.ChallengeInstance)) int {
+	GinkgoHelper()
+	ns := newNamespace(ctx)
+	challenge(ctx, ns, "steps", steps)
+	stopOperator()
+	DeferCleanup(func() { stopOperator = start(cfg, nil) })
+
+	l.deaf, l.writes = map[string]int{}, map[string]int{}
+	var instances []*bergv1.ChallengeInstance
+	for n := 1; n < mostWrites; n++ {
+		i := instance(ctx, ns, "steps", namedAfterOwner)
+		l.deaf[i.Spec.OwnerID] = n
+		instances = append(instances, i)
+	}
+	stop := start(cfg, l.wrap)
+	defer stop()
+	for _, i := range instances {
+		reaches(ctx, i, bergv1.PhaseRunning)
+		facts{}.expectIn(witness(ctx, i))
+	}
+	l.reset()
+	end(instances)
+	for _, i := range instances {
+		gone(ctx, i)
+	}
+	return l.lost()
+}
 
 var errCut = errors.New("the line to the API server is cut")
 

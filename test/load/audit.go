@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/bergctf/berg-operator/test/installed"
 )
 
 // auditLog is the API server's own record of every request.
@@ -58,7 +60,7 @@ type request struct {
 	} `json:"objectRef"`
 }
 
-const operatorUser = "system:serviceaccount:" + operatorNamespace + ":" + operatorAccount
+const operatorUser = "system:serviceaccount:" + installed.Namespace + ":" + installed.Account
 
 // count returns the requests of the operator, or of the bare client, between two
 // ends of the log, by verb and resource, such as "patch challengeinstances/status".

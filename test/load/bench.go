@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,24 +13,19 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/installed"
 )
 
 const (
-	// Names that config/default gives to what it installs.
-	operatorNamespace = "berg-operator-system"
-	operatorAccount   = "berg-operator-controller-manager"
 	// arena is the namespace of everything that is created here.
 	arena         = "load"
 	challengeName = "load"
@@ -94,7 +87,7 @@ func prepare(ctx context.Context, o options, show *progress) (*bench, error) {
 	if err := b.install(ctx); err != nil {
 		return nil, err
 	}
-	if b.account, err = b.accountConfig(ctx, restConfig); err != nil {
+	if b.account, err = installed.AccountConfig(ctx, b.client, restConfig); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -116,33 +109,17 @@ func (b *bench) close() error {
 	return b.stopOperator()
 }
 
-// install creates what config/default creates, without the operator itself.
+// install creates the definitions and rights of the operator, and a Challenge.
 func (b *bench) install(ctx context.Context) error {
-	manifests, err := exec.CommandContext(ctx, "kubectl", "kustomize", "config/default").Output()
-	if err != nil {
-		return fmt.Errorf("kubectl kustomize config/default: %w", err)
-	}
-	documents := yamlstream.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		if err := documents.Decode(object); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return err
-		}
-		switch object.GetKind() {
-		case "CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding":
-			if err := b.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("load"), client.ForceOwnership); err != nil {
-				return fmt.Errorf("install %s %s: %w", object.GetKind(), object.GetName(), err)
-			}
-		}
+	if err := installed.Definitions(ctx, b.client, "load"); err != nil {
+		return err
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: arena}}
 	if err := b.client.Create(ctx, namespace); client.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
 	var instances bergv1.ChallengeInstanceList
-	err = eventually(ctx, func(ctx context.Context) error { return b.client.List(ctx, &instances, client.InNamespace(arena)) })
+	err := eventually(ctx, func(ctx context.Context) error { return b.client.List(ctx, &instances, client.InNamespace(arena)) })
 	if err != nil {
 		return err
 	}
@@ -157,19 +134,6 @@ func (b *bench) install(ctx context.Context) error {
 		DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}},
 	}}
 	return client.IgnoreAlreadyExists(b.client.Create(ctx, challenge))
-}
-
-// accountConfig is how the operator's ServiceAccount reaches the API server.
-func (b *bench) accountConfig(ctx context.Context, admin *rest.Config) (*rest.Config, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 60 * 60)}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: operatorAccount}}
-	if err := b.client.SubResource("token").Create(ctx, account, request); err != nil {
-		return nil, fmt.Errorf("get a token of the operator: %w", err)
-	}
-	config := rest.AnonymousClientConfig(admin)
-	config.BearerToken = request.Status.Token
-	config.QPS = -1
-	return config, nil
 }
 
 // learn lets the operator build one instance, and keeps what it wrote as a template

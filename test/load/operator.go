@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/bergctf/berg-operator/test/installed"
 )
 
 // operatorProcess is the operator as a process of its own, with the rights and the
@@ -40,7 +41,7 @@ func (b *bench) startOperator(ctx context.Context) error {
 	p := &operatorProcess{exited: make(chan struct{})}
 	for _, address := range []*string{&p.probes, &p.metrics, &p.pprof} {
 		var err error
-		if *address, err = freeAddress(); err != nil {
+		if *address, err = installed.FreeAddress(); err != nil {
 			return err
 		}
 	}
@@ -60,7 +61,7 @@ func (b *bench) startOperator(ctx context.Context) error {
 	p.Cmd = exec.Command(b.program)
 	p.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir,
-		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + operatorNamespace,
+		"KUBECONFIG=" + kubeconfig, "POD_NAMESPACE=" + installed.Namespace,
 		"HEALTH_PROBE_BIND_ADDRESS=" + p.probes,
 		"METRICS_BIND_ADDRESS=" + p.metrics, "METRICS_SECURE=false",
 		"MAX_CONCURRENT_RECONCILES=" + strconv.Itoa(b.workers),
@@ -204,12 +205,4 @@ func writeKubeconfig(b *bench, path string) error {
 		Contexts:       map[string]*clientcmdapi.Context{"load": {Cluster: "load", AuthInfo: "load"}},
 		CurrentContext: "load",
 	}, path)
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
