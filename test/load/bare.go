@@ -21,7 +21,7 @@ import (
 const bareAgent = "berg-load-bare-client"
 
 // bareClient makes the requests that the operator makes for an instance, in the same
-// order, and does nothing else: it knows beforehand what to write, reads nothing,
+// order, the same of them at once, and does nothing else: it knows beforehand what to write, reads nothing,
 // compares nothing, and keeps no cache. What it cannot undercut is the API server.
 //
 // Like the operator it has two queues, one of them for expiries.
@@ -92,13 +92,28 @@ func (b *bareClient) start(ctx context.Context, i *bareInstance) error {
 	if err := b.patch(ctx, i, i.creating, true); err != nil {
 		return err
 	}
-	for _, o := range i.objects {
-		if err := b.client.Create(ctx, o, client.FieldOwner(bareAgent)); err != nil {
-			return fmt.Errorf("create %T: %w", o, err)
+	for _, step := range i.steps() {
+		if err := b.create(ctx, step); err != nil {
+			return err
 		}
 	}
 	defer close(i.started)
 	return b.patch(ctx, i, i.starting, true)
+}
+
+// create writes objects at once.
+func (b *bareClient) create(ctx context.Context, objects []client.Object) error {
+	errs := make([]error, len(objects))
+	var under sync.WaitGroup
+	for i, o := range objects {
+		under.Go(func() {
+			if err := b.client.Create(ctx, o, client.FieldOwner(bareAgent)); err != nil {
+				errs[i] = fmt.Errorf("create %T: %w", o, err)
+			}
+		})
+	}
+	under.Wait()
+	return errors.Join(errs...)
 }
 
 func (b *bareClient) finishStart(ctx context.Context, i *bareInstance) error {

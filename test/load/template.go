@@ -121,6 +121,16 @@ type written struct {
 	running, terminating, over []byte
 }
 
+// steps are the objects in the operator's order: the namespace, what it writes at once, and
+// the Deployments.
+func (w *written) steps() [][]client.Object {
+	last := len(w.objects)
+	for _, isDeployment := w.objects[last-1].(*appsv1.Deployment); isDeployment; _, isDeployment = w.objects[last-1].(*appsv1.Deployment) {
+		last--
+	}
+	return [][]client.Object{w.objects[:1], w.objects[1:last], w.objects[last:]}
+}
+
 // fill makes what is to be written for an instance.
 func (t *template) fill(instance *bergv1.ChallengeInstance) (*written, error) {
 	change := strings.NewReplacer(

@@ -1,8 +1,10 @@
 package challengeinstance
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,54 +19,98 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// build applies the plan, in the order in which a pod could do harm if something
-// before it were missing. It returns the endpoints once every Service stands.
+// build applies the plan. No pod runs before all that confines it stands, and what it is
+// told. It returns the endpoints once every Service stands.
 func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcome.Problem) {
 	in := r.inputs(o)
-	problem := func(condition string, err error) *outcome.Problem { return problemOf(condition, err, in.Flag) }
+	w, proof := r.Writer, proofOf(o.Instance)
+	problem := func(condition string, err error) *outcome.Problem {
+		if err == nil {
+			return nil
+		}
+		return problemOf(condition, err, in.Flag)
+	}
 
 	f, err := planFoundation(in)
 	if err != nil {
 		return nil, &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact(err.Error(), in.Flag)}
 	}
-	w, proof := r.Writer, proofOf(o.Instance)
 	if _, err := apply.Apply(ctx, w, proof, f.Namespace); err != nil {
 		return nil, problem(bergv1.ConditionNamespaceCreated, err)
 	}
-	if err := r.applyNetworkPolicies(ctx, w, proof, in.namespace(), f); err != nil {
-		return nil, problem(bergv1.ConditionNetworkPolicyCreated, err)
-	}
-	services, err := applyServices(ctx, w, proof, f.Services)
-	if err != nil {
-		return nil, problem(bergv1.ConditionServicesCreated, err)
+	// None of these needs another one, and as yet there is no pod that could do harm.
+	var services []*corev1.Service
+	problems := together(
+		func() *outcome.Problem {
+			return problem(bergv1.ConditionNetworkPolicyCreated, r.applyNetworkPolicies(ctx, w, proof, in.namespace(), f))
+		},
+		func() *outcome.Problem {
+			var err error
+			services, err = applyServices(ctx, w, proof, f.Services)
+			return problem(bergv1.ConditionServicesCreated, err)
+		},
+		func() *outcome.Problem {
+			return problem(bergv1.ConditionRoutesCreated, applyRoutes(ctx, w, proof, f))
+		},
+		func() *outcome.Problem {
+			return problem(bergv1.ConditionDeploymentsCreated, r.applySupplies(ctx, w, proof, o.Instance, in, f))
+		},
+	)
+	policies, ports, routes, supplies := problems[0], problems[1], problems[2], problems[3]
+	if p := cmp.Or(policies, ports); p != nil {
+		return nil, p
 	}
 	endpoints, err := endpoints(in, services)
 	if err != nil {
 		return nil, problem(bergv1.ConditionServicesCreated, err)
 	}
-	if _, err := applyAll(ctx, w, proof, f.HTTPRoutes); err != nil {
-		return endpoints, problem(bergv1.ConditionRoutesCreated, err)
+	if p := cmp.Or(routes, supplies); p != nil {
+		return endpoints, p
 	}
-	if _, err := applyAll(ctx, w, proof, f.TLSRoutes); err != nil {
-		return endpoints, problem(bergv1.ConditionRoutesCreated, err)
-	}
-	if err := r.applyWorkloads(ctx, w, proof, o.Instance, in, f, endpoints); err != nil {
-		return endpoints, problem(bergv1.ConditionDeploymentsCreated, err)
-	}
-	return endpoints, nil
+	return endpoints, problem(bergv1.ConditionDeploymentsCreated, r.applyWorkloads(ctx, w, proof, in, f, endpoints))
 }
 
-// applyWorkloads writes what runs, and deletes what no longer belongs.
-func (r *Reconciler) applyWorkloads(ctx context.Context, w apply.Writer, proof ownership.Proof, instance *bergv1.ChallengeInstance, in Inputs, f Foundation, endpoints []Endpoint) error {
+// together takes steps at once, waits for all of them, and returns the problem of each.
+// A panic of one becomes a panic of the caller, whom the controller guards.
+func together(steps ...func() *outcome.Problem) []*outcome.Problem {
+	problems, panics := make([]*outcome.Problem, len(steps)), make([]any, len(steps))
+	var under sync.WaitGroup
+	for i, step := range steps {
+		under.Go(func() {
+			defer func() { panics[i] = recover() }()
+			problems[i] = step()
+		})
+	}
+	under.Wait()
+	for _, p := range panics {
+		if p != nil {
+			panic(p)
+		}
+	}
+	return problems
+}
+
+func applyRoutes(ctx context.Context, w apply.Writer, proof ownership.Proof, f Foundation) error {
+	if _, err := applyAll(ctx, w, proof, f.HTTPRoutes); err != nil {
+		return err
+	}
+	_, err := applyAll(ctx, w, proof, f.TLSRoutes)
+	return err
+}
+
+// applySupplies writes what pods mount, and what guards them.
+func (r *Reconciler) applySupplies(ctx context.Context, w apply.Writer, proof ownership.Proof, instance *bergv1.ChallengeInstance, in Inputs, f Foundation) error {
 	if _, err := applyAll(ctx, w, proof, f.ConfigMaps); err != nil {
 		return err
 	}
 	if _, err := applyAll(ctx, w, proof, f.DisruptionBudgets); err != nil {
 		return err
 	}
-	if err := r.copyPullSecret(ctx, instance, in); err != nil {
-		return err
-	}
+	return r.copyPullSecret(ctx, instance, in)
+}
+
+// applyWorkloads writes what runs, and deletes what no longer belongs.
+func (r *Reconciler) applyWorkloads(ctx context.Context, w apply.Writer, proof ownership.Proof, in Inputs, f Foundation, endpoints []Endpoint) error {
 	deployments := planWorkloads(in, endpoints)
 	if _, err := applyAll(ctx, w, proof, deployments); err != nil {
 		return err
