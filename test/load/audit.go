@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -70,6 +71,9 @@ func (a auditLog) count(begin, end int64, bare bool) (map[string]int, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if now, err := a.end(); err != nil || now < end || end < begin {
+		return nil, errors.Join(err, fmt.Errorf("%s was begun anew: requests cannot be counted", a.path))
+	}
 	return countRequests(io.NewSectionReader(f, begin, end-begin), bare)
 }
 

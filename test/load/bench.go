@@ -32,7 +32,7 @@ const (
 	// poll is the time between two looks at something that cannot be watched.
 	poll = 20 * time.Millisecond
 	// patience is how long anything may take before a run is given up.
-	patience = 30 * time.Minute
+	patience = 90 * time.Minute
 )
 
 // bench is the cluster with everything that measures.

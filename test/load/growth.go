@@ -103,14 +103,16 @@ func restart(ctx context.Context, b *bench) (Scenario, error) {
 	if err != nil {
 		return s, err
 	}
+	others := b.ours.cpu("kube-apiserver")
 	if err := b.startOperator(ctx); err != nil {
 		return s, err
 	}
-	ready := b.operator.served.Sub(b.operator.launched).Seconds()
+	ready, readyCPU := b.operator.served.Sub(b.operator.launched).Seconds(), b.ours.cpu("operator")
 	if err := b.settle(ctx); err != nil {
 		return s, err
 	}
 	settled := time.Since(b.operator.launched).Seconds()
+	others = b.ours.cpu("kube-apiserver") - others
 	requests, err := b.requestsSince(ctx, begin)
 	if err != nil {
 		return s, err
@@ -121,7 +123,9 @@ func restart(ctx context.Context, b *bench) (Scenario, error) {
 		{Name: "launch to ready", Unit: "s", Operator: round2(ready), Target: atMost(15)},
 		{Name: "launch until every instance was looked at", Unit: "s", Operator: round2(settled)},
 		{Name: "writes", Unit: "in all", Operator: c.writes, Target: atMost(0), Count: true},
+		{Name: "processor of the operator until ready", Unit: "s", Operator: round2(readyCPU)},
 		{Name: "processor of the operator", Unit: "s in all", Operator: round2(b.ours.cpu("operator"))},
+		{Name: "processor of the API server", Unit: "s in all", Operator: round2(others)},
 	}
 	return s, nil
 }
@@ -192,7 +196,7 @@ func quiet(ctx context.Context, b *bench) (Scenario, error) {
 	}
 	t := Turn{Who: theOperator, Instances: b.live, CPU: map[string]float64{}, Memory: map[string]float64{}}
 	used, began := b.ours.cpu("operator"), time.Now()
-	stop := b.observe(ctx, &t, "")
+	stop := b.observe(ctx, &t, "", usualScrape)
 	if err := b.leaveAlone(ctx); err != nil {
 		return s, errors.Join(err, stop())
 	}

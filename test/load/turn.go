@@ -13,6 +13,13 @@ const (
 	theBare     = "bare client"
 )
 
+const (
+	// look is how often the processes are looked at.
+	look = time.Second
+	// usualScrape is how often Prometheus asks for metrics where nobody says otherwise.
+	usualScrape = 30 * time.Second
+)
+
 // profileSeconds is how much of a turn a CPU profile covers.
 const profileSeconds = "15"
 
@@ -44,7 +51,7 @@ func (b *bench) turn(ctx context.Context, who, profile string, work func(context
 	for name := range b.ours {
 		before[name] = b.ours.cpu(name)
 	}
-	stop := b.observe(ctx, &t, profile)
+	stop := b.observe(ctx, &t, profile, look)
 	began := time.Now()
 	err = work(ctx, r)
 	t.Seconds = round2(time.Since(began).Seconds())
@@ -66,16 +73,21 @@ func (b *bench) turn(ctx context.Context, who, profile string, work func(context
 	return t, r, nil
 }
 
-// observe looks at the processes once a second until it is stopped, and takes a
-// profile.
-func (b *bench) observe(ctx context.Context, t *Turn, profile string) (stop func() error) {
+// observe looks at the processes once a second until it is stopped, asks the operator for its
+// metrics as often as it is told, and takes a profile.
+func (b *bench) observe(ctx context.Context, t *Turn, profile string, scrape time.Duration) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		ticker := time.NewTicker(time.Second)
+		ticker := time.NewTicker(look)
 		defer ticker.Stop()
+		var asked time.Time
 		for {
-			b.sample(ctx, t)
+			b.weigh(t)
+			if time.Since(asked) >= scrape {
+				asked = time.Now()
+				b.askForQueue(ctx, t)
+			}
 			select {
 			case <-ctx.Done():
 				return
@@ -100,10 +112,13 @@ func (b *bench) observe(ctx context.Context, t *Turn, profile string) (stop func
 	}
 }
 
-func (b *bench) sample(ctx context.Context, t *Turn) {
+func (b *bench) weigh(t *Turn) {
 	for name := range b.ours {
 		t.Memory[name] = max(t.Memory[name], b.ours.memory(name))
 	}
+}
+
+func (b *bench) askForQueue(ctx context.Context, t *Turn) {
 	if b.operator == nil || t.Who != theOperator {
 		return
 	}
