@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,12 +28,21 @@ var version = "dev"
 // say: half of the usual. What is in the heap are caches, which change little.
 const gcPercent = 50
 
+// streamedLists names the switch of client-go for lists that come as a stream of single
+// objects. That saves the API server memory, of which our lists take little, and costs both
+// sides more than twice the processor time: with 10,000 instances a start takes 20 s
+// instead of 10.
+const streamedLists = "KUBE_FEATURE_WatchListClient"
+
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == isolation.Command {
 		os.Exit(isolation.Probe(os.Args[2:], os.Stderr))
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv(streamedLists) == "" {
+		os.Setenv(streamedLists, "false")
 	}
 	cfg, values, err := config.Load(os.Args[1:], os.Getenv, os.Stdout)
 	switch {
@@ -59,6 +69,11 @@ func run(cfg config.Config, values []config.Value) error {
 		effective = append(effective, v.Name, v.Value)
 	}
 	log.Info("effective configuration", append(effective, "version", version)...)
+	// Near the memory limit of the container, garbage is collected more often: slower is
+	// better than killed. Like GOMAXPROCS, this follows the limit by itself.
+	if _, err := memlimit.Set(); err != nil {
+		log.Error(err, "the container's memory limit is not known: set GOMEMLIMIT to nine tenths of it")
+	}
 
 	ctx := ctrl.SetupSignalHandler()
 	restConfig, err := ctrl.GetConfig()

@@ -131,6 +131,9 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 			return nil, fmt.Errorf("set up the controllers of %s: %w", r.api, err)
 		}
 	}
+	if err := mgr.Add(memoryReturner{}); err != nil {
+		return nil, err
+	}
 	if cfg.Process.IsolationCheck != config.IsolationCheckOff {
 		checker, err := newIsolationCheck(mgr, cfg, opts.Clock)
 		if err != nil {

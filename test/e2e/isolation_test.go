@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -41,14 +39,7 @@ var _ = Describe("The check of isolation", Label("isolation"), Serial, func() {
 		Expect(found.Reason).To(Equal(reason), found.Message)
 		Expect(found.Status).To(Equal(status))
 
-		stage := newStage(ctx)
-		token := stage.serviceAccount(ctx, "prometheus")
-		stage.bindClusterRole(ctx, world.clusterRole(ctx, "metrics-reader"), "prometheus")
-		insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-		DeferCleanup(insecure.CloseIdleConnections)
-		code, body := get(ctx, insecure, "https://"+world.forward(client.ObjectKeyFromObject(leader), 8443)+"/metrics", token)
-		Expect(code).To(Equal(http.StatusOK))
-		Expect(body).To(ContainSubstring(sample))
+		Expect(newStage(ctx).metrics(ctx, leader)).To(ContainSubstring(sample))
 
 		if status != corev1.ConditionTrue {
 			until(ctx, reactLimit, func(ctx context.Context) error {
@@ -111,8 +102,15 @@ func (c *cluster) isolationVerified(ctx context.Context) (*corev1.Pod, *corev1.P
 // the new one.
 func setVariable(ctx context.Context, name, value string) {
 	GinkgoHelper()
+	changeManager(ctx, fmt.Sprintf(`"env":[{"name":%q,"value":%q}]`, name, value))
+}
+
+// changeManager changes fields of the operator's container and waits until every pod
+// has them.
+func changeManager(ctx context.Context, fields string) {
+	GinkgoHelper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: world.operator.Namespace, Name: world.operator.Name}}
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"manager","env":[{"name":%q,"value":%q}]}]}}}}`, name, value)
+	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"manager",` + fields + `}]}}}}`
 	Expect(world.Patch(ctx, deployment, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))).To(Succeed())
 	until(ctx, startLimit, func(ctx context.Context) error {
 		if err := world.Get(ctx, world.operator, deployment); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -109,6 +110,34 @@ var _ = Describe("The operator", func() {
 		entry("bind roles in the whole cluster", authorizationv1.ResourceAttributes{Verb: "create", Group: rbacv1.GroupName, Resource: "clusterrolebindings"}),
 	)
 
+	It("keeps within a memory limit that is near", Serial, func(ctx SpecContext) {
+		const mebibyte = 1 << 20
+		deployment := &appsv1.Deployment{}
+		Expect(world.Get(ctx, world.operator, deployment)).To(Succeed())
+		usual := deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory()
+		limit := func(ctx context.Context, to string) {
+			changeManager(ctx, fmt.Sprintf(`"resources":{"requests":{"memory":"32Mi"},"limits":{"memory":%q}}`, to))
+		}
+		DeferCleanup(func(ctx SpecContext) { limit(ctx, usual.String()) }, NodeTimeout(2*startLimit))
+		limit(ctx, "50Mi")
+
+		stage := newStage(ctx)
+		stage.challenge(ctx, "toolbox", toolbox("only"))
+		var stories []*story
+		for range 10 {
+			stories = append(stories, stage.start(ctx, stage.instance("toolbox")))
+		}
+		for _, told := range stories {
+			told.expectPhase(ctx, 2*startLimit, bergv1.PhaseRunning)
+		}
+		expectNoRestart(ctx)
+		pod, err := world.leader(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		metrics := stage.metrics(ctx, pod)
+		Expect(metrics).To(MatchRegexp(`(?m)^go_gc_gomemlimit_bytes 4\.718592e\+07$`), "nine tenths")
+		AddReportEntry("memory", regexp.MustCompile(`(?m)^(process_resident_memory_bytes|go_memstats_heap_inuse_bytes) .*$`).FindAllString(metrics, -1))
+	}, SpecTimeout(specLimit))
+
 	Describe("when it is lost", Serial, func() {
 		It("finishes what it was building", func(ctx SpecContext) {
 			stage := newStage(ctx)
@@ -208,6 +237,19 @@ func (c *cluster) clusterRole(ctx context.Context, suffix string) string {
 	}
 	Fail("the operator brings no ClusterRole " + suffix)
 	return ""
+}
+
+// metrics reads what a pod of the operator tells Prometheus.
+func (s *stage) metrics(ctx context.Context, pod *corev1.Pod) string {
+	GinkgoHelper()
+	token := s.serviceAccount(ctx, "prometheus")
+	s.bindClusterRole(ctx, world.clusterRole(ctx, "metrics-reader"), "prometheus")
+	// The certificate is the operator's own; nobody could have been told of it.
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	DeferCleanup(insecure.CloseIdleConnections)
+	status, body := get(ctx, insecure, "https://"+world.forward(client.ObjectKeyFromObject(pod), 8443)+"/metrics", token)
+	Expect(status).To(Equal(http.StatusOK))
+	return body
 }
 
 // serviceAccount creates a ServiceAccount and returns a token of it.
