@@ -129,7 +129,8 @@ func check(t *testing.T, cfg config.Config, challenge bergv1.ChallengeSpec, spec
 		t.Error(err)
 	}
 	for _, c := range instance.Status.Conditions {
-		if len(spec.Flag) > 3 && strings.Contains(c.Message, spec.Flag) && !strings.Contains(written(challenge), spec.Flag) {
+		rest := strings.ReplaceAll(c.Message, "<flag>", "") // which may be what the flag says, too
+		if len(spec.Flag) > 3 && strings.Contains(rest, spec.Flag) && !strings.Contains(written(challenge), spec.Flag) {
 			t.Errorf("the condition %s repeats the flag: %s", c.Type, c.Message)
 		}
 	}
