@@ -119,7 +119,7 @@ var _ = Describe("The operator", func() {
 			changeManager(ctx, fmt.Sprintf(`"resources":{"requests":{"memory":"32Mi"},"limits":{"memory":%q}}`, to))
 		}
 		DeferCleanup(func(ctx SpecContext) { limit(ctx, usual.String()) }, NodeTimeout(2*startLimit))
-		limit(ctx, "50Mi")
+		limit(ctx, "64Mi")
 
 		stage := newStage(ctx)
 		stage.challenge(ctx, "toolbox", toolbox("only"))
@@ -134,7 +134,7 @@ var _ = Describe("The operator", func() {
 		pod, err := world.leader(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		metrics := stage.metrics(ctx, pod)
-		Expect(metrics).To(MatchRegexp(`(?m)^go_gc_gomemlimit_bytes 4\.718592e\+07$`), "nine tenths")
+		Expect(metrics).To(MatchRegexp(`(?m)^go_gc_gomemlimit_bytes 6\.0397977e\+07$`), "nine tenths")
 		AddReportEntry("memory", regexp.MustCompile(`(?m)^(process_resident_memory_bytes|go_memstats_heap_inuse_bytes) .*$`).FindAllString(metrics, -1))
 	}, SpecTimeout(specLimit))
 
