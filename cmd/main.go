@@ -42,7 +42,7 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	if os.Getenv(streamedLists) == "" {
-		os.Setenv(streamedLists, "false")
+		_ = os.Setenv(streamedLists, "false") // fails for names alone that cannot be
 	}
 	cfg, values, err := config.Load(os.Args[1:], os.Getenv, os.Stdout)
 	switch {

@@ -111,7 +111,6 @@ var _ = Describe("The operator", func() {
 	)
 
 	It("keeps within a memory limit that is near", Serial, func(ctx SpecContext) {
-		const mebibyte = 1 << 20
 		deployment := &appsv1.Deployment{}
 		Expect(world.Get(ctx, world.operator, deployment)).To(Succeed())
 		usual := deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory()
