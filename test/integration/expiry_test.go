@@ -229,7 +229,7 @@ var _ = Describe("spec.terminationReason", func() {
 const crowd = 1000
 
 var _ = Describe("A thousand instances that are over at the same second", Serial, func() {
-	It("are ended as fast as a bare client can", func(ctx context.Context) {
+	It("are all ended, and none too early", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		bare := bareClient(ctx)
 
@@ -281,7 +281,8 @@ var _ = Describe("A thousand instances that are over at the same second", Serial
 		AddReportEntry("expiry", fmt.Sprintf(
 			"%d instances: the deletion of the first was seen %s after the moment, of half of them %s, of the last %s; a bare client needs %s for the same requests",
 			crowd, late[0].Round(time.Millisecond), late[crowd/2].Round(time.Millisecond), late[crowd-1].Round(time.Millisecond), bare.Round(time.Millisecond)))
-		Expect(late[crowd-1]).To(BeNumerically("<", 4*bare+20*time.Second))
+		// How long it may take compared with a bare client is for test/load to say, which
+		// has the machine to itself.
 
 		By("nothing is left")
 		Eventually(func(g Gomega) {
