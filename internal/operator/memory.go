@@ -15,7 +15,7 @@ const (
 )
 
 // memoryReturner gives memory back after a start or a rush. The runtime by itself keeps
-// what the heap may grow to until the next collection, which may be hours away where
+// as much as the heap may grow to until the next collection, although it hardly grows where
 // instances are left alone.
 type memoryReturner struct{}
 

@@ -113,12 +113,12 @@ var _ = Describe("The operator", func() {
 	It("keeps within a memory limit that is near", Serial, func(ctx SpecContext) {
 		deployment := &appsv1.Deployment{}
 		Expect(world.Get(ctx, world.operator, deployment)).To(Succeed())
-		usual := deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory()
-		limit := func(ctx context.Context, to string) {
-			changeManager(ctx, fmt.Sprintf(`"resources":{"requests":{"memory":"32Mi"},"limits":{"memory":%q}}`, to))
+		usual := deployment.Spec.Template.Spec.Containers[0].Resources
+		memory := func(ctx context.Context, request, limit string) {
+			changeManager(ctx, fmt.Sprintf(`"resources":{"requests":{"memory":%q},"limits":{"memory":%q}}`, request, limit))
 		}
-		DeferCleanup(func(ctx SpecContext) { limit(ctx, usual.String()) }, NodeTimeout(2*startLimit))
-		limit(ctx, "64Mi")
+		DeferCleanup(func(ctx SpecContext) { memory(ctx, usual.Requests.Memory().String(), usual.Limits.Memory().String()) }, NodeTimeout(2*startLimit))
+		memory(ctx, "32Mi", "64Mi")
 
 		stage := newStage(ctx)
 		stage.challenge(ctx, "toolbox", toolbox("only"))

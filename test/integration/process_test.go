@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -37,12 +36,13 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/installed"
 )
 
 const (
 	// Names that config/default gives to what it installs.
-	operatorNamespace = "berg-operator-system"
-	operatorAccount   = "berg-operator-controller-manager"
+	operatorNamespace = installed.Namespace
+	operatorAccount   = installed.Account
 )
 
 // withProcesses prepares a container of specs for operators that run as processes
@@ -323,10 +323,9 @@ func holder(ctx context.Context) string {
 
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := installed.FreeAddress()
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // gate is a process's way to the API server. It remembers what is written, holds

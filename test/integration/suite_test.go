@@ -302,9 +302,14 @@ func conditions(i *bergv1.ChallengeInstance) string {
 // gone waits until neither an instance nor its namespace exists.
 func gone(ctx context.Context, i *bergv1.ChallengeInstance) {
 	GinkgoHelper()
+	goneWithin(ctx, i, patience)
+}
+
+func goneWithin(ctx context.Context, i *bergv1.ChallengeInstance, limit time.Duration) {
+	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(i), &bergv1.ChallengeInstance{}))).To(BeTrue(), "the instance exists")
-	}).Should(Succeed())
+	}).WithTimeout(limit).Should(Succeed())
 	// The finalizer goes after the namespace, never before.
 	Expect(namespaceExists(ctx, i)).To(BeFalse(), "the namespace exists")
 }

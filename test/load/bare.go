@@ -21,8 +21,9 @@ import (
 const bareAgent = "berg-load-bare-client"
 
 // bareClient makes the requests that the operator makes for an instance, in the same
-// order, the same of them at once, and does nothing else: it knows beforehand what to write, reads nothing,
-// compares nothing, and keeps no cache. What it cannot undercut is the API server.
+// order, the same of them at once, and does nothing else: it knows beforehand what to
+// write, reads nothing, compares nothing, and keeps no cache. What it cannot undercut is
+// the API server.
 //
 // Like the operator it has two queues, one of them for expiries.
 type bareClient struct {
@@ -103,17 +104,12 @@ func (b *bareClient) start(ctx context.Context, i *bareInstance) error {
 
 // create writes objects at once.
 func (b *bareClient) create(ctx context.Context, objects []client.Object) error {
-	errs := make([]error, len(objects))
-	var under sync.WaitGroup
-	for i, o := range objects {
-		under.Go(func() {
-			if err := b.client.Create(ctx, o, client.FieldOwner(bareAgent)); err != nil {
-				errs[i] = fmt.Errorf("create %T: %w", o, err)
-			}
-		})
-	}
-	under.Wait()
-	return errors.Join(errs...)
+	return inParallel(len(objects), objects, func(o client.Object) error {
+		if err := b.client.Create(ctx, o, client.FieldOwner(bareAgent)); err != nil {
+			return fmt.Errorf("create %T: %w", o, err)
+		}
+		return nil
+	})
 }
 
 func (b *bareClient) finishStart(ctx context.Context, i *bareInstance) error {

@@ -103,7 +103,7 @@ func restart(ctx context.Context, b *bench) (Scenario, error) {
 	if err != nil {
 		return s, err
 	}
-	others := b.ours.cpu("kube-apiserver")
+	server := b.ours.cpu("kube-apiserver")
 	if err := b.startOperator(ctx); err != nil {
 		return s, err
 	}
@@ -112,7 +112,7 @@ func restart(ctx context.Context, b *bench) (Scenario, error) {
 		return s, err
 	}
 	settled := time.Since(b.operator.launched).Seconds()
-	others = b.ours.cpu("kube-apiserver") - others
+	server = b.ours.cpu("kube-apiserver") - server
 	requests, err := b.requestsSince(ctx, begin)
 	if err != nil {
 		return s, err
@@ -125,7 +125,7 @@ func restart(ctx context.Context, b *bench) (Scenario, error) {
 		{Name: "writes", Unit: "in all", Operator: c.writes, Target: atMost(0), Count: true},
 		{Name: "processor of the operator until ready", Unit: "s", Operator: round2(readyCPU)},
 		{Name: "processor of the operator", Unit: "s in all", Operator: round2(b.ours.cpu("operator"))},
-		{Name: "processor of the API server", Unit: "s in all", Operator: round2(others)},
+		{Name: "processor of the API server", Unit: "s in all", Operator: round2(server)},
 	}
 	return s, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -124,11 +125,11 @@ type written struct {
 // steps are the objects in the operator's order: the namespace, what it writes at once, and
 // the Deployments.
 func (w *written) steps() [][]client.Object {
-	last := len(w.objects)
-	for _, isDeployment := w.objects[last-1].(*appsv1.Deployment); isDeployment; _, isDeployment = w.objects[last-1].(*appsv1.Deployment) {
-		last--
-	}
-	return [][]client.Object{w.objects[:1], w.objects[1:last], w.objects[last:]}
+	deployments := slices.IndexFunc(w.objects, func(o client.Object) bool {
+		_, is := o.(*appsv1.Deployment)
+		return is
+	})
+	return [][]client.Object{w.objects[:1], w.objects[1:deployments], w.objects[deployments:]}
 }
 
 // fill makes what is to be written for an instance.
