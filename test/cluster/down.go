@@ -17,7 +17,8 @@ func down(ctx context.Context, p places, name string, progress *progress) error 
 	if err != nil {
 		return err
 	}
-	if len(present) == 0 {
+	// An up that was killed early leaves an empty directory.
+	if len(present) == 0 && !exists(dir) {
 		progress.say("There is no cluster %s: nothing to do", name)
 		return nil
 	}
@@ -100,7 +101,7 @@ func remove(ctx context.Context, dir, name string, directory fate, progress *pro
 	if err != nil {
 		return err
 	}
-	if len(present) == 0 {
+	if len(present) == 0 && (directory == keepDirectory || !exists(dir)) {
 		return nil
 	}
 	work := func(func(string)) error {

@@ -161,6 +161,16 @@ func TestDownAfterKilledUp(t *testing.T) {
 	}
 }
 
+// TestDownOfAnEmptyDirectory is about the earliest point at which an up can be killed.
+func TestDownOfAnEmptyDirectory(t *testing.T) {
+	r := newRunner(t, profileSimulated)
+	if err := os.MkdirAll(r.places.clusterDir("empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r.run("down", "--name", "empty")
+	r.wantNoTrace("empty")
+}
+
 // TestDownEndsARunningUp wants down to win against an up that still works, as the child of a killed "go run" does.
 func TestDownEndsARunningUp(t *testing.T) {
 	r := newRunner(t, profileSimulated)
