@@ -304,7 +304,7 @@ var table = []Variable{
 	},
 	{
 		Name: "MAX_CONCURRENT_RECONCILES", Default: "32",
-		Help: "How many instances, and how many Environments, are worked on at the same time.",
+		Help: "How many instances, and how many Environments, are worked on at the same time. Expiries and deletions of instances have workers of their own, half as many each.",
 		set:  integer(func(c *Config) *int { return &c.Process.MaxConcurrentReconciles }, 1, 1000),
 	},
 	{

@@ -1,11 +1,13 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -224,7 +227,93 @@ var _ = Describe("Deleting an instance", func() {
 		defer lock.Unlock()
 		Expect(asked).To(And(HaveKeyWithValue(i.Name, ContainSubstring(string(i.UID))), HaveKeyWithValue(namespace.Name, ContainSubstring(string(namespace.UID)))))
 	}, Serial)
+
+	It("waits for what is being built, so that nothing is built after the end", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "under-way", oneContainer)
+		id := uuid.NewString()
+		building, goOn := make(chan struct{}), make(chan struct{})
+		proceed := sync.OnceFunc(func() { close(goOn) })
+		reached := sync.OnceFunc(func() { close(building) })
+		instead(clock.RealClock{}, cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, id+"/deployments") {
+					reached()
+					<-goOn
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		DeferCleanup(proceed)
+		i := instance(ctx, ns, "under-way", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = id })
+		Eventually(building).Should(BeClosed())
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		namespace := &corev1.Namespace{}
+		Consistently(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKey{Name: challengeinstance.NamespaceName(id)}, namespace)).To(Succeed())
+			g.Expect(namespace.DeletionTimestamp).To(BeNil())
+		}).WithTimeout(2 * time.Second).Should(Succeed())
+		proceed()
+		gone(ctx, i)
+	}, Serial)
+
+	It("lets it go once, however late the cache shows that it is gone", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "once", oneContainer)
+		i := instance(ctx, ns, "once")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		var patches atomic.Int64
+		news := make(chan struct{})
+		DeferCleanup(func() { close(news) })
+		instead(clock.RealClock{}, cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+					patches.Add(1)
+				}
+				answer, err := next.RoundTrip(r)
+				if err == nil && r.URL.Query().Get("watch") != "" && strings.HasSuffix(r.URL.Path, "/challengeinstances") {
+					answer.Body = heldBack(answer.Body, news, `"type":"DELETED"`, i.Name)
+				}
+				return answer, err
+			})
+		})
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		gone(ctx, i)
+		// The end of another namespace of that name wakes the instance, which the operator's cache still has.
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: i.Status.Namespace}}
+		Expect(k8s.Create(ctx, namespace)).To(Succeed())
+		Expect(k8s.Delete(ctx, namespace)).To(Succeed())
+		Eventually(namespaceExists).WithArguments(ctx, i).Should(BeFalse())
+		Consistently(patches.Load).WithTimeout(2 * time.Second).Should(BeEquivalentTo(1))
+	}, Serial)
 })
+
+// heldBack is a watch's body whose events wait for a channel to be closed if all words
+// are in them.
+func heldBack(body io.ReadCloser, until <-chan struct{}, words ...string) io.ReadCloser {
+	out, in := io.Pipe()
+	go func() {
+		events := bufio.NewReader(body)
+		for {
+			event, err := events.ReadString('\n')
+			if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) }) {
+				<-until
+			}
+			if _, closed := io.WriteString(in, event); closed != nil || err != nil {
+				in.CloseWithError(errors.Join(err, closed))
+				return
+			}
+		}
+	}()
+	return readCloser{Reader: out, close: func() error { return errors.Join(out.Close(), body.Close()) }}
+}
+
+type readCloser struct {
+	io.Reader
+	close func() error
+}
+
+func (r readCloser) Close() error { return r.close() }
 
 var _ = Describe("A namespace that is deleted by hand", func() {
 	It("is made again, with all that was in it and the same addresses", func(ctx context.Context) {

@@ -14,6 +14,9 @@ const (
 	// calm is how long one instance is started each second before the expiry, to
 	// know how long that takes when nothing else happens.
 	calm = 30 * time.Second
+	// settling is how long the operator may take, for each instance, to write down that
+	// it expires at another time. Only then nothing else happens.
+	settling = 60 * time.Millisecond
 	// storm is the same from the expiry on.
 	storm = 30 * time.Second
 )
@@ -67,7 +70,7 @@ func (e *expiryResult) fill(ctx context.Context, r *batch) error {
 }
 
 func (e *expiryResult) expire(ctx context.Context, r *batch) error {
-	at := time.Now().Add(calm + 15*time.Second).Truncate(time.Second)
+	at := time.Now().Add(time.Duration(len(r.lives))*settling + 15*time.Second + calm).Truncate(time.Second)
 	if r.who == theOperator {
 		if err := r.endAllAt(ctx, at); err != nil {
 			return err

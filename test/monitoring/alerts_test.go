@@ -173,7 +173,10 @@ func TestAlerts(t *testing.T) {
 			},
 		},
 		"BergQueueBacklog": {
-			fires:  [][]string{with(healthy(), depth+"0x20 400x70")},
+			fires: [][]string{
+				with(healthy(), depth+"0x20 400x70"),
+				with(healthy(), strings.Replace(depth, "challengeinstance", "challengeinstance-deletion", 1)+"0x20 400x70"),
+			},
 			silent: [][]string{with(healthy(), depth+"0x20 4000x5 0x60")},
 		},
 		"BergAPIServerThrottling": {

@@ -76,22 +76,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
+	unlock, err := r.lockOwner(ctx, req.NamespacedName)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	if err := r.Client.Get(ctx, req.NamespacedName, instance); err != nil {
 		return 0, err
 	}
-	now := r.Clock.Now()
 	if instance.DeletionTimestamp != nil {
-		return 0, r.finalize(ctx, instance, now)
+		return 0, nil // the controller of deletions ends it
 	}
+	now := r.Clock.Now()
 	if dueTermination(instance, r.Config.Challenge, now) != "" {
 		return 0, nil // the controller of expiries ends it
 	}
 	if err := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer); err != nil {
 		return 0, err
 	}
-	// From the decision who goes first until the namespace stands.
-	r.owners.LockKey(instance.Spec.OwnerID)
-	defer func() { _ = r.owners.UnlockKey(instance.Spec.OwnerID) }()
 
 	observed, err := r.observe(ctx, instance)
 	if err != nil {
@@ -125,6 +127,20 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		err = joinPatch(p.Err, err)
 	}
 	return untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), err
+}
+
+// lockOwner waits until nobody else works on an instance of the same owner. Of two
+// instances only one may decide that it goes first, and make the namespace; and what is
+// being built when its deletion begins is not ended before that has stopped. What was
+// read of an instance before counts no more.
+func (r *Reconciler) lockOwner(ctx context.Context, key client.ObjectKey) (unlock func(), err error) {
+	instance := &bergv1.ChallengeInstance{}
+	if err := r.Client.Get(ctx, key, instance, client.DisableReadYourWritesConsistency); err != nil {
+		return nil, err
+	}
+	owner := instance.Spec.OwnerID
+	r.owners.LockKey(owner)
+	return func() { _ = r.owners.UnlockKey(owner) }, nil
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.

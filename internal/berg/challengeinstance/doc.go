@@ -9,6 +9,7 @@
 //	derive  (status.go)   pure: phase, conditions and endpoints
 //	patch   (controller.go)  the only write of the status
 //
-// An instance that is being deleted goes through finalize.go instead. Builders
-// stand in files named after the object they build.
+// Two more controllers end instances: one asks for the deletion of those whose time is
+// over (expiry.go), one carries deletions out (finalize.go). Builders stand in files
+// named after the object they build.
 package challengeinstance

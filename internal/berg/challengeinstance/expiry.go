@@ -47,7 +47,7 @@ func (e *expirer) setup(mgr ctrl.Manager) error {
 			UpdateFunc: e.movesTheEnd,
 		})).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: e.config.Process.MaxConcurrentReconciles,
+			MaxConcurrentReconciles: endingWorkers(e.config.Process),
 			ReconciliationTimeout:   longestPass,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause),
 		}).

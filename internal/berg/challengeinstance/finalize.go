@@ -10,34 +10,103 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
+
+// deletion ends instances that are being deleted. It has a queue and workers of its
+// own, so that those that are started and those that end do not wait for each other:
+// not when a thousand end at once, and not in a busy hour.
+type deletion struct {
+	*Reconciler
+	pauses     *outcome.Backoff
+	finalizers finalizer.Remover
+}
+
+func (d *deletion) setup(mgr ctrl.Manager) error {
+	d.pauses = outcome.NewBackoff()
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("challengeinstance-deletion").
+		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, ending)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(d.deletedOfNamespace), builder.WithPredicates(ending)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: endingWorkers(d.Config.Process),
+			ReconciliationTimeout:   longestPass,
+		}).
+		Complete(drained{d})
+}
+
+// endingWorkers is how many instances the controllers of expiries and of deletions work
+// on at once. More would end few of them sooner, and the API server would be slower for
+// those that are started.
+func endingWorkers(cfg config.Process) int { return max(1, cfg.MaxConcurrentReconciles/2) }
+
+// ending passes the events of what is being deleted, or is gone.
+var ending = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },
+	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetDeletionTimestamp() != nil },
+}
+
+// Reconcile brings the end of one instance a step further. It returns no errors, like
+// the Reconciler's.
+func (d *deletion) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	began := d.Clock.Now()
+	result, failed := d.pauses.Result(ctx, req, 0, d.reconcile(ctx, req))
+	observeReconcile(d.Clock.Since(began), failed)
+	return result, nil
+}
+
+func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) {
+	instance := &bergv1.ChallengeInstance{}
+	defer func() { err = withoutFlag(err, instance) }()
+	unlock, err := d.lockOwner(ctx, req.NamespacedName)
+	if err != nil {
+		d.finalizers.Forget(req.NamespacedName)
+		return err
+	}
+	defer unlock()
+	if err := d.Client.Get(ctx, req.NamespacedName, instance); err != nil {
+		d.finalizers.Forget(req.NamespacedName)
+		return err
+	}
+	if instance.DeletionTimestamp == nil {
+		return nil
+	}
+	return d.finalize(ctx, instance, d.Clock.Now())
+}
 
 // finalize ends an instance that is being deleted, from whatever state it is in:
 // it needs neither the Challenge nor any optional API, since all that belongs to
 // an instance lives in its namespace. It is done when the namespace is gone.
-func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
-	if !controllerutil.ContainsFinalizer(instance, bergv1.Finalizer) {
+func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
+	if !controllerutil.ContainsFinalizer(instance, bergv1.Finalizer) || d.finalizers.Done(instance) {
 		return nil
 	}
 	before := instance.DeepCopy()
-	ns, err := r.ownNamespace(ctx, instance)
+	ns, err := d.ownNamespace(ctx, instance)
 	if err != nil {
 		return err
 	}
 	if ns != nil {
 		refused := ""
 		if ns.DeletionTimestamp == nil {
-			if err = apply.Delete(ctx, r.Client, ns); apierrors.IsConflict(err) {
+			if err = apply.Delete(ctx, d.Client, ns); apierrors.IsConflict(err) {
 				return err // somebody was faster: another look tells
 			}
 			if err != nil {
@@ -46,40 +115,40 @@ func (r *Reconciler) finalize(ctx context.Context, instance *bergv1.ChallengeIns
 			}
 		}
 		deriveTerminating(instance, ns, refused, now)
-		return joinPatch(err, r.patchEnding(ctx, before, instance)) // the namespace's events wake us
+		return joinPatch(err, d.patchEnding(ctx, before, instance)) // the namespace's events wake us
 	}
 
-	if err := r.sweep(ctx, instance); err != nil {
+	if err := d.sweep(ctx, instance); err != nil {
 		return err
 	}
 	deriveTerminated(instance, now)
-	if err := r.patchEnding(ctx, before, instance); err != nil {
+	if err := d.patchEnding(ctx, before, instance); err != nil {
 		return err
 	}
-	return finalizer.Remove(ctx, r.Client, instance, bergv1.Finalizer)
+	return d.finalizers.Remove(ctx, d.Client, instance, bergv1.Finalizer)
 }
 
 // patchEnding writes the status of an instance that is being deleted, and tells
 // what is new in it.
-func (r *Reconciler) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	if err := r.patchStatus(ctx, before, instance); err != nil {
+func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
+	if err := d.patchStatus(ctx, before, instance); err != nil {
 		return err
 	}
-	r.reportEnding(before, instance)
+	d.reportEnding(before, instance)
 	return nil
 }
 
 // ownNamespace returns the instance's namespace, nil if it is gone or was never
 // this instance's. The cache of a replica that has just taken over may not show
 // yet what its predecessor created, so absence is confirmed by the API server.
-func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
+func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
 	proof := proofOf(instance)
-	ns, err := r.observeNamespace(ctx, instance)
+	ns, err := d.observeNamespace(ctx, instance)
 	if err != nil || ns != nil && proof.Holds(ns) {
 		return ns, err
 	}
 	ns = &corev1.Namespace{}
-	err = r.Live.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)
+	err = d.Live.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -93,14 +162,14 @@ func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.Challeng
 // the API server says there is; one that has just been started does not know of
 // custom resources for a moment, and theirs outlive their namespace. The next
 // instance of the owner would find them in its way.
-func (r *Reconciler) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
+func (d *deletion) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
 	proof, ns := proofOf(instance), NamespaceName(instance.Spec.OwnerID)
 	errs := []error{
-		apply.Sweep(ctx, r.Writer, proof, &gatewayv1.HTTPRouteList{}, ns),
-		apply.Sweep(ctx, r.Writer, proof, &gatewayv1.TLSRouteList{}, ns),
+		apply.Sweep(ctx, d.Writer, proof, &gatewayv1.HTTPRouteList{}, ns),
+		apply.Sweep(ctx, d.Writer, proof, &gatewayv1.TLSRouteList{}, ns),
 	}
-	if r.Config.Challenge.NetworkPolicy.Cilium() {
-		errs = append(errs, apply.Sweep(ctx, r.Writer, proof, &ciliumv2.CiliumNetworkPolicyList{}, ns))
+	if d.Config.Challenge.NetworkPolicy.Cilium() {
+		errs = append(errs, apply.Sweep(ctx, d.Writer, proof, &ciliumv2.CiliumNetworkPolicyList{}, ns))
 	}
 	return errors.Join(errs...)
 }

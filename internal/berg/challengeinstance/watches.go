@@ -50,12 +50,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
 
 	owner := handler.EnqueueRequestsFromMapFunc(r.instancesOfNamespace)
-	changes := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 	changed := builder.WithPredicates(changes)
 	wake := make(chan event.GenericEvent)
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
-		For(&bergv1.ChallengeInstance{}, changed).
+		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, live)).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(notNew)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
@@ -114,6 +113,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := (&expirer{client: mgr.GetClient(), clock: r.Clock, config: r.Config}).setup(mgr); err != nil {
 		return err
 	}
+	if err := (&deletion{Reconciler: r}).setup(mgr); err != nil {
+		return err
+	}
 	apis := &optionalAPIs{
 		kinds: kinds, mgr: mgr, presence: presence, instances: instances,
 		handler: owner, predicates: []predicate.Predicate{changes}, wake: wake,
@@ -122,9 +124,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return apis.setup()
 }
 
-// instancesOfNamespace maps a namespace, or an object in one, to the instances
+// instancesOfNamespace maps a namespace, or an object in one, to the live instances
 // of the owner after whom it is named.
 func (r *Reconciler) instancesOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.ofNamespace(ctx, o, isLive)
+}
+
+// deletedOfNamespace is the same for those that are being deleted.
+func (r *Reconciler) deletedOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.ofNamespace(ctx, o, isEnding)
+}
+
+func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object, which func(*bergv1.ChallengeInstance) bool) []reconcile.Request {
 	name := o.GetNamespace()
 	if name == "" {
 		name = o.GetName()
@@ -133,16 +144,19 @@ func (r *Reconciler) instancesOfNamespace(ctx context.Context, o client.Object) 
 	if !ours {
 		return nil
 	}
-	return r.requests(ctx, indexOwner, ownerID)
+	return r.requests(ctx, indexOwner, ownerID, which)
 }
+
+func isLive(i *bergv1.ChallengeInstance) bool   { return i.DeletionTimestamp == nil }
+func isEnding(i *bergv1.ChallengeInstance) bool { return i.DeletionTimestamp != nil }
 
 func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String())
+	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isLive)
 }
 
-// siblings maps an instance to the others of its owner.
+// siblings maps an instance to the other live ones of its owner.
 func (r *Reconciler) siblings(ctx context.Context, o client.Object) []reconcile.Request {
-	all := r.requests(ctx, indexOwner, o.(*bergv1.ChallengeInstance).Spec.OwnerID)
+	all := r.requests(ctx, indexOwner, o.(*bergv1.ChallengeInstance).Spec.OwnerID, isLive)
 	others := all[:0]
 	for _, request := range all {
 		if request.NamespacedName != client.ObjectKeyFromObject(o) {
@@ -152,7 +166,7 @@ func (r *Reconciler) siblings(ctx context.Context, o client.Object) []reconcile.
 	return others
 }
 
-func (r *Reconciler) requests(ctx context.Context, index, value string) []reconcile.Request {
+func (r *Reconciler) requests(ctx context.Context, index, value string, which func(*bergv1.ChallengeInstance) bool) []reconcile.Request {
 	var instances bergv1.ChallengeInstanceList
 	err := r.Client.List(ctx, &instances, client.MatchingFields{index: value},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
@@ -161,11 +175,21 @@ func (r *Reconciler) requests(ctx context.Context, index, value string) []reconc
 	}
 	requests := make([]reconcile.Request, 0, len(instances.Items))
 	for i := range instances.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{
-			Namespace: instances.Items[i].Namespace, Name: instances.Items[i].Name,
-		}})
+		if which(&instances.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&instances.Items[i])})
+		}
 	}
 	return requests
+}
+
+// changes passes what somebody has written, and no status.
+var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+
+// live passes the events of instances that are not being deleted, and of those that are
+// gone, whose pauses can be forgotten.
+var live = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() == nil },
+	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetDeletionTimestamp() == nil },
 }
 
 // notNew passes the events of an instance after which another one of the same

@@ -4,8 +4,10 @@ package finalizer
 import (
 	"context"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
@@ -21,17 +23,38 @@ func Ensure(ctx context.Context, c client.Client, obj client.Object, name string
 	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// Remove lets an object go.
-func Remove(ctx context.Context, c client.Client, obj client.Object, name string) error {
+// Remover lets objects go, each once: it remembers those that it has let go until the
+// cache shows it. Nothing can be read back of an object that is gone, so a client that
+// waits for its own writes does not wait for this one, and a pass that comes right after
+// would do the same again. Its zero value is ready for use.
+type Remover struct {
+	done sync.Map // types.NamespacedName to types.UID
+}
+
+// Done tells whether Remove has let an object go.
+func (r *Remover) Done(obj client.Object) bool {
+	uid, ok := r.done.Load(client.ObjectKeyFromObject(obj))
+	return ok && uid == obj.GetUID()
+}
+
+// Remove takes a finalizer off an object.
+func (r *Remover) Remove(ctx context.Context, c client.Client, obj client.Object, name string) error {
 	free := obj.DeepCopyObject().(client.Object)
-	if !controllerutil.RemoveFinalizer(free, name) {
+	if r.Done(obj) || !controllerutil.RemoveFinalizer(free, name) {
 		return nil
 	}
-	// Nothing can be read back of an object that is gone, so there is no write to
-	// wait for.
-	return client.IgnoreNotFound(c.Patch(ctx, free,
-		client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}), client.DisableReadYourWritesConsistency))
+	err := c.Patch(ctx, free,
+		client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}), client.DisableReadYourWritesConsistency)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	// No API server lets a finalizer be added to an object that is being deleted.
+	r.done.Store(client.ObjectKeyFromObject(obj), obj.GetUID())
+	return nil
 }
+
+// Forget is to be called when the cache does not show an object of that name anymore.
+func (r *Remover) Forget(key types.NamespacedName) { r.done.Delete(key) }
 
 // HeldBack returns what keeps a namespace from going, as its controller says, or
 // the finalizers of others when that controller has done its part; "" if nothing

@@ -31,7 +31,8 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	Config config.Config
 
-	backoff *outcome.Backoff
+	backoff    *outcome.Backoff
+	finalizers finalizer.Remover
 }
 
 // The right to bind stands alone: it names the one ClusterRole, and the operator
@@ -59,6 +60,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) error {
 	env := &quixv1.Environment{}
 	if err := r.Client.Get(ctx, req.NamespacedName, env); err != nil {
+		r.finalizers.Forget(req.NamespacedName)
 		return err
 	}
 	now := r.Clock.Now()

@@ -20,11 +20,11 @@ import (
 // in: first the platform's rights, then the namespace. It is done when the
 // namespace is gone, or turns out not to be the environment's.
 func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now time.Time) error {
-	if !controllerutil.ContainsFinalizer(env, quixv1.Finalizer) {
-		return nil // somebody else holds it back
+	if !controllerutil.ContainsFinalizer(env, quixv1.Finalizer) || r.finalizers.Done(env) {
+		return nil // somebody else holds it back, or the cache is late
 	}
 	if namespaceName(env) == "" { // deleted before anything was made
-		return finalizer.Remove(ctx, r.Client, env, quixv1.Finalizer)
+		return r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
 	}
 	before := env.DeepCopy()
 	e := Ending{}
@@ -58,7 +58,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	case e.Foreign && e.UnbindErr != nil:
 		return e.UnbindErr // the namespace will not take the binding along
 	default:
-		return finalizer.Remove(ctx, r.Client, env, quixv1.Finalizer)
+		return r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
 	}
 }
 
