@@ -51,7 +51,8 @@ var _ = Describe("Pressure", Serial, func() {
 			began := time.Now()
 			poison := instance(ctx, ns, "good", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = owner })
 			shows(ctx, poison, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
-			for _, i := range several(ctx, ns, "good", many) {
+			good := several(ctx, ns, "good", many)
+			for _, i := range good {
 				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
 			}
 			took := time.Since(began)
@@ -69,6 +70,10 @@ var _ = Describe("Pressure", Serial, func() {
 			AddReportEntry("poison", fmt.Sprintf("%d good instances ran after %s; the poisonous one was tried %d times", many, took.Round(time.Second), tries))
 			lift()
 			reaches(ctx, poison, bergv1.PhaseRunning)
+			Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
+			for _, i := range good {
+				goneWithin(ctx, i, crowdLimit)
+			}
 		}, SpecTimeout(time.Hour))
 
 		It("by namespaces that a foreign finalizer holds costs no request, and not much memory", func(ctx context.Context) {
