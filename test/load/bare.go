@@ -25,7 +25,8 @@ const bareAgent = "berg-load-bare-client"
 // write, reads nothing, compares nothing, and keeps no cache. What it cannot undercut is
 // the API server.
 //
-// Like the operator it has two queues, one of them for expiries.
+// It has two queues, one of them for expiries, with as many workers each as the operator
+// has for starts. The operator divides those of the second between expiries and deletions.
 type bareClient struct {
 	client   client.Client
 	template *template
