@@ -235,15 +235,12 @@ var _ = Describe("Deleting an instance", func() {
 		building, goOn := make(chan struct{}), make(chan struct{})
 		proceed := sync.OnceFunc(func() { close(goOn) })
 		reached := sync.OnceFunc(func() { close(building) })
-		instead(clock.RealClock{}, cfg, func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, id+"/deployments") {
-					reached()
-					<-goOn
-				}
-				return next.RoundTrip(r)
-			})
-		})
+		instead(clock.RealClock{}, cfg, showing(func(r *http.Request) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, id+"/deployments") {
+				reached()
+				<-goOn
+			}
+		}))
 		DeferCleanup(proceed)
 		i := instance(ctx, ns, "under-way", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = id })
 		Eventually(building).Should(BeClosed())

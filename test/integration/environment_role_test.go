@@ -304,17 +304,14 @@ var _ = Describe("An API that is not enabled", func() {
 			stopOperator = start(cfg, nil)
 		}()
 		var asked atomic.Pointer[string]
-		stopOperator = start(load(map[string]string{"POD_NAMESPACE": operatorNamespace, "ENABLED_APIS": enabled}), func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				for _, part := range never {
-					// Discovery asks for the list of an API, nobody for its objects.
-					if strings.Contains(r.URL.Path, part) {
-						asked.Store(&r.URL.Path)
-					}
+		stopOperator = start(load(map[string]string{"POD_NAMESPACE": operatorNamespace, "ENABLED_APIS": enabled}), showing(func(r *http.Request) {
+			for _, part := range never {
+				// Discovery asks for the list of an API, nobody for its objects.
+				if strings.Contains(r.URL.Path, part) {
+					asked.Store(&r.URL.Path)
 				}
-				return next.RoundTrip(r)
-			})
-		})
+			}
+		}))
 		if enabled == config.APIQuix {
 			env := newEnvironment(ctx, newID())
 			environmentReaches(ctx, env, quixv1.PhaseReady)

@@ -298,18 +298,15 @@ var _ = Describe("An environment", func() {
 		environmentReaches(ctx, env, quixv1.PhaseReady)
 		stopOperator()
 		var writes, reads atomic.Int64
-		stopOperator = start(cfg, func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				about := strings.Contains(r.URL.Path, env.Name) || strings.Contains(r.URL.Path, env.Spec.ID)
-				switch {
-				case about && r.Method == http.MethodGet:
-					reads.Add(1)
-				case about:
-					writes.Add(1)
-				}
-				return next.RoundTrip(r)
-			})
-		})
+		stopOperator = start(cfg, showing(func(r *http.Request) {
+			about := strings.Contains(r.URL.Path, env.Name) || strings.Contains(r.URL.Path, env.Spec.ID)
+			switch {
+			case about && r.Method == http.MethodGet:
+				reads.Add(1)
+			case about:
+				writes.Add(1)
+			}
+		}))
 		// A change that does not matter to it wakes the environment, and shows that
 		// the operator has looked at it.
 		other := newEnvironment(ctx, newID())

@@ -134,18 +134,15 @@ var _ = Describe("The time of an instance", func() {
 		// to end the instance, and before it says so.
 		var once sync.Once
 		extended := make(chan struct{})
-		instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), cfg, func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
-					once.Do(func() {
-						defer GinkgoRecover()
-						defer close(extended)
-						patch(ctx, i, func() { i.Spec.Timeout = "9h" })
-					})
-				}
-				return next.RoundTrip(r)
-			})
-		})
+		instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), cfg, showing(func(r *http.Request) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+				once.Do(func() {
+					defer GinkgoRecover()
+					defer close(extended)
+					patch(ctx, i, func() { i.Spec.Timeout = "9h" })
+				})
+			}
+		}))
 		Eventually(extended).Should(BeClosed())
 		observed(ctx, i)
 		Expect(i.DeletionTimestamp).To(BeNil())

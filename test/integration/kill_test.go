@@ -168,6 +168,16 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// showing shows every request to a function before it is sent.
+func showing(look func(*http.Request)) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			look(r)
+			return next.RoundTrip(r)
+		})
+	}
+}
+
 func (l *line) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) { return l.pass(next, r) })
 }

@@ -193,14 +193,11 @@ var _ = Describe("Pressure", Serial, func() {
 			return k8s.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "one-more-"}})
 		}).Should(MatchError(ContainSubstring("database space exceeded")))
 		var tries atomic.Int64
-		instead(clock.RealClock{}, cfg, func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				if r.Method != http.MethodGet {
-					tries.Add(1)
-				}
-				return next.RoundTrip(r)
-			})
-		})
+		instead(clock.RealClock{}, cfg, showing(func(r *http.Request) {
+			if r.Method != http.MethodGet {
+				tries.Add(1)
+			}
+		}))
 		Eventually(tries.Load).Should(BeNumerically(">", 3), "the operator does not try")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(begun), begun)).To(Succeed())
 		Expect(begun.Status.StartedAt).To(BeNil())

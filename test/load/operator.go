@@ -149,7 +149,8 @@ func (p *operatorProcess) metric(ctx context.Context, prefix string) (float64, e
 }
 
 const (
-	queueDepth = `workqueue_depth{controller="challengeinstance",`
+	// queueDepth is that of all queues: of starts, expiries and deletions.
+	queueDepth = `workqueue_depth{controller="challengeinstance`
 	reconciled = `controller_runtime_reconcile_total{controller="challengeinstance",`
 )
 

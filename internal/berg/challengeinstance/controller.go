@@ -76,14 +76,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
-	unlock, err := r.lockOwner(ctx, req.NamespacedName)
+	unlock, err := r.getLocked(ctx, req.NamespacedName, instance)
 	if err != nil {
 		return 0, err
 	}
 	defer unlock()
-	if err := r.Client.Get(ctx, req.NamespacedName, instance); err != nil {
-		return 0, err
-	}
 	if instance.DeletionTimestamp != nil {
 		return 0, nil // the controller of deletions ends it
 	}
@@ -129,18 +126,23 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	return untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), err
 }
 
-// lockOwner waits until nobody else works on an instance of the same owner. Of two
+// getLocked reads an instance when nobody else works on one of the same owner. Of two
 // instances only one may decide that it goes first, and make the namespace; and what is
-// being built when its deletion begins is not ended before that has stopped. What was
-// read of an instance before counts no more.
-func (r *Reconciler) lockOwner(ctx context.Context, key client.ObjectKey) (unlock func(), err error) {
-	instance := &bergv1.ChallengeInstance{}
-	if err := r.Client.Get(ctx, key, instance, client.DisableReadYourWritesConsistency); err != nil {
+// being built when its deletion begins is not ended before that has stopped.
+func (r *Reconciler) getLocked(ctx context.Context, key client.ObjectKey, instance *bergv1.ChallengeInstance) (unlock func(), err error) {
+	var before bergv1.ChallengeInstance
+	if err := r.Client.Get(ctx, key, &before, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
-	owner := instance.Spec.OwnerID
+	owner := before.Spec.OwnerID
 	r.owners.LockKey(owner)
-	return func() { _ = r.owners.UnlockKey(owner) }, nil
+	unlock = func() { _ = r.owners.UnlockKey(owner) }
+	// What was seen while waiting counts no more.
+	if err := r.Client.Get(ctx, key, instance); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.

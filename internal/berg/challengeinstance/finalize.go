@@ -15,9 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -43,8 +41,8 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 	d.pauses = outcome.NewBackoff()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-deletion").
-		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, ending)).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(d.deletedOfNamespace), builder.WithPredicates(ending)).
+		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, goneOr(isEnding))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(d.ofNamespace(isEnding)), builder.WithPredicates(goneOr(isEnding))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: endingWorkers(d.Config.Process),
 			ReconciliationTimeout:   longestPass,
@@ -56,12 +54,6 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 // on at once. More would end few of them sooner, and the API server would be slower for
 // those that are started.
 func endingWorkers(cfg config.Process) int { return max(1, cfg.MaxConcurrentReconciles/2) }
-
-// ending passes the events of what is being deleted, or is gone.
-var ending = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() != nil },
-	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetDeletionTimestamp() != nil },
-}
 
 // Reconcile brings the end of one instance a step further. It returns no errors, like
 // the Reconciler's.
@@ -75,16 +67,12 @@ func (d *deletion) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
-	unlock, err := d.lockOwner(ctx, req.NamespacedName)
+	unlock, err := d.getLocked(ctx, req.NamespacedName, instance)
 	if err != nil {
 		d.finalizers.Forget(req.NamespacedName)
 		return err
 	}
 	defer unlock()
-	if err := d.Client.Get(ctx, req.NamespacedName, instance); err != nil {
-		d.finalizers.Forget(req.NamespacedName)
-		return err
-	}
 	if instance.DeletionTimestamp == nil {
 		return nil
 	}

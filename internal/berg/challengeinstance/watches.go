@@ -49,12 +49,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
 
-	owner := handler.EnqueueRequestsFromMapFunc(r.instancesOfNamespace)
+	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(isLive))
 	changed := builder.WithPredicates(changes)
 	wake := make(chan event.GenericEvent)
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
-		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, live)).
+		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, goneOr(isLive))).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(notNew)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
@@ -124,31 +124,24 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return apis.setup()
 }
 
-// instancesOfNamespace maps a namespace, or an object in one, to the live instances
-// of the owner after whom it is named.
-func (r *Reconciler) instancesOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.ofNamespace(ctx, o, isLive)
-}
-
-// deletedOfNamespace is the same for those that are being deleted.
-func (r *Reconciler) deletedOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.ofNamespace(ctx, o, isEnding)
-}
-
-func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object, which func(*bergv1.ChallengeInstance) bool) []reconcile.Request {
-	name := o.GetNamespace()
-	if name == "" {
-		name = o.GetName()
+// ofNamespace maps a namespace, or an object in one, to the instances of the owner after
+// whom it is named: to those that are live, or to those that are being deleted.
+func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		name := o.GetNamespace()
+		if name == "" {
+			name = o.GetName()
+		}
+		ownerID, ours := strings.CutPrefix(name, NamespacePrefix)
+		if !ours {
+			return nil
+		}
+		return r.requests(ctx, indexOwner, ownerID, which)
 	}
-	ownerID, ours := strings.CutPrefix(name, NamespacePrefix)
-	if !ours {
-		return nil
-	}
-	return r.requests(ctx, indexOwner, ownerID, which)
 }
 
-func isLive(i *bergv1.ChallengeInstance) bool   { return i.DeletionTimestamp == nil }
-func isEnding(i *bergv1.ChallengeInstance) bool { return i.DeletionTimestamp != nil }
+func isLive(o client.Object) bool   { return o.GetDeletionTimestamp() == nil }
+func isEnding(o client.Object) bool { return !isLive(o) }
 
 func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isLive)
@@ -166,7 +159,7 @@ func (r *Reconciler) siblings(ctx context.Context, o client.Object) []reconcile.
 	return others
 }
 
-func (r *Reconciler) requests(ctx context.Context, index, value string, which func(*bergv1.ChallengeInstance) bool) []reconcile.Request {
+func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []reconcile.Request {
 	var instances bergv1.ChallengeInstanceList
 	err := r.Client.List(ctx, &instances, client.MatchingFields{index: value},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
@@ -185,11 +178,13 @@ func (r *Reconciler) requests(ctx context.Context, index, value string, which fu
 // changes passes what somebody has written, and no status.
 var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
-// live passes the events of instances that are not being deleted, and of those that are
-// gone, whose pauses can be forgotten.
-var live = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetDeletionTimestamp() == nil },
-	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectNew.GetDeletionTimestamp() == nil },
+// goneOr passes the events of objects that are gone, so that what is remembered of them
+// can be forgotten, and of those that are live or being deleted.
+func goneOr(which func(client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return which(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectNew) },
+	}
 }
 
 // notNew passes the events of an instance after which another one of the same

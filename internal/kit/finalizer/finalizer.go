@@ -23,10 +23,9 @@ func Ensure(ctx context.Context, c client.Client, obj client.Object, name string
 	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// Remover lets objects go, each once: it remembers those that it has let go until the
-// cache shows it. Nothing can be read back of an object that is gone, so a client that
+// Remover lets objects go and remembers them until the cache shows it: see Done. Nothing can be read back of an object that is gone, so a client that
 // waits for its own writes does not wait for this one, and a pass that comes right after
-// would do the same again. Its zero value is ready for use.
+// would do the same again unless it asks Done. Its zero value is ready for use.
 type Remover struct {
 	done sync.Map // types.NamespacedName to types.UID
 }
@@ -40,7 +39,7 @@ func (r *Remover) Done(obj client.Object) bool {
 // Remove takes a finalizer off an object.
 func (r *Remover) Remove(ctx context.Context, c client.Client, obj client.Object, name string) error {
 	free := obj.DeepCopyObject().(client.Object)
-	if r.Done(obj) || !controllerutil.RemoveFinalizer(free, name) {
+	if !controllerutil.RemoveFinalizer(free, name) {
 		return nil
 	}
 	err := c.Patch(ctx, free,
