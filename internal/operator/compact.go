@@ -41,8 +41,11 @@ func compact() toolscache.TransformFunc {
 	}
 }
 
-// strip drops what the operator does not look at.
+// strip drops what the operator does not look at. What it writes are patches, or is
+// made from what the API server has, so nothing is lost there.
 func strip(o client.Object) {
+	// The object once more, as kubectl wrote it, with the flag of an instance.
+	delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	switch o := o.(type) {
 	case *corev1.Pod:
 		stripPod(o)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -129,6 +131,23 @@ func TestEqualPartsAreOne(t *testing.T) {
 	}
 }
 
+func TestWhatIsKeptLiesApartFromWhatWasDecoded(t *testing.T) {
+	common := newSharing()
+	for _, size := range []int{5, longestText + 1} {
+		decoded := strings.Repeat("x", 2*size)
+		replicas := ptr.To(int32(size))
+		d := &appsv1.Deployment{}
+		d.Name, d.Spec.Replicas = decoded[:size], replicas
+		common.share(d)
+		if d.Name != decoded[:size] || unsafe.StringData(d.Name) == unsafe.StringData(decoded) {
+			t.Errorf("a text of %d bytes keeps the %d it was cut out of", size, len(decoded))
+		}
+		if *d.Spec.Replicas != int32(size) || d.Spec.Replicas == replicas {
+			t.Error("what a pointer refers to is kept where it was")
+		}
+	}
+}
+
 func TestSharingForgetsWhatWasMetOnce(t *testing.T) {
 	common := newSharing()
 	for n := range 10 * recentParts {
@@ -142,6 +161,19 @@ func TestSharingForgetsWhatWasMetOnce(t *testing.T) {
 			t.Errorf("%d %s are kept", kept, name)
 		}
 	}
+}
+
+func TestWhatKubectlNotedIsDropped(t *testing.T) {
+	for _, o := range recorded(t, 0) {
+		if _, noted := o.GetAnnotations()[corev1.LastAppliedConfigAnnotation]; !noted {
+			continue
+		}
+		if got := compacted(t, compact(), o).GetAnnotations(); len(got) != 0 {
+			t.Errorf("kept %v", got)
+		}
+		return
+	}
+	t.Fatal("nothing was recorded that kubectl wrote")
 }
 
 func TestPodsKeepWhatTheirStatusIsJudgedBy(t *testing.T) {

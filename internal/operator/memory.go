@@ -11,7 +11,7 @@ const (
 	// memoryPause is the time between two looks at memory that nobody uses.
 	memoryPause = time.Minute
 	// memoryWorth is how much of it, in bytes, is worth a collection of garbage.
-	memoryWorth = 32 << 20
+	memoryWorth = 16 << 20
 )
 
 // memoryReturner gives memory back after a start or a rush. The runtime by itself keeps

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"math"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 )
@@ -32,8 +33,9 @@ type partKey struct {
 
 func newSharing() *sharing { return &sharing{seed: maphash.MakeSeed()} }
 
-// share replaces parts of an object by equal ones that other objects have. The object
-// must not be changed afterwards.
+// share replaces parts of an object by equal ones that other objects have, and the rest
+// by copies: what was decoded lies among what is dropped, and would keep whole pages of
+// that in memory. The object must not be changed afterwards.
 func (s *sharing) share(object any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,12 +82,8 @@ func (s *sharing) walk(v reflect.Value) uint64 {
 
 func (s *sharing) text(v reflect.Value) uint64 {
 	text := v.String()
-	if v.CanSet() && len(text) > 0 && len(text) <= longestText {
-		if one, known := s.texts.get(text); known {
-			v.SetString(one)
-		} else {
-			s.texts.put(text, text)
-		}
+	if v.CanSet() && text != "" {
+		v.SetString(s.shared(text))
 	}
 	return maphash.String(s.seed, text)
 }
@@ -140,14 +138,19 @@ func settableTexts(v reflect.Value) (map[string]string, bool) {
 }
 
 func (s *sharing) shared(text string) string {
+	if len(text) > longestText {
+		return strings.Clone(text)
+	}
 	if one, known := s.texts.get(text); known {
 		return one
 	}
+	text = strings.Clone(text)
 	s.texts.put(text, text)
 	return text
 }
 
-// part replaces a reference by an equal one that is known, or makes it known.
+// part replaces a reference by an equal one that is known, or by a copy, which is
+// known from now on.
 func (s *sharing) part(v reflect.Value, hash uint64) uint64 {
 	hash = mix(hash, 1)
 	if !v.CanSet() {
@@ -159,10 +162,15 @@ func (s *sharing) part(v reflect.Value, hash uint64) uint64 {
 		v.Set(known)
 		return hash
 	}
-	if v.Kind() == reflect.Slice && v.Cap() > v.Len() {
+	switch v.Kind() {
+	case reflect.Slice:
 		exact := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 		reflect.Copy(exact, v)
 		v.Set(exact)
+	case reflect.Pointer:
+		fresh := reflect.New(v.Type().Elem())
+		fresh.Elem().Set(v.Elem())
+		v.Set(fresh)
 	}
 	if !ok {
 		// A copy of the reference: v itself would keep the whole object alive.
