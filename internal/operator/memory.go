@@ -9,14 +9,14 @@ import (
 
 const (
 	// memoryPause is the time between two looks at memory that nobody uses.
-	memoryPause = time.Minute
+	memoryPause = 10 * time.Second
 	// memoryWorth is how much of it, in bytes, is worth a collection of garbage.
 	memoryWorth = 16 << 20
 )
 
-// memoryReturner gives memory back after a start or a rush. The runtime by itself keeps
-// as much as the heap may grow to until the next collection, although it hardly grows where
-// instances are left alone.
+// memoryReturner gives memory back when a start or a rush is over. The runtime by itself
+// keeps as much as the heap may grow to until the next collection, although it hardly grows
+// where instances are left alone.
 type memoryReturner struct{}
 
 // NeedLeaderElection is false: the other replica holds the same caches.
@@ -26,27 +26,47 @@ func (memoryReturner) NeedLeaderElection() bool { return false }
 func (memoryReturner) Start(ctx context.Context) error {
 	ticker := time.NewTicker(memoryPause)
 	defer ticker.Stop()
+	before := readMemory()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			if unusedMemory() >= memoryWorth {
+			now := readMemory()
+			if now.idleSince(before) {
 				debug.FreeOSMemory()
 			}
+			before = now
 		}
 	}
 }
 
-// unusedMemory is what the heap has and holds nothing in, and what has been allocated
-// since the last collection, most of which is garbage by now.
-func unusedMemory() int64 {
+// memory is what the heap has, in bytes.
+type memory struct {
+	// unused is what holds nothing, and what has been allocated since the last
+	// collection, most of which is garbage by now.
+	unused int64
+	// allocated is the sum of all allocations up to now.
+	allocated uint64
+}
+
+// idleSince reports whether there is something to give back. In a rush there is not: half
+// of it would be used again before the next look.
+func (m memory) idleSince(before memory) bool {
+	return m.unused >= memoryWorth && int64(m.allocated-before.allocated) < m.unused/2
+}
+
+func readMemory() memory {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/free:bytes"},
 		{Name: "/memory/classes/heap/objects:bytes"},
 		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
 	}
 	metrics.Read(samples)
 	free, objects, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
-	return int64(free) + max(0, int64(objects)-int64(live))
+	return memory{
+		unused:    int64(free) + max(0, int64(objects)-int64(live)),
+		allocated: samples[3].Value.Uint64(),
+	}
 }

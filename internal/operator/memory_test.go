@@ -9,16 +9,40 @@ import (
 func TestUnusedMemoryIsWhatAReturnFrees(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	debug.FreeOSMemory()
-	before := unusedMemory()
+	before := readMemory()
 	for range 2 * memoryWorth >> 20 {
 		garbage := make([]byte, 1<<20)
 		runtime.KeepAlive(&garbage)
 	}
-	if got := unusedMemory() - before; got < memoryWorth {
+	after := readMemory()
+	if got := after.unused - before.unused; got < memoryWorth {
 		t.Errorf("%d bytes of garbage count as %d unused", 2*memoryWorth, got)
 	}
+	if got := after.allocated - before.allocated; got < 2*memoryWorth {
+		t.Errorf("%d bytes count as %d allocated", 2*memoryWorth, got)
+	}
 	debug.FreeOSMemory()
-	if got := unusedMemory(); got >= memoryWorth {
+	if got := readMemory().unused; got >= memoryWorth {
 		t.Errorf("%d bytes are unused after they were returned: they would be returned again and again", got)
+	}
+}
+
+func TestMemoryIsReturnedAfterARushAndNotInIt(t *testing.T) {
+	const before = 1 << 40
+	for name, c := range map[string]struct {
+		unused    int64
+		allocated uint64
+		want      bool
+	}{
+		"little to give back":                    {memoryWorth - 1, 0, false},
+		"left alone":                             {memoryWorth, 0, true},
+		"after a start":                          {200 << 20, 90 << 20, true},
+		"in a rush":                              {200 << 20, 110 << 20, false},
+		"a little work, and little to give back": {memoryWorth, memoryWorth, false},
+	} {
+		now := memory{unused: c.unused, allocated: before + c.allocated}
+		if got := now.idleSince(memory{allocated: before}); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
 	}
 }
