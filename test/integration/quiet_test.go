@@ -264,7 +264,7 @@ type traffic struct {
 }
 
 func (s *traffic) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return showing(func(r *http.Request) {
 		class := "write"
 		switch {
 		case r.URL.Query().Get("watch") == "true":
@@ -273,8 +273,7 @@ func (s *traffic) wrap(next http.RoundTripper) http.RoundTripper {
 			class = "read"
 		}
 		s.add(class, r.Method+" "+r.URL.Path)
-		return next.RoundTrip(r)
-	})
+	})(next)
 }
 
 func (s *traffic) add(class, request string) {

@@ -1,6 +1,7 @@
 package challengeinstance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -128,11 +129,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // whom it is named: to those that are live, or to those that are being deleted.
 func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		name := o.GetNamespace()
-		if name == "" {
-			name = o.GetName()
-		}
-		ownerID, ours := strings.CutPrefix(name, NamespacePrefix)
+		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), NamespacePrefix)
 		if !ours {
 			return nil
 		}

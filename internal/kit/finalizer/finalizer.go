@@ -23,9 +23,10 @@ func Ensure(ctx context.Context, c client.Client, obj client.Object, name string
 	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// Remover lets objects go and remembers them until the cache shows it: see Done. Nothing can be read back of an object that is gone, so a client that
-// waits for its own writes does not wait for this one, and a pass that comes right after
-// would do the same again unless it asks Done. Its zero value is ready for use.
+// Remover lets objects go and remembers them until the cache shows it: see Done. Nothing
+// can be read back of an object that is gone, so a client that waits for its own writes
+// does not wait for this one, and a pass that comes right after would do the same again
+// unless it asks Done. Its zero value is ready for use.
 type Remover struct {
 	done sync.Map // types.NamespacedName to types.UID
 }

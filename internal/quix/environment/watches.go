@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -88,11 +89,7 @@ var resynced = predicate.Funcs{
 // environmentsOfNamespace maps a namespace, or an object in one, to the
 // Environments that want it.
 func (r *Reconciler) environmentsOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	name := o.GetNamespace()
-	if name == "" {
-		name = o.GetName()
-	}
-	return r.requests(ctx, client.MatchingFields{indexNamespace: name})
+	return r.requests(ctx, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
 }
 
 func (r *Reconciler) everyEnvironment(ctx context.Context, _ client.Object) []reconcile.Request {
