@@ -20,6 +20,10 @@ type record struct {
 
 func (r *record) Identity() string { return "me" }
 
+func (r *record) Describe() string { return "a record" }
+
+func (r *record) RecordEvent(string) {}
+
 func (r *record) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	held := r.held
 	return &held, nil, r.broken

@@ -101,6 +101,7 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		Metrics:                 metricsOptions(cfg.Process),
 		GracefulShutdownTimeout: ptr.To(shutdownTime),
 		Controller:              controllerOptions(opts),
+		Logger:                  ctrl.Log,
 	}
 	var candidate <-chan struct{}
 	if cfg.Process.LeaderElect {
@@ -161,6 +162,7 @@ func elect(options *ctrl.Options, lease *lease) {
 	options.LeaderElectionReleaseOnCancel = true
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(HoldDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
 	options.NewClient = lease.fencedClient
+	options.Logger = calmLogger(options.Logger)
 }
 
 // caches bounds what is kept in memory: of the kinds that a cluster is full of
