@@ -23,15 +23,18 @@ import (
 func compact() toolscache.TransformFunc {
 	claims, common := apply.Compact(fieldManager), newSharing()
 	return func(o any) (any, error) {
-		o, err := claims(o)
-		if err != nil {
-			return o, err
-		}
 		object, ok := o.(client.Object)
-		if !ok {
+		if _, done := o.(*packed); done || !ok {
 			return o, nil // the last known state of an object that is gone
 		}
+		if _, err := claims(object); err != nil {
+			return nil, err
+		}
 		strip(object)
+		kept, err := pack(object)
+		if _, done := kept.(*packed); done || err != nil {
+			return kept, err
+		}
 		// These are shared already, and may be read at this moment.
 		managed := object.GetManagedFields()
 		object.SetManagedFields(nil)

@@ -182,6 +182,7 @@ func caches(cfg config.Config) cache.Options {
 	return cache.Options{
 		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
 		DefaultTransform:     compact(),
+		NewInformer:          newInformers(),
 		ByObject:             objects,
 	}
 }
