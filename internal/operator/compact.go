@@ -15,16 +15,20 @@ import (
 )
 
 // compact returns what makes objects small before they are cached: it drops what
-// nobody here looks at, and keeps one copy of what many objects have in common. There
-// are eight objects for each instance, which are nearly the same in all of them.
+// nobody here looks at, encodes what it can, and of the rest keeps one copy of what many
+// objects have in common. There are eight objects for each instance, which are nearly
+// the same in all of them.
 //
 // What is read from the cache is a copy, and what is in it is never changed, so
 // nobody notices.
 func compact() toolscache.TransformFunc {
 	claims, common := apply.Compact(fieldManager), newSharing()
 	return func(o any) (any, error) {
+		if _, done := o.(*packed); done {
+			return o, nil // an informer may transform an object twice
+		}
 		object, ok := o.(client.Object)
-		if _, done := o.(*packed); done || !ok {
+		if !ok {
 			return o, nil // the last known state of an object that is gone
 		}
 		if _, err := claims(object); err != nil {
@@ -32,7 +36,7 @@ func compact() toolscache.TransformFunc {
 		}
 		strip(object)
 		kept, err := pack(object)
-		if _, done := kept.(*packed); done || err != nil {
+		if err != nil || kept != object {
 			return kept, err
 		}
 		// These are shared already, and may be read at this moment.
