@@ -88,7 +88,7 @@ const (
 	listsAtOnce = 2
 	// longestTurn is how long a list waits for others. One that gets no answer is no
 	// reason to keep all from being listed.
-	longestTurn = 10 * time.Second
+	longestTurn = 30 * time.Second
 )
 
 // lists makes the objects of a list small before the next kind is listed. All kinds at
