@@ -64,7 +64,12 @@ func (p processes) cpu(name string) float64 {
 }
 
 // memory returns how many MiB of a process are resident.
-func (p processes) memory(name string) float64 {
+func (p processes) memory(name string) float64 { return p.mebibytes(name, "VmRSS:") }
+
+// peak returns how many MiB of a process were resident at most.
+func (p processes) peak(name string) float64 { return p.mebibytes(name, "VmHWM:") }
+
+func (p processes) mebibytes(name, field string) float64 {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p[name]))
 	if err != nil {
 		return 0
@@ -72,7 +77,7 @@ func (p processes) memory(name string) float64 {
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
+		if value, ok := strings.CutPrefix(lines.Text(), field); ok {
 			kib, _ := strconv.ParseFloat(strings.Fields(value)[0], 64)
 			return round(kib/1024, 1)
 		}
