@@ -140,11 +140,11 @@ func (l *lists) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 	}, nil
 }
 
-// forget drops what is left of a list that failed.
+// forget drops what is left of a list of which not all came to be taken.
 func (l *lists) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.small = map[any]struct{}{}
+	l.small = nil
 }
 
 func (l *lists) compact(object runtime.Object) (runtime.Object, error) {
@@ -157,6 +157,9 @@ func (l *lists) compact(object runtime.Object) (runtime.Object, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.small == nil {
+		l.small = map[any]struct{}{}
+	}
 	l.small[small] = struct{}{}
 	return small.(runtime.Object), nil
 }
