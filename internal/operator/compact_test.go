@@ -203,8 +203,8 @@ func TestPodsKeepWhatTheirStatusIsJudgedBy(t *testing.T) {
 	t.Fatal("no pod was recorded")
 }
 
-// TestCachesHoldLittleForEachInstance bounds what the caches grow by. Without sharing and packing
-// it is 26 KiB, and 33 KiB with all that the API server sends.
+// TestCachesHoldLittleForEachInstance bounds what the caches grow by. Without sharing
+// and packing it is 26 KiB, and 33 KiB with all that the API server sends.
 func TestCachesHoldLittleForEachInstance(t *testing.T) {
 	const instances, most = 600, 8 << 10
 	transform := compact()

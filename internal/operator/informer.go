@@ -237,37 +237,39 @@ func (i index) ByIndex(name, value string) ([]any, error) {
 	return unpackAll(objects), err
 }
 
+func (i index) Index(name string, like any) ([]any, error) {
+	objects, err := i.Indexer.Index(name, like)
+	if err != nil {
+		return nil, err
+	}
+	values, err := i.functions[name](like)
+	if err != nil {
+		return nil, err
+	}
+	objects, err = i.having(name, objects, values...)
+	return unpackAll(objects), err
+}
+
 // kept are the objects with a value, as they are kept.
 func (i index) kept(name, value string) ([]any, error) {
 	objects, err := i.Indexer.ByIndex(name, setOf(value))
 	if err != nil {
 		return nil, err
 	}
+	return i.having(name, objects, value)
+}
+
+// having chooses the objects that have any of some values.
+func (i index) having(name string, objects []any, wanted ...string) ([]any, error) {
 	var found []any
 	for _, object := range objects {
 		values, err := i.values(name, object)
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(values, value) {
+		if slices.ContainsFunc(values, func(value string) bool { return slices.Contains(wanted, value) }) {
 			found = append(found, object)
 		}
-	}
-	return found, nil
-}
-
-func (i index) Index(name string, like any) ([]any, error) {
-	values, err := i.functions[name](like)
-	if err != nil {
-		return nil, err
-	}
-	var found []any
-	for _, value := range values {
-		objects, err := i.ByIndex(name, value)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, objects...)
 	}
 	return found, nil
 }

@@ -106,6 +106,8 @@ func TestIndexFindsWhatHasAValue(t *testing.T) {
 	expect("a label of none", 0, found, err)
 	found, err = i.Index(toolscache.NamespaceIndex, objects[0])
 	expect("like another", each, found, err)
+	found, err = i.Index("label", objects[0])
+	expect("like another in two values", namespaces, found, err)
 	expect("all", len(objects), i.List(), nil)
 	keys, err := i.IndexKeys(toolscache.NamespaceIndex, "n7")
 	slices.Sort(keys)
@@ -117,6 +119,9 @@ func TestIndexFindsWhatHasAValue(t *testing.T) {
 	}
 	if _, err := i.ByIndex("unknown", "x"); err == nil {
 		t.Error("an index that does not exist has found nothing, and no error")
+	}
+	if _, err := i.Index("unknown", objects[0]); err == nil {
+		t.Error("an index that does not exist has found nothing like another, and no error")
 	}
 
 	one, exists, err := i.GetByKey("n7/o14")
