@@ -14,11 +14,12 @@ const (
 	// calm is how long one instance is started each second before the expiry, to
 	// know how long that takes when nothing else happens.
 	calm = 30 * time.Second
-	// settling is how long the operator may take, for each instance, to write down that
-	// it expires at another time. Only then nothing else happens.
-	settling = 60 * time.Millisecond
 	// storm is the same from the expiry on.
 	storm = 30 * time.Second
+	// ahead is how long before they expire instances are told so, and settling what is
+	// added for each: the operator writes down when it expires, and shall be done by then.
+	ahead    = 15 * time.Second
+	settling = 60 * time.Millisecond
 )
 
 // expiry lets many instances expire in the same second, while one more is started
@@ -70,17 +71,20 @@ func (e *expiryResult) fill(ctx context.Context, r *batch) error {
 }
 
 func (e *expiryResult) expire(ctx context.Context, r *batch) error {
-	at := time.Now().Add(time.Duration(len(r.lives))*settling + 15*time.Second + calm).Truncate(time.Second)
-	if r.who == theOperator {
-		if err := r.endAllAt(ctx, at); err != nil {
-			return err
-		}
+	if err := r.rest(ctx); err != nil {
+		return err
 	}
-	before, err := r.probe(ctx, at.Add(-calm), calm)
+	before, err := r.probe(ctx, time.Now(), calm)
 	if err != nil {
 		return err
 	}
-	if r.who == theBare {
+	at := time.Now()
+	if r.who == theOperator {
+		at = at.Add(ahead + time.Duration(len(r.lives))*settling).Truncate(time.Second)
+		if err := r.endAllAt(ctx, at); err != nil {
+			return err
+		}
+	} else {
 		for _, l := range r.lives {
 			r.bare.timeOutLater(r.bare.instance(l.namespace))
 		}

@@ -129,7 +129,7 @@ func measure(ctx context.Context, o options, chosen []scenario, report *Report, 
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	report.Machine = describeMachine()
+	machine := describeMachine()
 	for _, s := range chosen {
 		show.title("%s", s.title(o))
 		result, err := s.run(ctx, b)
@@ -137,7 +137,7 @@ func measure(ctx context.Context, o options, chosen []scenario, report *Report, 
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		result.Name, result.Title, result.Date = s.name, s.title(o), time.Now().UTC().Truncate(time.Second)
-		result.Load = loadAverage()
+		result.Machine, result.Load = machine, loadAverage()
 		show.done()
 		printScenario(stdout, result)
 		report.put(result)

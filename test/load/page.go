@@ -31,10 +31,10 @@ func writePage(path string, r Report) error {
 // results writes a report as Markdown.
 func results(r Report) string {
 	var b bytes.Buffer
-	m := r.Machine
-	fmt.Fprintf(&b, "On %d processors (%s), %d GiB, Linux %s, %s; commit %s.\n", m.Processors, m.Processor, m.MemoryGiB, m.Kernel, m.Go, m.Commit)
 	for _, s := range r.Scenarios {
-		fmt.Fprintf(&b, "\n### %s\n\n%s, load average %s.\n\n", s.Title, s.Date.Format("2006-01-02 15:04 MST"), s.Load)
+		m := s.Machine
+		fmt.Fprintf(&b, "\n### %s\n\n%s, commit %s, on %d processors (%s), %d GiB, Linux %s, %s; load average %s.\n\n",
+			s.Title, s.Date.Format("2006-01-02 15:04 MST"), m.Commit, m.Processors, m.Processor, m.MemoryGiB, m.Kernel, m.Go, s.Load)
 		b.WriteString("| | operator | bare client | ratio | target | |\n| --- | ---: | ---: | ---: | --- | --- |\n")
 		for _, f := range s.Figures {
 			target, met := "", ""

@@ -11,7 +11,6 @@ import (
 
 // Report is what load.json holds.
 type Report struct {
-	Machine   Machine    `json:"machine"`
 	Scenarios []Scenario `json:"scenarios"`
 }
 
@@ -27,9 +26,10 @@ type Machine struct {
 
 // Scenario is the result of one scenario.
 type Scenario struct {
-	Name  string    `json:"name"`
-	Title string    `json:"title"`
-	Date  time.Time `json:"date"`
+	Name    string    `json:"name"`
+	Title   string    `json:"title"`
+	Date    time.Time `json:"date"`
+	Machine Machine   `json:"machine"`
 	// Load is the machine's load average at the end, over one, five and fifteen
 	// minutes: it includes what else ran there.
 	Load    string   `json:"load"`
