@@ -242,7 +242,7 @@ func (i index) Index(name string, like any) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := i.functions[name](like)
+	values, err := i.values(name, like)
 	if err != nil {
 		return nil, err
 	}
