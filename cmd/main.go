@@ -38,7 +38,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == isolation.Command {
 		os.Exit(isolation.Probe(os.Args[2:], os.Stderr))
 	}
+	opts := operator.Options{}
 	if os.Getenv("GOGC") == "" {
+		opts.GCPercent = gcPercent
 		debug.SetGCPercent(gcPercent)
 	}
 	if os.Getenv(streamedLists) == "" {
@@ -51,12 +53,13 @@ func main() {
 	case err != nil:
 		fail(cfg, fmt.Errorf("the configuration is not valid, nothing was started:\n%w", err))
 	}
-	if err := run(cfg, values); err != nil {
+	opts.Deposed = func() { deposed(cfg) }
+	if err := run(cfg, values, opts); err != nil {
 		fail(cfg, err)
 	}
 }
 
-func run(cfg config.Config, values []config.Value) error {
+func run(cfg config.Config, values []config.Value, opts operator.Options) error {
 	logger := zap.New(
 		zap.Level(zapcore.Level(-cfg.Process.LogLevel)),
 		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is no defect of ours
@@ -88,7 +91,7 @@ func run(cfg config.Config, values []config.Value) error {
 		return err
 	}
 	operator.AnnounceVersion(version)
-	mgr, err := operator.New(ctx, restConfig, cfg, operator.Options{Deposed: func() { deposed(cfg) }})
+	mgr, err := operator.New(ctx, restConfig, cfg, opts)
 	if err != nil {
 		return err
 	}

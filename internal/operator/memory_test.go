@@ -46,3 +46,20 @@ func TestMemoryIsReturnedAfterARushAndNotInIt(t *testing.T) {
 		}
 	}
 }
+
+func TestASmallHeapMayGrowToSixtyFourMebibytes(t *testing.T) {
+	for name, c := range map[string]struct {
+		live int64
+		want int
+	}{
+		"nothing known": {0, 6300},
+		"a few":         {16 << 20, 300},
+		"a thousand":    {40 << 20, 60},
+		"more":          {43 << 20, 50},
+		"ten thousand":  {160 << 20, 50},
+	} {
+		if got := (memory{live: c.live}).growth(50); got != c.want {
+			t.Errorf("%s: the heap may grow by %d percent, want %d", name, got, c.want)
+		}
+	}
+}

@@ -38,6 +38,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
 
 // shutdownTime is how long the process may take to end: what the reconciliations
@@ -54,6 +55,9 @@ type Options struct {
 	Clock clock.PassiveClock
 	// SkipNameValidation allows several managers in one process.
 	SkipNameValidation bool
+	// GCPercent is how much the heap may grow between two collections of garbage, in percent;
+	// a small one may grow more. Default: what the runtime is set to, at any size.
+	GCPercent int
 	// Deposed is called when another replica turns out to lead; it must end the
 	// process. Default: a panic.
 	Deposed func()
@@ -112,27 +116,37 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		elect(&options, lease)
 		candidate = lease.candidate
 	}
-	mgr, err := ctrl.NewManager(restConfig, options)
+	manager, err := ctrl.NewManager(restConfig, options)
 	if meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("make the manager: %w: install its definition, or take its API out of ENABLED_APIS", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
+	starts := &precedence.Precedence{}
+	mgr, err := newReportingManager(manager, starts)
+	if err != nil {
+		return nil, fmt.Errorf("set up events: %w", err)
+	}
 
-	// All who write hold back together.
-	writer := apply.Writer{
-		Client:    mgr.GetClient(),
-		Live:      mgr.GetAPIReader(),
-		Manager:   fieldManager,
-		Restraint: apply.NewRestraint(opts.Clock),
+	common := common{
+		clock:  opts.Clock,
+		config: cfg,
+		starts: starts,
+		// All who write hold back together.
+		writer: apply.Writer{
+			Client:    mgr.GetClient(),
+			Live:      mgr.GetAPIReader(),
+			Manager:   fieldManager,
+			Restraint: apply.NewRestraint(opts.Clock),
+		},
 	}
 	for _, r := range openRooms(cfg) {
-		if err := r.setup(ctx, mgr, cfg, opts, writer); err != nil {
+		if err := r.setup(ctx, mgr, common); err != nil {
 			return nil, fmt.Errorf("set up the controllers of %s: %w", r.api, err)
 		}
 	}
-	if err := mgr.Add(memoryReturner{}); err != nil {
+	if err := mgr.Add(memoryKeeper{opts.GCPercent}); err != nil {
 		return nil, err
 	}
 	if cfg.Process.IsolationCheck != config.IsolationCheckOff {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/quix/environment"
 )
 
@@ -24,7 +26,16 @@ type room struct {
 	// api as in ENABLED_APIS.
 	api    string
 	caches func(config.Config) map[client.Object]cache.ByObject
-	setup  func(context.Context, ctrl.Manager, config.Config, Options, apply.Writer) error
+	setup  func(context.Context, ctrl.Manager, common) error
+}
+
+// common is what all rooms share.
+type common struct {
+	clock  clock.PassiveClock
+	config config.Config
+	writer apply.Writer
+	// starts are what events let go first.
+	starts *precedence.Precedence
 }
 
 var rooms = []room{
@@ -48,19 +59,20 @@ func instanceCaches(config.Config) map[client.Object]cache.ByObject {
 	}
 }
 
-func setupInstances(ctx context.Context, mgr ctrl.Manager, cfg config.Config, opts Options, writer apply.Writer) error {
+func setupInstances(ctx context.Context, mgr ctrl.Manager, c common) error {
 	reconciler := &challengeinstance.Reconciler{
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
-		Writer: writer,
+		Writer: c.writer,
+		Starts: c.starts,
 		Events: mgr.GetEventRecorder("berg-operator"),
-		Clock:  opts.Clock,
-		Config: cfg,
+		Clock:  c.clock,
+		Config: c.config,
 	}
-	if err := reconciler.SetupWithManager(ctx, mgr); err != nil || cfg.Process.OperatorConditionName == "" {
+	if err := reconciler.SetupWithManager(ctx, mgr); err != nil || c.config.Process.OperatorConditionName == "" {
 		return err
 	}
-	gate, err := newGate(ctx, mgr, cfg, opts.Clock)
+	gate, err := newGate(ctx, mgr, c.config, c.clock)
 	if err != nil {
 		return fmt.Errorf("what holds up an upgrade: %w", err)
 	}
@@ -71,12 +83,12 @@ func environmentCaches(cfg config.Config) map[client.Object]cache.ByObject {
 	return environment.Caches(cfg.Environment)
 }
 
-func setupEnvironments(ctx context.Context, mgr ctrl.Manager, cfg config.Config, opts Options, writer apply.Writer) error {
+func setupEnvironments(ctx context.Context, mgr ctrl.Manager, c common) error {
 	return (&environment.Reconciler{
 		Client: mgr.GetClient(),
-		Writer: writer,
+		Writer: c.writer,
 		Events: mgr.GetEventRecorder("environment-controller"),
-		Clock:  opts.Clock,
-		Config: cfg,
+		Clock:  c.clock,
+		Config: c.config,
 	}).SetupWithManager(ctx, mgr)
 }

@@ -105,49 +105,6 @@ func startAndEnd(ctx context.Context, b *bench, who, profile string, n int) (sta
 	return start, end, err
 }
 
-// burst creates many at once.
-func burst(n int) func(context.Context, *bench) (Scenario, error) {
-	return func(ctx context.Context, b *bench) (Scenario, error) {
-		var s Scenario
-		by := map[string][]Turn{}
-		rounds := b.rounds
-		if n > 100 {
-			rounds = min(rounds, 1)
-		}
-		for i := range rounds {
-			for _, who := range []string{theBare, theOperator} {
-				start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("burst-%d-%d", n, i+1), n)
-				if err != nil {
-					return s, err
-				}
-				by[who] = append(by[who], start, end)
-				s.Turns = append(s.Turns, start, end)
-			}
-		}
-		figure := func(of func(Turn) float64) (operator, bare float64) {
-			return medianOf(by[theOperator], of), medianOf(by[theBare], of)
-		}
-		throughput, floor := figure(func(t Turn) float64 { return t.Throughput })
-		f := beside("throughput, creation to Starting", "instances per second", throughput, floor, atLeast(0.85))
-		f.HigherIsBetter = true
-		s.Figures = append(s.Figures, f)
-		for _, state := range []string{"starting", "running", "gone"} {
-			p50, floor50 := figure(func(t Turn) float64 { return t.Latency[state].P50 })
-			p99, floor99 := figure(func(t Turn) float64 { return t.Latency[state].P99 })
-			s.Figures = append(s.Figures,
-				beside("time to "+state+", p50", "ms", p50, floor50, nil),
-				beside("time to "+state+", p99", "ms", p99, floor99, nil))
-		}
-		cpu, floorCPU := figure(func(t Turn) float64 { return perInstance(t, "kube-apiserver", t.Throughput > 0) })
-		s.Figures = append(s.Figures, beside("processor of the API server, creation to Running", "ms for each instance", cpu, floorCPU, nil))
-		own := medianOf(by[theOperator], func(t Turn) float64 { return perInstance(t, "operator", t.Throughput > 0) })
-		s.Figures = append(s.Figures, Figure{Name: "processor of the operator, creation to Running", Unit: "ms for each instance", Operator: own})
-		last := by[theOperator][len(by[theOperator])-2:]
-		s.Figures = append(s.Figures, counted(last[0], last[1])...)
-		return s, nil
-	}
-}
-
 // medianOf returns the median over the turns that have a value.
 func medianOf(turns []Turn, of func(Turn) float64) float64 {
 	var values []float64
@@ -159,10 +116,7 @@ func medianOf(turns []Turn, of func(Turn) float64) float64 {
 	return round2(median(values))
 }
 
-func perInstance(t Turn, process string, applies bool) float64 {
-	if !applies {
-		return 0
-	}
+func perInstance(t Turn, process string) float64 {
 	return 1000 * t.CPU[process] / float64(t.Instances)
 }
 

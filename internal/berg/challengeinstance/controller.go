@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
 
 // Reconciler builds, watches and ends ChallengeInstances.
@@ -28,6 +29,8 @@ type Reconciler struct {
 	Live client.Reader
 	// Writer writes everything that belongs to an instance.
 	Writer apply.Writer
+	// Starts are the first passes of new instances under way: others let them go first.
+	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Config
@@ -83,6 +86,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	defer unlock()
 	if instance.DeletionTimestamp != nil {
 		return 0, nil // the controller of deletions ends it
+	}
+	if instance.Status.InstanceID == "" {
+		defer r.Starts.Take()()
 	}
 	now := r.Clock.Now()
 	if dueTermination(instance, r.Config.Challenge, now) != "" {

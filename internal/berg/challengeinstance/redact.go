@@ -19,13 +19,21 @@ const shortestRedacted = 4
 // redact takes the flag out of a text that came from elsewhere, in whatever
 // notation: an admission webhook may repeat the whole object that it refuses.
 func redact(text, flag string) string {
+	return redaction(flag)(text)
+}
+
+// redaction returns what takes the flag out of texts.
+func redaction(flag string) func(string) string {
 	if len(flag) < shortestRedacted {
+		return func(text string) string { return text }
+	}
+	all := notations(flag)
+	return func(text string) string {
+		for _, notation := range all {
+			text = strings.ReplaceAll(text, notation, "<flag>")
+		}
 		return text
 	}
-	for _, notation := range notations(flag) {
-		text = strings.ReplaceAll(text, notation, "<flag>")
-	}
-	return text
 }
 
 // notations returns how a flag may be written, longest first, so that none is
@@ -75,8 +83,9 @@ func (e redactedError) Unwrap() error { return e.error }
 
 // redactConditions takes the flag out of what the status says.
 func redactConditions(instance *bergv1.ChallengeInstance) {
+	redacted := redaction(instance.Spec.Flag)
 	for i := range instance.Status.Conditions {
 		c := &instance.Status.Conditions[i]
-		c.Message = redact(c.Message, instance.Spec.Flag)
+		c.Message = redacted(c.Message)
 	}
 }

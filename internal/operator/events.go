@@ -1,0 +1,111 @@
+package operator
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+	eventsv1 "k8s.io/api/events/v1"
+	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/bergctf/berg-operator/internal/kit/precedence"
+)
+
+const (
+	// longestEventDelay is how long an event waits for starts under way.
+	longestEventDelay = 10 * time.Second
+	// mostEvents wait at a time, about 20 MiB of them.
+	mostEvents = 1000
+	// flushTime is how long the end of the process waits for the last events.
+	flushTime = time.Second
+)
+
+// reportingManager is a manager whose events do not compete with the work that they tell of.
+type reportingManager struct {
+	ctrl.Manager
+	sink        *eventSink
+	broadcaster events.EventBroadcaster
+}
+
+func newReportingManager(mgr ctrl.Manager, starts *precedence.Precedence) (*reportingManager, error) {
+	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	sink := newEventSink(&events.EventSinkImpl{Interface: client}, starts)
+	return &reportingManager{Manager: mgr, sink: sink, broadcaster: events.NewBroadcaster(sink)}, nil
+}
+
+// GetEventRecorder returns a recorder for a controller of this name.
+func (m *reportingManager) GetEventRecorder(name string) recorder.EventRecorder {
+	return m.broadcaster.NewRecorder(m.GetScheme(), name).(recorder.EventRecorder)
+}
+
+// Start returns when the manager has ended and its last events are written, or are given up.
+func (m *reportingManager) Start(ctx context.Context) error {
+	// Reconciliations that end after ctx have something to tell, too.
+	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if err := m.broadcaster.StartRecordingToSinkWithContext(recording); err != nil {
+		return err
+	}
+	err := m.Manager.Start(ctx)
+	m.sink.flush(flushTime)
+	return err
+}
+
+// eventSink writes events one at a time, when no instance is being started or ten seconds
+// late. In a rush the API server is short of time, players wait for their instances, and
+// hardly anybody for events, of which there are two for each instance.
+type eventSink struct {
+	events.EventSink
+	starts *precedence.Precedence
+	// places are taken by those who wait or write, turn by the one whose turn it is.
+	places, turn chan struct{}
+	complaint    rate.Sometimes
+}
+
+func newEventSink(writes events.EventSink, starts *precedence.Precedence) *eventSink {
+	return &eventSink{
+		EventSink: writes, starts: starts,
+		places: make(chan struct{}, mostEvents), turn: make(chan struct{}, 1),
+		complaint: rate.Sometimes{Interval: time.Minute},
+	}
+}
+
+// Create writes an event, or drops it without an error when too many wait.
+func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	select {
+	case s.places <- struct{}{}:
+		defer func() { <-s.places }()
+	default:
+		s.complaint.Do(func() {
+			ctrl.Log.WithName("events").Info("too many events wait to be written: new ones are dropped", "waiting", mostEvents)
+		})
+		return event, nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	s.starts.Give(ctx, longestEventDelay-time.Since(event.EventTime.Time))
+	return s.EventSink.Create(ctx, event)
+}
+
+// flush waits until no event waits any more.
+func (s *eventSink) flush(longest time.Duration) {
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	for range cap(s.places) {
+		select {
+		case s.places <- struct{}{}:
+		case <-timer.C:
+			return
+		}
+	}
+}

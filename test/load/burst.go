@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// burst creates many at once, in several rounds.
+//
+// What drifts while it lasts, such as the speed of a machine that is not alone on its host,
+// bears on both turns of a round alike. So the ratio is the median of the rounds' ratios, and
+// the two take turns in being first.
+func burst(n int) func(context.Context, *bench) (Scenario, error) {
+	return func(ctx context.Context, b *bench) (Scenario, error) {
+		count := b.rounds
+		if n > 100 {
+			count = min(count, 1)
+		}
+		var s Scenario
+		var rounds []pair
+		order := []string{theBare, theOperator}
+		for i := range count {
+			p := pair{}
+			for _, who := range order {
+				start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("burst-%d-%d", n, i+1), n)
+				if err != nil {
+					return s, err
+				}
+				p[who] = startEnd{start, end}
+				s.Turns = append(s.Turns, start, end)
+			}
+			rounds = append(rounds, p)
+			slices.Reverse(order)
+		}
+		s.Figures = burstFigures(rounds)
+		return s, nil
+	}
+}
+
+// pair is one turn of each of the two, by name.
+type pair map[string]startEnd
+
+type startEnd struct{ start, end Turn }
+
+func burstFigures(rounds []pair) []Figure {
+	throughput := besideInRounds("throughput, creation to Starting", "instances per second", rounds,
+		func(t startEnd) float64 { return t.start.Throughput })
+	throughput.Target, throughput.HigherIsBetter = atLeast(0.85), true
+	figures := []Figure{throughput}
+	for _, state := range []struct {
+		name string
+		of   func(startEnd) Quantiles
+	}{
+		{"starting", func(t startEnd) Quantiles { return t.start.Latency["starting"] }},
+		{"running", func(t startEnd) Quantiles { return t.start.Latency["running"] }},
+		{"gone", func(t startEnd) Quantiles { return t.end.Latency["gone"] }},
+	} {
+		figures = append(figures,
+			besideInRounds("time to "+state.name+", p50", "ms", rounds, func(t startEnd) float64 { return state.of(t).P50 }),
+			besideInRounds("time to "+state.name+", p99", "ms", rounds, func(t startEnd) float64 { return state.of(t).P99 }))
+	}
+	api := besideInRounds("processor of the API server, creation to Running", "ms for each instance", rounds,
+		func(t startEnd) float64 { return perInstance(t.start, "kube-apiserver") })
+	own := Figure{Name: "processor of the operator, creation to Running", Unit: "ms for each instance",
+		Operator: medianIn(rounds, func(p pair) float64 { return perInstance(p[theOperator].start, "operator") })}
+	last := rounds[len(rounds)-1][theOperator]
+	return append(append(figures, api, own), counted(last.start, last.end)...)
+}
+
+// besideInRounds makes a figure of the medians of both, and of that of the rounds' ratios.
+func besideInRounds(name, unit string, rounds []pair, of func(startEnd) float64) Figure {
+	value := func(who string) float64 {
+		return medianIn(rounds, func(p pair) float64 { return of(p[who]) })
+	}
+	f := beside(name, unit, value(theOperator), value(theBare), nil)
+	if f.Ratio != nil {
+		ratio := medianIn(rounds, func(p pair) float64 { return of(p[theOperator]) / of(p[theBare]) })
+		f.Ratio = &ratio
+	}
+	return f
+}
+
+func medianIn(rounds []pair, of func(pair) float64) float64 {
+	values := make([]float64, len(rounds))
+	for i, p := range rounds {
+		values[i] = of(p)
+	}
+	return round2(median(values))
+}
