@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -34,13 +35,13 @@ func (memoryKeeper) NeedLeaderElection() bool { return false }
 
 // Start returns when ctx ends.
 func (k memoryKeeper) Start(ctx context.Context) error {
+	if k.gcPercent != 0 {
+		k.letGrow(ctx)
+	}
 	ticker := time.NewTicker(memoryPause)
 	defer ticker.Stop()
 	before := readMemory()
 	for {
-		if k.gcPercent != 0 {
-			debug.SetGCPercent(before.growth(k.gcPercent))
-		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -51,6 +52,16 @@ func (k memoryKeeper) Start(ctx context.Context) error {
 			}
 			before = now
 		}
+	}
+}
+
+// letGrow sets how much the heap may grow, now and after each collection: what is alive
+// doubles within seconds when a rush begins.
+func (k memoryKeeper) letGrow(ctx context.Context) {
+	debug.SetGCPercent(readMemory().growth(k.gcPercent))
+	if ctx.Err() == nil {
+		// Nobody holds this: the next collection finds it.
+		runtime.AddCleanup(&struct{ _ [64]byte }{}, k.letGrow, ctx)
 	}
 }
 

@@ -1,9 +1,12 @@
 package operator
 
 import (
+	"context"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
+	"time"
 )
 
 func TestUnusedMemoryIsWhatAReturnFrees(t *testing.T) {
@@ -45,6 +48,25 @@ func TestMemoryIsReturnedAfterARushAndNotInIt(t *testing.T) {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}
+}
+
+func TestGrowthFollowsEachCollection(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	memoryKeeper{gcPercent: 50}.letGrow(ctx)
+	alive := make([]byte, 2*smallHeap)
+	for range 3 { // the cleanups run beside us
+		runtime.GC()
+	}
+	percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	for deadline := time.Now().Add(time.Minute); percent[0].Value.Kind() == metrics.KindBad || percent[0].Value.Uint64() != 50; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("with %d MiB alive the heap may grow by %d percent", len(alive)>>20, percent[0].Value.Uint64())
+		}
+		metrics.Read(percent)
+	}
+	runtime.KeepAlive(&alive)
 }
 
 func TestASmallHeapMayGrowToSixtyFourMebibytes(t *testing.T) {
