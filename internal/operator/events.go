@@ -52,7 +52,12 @@ func (m *reportingManager) Start(ctx context.Context) error {
 	if err := m.broadcaster.StartRecordingToSinkWithContext(recording); err != nil {
 		return err
 	}
-	err := m.Manager.Start(ctx)
+	stopLogging, err := m.broadcaster.StartLogging(ctrl.Log.WithName("events").V(1))
+	if err != nil {
+		return err
+	}
+	defer stopLogging()
+	err = m.Manager.Start(ctx)
 	m.sink.flush(flushTime)
 	return err
 }

@@ -80,6 +80,7 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 		refused := instance(ctx, ns, "refused", flagged("flag{<%s>$}"))
 		shows(ctx, refused, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
 		Expect(conditions(refused)).To(ContainSubstring("FLAG=<flag>"), "nothing was repeated: this proves nothing")
+		Eventually(list).WithArguments(ctx, &corev1.EventList{}, whole).Should(ContainSubstring(`FLAG=\u003cflag\u003e`), "no event repeats it")
 		reaches(ctx, instance(ctx, ns, "warned-of", flagged("flag{%s}")), bergv1.PhaseRunning)
 
 		By("a quota, and drift")
