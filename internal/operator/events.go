@@ -98,7 +98,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	s.starts.Give(ctx, longestEventDelay-time.Since(event.EventTime.Time))
+	s.starts.GiveWay(ctx, longestEventDelay-time.Since(event.EventTime.Time))
 	return s.EventSink.Create(ctx, event)
 }
 

@@ -36,8 +36,8 @@ func (p *Precedence) release() {
 	}
 }
 
-// Give returns when nothing urgent is under way, when longest is over, or when ctx ends.
-func (p *Precedence) Give(ctx context.Context, longest time.Duration) {
+// GiveWay returns when nothing urgent is under way, when longest is over, or when ctx ends.
+func (p *Precedence) GiveWay(ctx context.Context, longest time.Duration) {
 	p.mu.Lock()
 	calm := p.calm
 	p.mu.Unlock()

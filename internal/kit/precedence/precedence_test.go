@@ -13,7 +13,7 @@ func TestNothingWaitsWhenNothingIsUrgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p precedence.Precedence
 		p.Take()()
-		if waited := give(t.Context(), &p, time.Hour); waited != 0 {
+		if waited := giveWay(t.Context(), &p, time.Hour); waited != 0 {
 			t.Errorf("waited for %s", waited)
 		}
 	})
@@ -25,7 +25,7 @@ func TestWhatCanWaitGoesAfterTheLastUrgentWork(t *testing.T) {
 		for _, took := range []time.Duration{3 * time.Second, time.Second, 2 * time.Second} {
 			time.AfterFunc(took, p.Take())
 		}
-		if waited := give(t.Context(), &p, time.Hour); waited != 3*time.Second {
+		if waited := giveWay(t.Context(), &p, time.Hour); waited != 3*time.Second {
 			t.Errorf("waited for %s", waited)
 		}
 	})
@@ -38,7 +38,7 @@ func TestToBeDoneTwiceCountsOnce(t *testing.T) {
 		done()
 		done()
 		time.AfterFunc(time.Second, other)
-		if waited := give(t.Context(), &p, time.Hour); waited != time.Second {
+		if waited := giveWay(t.Context(), &p, time.Hour); waited != time.Second {
 			t.Errorf("waited for %s", waited)
 		}
 	})
@@ -48,23 +48,23 @@ func TestNothingWaitsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p precedence.Precedence
 		defer p.Take()()
-		if waited := give(t.Context(), &p, time.Minute); waited != time.Minute {
+		if waited := giveWay(t.Context(), &p, time.Minute); waited != time.Minute {
 			t.Errorf("waited for %s", waited)
 		}
-		if waited := give(t.Context(), &p, -time.Second); waited != 0 {
+		if waited := giveWay(t.Context(), &p, -time.Second); waited != 0 {
 			t.Errorf("waited for %s after the time was over", waited)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if waited := give(ctx, &p, time.Minute); waited != time.Second {
+		if waited := giveWay(ctx, &p, time.Minute); waited != time.Second {
 			t.Errorf("waited for %s with a context of a second", waited)
 		}
 	})
 }
 
-// give returns how long something waits that can.
-func give(ctx context.Context, p *precedence.Precedence, longest time.Duration) time.Duration {
+// giveWay returns how long something waits that can.
+func giveWay(ctx context.Context, p *precedence.Precedence, longest time.Duration) time.Duration {
 	began := time.Now()
-	p.Give(ctx, longest)
+	p.GiveWay(ctx, longest)
 	return time.Since(began)
 }
