@@ -62,8 +62,10 @@ func burstFigures(rounds []pair) []Figure {
 	}
 	api := besideInRounds("processor of the API server, creation to Running", "ms for each instance", rounds,
 		func(t startEnd) float64 { return perInstance(t.start, "kube-apiserver") })
-	own := Figure{Name: "processor of the operator, creation to Running", Unit: "ms for each instance",
-		Operator: medianIn(rounds, func(p pair) float64 { return perInstance(p[theOperator].start, "operator") })}
+	own := Figure{
+		Name: "processor of the operator, creation to Running", Unit: "ms for each instance",
+		Operator: medianIn(rounds, func(p pair) float64 { return perInstance(p[theOperator].start, "operator") }),
+	}
 	last := rounds[len(rounds)-1][theOperator]
 	return append(append(figures, api, own), counted(last.start, last.end)...)
 }
