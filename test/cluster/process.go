@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,17 +108,31 @@ func processes(dir string) ([]process, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Unreadable ones belong to other users or are gone already. A zombie has no environment left.
-		environ, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err != nil {
-			continue
-		}
-		if name, ok := markOf(environ, dir); ok {
+		if name, ok := markOf(environOf(pid, dir), dir); ok {
 			found = append(found, process{pid: pid, component: name, leader: sessionOf(pid) == pid})
 		}
 	}
 	slices.SortFunc(found, func(a, b process) int { return a.pid - b.pid })
 	return found, nil
+}
+
+// environOf returns the environment of a process, empty if it belongs to another user or is gone. While its program
+// is being loaded a process has none, but where it works it works already: in a state directory, for a cluster's.
+// One that was forked just before its runner was killed would be missed in between.
+func environOf(pid int, dir string) []byte {
+	const loading = time.Second // of a program, on a busy machine
+
+	begin := time.Now()
+	for {
+		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil || len(environ) > 0 || time.Since(begin) > loading {
+			return environ
+		}
+		if where, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err != nil || where != dir {
+			return nil // a zombie, a thread of the kernel, or nobody of ours
+		}
+		<-time.After(time.Millisecond)
+	}
 }
 
 // sessionOf returns the session of a process, or 0 when it is gone.
