@@ -17,8 +17,8 @@ import (
 const (
 	// longestEventDelay is how long an event waits for starts under way.
 	longestEventDelay = 10 * time.Second
-	// mostEvents wait at a time, about 20 MiB of them.
-	mostEvents = 1000
+	// mostEvents wait at a time, 25 MiB of them: more are only when thousands end at once.
+	mostEvents = 4000
 	// flushTime is how long the end of the process waits for the last events.
 	flushTime = time.Second
 )
