@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -19,13 +18,13 @@ import (
 type slowSink struct {
 	events.EventSink
 	began time.Time
-	done  []string
+	done  []int
 }
 
 func (s *slowSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
 	select {
 	case <-time.After(time.Second):
-		s.done = append(s.done, fmt.Sprint(int(time.Since(s.began).Seconds())))
+		s.done = append(s.done, int(time.Since(s.began).Seconds()))
 		return e, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -46,7 +45,7 @@ func TestEventsAreWrittenOneAtATime(t *testing.T) {
 		s := newEventSink(slow, &precedence.Precedence{})
 		emit(t.Context(), s, 3)
 		s.flush(time.Hour)
-		if want := []string{"1", "2", "3"}; !slices.Equal(slow.done, want) {
+		if want := []int{1, 2, 3}; !slices.Equal(slow.done, want) {
 			t.Errorf("done after %v seconds, not %v", slow.done, want)
 		}
 	})
@@ -66,7 +65,7 @@ func TestEventsLetStartsGoFirstForTenSeconds(t *testing.T) {
 		defer starts.Take()()
 		emit(t.Context(), s, 2)
 		s.flush(time.Hour)
-		if want := []string{"6", "11", "12"}; !slices.Equal(slow.done, want) {
+		if want := []int{6, 11, 12}; !slices.Equal(slow.done, want) {
 			t.Errorf("done after %v seconds, not %v", slow.done, want)
 		}
 	})

@@ -8,36 +8,35 @@ import (
 func TestAProcessIsFoundWhileItsProgramIsLoaded(t *testing.T) {
 	dir := t.TempDir()
 	// A shell without an environment becomes a component.
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", "sleep 0.2; "+markCluster+"="+dir+" "+markComponent+"=late exec sleep 60")
-	cmd.Dir, cmd.Env = dir, []string{}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
+	pid := startBare(t, dir, "sh", "-c", "sleep 0.2; "+markCluster+"="+dir+" "+markComponent+"=late exec sleep 60")
 	found, err := processes(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found) != 1 || found[0].pid != cmd.Process.Pid || found[0].component != "late" {
-		t.Errorf("found %v, not process %d", found, cmd.Process.Pid)
+	if len(found) != 1 || found[0].pid != pid || found[0].component != "late" {
+		t.Errorf("found %v, not process %d", found, pid)
 	}
 }
 
 func TestAProcessWithoutAnEnvironmentIsNobodys(t *testing.T) {
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	startBare(t, dir, "sleep", "60")
+	if found, err := processes(dir); err != nil || len(found) > 0 {
+		t.Errorf("found %v, %v", found, err)
+	}
+}
+
+// startBare starts a program that works in a directory and has no environment. It ends with the test.
+func startBare(t *testing.T, dir, program string, args ...string) (pid int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir, cmd.Env = dir, []string{}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-	}()
-	if found, err := processes(dir); err != nil || len(found) > 0 {
-		t.Errorf("found %v, %v", found, err)
-	}
+	})
+	return cmd.Process.Pid
 }

@@ -64,7 +64,7 @@ func burstFigures(rounds []pair) []Figure {
 		func(t startEnd) float64 { return perInstance(t.start, "kube-apiserver") })
 	own := Figure{
 		Name: "processor of the operator, creation to Running", Unit: "ms for each instance",
-		Operator: medianIn(rounds, func(p pair) float64 { return perInstance(p[theOperator].start, "operator") }),
+		Operator: medianOf(rounds, func(p pair) float64 { return perInstance(p[theOperator].start, "operator") }),
 	}
 	last := rounds[len(rounds)-1][theOperator]
 	return append(append(figures, api, own), counted(last.start, last.end)...)
@@ -73,20 +73,12 @@ func burstFigures(rounds []pair) []Figure {
 // besideInRounds makes a figure of the medians of both, and of that of the rounds' ratios.
 func besideInRounds(name, unit string, rounds []pair, of func(startEnd) float64) Figure {
 	value := func(who string) float64 {
-		return medianIn(rounds, func(p pair) float64 { return of(p[who]) })
+		return medianOf(rounds, func(p pair) float64 { return of(p[who]) })
 	}
 	f := beside(name, unit, value(theOperator), value(theBare), nil)
 	if f.Ratio != nil {
-		ratio := medianIn(rounds, func(p pair) float64 { return of(p[theOperator]) / of(p[theBare]) })
+		ratio := medianOf(rounds, func(p pair) float64 { return of(p[theOperator]) / of(p[theBare]) })
 		f.Ratio = &ratio
 	}
 	return f
-}
-
-func medianIn(rounds []pair, of func(pair) float64) float64 {
-	values := make([]float64, len(rounds))
-	for i, p := range rounds {
-		values[i] = of(p)
-	}
-	return round2(median(values))
 }

@@ -105,17 +105,6 @@ func startAndEnd(ctx context.Context, b *bench, who, profile string, n int) (sta
 	return start, end, err
 }
 
-// medianOf returns the median over the turns that have a value.
-func medianOf(turns []Turn, of func(Turn) float64) float64 {
-	var values []float64
-	for _, t := range turns {
-		if v := of(t); v > 0 {
-			values = append(values, v)
-		}
-	}
-	return round2(median(values))
-}
-
 func perInstance(t Turn, process string) float64 {
 	return 1000 * t.CPU[process] / float64(t.Instances)
 }

@@ -47,6 +47,15 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
+// medianOf returns the median of what all have.
+func medianOf[T any](all []T, of func(T) float64) float64 {
+	values := make([]float64, len(all))
+	for i, one := range all {
+		values[i] = of(one)
+	}
+	return round2(median(values))
+}
+
 func milliseconds(d time.Duration) float64 { return round(float64(d)/float64(time.Millisecond), 1) }
 
 func round(v float64, digits int) float64 {
