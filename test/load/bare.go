@@ -27,6 +27,7 @@ const bareAgent = "berg-load-bare-client"
 //
 // It has two queues, one of them for expiries, with as many workers each as the operator
 // has for starts. The operator divides those of the second between expiries and deletions.
+// In the first, what makes an instance Running goes before all else, as in the operator's.
 type bareClient struct {
 	client   client.Client
 	template *template
@@ -60,8 +61,8 @@ func newBareClient(ctx context.Context, account *rest.Config, scheme *runtime.Sc
 		client: c, instances: map[string]*bareInstance{},
 		build: newQueue(ctx, workers), expire: newQueue(ctx, workers),
 	}
-	t.podReady = func(namespace string) { b.later(namespace, b.finishStart) }
-	t.namespaceGone = func(namespace string) { b.later(namespace, b.finishEnd) }
+	t.podReady = func(namespace string) { b.later(namespace, b.build.addFirst, b.finishStart) }
+	t.namespaceGone = func(namespace string) { b.later(namespace, b.build.add, b.finishEnd) }
 	return b, nil
 }
 
@@ -114,6 +115,7 @@ func (b *bareClient) create(ctx context.Context, objects []client.Object) error 
 }
 
 func (b *bareClient) finishStart(ctx context.Context, i *bareInstance) error {
+	<-i.started // a worker is at it
 	err := b.patch(ctx, i, i.running, true)
 	if i.ending.Load() {
 		return client.IgnoreNotFound(err)
@@ -156,9 +158,9 @@ func (b *bareClient) finishEnd(ctx context.Context, i *bareInstance) error {
 }
 
 // later queues a step of the instance of a namespace, if it is the bare client's.
-func (b *bareClient) later(namespace string, step func(context.Context, *bareInstance) error) {
+func (b *bareClient) later(namespace string, add func(task), step func(context.Context, *bareInstance) error) {
 	if i := b.instance(namespace); i != nil {
-		b.build.add(func(ctx context.Context) error { return step(ctx, i) })
+		add(func(ctx context.Context) error { return step(ctx, i) })
 	}
 }
 
@@ -206,12 +208,16 @@ func conditionsOf(status string) json.RawMessage {
 	return s.Conditions
 }
 
+// task is a step of an instance.
+type task func(context.Context) error
+
 // queue is a queue without bounds and its workers, which end with their context.
 type queue struct {
 	mu     sync.Mutex
 	filled *sync.Cond
-	tasks  []func(context.Context) error
-	errs   []error
+	// first go before tasks.
+	first, tasks []task
+	errs         []error
 }
 
 func newQueue(ctx context.Context, workers int) *queue {
@@ -228,27 +234,34 @@ func newQueue(ctx context.Context, workers int) *queue {
 	return q
 }
 
-func (q *queue) add(task func(context.Context) error) {
+func (q *queue) add(t task)      { q.put(&q.tasks, t) }
+func (q *queue) addFirst(t task) { q.put(&q.first, t) }
+
+func (q *queue) put(to *[]task, t task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.tasks = append(q.tasks, task)
+	*to = append(*to, t)
 	q.filled.Signal()
 }
 
 func (q *queue) work(ctx context.Context) {
 	for {
 		q.mu.Lock()
-		for len(q.tasks) == 0 && ctx.Err() == nil {
+		for len(q.first)+len(q.tasks) == 0 && ctx.Err() == nil {
 			q.filled.Wait()
 		}
 		if ctx.Err() != nil {
 			q.mu.Unlock()
 			return
 		}
-		task := q.tasks[0]
-		q.tasks = q.tasks[1:]
+		from := &q.first
+		if len(q.first) == 0 {
+			from = &q.tasks
+		}
+		next := (*from)[0]
+		*from = (*from)[1:]
 		q.mu.Unlock()
-		if err := task(ctx); err != nil {
+		if err := next(ctx); err != nil {
 			q.mu.Lock()
 			q.errs = append(q.errs, err)
 			q.mu.Unlock()

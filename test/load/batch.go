@@ -100,7 +100,7 @@ func (r *batch) delete(ctx context.Context) error {
 		}
 		r.tracker.set(func() { l.deleted = time.Now() })
 		if r.who == theBare {
-			r.bare.later(l.namespace, r.bare.end)
+			r.bare.later(l.namespace, r.bare.build.add, r.bare.end)
 		}
 		return nil
 	})

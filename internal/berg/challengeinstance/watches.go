@@ -13,13 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/keymutex"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -59,7 +62,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(notNew)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
-		Watches(&corev1.Pod{}, owner, builder.WithPredicates(podChanged)).
+		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(isNew)}, builder.WithPredicates(podChanged)).
 		Watches(&appsv1.Deployment{}, owner, changed).
 		Watches(&policyv1.PodDisruptionBudget{}, owner, changed).
 		// Services and ConfigMaps have no generation: every change counts.
@@ -135,6 +138,32 @@ func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc
 		}
 		return r.requests(ctx, indexOwner, ownerID, which)
 	}
+}
+
+// firstReady is how pods wake instances. That of an instance that has never run goes before
+// all that waits: one write is all that is between a player and an instance that is ready,
+// and a start takes ten. By turns, of 500 at once none would be Running before all are
+// begun. An instance is Running for the first time but once, and has until its start
+// deadline to become so: nothing in a pod can hold up others for long.
+type firstReady struct {
+	handler.EventHandler
+	ofNew handler.MapFunc
+}
+
+// firstReadyPriority is above that of everything else, which is zero.
+const firstReadyPriority = 1
+
+func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !podReady(*before) && podReady(*after) {
+		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(firstReadyPriority)}, h.ofNew(ctx, after)...)
+		}
+	}
+	h.EventHandler.Update(ctx, e, q)
+}
+
+func isNew(o client.Object) bool {
+	return isLive(o) && o.(*bergv1.ChallengeInstance).Status.ReadyAt == nil
 }
 
 func isLive(o client.Object) bool   { return o.GetDeletionTimestamp() == nil }

@@ -1,0 +1,76 @@
+package challengeinstance
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+func TestWhoBecomesReadyForTheFirstTimeGoesFirst(t *testing.T) {
+	waiting, ready := pod("web", false), pod("web", true)
+	for name, c := range map[string]struct {
+		before, after corev1.Pod
+		ran           bool
+		want          []string
+	}{
+		"becomes ready":                 {waiting, ready, false, []string{"pod's", "one", "other"}},
+		"becomes ready again":           {waiting, ready, true, []string{"one", "other", "pod's"}},
+		"changes while it is ready":     {ready, ready, false, []string{"one", "other", "pod's"}},
+		"changes while it is not ready": {waiting, waiting, false, []string{"one", "other", "pod's"}},
+		"is ready no more":              {ready, waiting, false, []string{"one", "other", "pod's"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := priorityqueue.New[reconcile.Request]("first-ready")
+			defer q.ShutDown()
+			q.Add(requestFor("one"))
+			q.Add(requestFor("other"))
+			of := func(context.Context, client.Object) []reconcile.Request {
+				return []reconcile.Request{requestFor("pod's")}
+			}
+			ofNew := of
+			if c.ran {
+				ofNew = func(context.Context, client.Object) []reconcile.Request { return nil }
+			}
+			firstReady{handler.EnqueueRequestsFromMapFunc(of), ofNew}.Update(t.Context(), event.UpdateEvent{ObjectOld: &c.before, ObjectNew: &c.after}, q)
+			var got []string
+			for range c.want {
+				next, _ := q.Get()
+				got = append(got, next.Name)
+				q.Done(next)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestAnInstanceIsNewUntilItHasRun(t *testing.T) {
+	i := &bergv1.ChallengeInstance{}
+	if !isNew(i) {
+		t.Error("one without a status is not new")
+	}
+	i.DeletionTimestamp = &metav1.Time{}
+	if isNew(i) {
+		t.Error("one that is being deleted is new")
+	}
+	i.DeletionTimestamp = nil
+	i.Status.ReadyAt = &metav1.Time{}
+	if isNew(i) {
+		t.Error("one that has run is new")
+	}
+}
+
+func requestFor(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
+}
