@@ -108,15 +108,7 @@ var _ = Describe("What cannot be built", func() {
 		c := challenge(ctx, ns, "quota", oneContainer)
 		i := instance(ctx, ns, "quota")
 		reaches(ctx, i, bergv1.PhaseRunning)
-		quota := &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "quota"},
-			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/deployments.apps": resource.MustParse("1")}},
-		}
-		Expect(k8s.Create(ctx, quota)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(quota), quota)).To(Succeed())
-			g.Expect(quota.Status.Used).NotTo(BeEmpty())
-		}).Should(Succeed())
+		quota := useUp(ctx, i.Status.Namespace)
 		respecify(ctx, c, webAndDB)
 		rollOut(ctx, i, "1")
 		shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
@@ -336,6 +328,22 @@ containers:
   ports: null
   dynamicFlag: null
 `
+
+// useUp gives a namespace a quota that leaves room for no further ConfigMap and no further
+// Deployment, and returns when the API server goes by it: for some milliseconds, it does not.
+func useUp(ctx context.Context, namespace string) *corev1.ResourceQuota {
+	GinkgoHelper()
+	none := resource.MustParse("0")
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "quota"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"count/configmaps": none, "count/deployments.apps": none}},
+	}
+	Expect(k8s.Create(ctx, quota)).To(Succeed())
+	Eventually(func() error {
+		return k8s.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one-more"}}, client.DryRunAll)
+	}).Should(MatchError(ContainSubstring("exceeded quota")))
+	return quota
+}
 
 // eventually waits for an event of an instance.
 func eventually(ctx context.Context, i *bergv1.ChallengeInstance, eventType, reason string) {

@@ -85,12 +85,7 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 
 		By("a quota, and drift")
 		full := running[0]
-		Expect(k8s.Create(ctx, object(fmt.Sprintf(`
-apiVersion: v1
-kind: ResourceQuota
-metadata: {name: full, namespace: %s}
-spec: {hard: {count/configmaps: "0", count/deployments.apps: "0"}}
-`, full.Status.Namespace)))).To(Succeed())
+		useUp(ctx, full.Status.Namespace)
 		for _, lost := range []client.Object{
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: full.Status.Namespace, Name: "flag-content"}},
 			&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: full.Status.Namespace, Name: "db"}},
