@@ -62,7 +62,7 @@ func parse(args []string, stderr io.Writer) (options, []scenario, error) {
 	flags.StringVar(&o.program, "program", "bin/manager", "the operator's program")
 	flags.StringVar(&o.image, "image", "registry.example.com/load/web:1", "of the Challenge's container; real nodes must have it, and it must serve at port 8080")
 	flags.IntVar(&o.workers, "workers", 32, "workers of the operator, and of the bare client")
-	flags.IntVar(&o.rounds, "rounds", 5, "how often the turns of a burst are repeated; the median counts")
+	flags.IntVar(&o.rounds, "rounds", 9, "how often the turns of a burst are repeated; the median counts")
 	flags.IntVar(&o.rate, "rate", 10, "instances per second in balance")
 	flags.DurationVar(&o.balance, "balance", 5*time.Minute, "how long the balance is kept")
 	flags.DurationVar(&o.lifetime, "lifetime", time.Minute, "how long an instance lives in balance")
