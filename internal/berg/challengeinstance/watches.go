@@ -129,7 +129,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 }
 
 // ofNamespace maps a namespace, or an object in one, to the instances of the owner after
-// whom it is named: to those that are live, or to those that are being deleted.
+// whom it is named: to those that are live, to those of them that have never run, or to
+// those that are being deleted.
 func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), NamespacePrefix)
