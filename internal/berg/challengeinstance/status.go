@@ -248,15 +248,25 @@ func judgePods(o Observed) podsVerdict {
 	if o.Pinned == nil {
 		return podsVerdict{}
 	}
+	views := make([]podView, 0, len(o.Pods))
+	for i := range o.Pods {
+		if v := viewOf(&o.Pods[i]); !v.leaving {
+			views = append(views, v)
+		}
+	}
 	var missing []string
 	for _, c := range o.Pinned.Containers {
-		pods := podsOf(o.Pods, c.Hostname)
-		for _, p := range pods {
-			if reason, message := trouble(p); reason != "" {
-				return podsVerdict{broken: reason, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
+		present, ready := false, true
+		for _, v := range views {
+			if v.container != c.Hostname {
+				continue
 			}
+			if v.trouble != "" {
+				return podsVerdict{broken: v.trouble, message: fmt.Sprintf("Container %s: %s", c.Hostname, v.message)}
+			}
+			present, ready = true, ready && v.ready
 		}
-		if len(pods) == 0 || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !podReady(p) }) {
+		if !present || !ready {
 			missing = append(missing, c.Hostname)
 		}
 	}
@@ -266,18 +276,21 @@ func judgePods(o Observed) podsVerdict {
 	return podsVerdict{ready: true}
 }
 
-// podsOf returns the pods of one container that are not on their way out.
-func podsOf(pods []corev1.Pod, container string) []corev1.Pod {
-	var out []corev1.Pod
-	for _, p := range pods {
-		if p.Labels[bergv1.LabelContainer] == container && p.DeletionTimestamp == nil {
-			out = append(out, p)
-		}
-	}
-	return out
+// podView is all of a pod that the status of an instance is made of.
+type podView struct {
+	container      string
+	leaving, ready bool
+	// trouble is why the pod cannot come up, "" if nothing keeps it; message says more.
+	trouble, message string
 }
 
-func podReady(p corev1.Pod) bool {
+func viewOf(p *corev1.Pod) podView {
+	v := podView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: podReady(p)}
+	v.trouble, v.message = trouble(p)
+	return v
+}
+
+func podReady(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
@@ -289,7 +302,7 @@ var passing = []string{"", "ContainerCreating", "PodInitializing"}
 // trouble returns why a pod cannot come up: a waiting container's reason, or why
 // it cannot be scheduled. The kubelet's messages name images and exit codes, not
 // environments.
-func trouble(p corev1.Pod) (reason, message string) {
+func trouble(p *corev1.Pod) (reason, message string) {
 	for _, s := range p.Status.ContainerStatuses {
 		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
 			return w.Reason, strings.TrimSuffix(w.Reason+": "+w.Message, ": ")

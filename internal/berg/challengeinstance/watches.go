@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -155,7 +154,7 @@ type firstReady struct {
 const firstReadyPriority = 1
 
 func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !podReady(*before) && podReady(*after) {
+	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !podReady(before) && podReady(after) {
 		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(firstReadyPriority)}, h.ofNew(ctx, after)...)
 		}
@@ -229,13 +228,10 @@ var challengeChanged = predicate.Funcs{
 	},
 }
 
-// podChanged passes what the status of an instance is made of.
+// podChanged passes what the status of an instance is made of. That a pod was scheduled, or
+// that its image is being pulled, changes nothing of it.
 var podChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-		return before.Status.Phase != after.Status.Phase ||
-			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-			!equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
-			!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses)
+		return viewOf(e.ObjectOld.(*corev1.Pod)) != viewOf(e.ObjectNew.(*corev1.Pod))
 	},
 }

@@ -55,6 +55,45 @@ func TestWhoBecomesReadyForTheFirstTimeGoesFirst(t *testing.T) {
 	}
 }
 
+func TestAPodWakesWhenTheStatusWouldSayAnother(t *testing.T) {
+	waiting := pod("web", false)
+	with := func(change func(*corev1.Pod)) corev1.Pod {
+		p := *waiting.DeepCopy()
+		change(&p)
+		return p
+	}
+	pulling := waitingPod("web", "ErrImagePull")
+	for name, c := range map[string]struct {
+		before, after corev1.Pod
+		want          bool
+	}{
+		"is scheduled": {waiting, with(func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+		}), false},
+		"is being created": {waiting, waitingPod("web", "ContainerCreating"), false},
+		"restarts":         {waiting, with(func(p *corev1.Pod) { p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}} }), false},
+		"becomes ready":    {waiting, pod("web", true), true},
+		"is ready no more": {pod("web", true), waiting, true},
+		"has failed":       {pod("web", true), with(func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodFailed} }), true},
+		"is deleted":       {waiting, with(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }), true},
+		"cannot be scheduled": {waiting, with(func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		}), true},
+		"cannot pull": {waiting, pulling, true},
+		"has other words": {pulling, with(func(p *corev1.Pod) {
+			p.Status = *pulling.Status.DeepCopy()
+			p.Status.ContainerStatuses[0].State.Waiting.Message = "else"
+		}), true},
+		"is of another": {waiting, pod("db", false), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := podChanged.Update(event.UpdateEvent{ObjectOld: &c.before, ObjectNew: &c.after}); got != c.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
 func TestAnInstanceIsNewUntilItHasRun(t *testing.T) {
 	i := &bergv1.ChallengeInstance{}
 	if !isNew(i) {
