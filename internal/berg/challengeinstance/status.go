@@ -248,25 +248,15 @@ func judgePods(o Observed) podsVerdict {
 	if o.Pinned == nil {
 		return podsVerdict{}
 	}
-	views := make([]podView, 0, len(o.Pods))
-	for i := range o.Pods {
-		if v := viewOf(&o.Pods[i]); !v.leaving {
-			views = append(views, v)
-		}
-	}
 	var missing []string
 	for _, c := range o.Pinned.Containers {
-		present, ready := false, true
-		for _, v := range views {
-			if v.container != c.Hostname {
-				continue
+		pods := podsOf(o.Pods, c.Hostname)
+		for _, p := range pods {
+			if p.trouble != "" {
+				return podsVerdict{broken: p.trouble, message: fmt.Sprintf("Container %s: %s", c.Hostname, p.message)}
 			}
-			if v.trouble != "" {
-				return podsVerdict{broken: v.trouble, message: fmt.Sprintf("Container %s: %s", c.Hostname, v.message)}
-			}
-			present, ready = true, ready && v.ready
 		}
-		if !present || !ready {
+		if len(pods) == 0 || slices.ContainsFunc(pods, func(p podView) bool { return !p.ready }) {
 			missing = append(missing, c.Hostname)
 		}
 	}
@@ -288,6 +278,17 @@ func viewOf(p *corev1.Pod) podView {
 	v := podView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: podReady(p)}
 	v.trouble, v.message = trouble(p)
 	return v
+}
+
+// podsOf returns the pods of one container that are not on their way out.
+func podsOf(pods []corev1.Pod, container string) []podView {
+	var out []podView
+	for i := range pods {
+		if v := viewOf(&pods[i]); v.container == container && !v.leaving {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 func podReady(p *corev1.Pod) bool {
