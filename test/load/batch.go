@@ -82,6 +82,14 @@ func (r *batch) createOne(ctx context.Context, l *life, timeout string) error {
 	return nil
 }
 
+// start creates instances at once, and waits until they run.
+func (r *batch) start(ctx context.Context, n int) error {
+	if err := r.create(ctx, n, long); err != nil {
+		return err
+	}
+	return r.await(ctx, "Running", n, reachedRunning)
+}
+
 // delete deletes all instances of the round that are still there, and lets the bare
 // client take them down when it is its turn.
 func (r *batch) delete(ctx context.Context) error {

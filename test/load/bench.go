@@ -154,10 +154,7 @@ func (b *bench) warmUp(ctx context.Context) error {
 // one runs a single instance, from its beginning to its end.
 func (b *bench) one(ctx context.Context, running func(*life) error) error {
 	r := b.newBatch(theOperator)
-	if err := r.create(ctx, 1, long); err != nil {
-		return err
-	}
-	if err := r.await(ctx, "Running", 1, reachedRunning); err != nil {
+	if err := r.start(ctx, 1); err != nil {
 		return err
 	}
 	if err := running(r.lives[0]); err != nil {

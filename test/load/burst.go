@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 )
 
 // burst creates many at once, in several rounds.
@@ -18,20 +17,21 @@ func burst(n int) func(context.Context, *bench) (Scenario, error) {
 			count = min(count, 1)
 		}
 		var s Scenario
-		var rounds []pair
-		order := []string{theBare, theOperator}
-		for i := range count {
-			p := pair{}
-			for _, who := range order {
-				start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("burst-%d-%d", n, i+1), n)
-				if err != nil {
-					return s, err
-				}
-				p[who] = startEnd{start, end}
-				s.Turns = append(s.Turns, start, end)
+		rounds := make([]pair, count)
+		for i := range rounds {
+			rounds[i] = pair{}
+		}
+		err := inRounds(count, func(i int, who string) error {
+			start, end, err := startAndEnd(ctx, b, who, fmt.Sprintf("burst-%d-%d", n, i+1), n)
+			if err != nil {
+				return err
 			}
-			rounds = append(rounds, p)
-			slices.Reverse(order)
+			rounds[i][who] = startEnd{start, end}
+			s.Turns = append(s.Turns, start, end)
+			return nil
+		})
+		if err != nil {
+			return s, err
 		}
 		s.Figures = burstFigures(rounds)
 		return s, nil

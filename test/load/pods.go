@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -38,31 +37,21 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 			}
 			return nil
 		}},
-		{fmt.Sprintf("%d at once", together), func(ctx context.Context, r *batch) error {
-			if err := r.create(ctx, together, long); err != nil {
-				return err
-			}
-			return r.await(ctx, "Running", together, reachedRunning)
-		}},
+		{fmt.Sprintf("%d at once", together), func(ctx context.Context, r *batch) error { return r.start(ctx, together) }},
 	} {
 		lives := map[string][]*life{}
-		order := []string{theBare, theOperator}
-		for range podRounds {
-			for _, who := range order {
-				t, r, err := b.turn(ctx, who, "", kind.run)
-				if err != nil {
-					return s, err
-				}
-				s.Turns = append(s.Turns, t)
-				lives[who] = append(lives[who], r.lives...)
-				if _, _, err := b.turn(ctx, who, "", func(ctx context.Context, rest *batch) error {
-					rest.lives = r.lives
-					return rest.clear(ctx)
-				}); err != nil {
-					return s, err
-				}
+		err := inRounds(podRounds, func(_ int, who string) error {
+			t, r, err := b.turn(ctx, who, "", kind.run)
+			if err != nil {
+				return err
 			}
-			slices.Reverse(order)
+			s.Turns = append(s.Turns, t)
+			lives[who] = append(lives[who], r.lives...)
+			_, err = b.clearTurn(ctx, who, r.lives)
+			return err
+		})
+		if err != nil {
+			return s, err
 		}
 		operator, bare := b.shares(lives[theOperator]), b.shares(lives[theBare])
 		in := kind.name + ": "

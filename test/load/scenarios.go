@@ -83,21 +83,11 @@ func smoke(ctx context.Context, b *bench) (Scenario, error) {
 // startAndEnd creates instances at once, waits until they run, deletes them at once
 // and waits until they are gone.
 func startAndEnd(ctx context.Context, b *bench, who, profile string, n int) (start, end Turn, err error) {
-	var lives []*life
-	start, r, err := b.turn(ctx, who, profile, func(ctx context.Context, r *batch) error {
-		if err := r.create(ctx, n, long); err != nil {
-			return err
-		}
-		return r.await(ctx, "Running", n, reachedRunning)
-	})
+	start, r, err := b.turn(ctx, who, profile, func(ctx context.Context, r *batch) error { return r.start(ctx, n) })
 	if err != nil {
 		return start, end, err
 	}
-	lives = r.lives
-	end, _, err = b.turn(ctx, who, "", func(ctx context.Context, r *batch) error {
-		r.lives = lives
-		return r.clear(ctx)
-	})
+	end, err = b.clearTurn(ctx, who, r.lives)
 	// They started in the turn before.
 	delete(end.Latency, "starting")
 	delete(end.Latency, "running")
@@ -126,10 +116,7 @@ func atRate(lifetime func(options) time.Duration) func(context.Context, *bench) 
 			}
 			by[who] = t
 			s.Turns = append(s.Turns, t)
-			if _, _, err := b.turn(ctx, who, "", func(ctx context.Context, left *batch) error {
-				left.lives = r.lives
-				return left.clear(ctx)
-			}); err != nil {
+			if _, err := b.clearTurn(ctx, who, r.lives); err != nil {
 				return s, err
 			}
 		}

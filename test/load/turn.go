@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -71,6 +72,30 @@ func (b *bench) turn(ctx context.Context, who, profile string, work func(context
 	}
 	r.sumUp(&t, began, counts)
 	return t, r, nil
+}
+
+// inRounds gives each of the two a turn in every round. They take turns in being first: what
+// a turn leaves behind bears on the next one.
+func inRounds(rounds int, turn func(round int, who string) error) error {
+	order := []string{theBare, theOperator}
+	for i := range rounds {
+		for _, who := range order {
+			if err := turn(i, who); err != nil {
+				return err
+			}
+		}
+		slices.Reverse(order)
+	}
+	return nil
+}
+
+// clearTurn is a turn in which instances that were started before are ended.
+func (b *bench) clearTurn(ctx context.Context, who string, lives []*life) (Turn, error) {
+	t, _, err := b.turn(ctx, who, "", func(ctx context.Context, r *batch) error {
+		r.lives = lives
+		return r.clear(ctx)
+	})
+	return t, err
 }
 
 // observe looks at the processes once a second until it is stopped, asks the operator for its
