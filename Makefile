@@ -266,6 +266,7 @@ e2e-run:
 
 .PHONY: e2e-network
 e2e-network: image images ## Attack instances, and visit them, on a real data plane; needs root.
+	hack/packages node network resolvers
 	go run ./test/images --output $(DIST)/images resolvers
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
 		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation' TESTARGS='$(TESTARGS) -v'
