@@ -185,6 +185,8 @@ test-integration-1 test-integration-2: test-integration-%:
 
 .PHONY: rights
 rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
+	@compgen -G '$(DIST)/rights/*.json' >/dev/null || { \
+		echo "make: nothing tells what the operator used: run 'make test-integration' and 'make e2e' first" >&2; exit 1; }
 	go run ./test/rights $(DIST)/rights/*.json
 
 # ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
