@@ -73,7 +73,7 @@ var _ = Describe("A web challenge", func() {
 
 		Expect(running.Status.Services).To(ConsistOf(bergv1.ServiceEndpoint{
 			Name: "web", Hostname: host, Port: settingNumber("CHALLENGE_HTTP_PORT"),
-			Protocol: "TCP", AppProtocol: "http", TLS: true,
+			Protocol: "TCP", AppProtocol: "http", TLS: setting("CHALLENGE_HTTP_TLS") == "true", URL: webAddress(host),
 		}))
 
 		By("announcing itself in events")

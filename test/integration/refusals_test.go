@@ -68,6 +68,10 @@ spec:
 		inside.SetName("probe")
 		inside.SetNamespace(probe.Name)
 		attempt = func() error { return k8s.Create(ctx, inside.DeepCopy(), client.DryRunAll) }
+		if operation == "UPDATE" {
+			Expect(k8s.Create(ctx, inside)).To(Succeed())
+			attempt = func() error { return k8s.Update(ctx, inside.DeepCopy(), client.DryRunAll) }
+		}
 	}
 	Eventually(attempt).Should(MatchError(ContainSubstring(refusal)))
 	return lift
