@@ -92,7 +92,7 @@ var table = []Variable{
 	},
 	{
 		Name: "GATEWAY_DATAPLANE_NAMESPACES", Default: "",
-		Help: "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances may reach an instance.",
+		Help: "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances, and Cilium's own Gateway, may reach an instance.",
 		set:  dataplaneNamespaces,
 	},
 	{

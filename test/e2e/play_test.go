@@ -256,6 +256,19 @@ func endpoint(instance *bergv1.ChallengeInstance, name string) bergv1.ServiceEnd
 	return instance.Status.Services[i]
 }
 
+// webAddress is where a browser goes, as the settings have it.
+func webAddress(host string) string {
+	GinkgoHelper()
+	scheme, own := "https", "443"
+	if setting("CHALLENGE_HTTP_TLS") == "false" {
+		scheme, own = "http", "80"
+	}
+	if port := setting("CHALLENGE_HTTP_PORT"); port != own {
+		host = net.JoinHostPort(host, port)
+	}
+	return scheme + "://" + host
+}
+
 // expectInOrder checks that the phases came in this order, that the last one is
 // there, and that no other came. A watcher may miss one that did not last.
 func expectInOrder(told []bergv1.Phase, order ...bergv1.Phase) {

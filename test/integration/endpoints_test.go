@@ -313,6 +313,40 @@ var _ = Describe("What the API server must accept", func() {
 	})
 })
 
+var _ = Describe("Where players connect by plain HTTP", Serial, func() {
+	It("is told without TLS, and a rollout may make a node port of it and a route again", func(ctx context.Context) {
+		const (
+			routed = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}]`
+			opened = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicPort, appProtocol: http}]}]`
+		)
+		restartWith(map[string]string{"CHALLENGE_HTTP_TLS": "false"}, nil)
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "plain", routed)
+		i := instance(ctx, ns, "plain")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		told := endpointsOf(i)["web"]
+		Expect(told.TLS).To(BeFalse())
+		Expect(told.URL).To(Equal("http://" + told.Hostname))
+
+		respecify(ctx, c, opened)
+		rollOut(ctx, i, "1")
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			e := endpointsOf(i)["web"]
+			g.Expect(e.URL).To(Equal(fmt.Sprintf("http://challenges.example.com:%d", e.Port)))
+		}).Should(Succeed())
+		nodePort := endpointsOf(i)["web"].Port
+
+		respecify(ctx, c, routed)
+		rollOut(ctx, i, "2")
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			g.Expect(endpointsOf(i)["web"]).To(Equal(told), "node port %d before", nodePort)
+		}).Should(Succeed())
+	})
+})
+
 func nodePorts(s *corev1.Service) map[string]int32 {
 	out := map[string]int32{}
 	for _, p := range s.Spec.Ports {

@@ -70,7 +70,12 @@ spec:
 		attempt = func() error { return k8s.Create(ctx, inside.DeepCopy(), client.DryRunAll) }
 		if operation == "UPDATE" {
 			Expect(k8s.Create(ctx, inside)).To(Succeed())
-			attempt = func() error { return k8s.Update(ctx, inside.DeepCopy(), client.DryRunAll) }
+			attempt = func() error {
+				if err := k8s.Get(ctx, client.ObjectKeyFromObject(inside), inside); err != nil {
+					return err
+				}
+				return k8s.Update(ctx, inside.DeepCopy(), client.DryRunAll)
+			}
 		}
 	}
 	Eventually(attempt).Should(MatchError(ContainSubstring(refusal)))
