@@ -152,7 +152,7 @@ var _ = Describe("Where players connect", func() {
 	})
 })
 
-var _ = Describe("Where players connect after a rollout", func() {
+var _ = Describe("Where players connect when ports go", func() {
 	const (
 		withoutPorts = `containers: [{hostname: game, image: "example.com/game:1"}, {hostname: bot, image: "example.com/bot:1"}]`
 		twoPorts     = `containers: [{hostname: game, image: "example.com/game:1", ports: [{name: game, port: 1337, type: publicPort}, {name: admin, port: 1338, type: publicPort}]}]`
@@ -224,6 +224,20 @@ var _ = Describe("Where players connect after a rollout", func() {
 			tells(ctx, i, "game")
 		})
 	}
+
+	It("is nowhere once the instance is being deleted, also while its namespace is held", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "held", twoPorts)
+		i := instance(ctx, ns, "held")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(i.Status.Services).To(HaveLen(2))
+		release := hold(ctx, i.Status.Namespace)
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		shows(ctx, i, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
+		Expect(i.Status.Services).To(BeEmpty())
+		release()
+		gone(ctx, i)
+	})
 
 	It("is told of no route that is refused, and of no node port in its place", func(ctx context.Context) {
 		ns := newNamespace(ctx)

@@ -149,7 +149,8 @@ type ChallengeInstanceStatus struct {
 	Namespace string `json:"namespace,omitempty"`
 
 	// Where players reach the instance: one entry for each port that is not
-	// internal. Complete from the phase Running on, and empty if all are internal.
+	// internal. Complete in the phase Running; empty if all are internal, and while
+	// the instance is being deleted.
 	// +optional
 	// +listType=atomic
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Services"
