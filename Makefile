@@ -259,6 +259,9 @@ e2e: image images ## Run the journeys on real pods; needs root.
 # Which journeys run: those on a real data plane need Cilium and a Gateway.
 E2E_LABELS ?= !network
 
+# What the Gateway of config/samples/prerequisites wants the operator to be told.
+SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
+
 # The part of e2e that runs while the cluster is up.
 .PHONY: e2e-run
 e2e-run:
@@ -271,7 +274,8 @@ e2e-network: image images ## Attack instances, and visit them, on a real data pl
 	hack/packages node network resolvers
 	go run ./test/images --output $(DIST)/images resolvers
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
-		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation' TESTARGS='$(TESTARGS) -v'
+		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation' TESTARGS='$(TESTARGS) -v' \
+			SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
 
 # Former releases of the same tree for test/olm: the first two are installed and
 # upgraded, the third is offered only to be skipped.
@@ -345,8 +349,9 @@ uninstall: $(BIN)/kustomize end-instances ## End all instances and environments,
 	$(BIN)/kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
-deploy: rendered-config ## Install CRDs and operator (IMG), and wait until it works.
+deploy: rendered-config ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it works.
 	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL_APPLY) -f -
+	$(if $(SETTINGS),$(KUBECTL) -n berg-operator-system set env deployment/berg-operator-controller-manager $(SETTINGS))
 	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=180s
 
 .PHONY: undeploy

@@ -72,6 +72,9 @@ func run(cfg config.Config, values []config.Value, opts operator.Options) error 
 		effective = append(effective, v.Name, v.Value)
 	}
 	log.Info("effective configuration", append(effective, "version", version)...)
+	for _, warning := range cfg.Warnings() {
+		log.Info("the configuration is hardly what is meant", "warning", warning)
+	}
 	// Near the memory limit of the container, garbage is collected more often: slower is
 	// better than killed. Where GOMEMLIMIT is set, that holds.
 	if _, err := memlimit.Set(); err != nil {

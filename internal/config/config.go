@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ type Challenge struct {
 	Namespace           string
 	Domain              string
 	HTTPPort            int32
+	HTTPTLS             bool // whether players speak HTTPS to HTTPPort
 	TLSPort             int32
 	Timeout             time.Duration
 	MaxLifetime         time.Duration // 0: no cap
@@ -237,7 +239,30 @@ func (c Config) check() []error {
 	if c.Challenge.HTTPPort == c.Challenge.TLSPort && c.Challenge.HTTPPort != 0 {
 		problems = append(problems, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))
 	}
+	if c.Gateway.HTTPListener == c.Gateway.TLSListener && c.Gateway.HTTPListener != "" {
+		problems = append(problems, errors.New("CHALLENGE_TLS_LISTENER_NAME: must differ from CHALLENGE_HTTP_LISTENER_NAME: no listener serves HTTPRoutes and TLSRoutes"))
+	}
 	return problems
+}
+
+// The ports at which clients expect HTTP and HTTPS.
+const (
+	plainWebPort  = 80
+	secureWebPort = 443
+)
+
+// Warnings returns what can be meant and hardly is, each naming its variables.
+func (c Config) Warnings() []string {
+	if !slices.Contains(c.Process.EnabledAPIs, APIBerg) {
+		return nil
+	}
+	switch {
+	case c.Challenge.HTTPTLS && c.Challenge.HTTPPort == plainWebPort:
+		return []string{"CHALLENGE_HTTP_TLS=true and CHALLENGE_HTTP_PORT=80: players are sent to HTTPS at the port of plain HTTP. If the Gateway serves HTTPS at 443, set that port; if it serves plain HTTP, set CHALLENGE_HTTP_TLS=false"}
+	case !c.Challenge.HTTPTLS && c.Challenge.HTTPPort == secureWebPort:
+		return []string{"CHALLENGE_HTTP_TLS=false and CHALLENGE_HTTP_PORT=443: players are sent to plain HTTP at the port of HTTPS. If the Gateway serves HTTPS there, set CHALLENGE_HTTP_TLS=true"}
+	}
+	return nil
 }
 
 // text is a flag that remembers whether it was given.

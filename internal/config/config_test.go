@@ -44,7 +44,7 @@ func TestPrecedence(t *testing.T) {
 
 func TestEveryErrorNamesItsVariable(t *testing.T) {
 	bad := map[string]string{
-		"CHALLENGE_NAMESPACE": "Not A Name", "CHALLENGE_DOMAIN": "-x", "CHALLENGE_HTTP_PORT": "0", "CHALLENGE_TLS_PORT": "http",
+		"CHALLENGE_NAMESPACE": "Not A Name", "CHALLENGE_DOMAIN": "-x", "CHALLENGE_HTTP_PORT": "0", "CHALLENGE_HTTP_TLS": "https", "CHALLENGE_TLS_PORT": "http",
 		"GATEWAY_NAME": "A", "GATEWAY_NAMESPACE": "a.b", "CHALLENGE_HTTP_LISTENER_NAME": "_", "CHALLENGE_TLS_LISTENER_NAME": "_",
 		"GATEWAY_DATAPLANE_NAMESPACES": "ok,NOT", "CHALLENGE_INSTANCE_TIMEOUT": "0s", "CHALLENGE_MAX_LIFETIME": "soon",
 		"CHALLENGE_START_DEADLINE": "-1m", "CHALLENGE_WITHDRAWAL_POLICY": "keep", "CHALLENGE_CPU_LIMIT": "lots", "CHALLENGE_CPU_REQUEST": "0",
@@ -106,12 +106,36 @@ func TestNamespaceSuffixLeavesRoomForTheID(t *testing.T) {
 
 func TestVariablesAreComparedWithEachOther(t *testing.T) {
 	for name, env := range map[string]map[string]string{
-		"CHALLENGE_CPU_REQUEST":    {"CHALLENGE_CPU_REQUEST": "2", "CHALLENGE_CPU_LIMIT": "1"},
-		"CHALLENGE_MEMORY_REQUEST": {"CHALLENGE_MEMORY_REQUEST": "1Gi"},
-		"CHALLENGE_TLS_PORT":       {"CHALLENGE_TLS_PORT": "80"},
+		"CHALLENGE_CPU_REQUEST":       {"CHALLENGE_CPU_REQUEST": "2", "CHALLENGE_CPU_LIMIT": "1"},
+		"CHALLENGE_MEMORY_REQUEST":    {"CHALLENGE_MEMORY_REQUEST": "1Gi"},
+		"CHALLENGE_TLS_PORT":          {"CHALLENGE_TLS_PORT": "80"},
+		"CHALLENGE_TLS_LISTENER_NAME": {"CHALLENGE_HTTP_LISTENER_NAME": "tls"},
 	} {
 		if _, err := load(t, nil, env); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v: error %v does not name %s", env, err, name)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	for want, env := range map[string]map[string]string{
+		"CHALLENGE_HTTP_TLS=true and CHALLENGE_HTTP_PORT=80":   {},
+		"CHALLENGE_HTTP_TLS=false and CHALLENGE_HTTP_PORT=443": {"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "443", "CHALLENGE_TLS_PORT": "8443"},
+	} {
+		cfg, err := load(t, nil, env)
+		if got := cfg.Warnings(); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], want) {
+			t.Errorf("%v: warnings %q, error %v", env, got, err)
+		}
+	}
+	for _, env := range []map[string]string{
+		{"CHALLENGE_HTTP_PORT": "443", "CHALLENGE_TLS_PORT": "8443"},
+		{"CHALLENGE_HTTP_TLS": "false"},
+		{"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "8080"},
+		{"ENABLED_APIS": "quix.io"},
+	} {
+		cfg, err := load(t, nil, env)
+		if got := cfg.Warnings(); err != nil || len(got) > 0 {
+			t.Errorf("%v: warnings %q, error %v", env, got, err)
 		}
 	}
 }

@@ -61,6 +61,11 @@ var table = []Variable{
 		set:  port(func(c *Config) *int32 { return &c.Challenge.HTTPPort }),
 	},
 	{
+		Name: "CHALLENGE_HTTP_TLS", Default: "true", boolean: true,
+		Help: "Whether players speak HTTPS to that listener, as status.services then tells them. false: plain HTTP.",
+		set:  boolean(func(c *Config) *bool { return &c.Challenge.HTTPTLS }),
+	},
+	{
 		Name: "CHALLENGE_TLS_PORT", Default: "443",
 		Help: "Port of the Gateway's TLS listener, as players see it.",
 		set:  port(func(c *Config) *int32 { return &c.Challenge.TLSPort }),
@@ -87,7 +92,7 @@ var table = []Variable{
 	},
 	{
 		Name: "GATEWAY_DATAPLANE_NAMESPACES", Default: "",
-		Help: "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances may reach an instance.",
+		Help: "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances, and Cilium's own Gateway, may reach an instance.",
 		set:  dataplaneNamespaces,
 	},
 	{

@@ -31,12 +31,12 @@ const (
 	// privateIP stands for a network of the provider or the organizer, next to the cluster.
 	privateIP = "192.168.77.10"
 
-	// The Gateway, as the operator's defaults want it.
+	// The Gateway of the samples, and one more listener.
 	gatewayNamespace = "berg"
 	gatewayDomain    = "challenges.example.com"
-	portHTTP         = 80
-	portTLS          = 443
-	portTerminated   = 1337
+	portHTTP         = 443
+	portTLS          = 8443
+	portPassthrough  = 1337
 )
 
 //go:embed network/*
@@ -301,9 +301,7 @@ func (c *cluster) renderNetwork(file string, more map[string]any) ([]byte, error
 		"ControlGroup": unified,
 		"Namespace":    gatewayNamespace,
 		"Domain":       gatewayDomain,
-		"HTTP":         portHTTP,
-		"TLS":          portTLS,
-		"Terminated":   portTerminated,
+		"Passthrough":  portPassthrough,
 	}
 	for key, value := range more {
 		values[key] = value
@@ -358,7 +356,7 @@ func (c *cluster) traefik() component {
 		args: []string{
 			fmt.Sprintf("--entrypoints.http.address=%s:%d", c.nodeIP(), portHTTP),
 			fmt.Sprintf("--entrypoints.tls.address=%s:%d", c.nodeIP(), portTLS),
-			fmt.Sprintf("--entrypoints.terminated.address=%s:%d", c.nodeIP(), portTerminated),
+			fmt.Sprintf("--entrypoints.passthrough.address=%s:%d", c.nodeIP(), portPassthrough),
 			"--providers.kubernetesgateway=true",
 			"--providers.kubernetesgateway.experimentalchannel=true",
 			"--providers.kubernetesgateway.statusaddress.ip=" + c.nodeIP(),
@@ -370,7 +368,7 @@ func (c *cluster) traefik() component {
 	}
 }
 
-// installGateway applies the Gateway with a certificate for the hosts of instances.
+// installGateway applies the Gateway of the samples with a certificate for the hosts of instances.
 func (c *cluster) installGateway(ctx context.Context, progress *progress) error {
 	return progress.step("Gateway applied", func(func(string)) error {
 		certificate, err := os.ReadFile(c.certificate("gateway"))
@@ -381,7 +379,16 @@ func (c *cluster) installGateway(ctx context.Context, progress *progress) error 
 		if err != nil {
 			return err
 		}
+		repository, err := findRepository()
+		if err != nil {
+			return err
+		}
+		sample, err := os.ReadFile(filepath.Join(repository, "config", "samples", "prerequisites", "gateway.yaml"))
+		if err != nil {
+			return err
+		}
 		manifest, err := c.renderNetwork("gateway.yaml", map[string]any{
+			"Sample":      strings.TrimSpace(string(sample)),
 			"Certificate": base64.StdEncoding.EncodeToString(certificate),
 			"Key":         base64.StdEncoding.EncodeToString(key),
 		})

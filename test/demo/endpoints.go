@@ -60,18 +60,11 @@ func (d *demo) listEndpoints(ctx context.Context) error {
 			}
 			for _, service := range instance.Status.Services {
 				count++
-				d.show.note("%-5s %-6s %s:%d (%s%s)", name, service.Name, service.Hostname, service.Port, service.Protocol, withTLS(service.TLS))
+				d.show.note("%-5s %-6s %s", name, service.Name, service.URL)
 			}
 		}
 		return outcome(fmt.Sprint(count)), nil
 	})
-}
-
-func withTLS(tls bool) string {
-	if tls {
-		return ", TLS"
-	}
-	return ""
 }
 
 // solvePwn connects to the NodePort on the first node that can be reached from here, and through a

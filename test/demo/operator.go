@@ -121,6 +121,9 @@ func (d *demo) loadImages(ctx context.Context) error {
 	})
 }
 
+// gatewayPorts are the operator's settings that agree with the Gateway of the samples.
+var gatewayPorts = []string{"CHALLENGE_HTTP_PORT=443", "CHALLENGE_TLS_PORT=8443"}
+
 // deployOperator installs CRDs and operator and waits until it works.
 func (d *demo) deployOperator(ctx context.Context) error {
 	if d.target.simulated {
@@ -148,7 +151,11 @@ func (d *demo) deployOperator(ctx context.Context) error {
 		if err != nil {
 			return "", err
 		}
-		if err := d.make(ctx, "deploy", "IMG="+image, "KUBECTL="+d.target.kubectl); err != nil {
+		arguments := []string{"deploy", "IMG=" + image, "KUBECTL=" + d.target.kubectl}
+		if d.target.own {
+			arguments = append(arguments, "SETTINGS="+strings.Join(gatewayPorts, " "))
+		}
+		if err := d.make(ctx, arguments...); err != nil {
 			return "", errors.Join(append([]error{err}, d.podReasons(context.WithoutCancel(ctx), operatorNamespace)...)...)
 		}
 		pods := &corev1.PodList{}
@@ -242,6 +249,9 @@ func (d *demo) launch(ctx context.Context, state, logFile string) (int, error) {
 		"LEADER_ELECT=false",
 		"METRICS_BIND_ADDRESS=0",
 		"HEALTH_PROBE_BIND_ADDRESS="+probes)
+	if d.target.own {
+		command.Env = append(command.Env, gatewayPorts...)
+	}
 	command.Stdout, command.Stderr = log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {

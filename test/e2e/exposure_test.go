@@ -9,7 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -28,22 +29,23 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 	It("is what status.services says, until the instance ends", func(ctx SpecContext) {
 		stage := newStage(ctx)
 		told, running := stage.exposed(ctx)
-		site, secure := endpoint(running, "web"), endpoint(running, "secure")
+		site, line := endpoint(running, "web"), endpoint(running, "line")
 		tcp, udp := world.atNode(endpoint(running, "echo").Port), world.atNode(endpoint(running, "echo-datagrams").Port)
+		Expect(site.URL).To(Equal("https://" + site.Hostname))
+		Expect(line.URL).To(Equal("tls://" + line.Hostname + ":8443"))
+		Expect(endpoint(running, "echo").URL).To(Equal(fmt.Sprintf("tcp://%s:%d", setting("CHALLENGE_DOMAIN"), endpoint(running, "echo").Port)))
+		Expect(endpoint(running, "echo-datagrams").URL).To(HavePrefix("udp://"))
 
-		By("HTTP by its host name")
+		By("HTTPS by its host name, under a certificate for it")
 		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
 		unknown := site
-		unknown.Hostname = "nobody." + setting("CHALLENGE_DOMAIN")
+		unknown.URL = "https://nobody." + setting("CHALLENGE_DOMAIN")
 		Expect(visit(ctx, unknown, http.StatusNotFound)).To(Succeed())
 
-		By("TLS that the challenge terminates")
+		By("plain TCP behind TLS, under a certificate for its host name")
 		until(ctx, reactLimit, func(ctx context.Context) error {
-			who, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true})
-			if err != nil {
-				return err
-			}
-			return not(who != "toolbox", "the certificate is that of "+who)
+			_, err := echoTLS(ctx, line, trusting())
+			return err
 		})
 
 		By("TCP and UDP at a node's port")
@@ -56,27 +58,26 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
 		Expect(echo(ctx, "tcp", tcp)).NotTo(Succeed())
 		Expect(echo(ctx, "udp", udp)).NotTo(Succeed())
-		_, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true})
+		_, err := echoTLS(ctx, line, trusting())
 		Expect(err).To(HaveOccurred())
 	}, SpecTimeout(specLimit))
 
-	It("is a plain TCP challenge behind the Gateway's certificate, on a listener that terminates TLS", func(ctx SpecContext) {
-		for name, value := range map[string]string{"CHALLENGE_TLS_LISTENER_NAME": "tls-terminated", "CHALLENGE_TLS_PORT": "1337"} {
+	It("is a challenge's own certificate on a listener that passes TLS through", func(ctx SpecContext) {
+		for name, value := range map[string]string{"CHALLENGE_TLS_LISTENER_NAME": "tls-passthrough", "CHALLENGE_TLS_PORT": "1337"} {
 			DeferCleanup(func(ctx SpecContext) { setVariable(ctx, name, setting(name)) }, NodeTimeout(2*startLimit))
 			setVariable(ctx, name, value)
 		}
 		stage := newStage(ctx)
-		container := toolbox("box", port("secure", 9000, bergv1.PublicTLSRoute))
-		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_TCP": bergv1.StringValue(":9000")}
-		stage.challenge(ctx, "plain", container)
-		running := stage.start(ctx, stage.instance("plain")).expectPhase(ctx, startLimit, bergv1.PhaseRunning)
-		authorities := x509.NewCertPool()
-		Expect(authorities.AppendCertsFromPEM(world.rest.CAData)).To(BeTrue())
+		stage.challenge(ctx, "certified", exposedBox())
+		running := stage.start(ctx, stage.instance("certified")).expectPhase(ctx, startLimit, bergv1.PhaseRunning)
 		secure := endpoint(running, "secure")
-		Expect(secure.Port).To(BeEquivalentTo(1337))
+		Expect(secure.URL).To(Equal("tls://" + secure.Hostname + ":1337"))
 		until(ctx, reactLimit, func(ctx context.Context) error {
-			_, err := echoTLS(ctx, secure, &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12})
-			return err
+			who, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true})
+			if err != nil {
+				return err
+			}
+			return not(who != "toolbox", "the certificate is that of "+who)
 		})
 	}, SpecTimeout(specLimit))
 
@@ -86,8 +87,8 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		site := endpoint(running, "web")
 		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
 
-		dialer := websocket.Dialer{NetDialContext: atGateway(site.Port), HandshakeTimeout: clientTimeout}
-		socket, response, err := dialer.DialContext(ctx, "ws://"+site.Hostname+"/echo", nil)
+		dialer := websocket.Dialer{NetDialContext: atGateway, TLSClientConfig: trusting(), HandshakeTimeout: clientTimeout}
+		socket, response, err := dialer.DialContext(ctx, strings.Replace(site.URL, "http", "ws", 1)+"/echo", nil)
 		Expect(err).NotTo(HaveOccurred())
 		response.Body.Close()
 		DeferCleanup(socket.Close)
@@ -131,15 +132,17 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		outbound.Name, outbound.Namespace = "outbound", stage.namespace
 		Expect(world.Create(ctx, outbound)).To(Succeed())
 		stage.challenge(ctx, "closed", exposedBox())
-		for name, url := range map[string]func(bergv1.ServiceEndpoint) string{
+		for name, way := range map[string][]string{
 			// Without outbound traffic names outside the instance do not resolve.
-			"closed":   func(bergv1.ServiceEndpoint) string { return "http://" + world.nodeAddress + "/" },
-			"outbound": func(e bergv1.ServiceEndpoint) string { return "http://" + e.Hostname + "/" },
+			"closed":   {"-connect", net.JoinHostPort(world.nodeAddress, setting("CHALLENGE_HTTP_PORT"))},
+			"outbound": nil,
 		} {
 			running := stage.start(ctx, stage.instance(name)).expectPhase(ctx, startLimit, bergv1.PhaseRunning)
 			site := endpoint(running, "web")
 			until(ctx, reactLimit, func(ctx context.Context) error {
-				_, err := world.exec(ctx, running.Status.Namespace, "box", "", "get", "-timeout", "3s", "-header", "Host:"+site.Hostname, url(site))
+				// The toolbox does not know the authority of the cluster.
+				command := append([]string{"get", "-timeout", "3s", "-insecure"}, way...)
+				_, err := world.exec(ctx, running.Status.Namespace, "box", "", append(command, site.URL+"/")...)
 				return err
 			})
 		}
@@ -153,26 +156,40 @@ func exposedBox() bergv1.Container {
 	return c
 }
 
-// exposed starts an instance with a service behind each port.
+// exposed starts an instance with a service behind each port, and a line of plain TCP
+// behind a TLS route.
 func (s *stage) exposed(ctx context.Context) (*story, *bergv1.ChallengeInstance) {
 	GinkgoHelper()
-	s.challenge(ctx, "exposed", exposedBox())
+	line := toolbox("line", port("line", 9000, bergv1.PublicTLSRoute))
+	line.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_TCP": bergv1.StringValue(":9000")}
+	s.challenge(ctx, "exposed", exposedBox(), line)
 	told := s.start(ctx, s.instance("exposed"))
 	return told, told.expectPhase(ctx, startLimit, bergv1.PhaseRunning)
 }
 
 // atGateway leads every name to the Gateway, as the DNS of an event does.
-func atGateway(port int32) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(world.nodeAddress, strconv.Itoa(int(port))))
+func atGateway(ctx context.Context, network, address string) (net.Conn, error) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
 	}
+	return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(world.nodeAddress, port))
 }
 
+// trusting believes certificates of the cluster's authority, as that of the Gateway is.
+func trusting() *tls.Config {
+	GinkgoHelper()
+	authorities := x509.NewCertPool()
+	Expect(authorities.AppendCertsFromPEM(world.rest.CAData)).To(BeTrue())
+	return &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
+}
+
+// visit opens what a player was told in a browser.
 func visit(ctx context.Context, e bergv1.ServiceEndpoint, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
-	transport := &http.Transport{DialContext: atGateway(e.Port), DisableKeepAlives: true}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Hostname+"/", nil)
+	transport := &http.Transport{DialContext: atGateway, TLSClientConfig: trusting(), DisableKeepAlives: true}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/", nil)
 	if err != nil {
 		return err
 	}
@@ -181,7 +198,7 @@ func visit(ctx context.Context, e bergv1.ServiceEndpoint, want int) error {
 		return err
 	}
 	defer response.Body.Close()
-	return not(response.StatusCode != want, fmt.Sprintf("%s answered %s", e.Hostname, response.Status))
+	return not(response.StatusCode != want, fmt.Sprintf("%s answered %s", e.URL, response.Status))
 }
 
 // echoTLS sends a line to an endpoint by its name, expects it back, and tells
@@ -189,11 +206,15 @@ func visit(ctx context.Context, e bergv1.ServiceEndpoint, want int) error {
 func echoTLS(ctx context.Context, e bergv1.ServiceEndpoint, config *tls.Config) (who string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
-	raw, err := atGateway(e.Port)(ctx, "tcp", "")
+	told, err := url.Parse(e.URL)
 	if err != nil {
 		return "", err
 	}
-	config.ServerName = e.Hostname
+	raw, err := atGateway(ctx, "tcp", told.Host)
+	if err != nil {
+		return "", err
+	}
+	config.ServerName = told.Hostname()
 	connection := tls.Client(raw, config)
 	defer connection.Close()
 	if err := connection.SetDeadline(time.Now().Add(clientTimeout)); err != nil {

@@ -73,7 +73,7 @@ var _ = Describe("A web challenge", func() {
 
 		Expect(running.Status.Services).To(ConsistOf(bergv1.ServiceEndpoint{
 			Name: "web", Hostname: host, Port: settingNumber("CHALLENGE_HTTP_PORT"),
-			Protocol: "TCP", AppProtocol: "http", TLS: true,
+			Protocol: "TCP", AppProtocol: "http", TLS: setting("CHALLENGE_HTTP_TLS") == "true", URL: webAddress(host),
 		}))
 
 		By("announcing itself in events")
@@ -254,6 +254,19 @@ func endpoint(instance *bergv1.ChallengeInstance, name string) bergv1.ServiceEnd
 	i := slices.IndexFunc(instance.Status.Services, func(s bergv1.ServiceEndpoint) bool { return s.Name == name })
 	Expect(i).To(BeNumerically(">=", 0), "status.services has no %s: %v", name, instance.Status.Services)
 	return instance.Status.Services[i]
+}
+
+// webAddress is where a browser goes, as the settings have it.
+func webAddress(host string) string {
+	GinkgoHelper()
+	scheme, own := "https", "443"
+	if setting("CHALLENGE_HTTP_TLS") == "false" {
+		scheme, own = "http", "80"
+	}
+	if port := setting("CHALLENGE_HTTP_PORT"); port != own {
+		host = net.JoinHostPort(host, port)
+	}
+	return scheme + "://" + host
 }
 
 // expectInOrder checks that the phases came in this order, that the last one is

@@ -114,7 +114,7 @@ var _ = Describe("A configuration that is changed while an instance runs", Seria
 		was := image()
 
 		restartWith(map[string]string{
-			"CHALLENGE_DOMAIN": "moved.example.com", "CHALLENGE_HTTP_PORT": "8443", "CHALLENGE_TLS_PORT": "8444",
+			"CHALLENGE_DOMAIN": "moved.example.com", "CHALLENGE_HTTP_PORT": "8080", "CHALLENGE_HTTP_TLS": "false", "CHALLENGE_TLS_PORT": "8444",
 			"CHALLENGE_CPU_LIMIT": "77m", "CHALLENGE_CPU_REQUEST": "7m",
 			"CHALLENGE_MEMORY_LIMIT": "77Mi", "CHALLENGE_MEMORY_REQUEST": "7Mi",
 			"CHALLENGE_EGRESS_BANDWIDTH": "7M", "CHALLENGE_INGRESS_BANDWIDTH": "7M",
@@ -132,6 +132,8 @@ var _ = Describe("A configuration that is changed while an instance runs", Seria
 		rollOut(ctx, i, "1")
 		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 		Expect(i.Status.Services[0].Hostname).To(HaveSuffix(".moved.example.com"))
+		Expect(i.Status.Services[0].TLS).To(BeFalse())
+		Expect(i.Status.Services[0].URL).To(Equal("http://" + i.Status.Services[0].Hostname + ":8080"))
 		Eventually(func(g Gomega) {
 			g.Expect(image().Containers[0].ImagePullPolicy).To(Equal(corev1.PullNever))
 			g.Expect(image().Containers[0].Resources.Limits.Cpu().String()).To(Equal("77m"))

@@ -3,6 +3,8 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -150,6 +152,110 @@ var _ = Describe("Where players connect", func() {
 	})
 })
 
+var _ = Describe("Where players connect when ports go", func() {
+	const (
+		withoutPorts = `containers: [{hostname: game, image: "example.com/game:1"}, {hostname: bot, image: "example.com/bot:1"}]`
+		twoPorts     = `containers: [{hostname: game, image: "example.com/game:1", ports: [{name: game, port: 1337, type: publicPort}, {name: admin, port: 1338, type: publicPort}]}]`
+		onePort      = `containers: [{hostname: game, image: "example.com/game:1", ports: [{name: game, port: 1337, type: publicPort}]}]`
+		routed       = `containers: [{hostname: game, image: "example.com/game:1", ports: [{name: game, port: 1337, type: publicPort}, {name: admin, port: 1338, type: publicTlsRoute}]}]`
+	)
+	// tells waits until exactly these ports are told, and all of them are to be found.
+	tells := func(ctx context.Context, i *bergv1.ChallengeInstance, ports ...any) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			g.Expect(slices.Sorted(maps.Keys(endpointsOf(i)))).To(HaveExactElements(ports...), conditions(i))
+			found := findable(ctx, g, i)
+			for _, e := range i.Status.Services {
+				g.Expect(found).To(ContainElement(fmt.Sprintf("%s:%d", e.Hostname, e.Port)), "%s is told and not there", e.Name)
+			}
+		}).Should(Succeed())
+	}
+
+	It("is nowhere when the Challenge has no ports any more", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "closed", twoNumbers)
+		i := instance(ctx, ns, "closed")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(i.Status.Services).To(HaveLen(3))
+
+		respecify(ctx, c, withoutPorts)
+		rollOut(ctx, i, "1")
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Eventually(func(g Gomega) {
+			g.Expect(names(ctx, &corev1.ServiceList{}, client.InNamespace(i.Status.Namespace))).To(BeEmpty())
+		}).Should(Succeed())
+		tells(ctx, i)
+	})
+
+	It("stays the same for the ports that stay, and tells no other", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "fewer", twoPorts)
+		i := instance(ctx, ns, "fewer")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		before := endpointsOf(i)
+
+		respecify(ctx, c, onePort)
+		rollOut(ctx, i, "1")
+		tells(ctx, i, "game")
+		Expect(endpointsOf(i)["game"]).To(Equal(before["game"]))
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		tells(ctx, i, "game")
+	})
+
+	for _, refused := range []struct{ group, resource, condition string }{
+		{"cilium.io", "ciliumnetworkpolicies", bergv1.ConditionNetworkPolicyCreated},
+		{"", "services", bergv1.ConditionServicesCreated},
+		{"apps", "deployments", bergv1.ConditionDeploymentsCreated},
+	} {
+		It("is told of no port that is going, also while "+refused.resource+" are refused", func(ctx context.Context) {
+			ns := newNamespace(ctx)
+			c := challenge(ctx, ns, "half-way", twoPorts)
+			i := instance(ctx, ns, "half-way")
+			reaches(ctx, i, bergv1.PhaseRunning)
+
+			lift := refuse(ctx, i.Spec.OwnerID, refused.group, refused.resource, "UPDATE")
+			respecify(ctx, c, onePort)
+			rollOut(ctx, i, "1")
+			shows(ctx, i, refused.condition, metav1.ConditionFalse, bergv1.ReasonRefused)
+			tells(ctx, i, "game")
+			lift()
+			shows(ctx, i, refused.condition, metav1.ConditionTrue, bergv1.ReasonCreated)
+			tells(ctx, i, "game")
+		})
+	}
+
+	It("is nowhere once the instance is being deleted, also while its namespace is held", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "held", twoPorts)
+		i := instance(ctx, ns, "held")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(i.Status.Services).To(HaveLen(2))
+		release := hold(ctx, i.Status.Namespace)
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		shows(ctx, i, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
+		Expect(i.Status.Services).To(BeEmpty())
+		release()
+		gone(ctx, i)
+	})
+
+	It("is told of no route that is refused, and of no node port in its place", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "becomes-route", twoPorts)
+		i := instance(ctx, ns, "becomes-route")
+		reaches(ctx, i, bergv1.PhaseRunning)
+
+		lift := refuse(ctx, i.Spec.OwnerID, "gateway.networking.k8s.io", "tlsroutes", "CREATE")
+		respecify(ctx, c, routed)
+		rollOut(ctx, i, "1")
+		shows(ctx, i, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
+		tells(ctx, i, "game")
+		lift()
+		tells(ctx, i, "admin", "game")
+		Expect(endpointsOf(i)["admin"].TLS).To(BeTrue())
+	})
+})
+
 var _ = Describe("What the API server must accept", func() {
 	It("is what a Challenge with a name of 64 characters leads to", func(ctx context.Context) {
 		ns := newNamespace(ctx)
@@ -221,6 +327,40 @@ var _ = Describe("What the API server must accept", func() {
 	})
 })
 
+var _ = Describe("Where players connect by plain HTTP", Serial, func() {
+	It("is told without TLS, and a rollout may make a node port of it and a route again", func(ctx context.Context) {
+		const (
+			routed = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}]`
+			opened = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicPort, appProtocol: http}]}]`
+		)
+		restartWith(map[string]string{"CHALLENGE_HTTP_TLS": "false"}, nil)
+		ns := newNamespace(ctx)
+		c := challenge(ctx, ns, "plain", routed)
+		i := instance(ctx, ns, "plain")
+		reaches(ctx, i, bergv1.PhaseRunning)
+		told := endpointsOf(i)["web"]
+		Expect(told.TLS).To(BeFalse())
+		Expect(told.URL).To(Equal("http://" + told.Hostname))
+
+		respecify(ctx, c, opened)
+		rollOut(ctx, i, "1")
+		shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			e := endpointsOf(i)["web"]
+			g.Expect(e.URL).To(Equal(fmt.Sprintf("http://challenges.example.com:%d", e.Port)))
+		}).Should(Succeed())
+		nodePort := endpointsOf(i)["web"].Port
+
+		respecify(ctx, c, routed)
+		rollOut(ctx, i, "2")
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			g.Expect(endpointsOf(i)["web"]).To(Equal(told), "node port %d before", nodePort)
+		}).Should(Succeed())
+	})
+})
+
 func nodePorts(s *corev1.Service) map[string]int32 {
 	out := map[string]int32{}
 	for _, p := range s.Spec.Ports {
@@ -233,6 +373,33 @@ func endpointsOf(i *bergv1.ChallengeInstance) map[string]bergv1.ServiceEndpoint 
 	out := map[string]bergv1.ServiceEndpoint{}
 	for _, e := range i.Status.Services {
 		out[e.Name] = e
+	}
+	return out
+}
+
+// findable returns the addresses at which an instance is reached, as its Services
+// and routes say.
+func findable(ctx context.Context, g Gomega, i *bergv1.ChallengeInstance) []string {
+	in := client.InNamespace(i.Status.Namespace)
+	var out []string
+	var services corev1.ServiceList
+	g.Expect(k8s.List(ctx, &services, in)).To(Succeed())
+	for _, s := range services.Items {
+		for _, p := range s.Spec.Ports {
+			if p.NodePort != 0 {
+				out = append(out, fmt.Sprintf("%s:%d", cfg.Challenge.Domain, p.NodePort))
+			}
+		}
+	}
+	var http gatewayv1.HTTPRouteList
+	g.Expect(k8s.List(ctx, &http, in)).To(Succeed())
+	for _, r := range http.Items {
+		out = append(out, fmt.Sprintf("%s:%d", r.Spec.Hostnames[0], cfg.Challenge.HTTPPort))
+	}
+	var tls gatewayv1.TLSRouteList
+	g.Expect(k8s.List(ctx, &tls, in)).To(Succeed())
+	for _, r := range tls.Items {
+		out = append(out, fmt.Sprintf("%s:%d", r.Spec.Hostnames[0], cfg.Challenge.TLSPort))
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -115,6 +116,10 @@ var _ = Describe("The life of an instance", func() {
 		Expect(byName["web"].TLS && byName["chat"].TLS && !byName["game"].TLS).To(BeTrue())
 		Expect(byName["web"].Port).To(Equal(int32(80)))
 		Expect(byName["chat"].Port).To(Equal(int32(443)))
+		Expect(byName["web"].URL).To(Equal("https://" + byName["web"].Hostname + ":80"))
+		Expect(byName["chat"].URL).To(Equal("tls://" + byName["chat"].Hostname + ":443"))
+		Expect(byName["game"].URL).To(Equal(fmt.Sprintf("tcp://challenges.example.com:%d", byName["game"].Port)))
+		Expect(byName["game-udp"].URL).To(Equal(fmt.Sprintf("udp://challenges.example.com:%d", byName["game-udp"].Port)))
 		var nodePort corev1.Service
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: "pwn-node-port"}, &nodePort)).To(Succeed())
 		for _, p := range nodePort.Spec.Ports {

@@ -68,6 +68,15 @@ spec:
 		inside.SetName("probe")
 		inside.SetNamespace(probe.Name)
 		attempt = func() error { return k8s.Create(ctx, inside.DeepCopy(), client.DryRunAll) }
+		if operation == "UPDATE" {
+			Expect(k8s.Create(ctx, inside)).To(Succeed())
+			attempt = func() error {
+				if err := k8s.Get(ctx, client.ObjectKeyFromObject(inside), inside); err != nil {
+					return err
+				}
+				return k8s.Update(ctx, inside.DeepCopy(), client.DryRunAll)
+			}
+		}
 	}
 	Eventually(attempt).Should(MatchError(ContainSubstring(refusal)))
 	return lift

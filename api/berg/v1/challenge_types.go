@@ -438,7 +438,8 @@ type Port struct {
 	Protocol Protocol `json:"protocol,omitempty"`
 
 	// What is spoken on the port, for example http or ssh. It is passed on in
-	// status.services for clients that choose how to connect.
+	// status.services for clients that choose how to connect; http and https there
+	// make an address for browsers.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=63

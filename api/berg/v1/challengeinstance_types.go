@@ -149,7 +149,8 @@ type ChallengeInstanceStatus struct {
 	Namespace string `json:"namespace,omitempty"`
 
 	// Where players reach the instance: one entry for each port that is not
-	// internal. Complete from the phase Running on.
+	// internal. Complete in the phase Running; empty if all are internal, and while
+	// the instance is being deleted.
 	// +optional
 	// +listType=atomic
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Services"
@@ -265,11 +266,18 @@ type ServiceEndpoint struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Application Protocol"
 	AppProtocol string `json:"appProtocol,omitempty"`
 
-	// Whether the connection begins with TLS: true for both types of route.
-	// Default: false.
+	// Whether the connection begins with TLS: true for a publicTlsRoute, and for a
+	// publicHttpRoute unless the operator's CHALLENGE_HTTP_TLS is false. Default: false.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="TLS"
 	TLS bool `json:"tls,omitempty"`
+
+	// All of it in one, to give to a player: https:// or http:// for a browser, else
+	// tls://, tcp:// or udp:// with host name and port, as for ncat. A port that is the
+	// scheme's own is left out.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="URL",xDescriptors={"urn:alm:descriptor:org.w3:link"}
+	URL string `json:"url,omitempty"`
 }
 
 // The conditions of an instance.

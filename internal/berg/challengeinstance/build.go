@@ -20,7 +20,7 @@ import (
 )
 
 // build applies the plan. No pod runs before all that confines it stands, and what it is
-// told. It returns the endpoints once every Service stands.
+// told. It returns the endpoints, nil until every Service stands.
 func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcome.Problem) {
 	in := r.inputs(o)
 	w, proof := r.Writer, proofOf(o.Instance)
@@ -57,14 +57,17 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 		},
 	)
 	policies, ports, routes, supplies := problems[0], problems[1], problems[2], problems[3]
-	if p := cmp.Or(policies, ports); p != nil {
-		return nil, p
+	if ports != nil {
+		return nil, cmp.Or(policies, ports)
 	}
 	endpoints, err := endpoints(in, services)
 	if err != nil {
-		return nil, problem(bergv1.ConditionServicesCreated, err)
+		return nil, cmp.Or(policies, problem(bergv1.ConditionServicesCreated, err))
 	}
-	if p := cmp.Or(routes, supplies); p != nil {
+	if routes != nil {
+		endpoints = withoutNewRoutes(endpoints, in.Recorded)
+	}
+	if p := cmp.Or(policies, routes, supplies); p != nil {
 		return endpoints, p
 	}
 	return endpoints, problem(bergv1.ConditionDeploymentsCreated, r.applyWorkloads(ctx, w, proof, in, f, endpoints))

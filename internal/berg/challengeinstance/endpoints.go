@@ -3,9 +3,12 @@ package challengeinstance
 import (
 	"fmt"
 	"net"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -24,9 +27,9 @@ type Endpoint struct {
 
 // endpoints returns the endpoint of every port, in the order of the Challenge.
 // live are the Services as the API server has them. It fails while a node port
-// is not allotted.
+// is not allotted. Without ports there are none, which is not nil.
 func endpoints(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
-	var out []Endpoint
+	out := []Endpoint{}
 	for _, c := range in.Challenge.Containers {
 		for _, p := range c.Ports {
 			e := Endpoint{Variable: endpointVariable(p.Name)}
@@ -50,13 +53,86 @@ func endpoints(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 					Port:        number,
 					Protocol:    string(protocol(p)),
 					AppProtocol: p.AppProtocol,
-					TLS:         portType(p) != bergv1.PublicPort,
+					TLS:         portType(p) == bergv1.PublicTLSRoute || portType(p) == bergv1.PublicHTTPRoute && in.Config.HTTPTLS,
 				}
+				e.Service.URL = address(*e.Service, portType(p))
 			}
 			out = append(out, e)
 		}
 	}
 	return out, nil
+}
+
+// address is what a player gives to a program: a browser's schemes where HTTP is
+// spoken, else the transport.
+func address(e bergv1.ServiceEndpoint, t bergv1.PortType) string {
+	web := strings.EqualFold(e.AppProtocol, "http") || strings.EqualFold(e.AppProtocol, "https")
+	scheme := strings.ToLower(e.Protocol)
+	switch {
+	case e.Protocol == string(corev1.ProtocolUDP):
+	case t == bergv1.PublicHTTPRoute || web:
+		scheme = "http"
+		if e.TLS || t == bergv1.PublicPort && strings.EqualFold(e.AppProtocol, "https") {
+			scheme = "https"
+		}
+	case e.TLS:
+		scheme = "tls"
+	}
+	host := net.JoinHostPort(e.Hostname, strconv.Itoa(int(e.Port)))
+	if own := map[string]string{"http": ":80", "https": ":443"}[scheme]; own != "" {
+		host = strings.TrimSuffix(host, own)
+	}
+	return (&url.URL{Scheme: scheme, Host: host}).String()
+}
+
+// routed reports whether what was told is the address of a route, <uuid>.<domain>,
+// and not that of a node port, the domain itself.
+func routed(told bergv1.ServiceEndpoint) bool {
+	first, _, _ := strings.Cut(told.Hostname, ".")
+	return told.TLS || len(first) == routeIDLength && uuid.Validate(first) == nil
+}
+
+// routeIDLength is that of a UUID as routeID writes it; uuid knows other forms.
+const routeIDLength = 36
+
+// tells reports whether what was told is the address of a port. Under the port's
+// name another kind of address may have stood before a rollout.
+func tells(told bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.Port) bool {
+	return portType(p) != bergv1.InternalPort &&
+		told.Name == endpointName(c, p) && told.Protocol == string(protocol(p)) &&
+		routed(told) == (portType(p) != bergv1.PublicPort)
+}
+
+// stillWanted returns what was told of ports that these containers still have. As
+// soon as a rollout is adopted, a node port that it gives up may be anybody's.
+func stillWanted(told []bergv1.ServiceEndpoint, containers []bergv1.Container) []bergv1.ServiceEndpoint {
+	var out []bergv1.ServiceEndpoint
+	for _, e := range told {
+		if slices.ContainsFunc(containers, func(c bergv1.Container) bool {
+			return slices.ContainsFunc(c.Ports, func(p bergv1.Port) bool { return tells(e, c, p) })
+		}) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// withoutNewRoutes returns the endpoints while a route is missing or not what it
+// is to be: routed ports are reached where players were told before, or not at all.
+func withoutNewRoutes(endpoints []Endpoint, told []bergv1.ServiceEndpoint) []Endpoint {
+	out := slices.Clone(endpoints)
+	for i, e := range out {
+		if e.Service == nil || !routed(*e.Service) {
+			continue
+		}
+		out[i].Service = nil
+		for _, t := range told {
+			if routed(t) && t.Name == e.Service.Name && t.Protocol == e.Service.Protocol {
+				out[i].Service = &t
+			}
+		}
+	}
+	return out
 }
 
 // moved tells of each public port that is reached at another node port than
@@ -65,7 +141,7 @@ func moved(told, now []bergv1.ServiceEndpoint) []string {
 	var out []string
 	for _, before := range told {
 		for _, after := range now {
-			if before.Name == after.Name && before.Protocol == after.Protocol && !before.TLS && !after.TLS && before.Port != after.Port {
+			if before.Name == after.Name && before.Protocol == after.Protocol && !routed(before) && !routed(after) && before.Port != after.Port {
 				out = append(out, fmt.Sprintf("Port %s is reached at %s:%d now: node port %d could not be had again",
 					after.Name, after.Hostname, after.Port, before.Port))
 			}

@@ -1,6 +1,8 @@
 package challengeinstance
 
 import (
+	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -54,11 +56,11 @@ func TestEndpoints(t *testing.T) {
 	host := func(container, port string) string { return in.hostname(container, port) + ".ctf.example" }
 	web, chat, plain := host("web", "80"), host("web", "7000"), host("web", "81")
 	want := []Endpoint{
-		{"WEB_ENDPOINT", web + ":8080", &bergv1.ServiceEndpoint{Name: "web", Hostname: web, Port: 8080, Protocol: "TCP", AppProtocol: "http", TLS: true}},
-		{"CHAT_ENDPOINT", chat + ":8443", &bergv1.ServiceEndpoint{Name: "chat", Hostname: chat, Port: 8443, Protocol: "TCP", TLS: true}},
-		{"", plain + ":8080", &bergv1.ServiceEndpoint{Name: "web:81", Hostname: plain, Port: 8080, Protocol: "TCP", TLS: true}},
-		{"GAME_ENDPOINT", "ctf.example:30000", &bergv1.ServiceEndpoint{Name: "game", Hostname: "ctf.example", Port: 30000, Protocol: "TCP"}},
-		{"", "ctf.example:30001", &bergv1.ServiceEndpoint{Name: "game:53", Hostname: "ctf.example", Port: 30001, Protocol: "UDP"}},
+		{"WEB_ENDPOINT", web + ":8080", &bergv1.ServiceEndpoint{Name: "web", Hostname: web, Port: 8080, Protocol: "TCP", AppProtocol: "http", TLS: true, URL: "https://" + web + ":8080"}},
+		{"CHAT_ENDPOINT", chat + ":8443", &bergv1.ServiceEndpoint{Name: "chat", Hostname: chat, Port: 8443, Protocol: "TCP", TLS: true, URL: "tls://" + chat + ":8443"}},
+		{"", plain + ":8080", &bergv1.ServiceEndpoint{Name: "web:81", Hostname: plain, Port: 8080, Protocol: "TCP", TLS: true, URL: "https://" + plain + ":8080"}},
+		{"GAME_ENDPOINT", "ctf.example:30000", &bergv1.ServiceEndpoint{Name: "game", Hostname: "ctf.example", Port: 30000, Protocol: "TCP", URL: "tcp://ctf.example:30000"}},
+		{"", "ctf.example:30001", &bergv1.ServiceEndpoint{Name: "game:53", Hostname: "ctf.example", Port: 30001, Protocol: "UDP", URL: "udp://ctf.example:30001"}},
 		{"SQL_ENDPOINT", "db:5432", nil},
 		{"GOSSIP_ENDPOINT", "db:5432", nil},
 		{"", "db:1", nil},
@@ -87,20 +89,184 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// What is told without ports is known, and nothing.
+func TestEndpointsWithoutPorts(t *testing.T) {
+	got, err := endpoints(testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web"}}}), nil)
+	if err != nil || got == nil || len(got) > 0 {
+		t.Errorf("endpoints %#v, error %v", got, err)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	const route = "a087f5f0-dad6-819c-99ef-854fccce0261.ctf.example"
+	for _, tc := range []struct {
+		kind        bergv1.PortType
+		host        string
+		port        int32
+		protocol    string
+		appProtocol string
+		tls         bool
+		want        string
+	}{
+		{bergv1.PublicHTTPRoute, route, 443, "TCP", "", true, "https://" + route},
+		{bergv1.PublicHTTPRoute, route, 80, "TCP", "", false, "http://" + route},
+		{bergv1.PublicHTTPRoute, route, 80, "TCP", "", true, "https://" + route + ":80"},
+		{bergv1.PublicHTTPRoute, route, 443, "TCP", "", false, "http://" + route + ":443"},
+		{bergv1.PublicHTTPRoute, route, 8443, "TCP", "http", true, "https://" + route + ":8443"},
+		{bergv1.PublicHTTPRoute, route, 8080, "TCP", "https", false, "http://" + route + ":8080"}, // the Gateway ends TLS, or there is none
+		{bergv1.PublicHTTPRoute, route, 443, "TCP", "ssh", true, "https://" + route},
+		{bergv1.PublicTLSRoute, route, 443, "TCP", "", true, "tls://" + route + ":443"},
+		{bergv1.PublicTLSRoute, route, 8443, "TCP", "ssh", true, "tls://" + route + ":8443"},
+		{bergv1.PublicTLSRoute, route, 443, "TCP", "https", true, "https://" + route},
+		{bergv1.PublicTLSRoute, route, 8443, "TCP", "HTTP", true, "https://" + route + ":8443"},
+		{bergv1.PublicPort, "ctf.example", 30000, "TCP", "", false, "tcp://ctf.example:30000"},
+		{bergv1.PublicPort, "ctf.example", 30000, "TCP", "ssh", false, "tcp://ctf.example:30000"},
+		{bergv1.PublicPort, "ctf.example", 30000, "TCP", "HTTP", false, "http://ctf.example:30000"},
+		{bergv1.PublicPort, "ctf.example", 30000, "TCP", "https", false, "https://ctf.example:30000"},
+		{bergv1.PublicPort, "ctf.example", 30443, "TCP", "https", false, "https://ctf.example:30443"},
+		{bergv1.PublicPort, "ctf.example", 30000, "UDP", "http", false, "udp://ctf.example:30000"},
+		{bergv1.PublicPort, "192.0.2.1", 30000, "TCP", "", false, "tcp://192.0.2.1:30000"},
+		{bergv1.PublicPort, "2001:db8::1", 30000, "TCP", "", false, "tcp://[2001:db8::1]:30000"},
+		{bergv1.PublicHTTPRoute, "2001:db8::80", 80, "TCP", "", false, "http://[2001:db8::80]"},
+	} {
+		e := bergv1.ServiceEndpoint{Hostname: tc.host, Port: tc.port, Protocol: tc.protocol, AppProtocol: tc.appProtocol, TLS: tc.tls}
+		got := address(e, tc.kind)
+		if got != tc.want {
+			t.Errorf("%s %+v: %s, want %s", tc.kind, e, got, tc.want)
+		}
+		if u, err := url.Parse(got); err != nil || u.Hostname() != tc.host {
+			t.Errorf("%s: host %q, error %v", got, u.Hostname(), err)
+		}
+	}
+}
+
+const (
+	routeHostname    = "a087f5f0-dad6-819c-99ef-854fccce0261.ctf.example"
+	nodePortHostname = "ctf.example"
+)
+
 func TestMoved(t *testing.T) {
-	endpoint := func(name, protocol string, port int32, tls bool) bergv1.ServiceEndpoint {
-		return bergv1.ServiceEndpoint{Name: name, Protocol: protocol, Hostname: "ctf.example", Port: port, TLS: tls}
+	endpoint := func(name, protocol string, port int32, hostname string, tls bool) bergv1.ServiceEndpoint {
+		return bergv1.ServiceEndpoint{Name: name, Protocol: protocol, Hostname: hostname, Port: port, TLS: tls}
+	}
+	node := func(name, protocol string, port int32) bergv1.ServiceEndpoint {
+		return endpoint(name, protocol, port, nodePortHostname, false)
 	}
 	told := []bergv1.ServiceEndpoint{
-		endpoint("stays", "TCP", 30000, false), endpoint("both", "TCP", 30001, false), endpoint("both", "UDP", 30002, false),
-		endpoint("goes", "TCP", 30003, false), endpoint("route", "TCP", 80, true), endpoint("becomes", "TCP", 30004, false),
+		node("stays", "TCP", 30000), node("both", "TCP", 30001), node("both", "UDP", 30002),
+		node("goes", "TCP", 30003), endpoint("route", "TCP", 80, routeHostname, true), node("becomes", "TCP", 30004),
+		endpoint("plain", "TCP", 80, routeHostname, false), endpoint("opened", "TCP", 80, routeHostname, false),
 	}
 	now := []bergv1.ServiceEndpoint{
-		endpoint("stays", "TCP", 30000, false), endpoint("both", "TCP", 30001, false), endpoint("both", "UDP", 30009, false),
-		endpoint("route", "TCP", 8080, true), endpoint("becomes", "TCP", 443, true), endpoint("new", "TCP", 30010, false),
+		node("stays", "TCP", 30000), node("both", "TCP", 30001), node("both", "UDP", 30009),
+		endpoint("route", "TCP", 8080, routeHostname, true), endpoint("becomes", "TCP", 443, routeHostname, false), node("new", "TCP", 30010),
+		endpoint("plain", "TCP", 8080, routeHostname, false), node("opened", "TCP", 30011),
 	}
 	want := []string{"Port both is reached at ctf.example:30009 now: node port 30002 could not be had again"}
 	if diff := cmp.Diff(want, moved(told, now)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Which of the addresses that were told still belong to ports of a Challenge.
+func TestStillWanted(t *testing.T) {
+	node := bergv1.ServiceEndpoint{Name: "game", Protocol: "TCP", Hostname: nodePortHostname, Port: 30000}
+	plain := bergv1.ServiceEndpoint{Name: "game", Protocol: "TCP", Hostname: routeHostname, Port: 80}
+	unnamed := bergv1.ServiceEndpoint{Name: "box:53", Protocol: "UDP", Hostname: nodePortHostname, Port: 30001}
+	told := []bergv1.ServiceEndpoint{node, plain, unnamed}
+	for name, tc := range map[string]struct {
+		ports []bergv1.Port
+		want  []bergv1.ServiceEndpoint
+	}{
+		"none":             {nil, nil},
+		"internal":         {[]bergv1.Port{{Name: "game", Port: 1}, {Port: 53, Protocol: "udp"}}, nil},
+		"node port":        {[]bergv1.Port{{Name: "game", Port: 1, Type: bergv1.PublicPort}}, []bergv1.ServiceEndpoint{node}},
+		"another number":   {[]bergv1.Port{{Name: "game", Port: 2, Type: bergv1.PublicPort}}, []bergv1.ServiceEndpoint{node}},
+		"another name":     {[]bergv1.Port{{Name: "play", Port: 1, Type: bergv1.PublicPort}}, nil},
+		"another protocol": {[]bergv1.Port{{Name: "game", Port: 1, Type: bergv1.PublicPort, Protocol: "udp"}}, nil},
+		"route":            {[]bergv1.Port{{Name: "game", Port: 1, Type: bergv1.PublicHTTPRoute}}, []bergv1.ServiceEndpoint{plain}},
+		"unnamed":          {[]bergv1.Port{{Port: 53, Type: bergv1.PublicPort, Protocol: "UDP"}}, []bergv1.ServiceEndpoint{unnamed}},
+		"unnamed, TCP":     {[]bergv1.Port{{Port: 53, Type: bergv1.PublicPort}}, nil},
+	} {
+		got := stillWanted(told, []bergv1.Container{{Hostname: "box", Ports: tc.ports}})
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	// A plain HTTP route is no node port that could be asked for again.
+	in := testInputs(testConfig(t, nil), Snapshot{})
+	in.Recorded = []bergv1.ServiceEndpoint{plain}
+	if got := recordedNodePort(in, bergv1.Container{Hostname: "box"}, bergv1.Port{Name: "game", Port: 1, Type: bergv1.PublicPort}); got != 0 {
+		t.Errorf("node port %d of a route", got)
+	}
+}
+
+func TestWithoutNewRoutes(t *testing.T) {
+	service := func(name, hostname string, port int32) *bergv1.ServiceEndpoint {
+		return &bergv1.ServiceEndpoint{Name: name, Protocol: "TCP", Hostname: hostname, Port: port}
+	}
+	const former = "0189a087-dad6-819c-99ef-854fccce0261.old.example"
+	now := []Endpoint{
+		{Variable: "GAME_ENDPOINT", Service: service("game", nodePortHostname, 30000)},
+		{Variable: "WEB_ENDPOINT", Service: service("web", routeHostname, 443)},
+		{Variable: "NEW_ENDPOINT", Service: service("new", routeHostname, 443)},
+		{Variable: "OPENED_ENDPOINT", Service: service("opened", routeHostname, 443)},
+		{Variable: "DB_ENDPOINT"},
+	}
+	told := []bergv1.ServiceEndpoint{*service("game", nodePortHostname, 30009), *service("web", former, 80), *service("opened", nodePortHostname, 30001)}
+	want := []bergv1.ServiceEndpoint{*service("game", nodePortHostname, 30000), *service("web", former, 80)}
+	if diff := cmp.Diff(want, publicServices(withoutNewRoutes(now, told))); diff != "" {
+		t.Error(diff)
+	}
+	if now[1].Service.Hostname != routeHostname || now[2].Service == nil {
+		t.Error("the endpoints themselves were changed")
+	}
+}
+
+// Endpoints that are not known yet leave what was told; known ones replace it, also
+// by nothing.
+func TestServicesAreToldWhenKnown(t *testing.T) {
+	before := []bergv1.ServiceEndpoint{{Name: "game", Hostname: "ctf.example", Port: 30000, Protocol: "TCP"}}
+	after := bergv1.ServiceEndpoint{Name: "play", Hostname: "ctf.example", Port: 30001, Protocol: "TCP"}
+	for name, tc := range map[string]struct {
+		endpoints []Endpoint
+		want      []bergv1.ServiceEndpoint
+	}{
+		"not known":     {nil, before},
+		"none":          {[]Endpoint{}, nil},
+		"internal only": {[]Endpoint{{Variable: "DB_ENDPOINT", Address: "db:5432"}}, nil},
+		"another":       {[]Endpoint{{Service: &after}}, []bergv1.ServiceEndpoint{after}},
+	} {
+		out := Outcome{
+			Observed:  Observed{Candidate: Candidate{Instance: testInstance(func(i *bergv1.ChallengeInstance) { i.Status.Services = before }), Pinned: &Snapshot{}}},
+			Endpoints: tc.endpoints,
+		}
+		derive(out, testConfig(t, nil).Challenge, noon)
+		if diff := cmp.Diff(tc.want, out.Instance.Status.Services); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// What an earlier version has pinned says nothing of plain HTTP: it told of HTTPS.
+func TestDefaultsOfEarlierVersions(t *testing.T) {
+	secure := testConfig(t, nil).Challenge
+	plain := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "false"}).Challenge
+	data, err := json.Marshal(defaultsOf(secure))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "plainHTTP") {
+		t.Errorf("not as an earlier version writes it: %s", data)
+	}
+	var earlier Defaults
+	if err := json.Unmarshal(data, &earlier); err != nil {
+		t.Fatal(err)
+	}
+	if !earlier.current(secure) || earlier.current(plain) || !earlier.over(plain).HTTPTLS {
+		t.Errorf("up to date %v and %v, TLS %v", earlier.current(secure), earlier.current(plain), earlier.over(plain).HTTPTLS)
+	}
+	if now := defaultsOf(plain); !now.current(plain) || now.over(secure).HTTPTLS {
+		t.Errorf("plain HTTP is not pinned: %+v", now)
 	}
 }

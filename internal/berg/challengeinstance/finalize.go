@@ -184,8 +184,10 @@ func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	setEnding(instance, condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
 }
 
-// setEnding writes NamespaceDeleted, and Healthy, which cannot stay true.
+// setEnding writes NamespaceDeleted, and Healthy, which cannot stay true. Nor can the
+// addresses: while the namespace goes, or is held, its node ports may become another's.
 func setEnding(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
+	instance.Status.Services = nil
 	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, deleted,
 		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
 }

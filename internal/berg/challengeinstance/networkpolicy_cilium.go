@@ -55,8 +55,8 @@ func ciliumEgress(in Inputs) []api.EgressRule {
 		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: []api.EndpointSelector{selector(nil)}}},
 		{
 			// The instance's own public address, for callbacks such as OIDC: the
-			// gateway may run on this node or on another.
-			EgressCommonRule: api.EgressCommonRule{ToEntities: api.EntitySlice{api.EntityHost, api.EntityRemoteNode}},
+			// gateway may run on this node or on another, or be Cilium's own.
+			EgressCommonRule: api.EgressCommonRule{ToEntities: append(api.EntitySlice{api.EntityHost, api.EntityRemoteNode}, ciliumGateway(in)...)},
 			ToPorts: api.PortRules{{Ports: []api.PortProtocol{
 				{Port: strconv.Itoa(int(in.Config.HTTPPort))},
 				{Port: strconv.Itoa(int(in.Config.TLSPort))},
@@ -103,8 +103,24 @@ func ciliumIngress(in Inputs) []api.IngressRule {
 			IngressCommonRule: api.IngressCommonRule{FromEndpoints: []api.EndpointSelector{selector(dataplane(in))}},
 			ToPorts:           portRules(exposed),
 		})
+		if proxy := ciliumGateway(in); len(proxy) > 0 {
+			rules = append(rules, api.IngressRule{
+				IngressCommonRule: api.IngressCommonRule{FromEntities: proxy},
+				ToPorts:           portRules(exposed),
+			})
+		}
 	}
 	return rules
+}
+
+// ciliumGateway is the proxy of Cilium's own Gateway, an Envoy on every node: what
+// it passes on bears an identity of its own, whoever sent it. Where the proxies are
+// known to be pods of named namespaces, it is none of them.
+func ciliumGateway(in Inputs) api.EntitySlice {
+	if len(in.Gateway.DataplaneNamespaces) > 0 {
+		return nil
+	}
+	return api.EntitySlice{api.EntityIngress}
 }
 
 // dataplane selects the pods that may be the gateway's proxies: those of the

@@ -19,7 +19,7 @@ import (
 
 // peer is the other end of a connection.
 type peer struct {
-	// entity is host, remote-node or world; empty for a pod.
+	// entity is host, remote-node, ingress or world; empty for a pod.
 	entity    api.Entity
 	namespace string
 	component string // of the namespace
@@ -34,6 +34,7 @@ var peers = map[string]peer{
 	"other instance":  {namespace: "challenge-99999999-e5f6-7890-abcd-ef1234567890", component: "challenge", address: "10.244.1.8"},
 	"its public port": {namespace: "challenge-99999999-e5f6-7890-abcd-ef1234567890", component: "challenge", address: "2001:db8:2::8"},
 	"proxy":           {namespace: "traefik", address: "10.244.1.9"},
+	"Cilium's proxy":  {entity: api.EntityIngress, address: "10.244.1.11"},
 	"other pod":       {namespace: "monitoring", address: "10.244.1.10"},
 	"dns":             {namespace: "kube-system", labels: map[string]string{"k8s-app": "kube-dns"}, address: "10.244.1.2"},
 	"kube-system pod": {namespace: "kube-system", address: "10.244.1.3"},
@@ -91,6 +92,10 @@ func TestPoliciesAgree(t *testing.T) {
 		{closed, "to", "other node", "443/TCP", both},
 		{closed, "to", "other node", "443/UDP", both},
 		{closed, "to", "other node", "6443/TCP", neither},
+		{closed, "to", "Cilium's proxy", "80/TCP", onlyCilium},
+		{closed, "to", "Cilium's proxy", "443/TCP", onlyCilium},
+		{closed, "to", "Cilium's proxy", "9901/TCP", neither},
+		{outbound, "to", "Cilium's proxy", "8080/TCP", neither},
 		{closed, "to", "other node", "10250/TCP", neither},
 		// Kubernetes lets a pod always talk to its own node.
 		{closed, "to", "own node", "10250/TCP", onlyKubernetes},
@@ -129,6 +134,10 @@ func TestPoliciesAgree(t *testing.T) {
 		{closed, "from", "internet", "5432/TCP", neither},
 		{closed, "from", "proxy", "80/TCP", both},
 		{closed, "from", "proxy", "5432/TCP", neither},
+		// A standard policy has no word for it.
+		{closed, "from", "Cilium's proxy", "80/TCP", onlyCilium},
+		{closed, "from", "Cilium's proxy", "5432/TCP", neither},
+		{closed, "from", "Cilium's proxy", "80/UDP", neither},
 		{closed, "from", "other pod", "80/TCP", both},
 		{closed, "from", "other pod", "1337/TCP", both},
 		{closed, "from", "other instance", "80/TCP", neither},
@@ -138,6 +147,8 @@ func TestPoliciesAgree(t *testing.T) {
 
 		{proxies, "from", "proxy", "80/TCP", both},
 		{proxies, "from", "other pod", "80/TCP", neither},
+		{proxies, "from", "Cilium's proxy", "80/TCP", neither},
+		{proxies, "to", "Cilium's proxy", "80/TCP", neither},
 		{proxies, "from", "other instance", "80/TCP", neither},
 
 		// Without the addresses of nodes and pods.

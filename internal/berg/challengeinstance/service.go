@@ -65,8 +65,7 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 // recordedNodePort is the node port that players were told, 0 if none.
 func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {
 	for _, e := range in.Recorded {
-		// Under the name of this port a route may have stood before a rollout.
-		if e.Name == endpointName(c, p) && e.Protocol == string(protocol(p)) && !e.TLS {
+		if tells(e, c, p) {
 			return e.Port
 		}
 	}

@@ -33,6 +33,7 @@ type Defaults struct {
 	Domain           string            `json:"domain,omitempty"`
 	HTTPPort         int32             `json:"httpPort,omitempty"`
 	TLSPort          int32             `json:"tlsPort,omitempty"`
+	PlainHTTP        bool              `json:"plainHTTP,omitempty"` // absent: HTTPS, as before there was a choice
 	CPULimit         resource.Quantity `json:"cpuLimit"`
 	CPURequest       resource.Quantity `json:"cpuRequest"`
 	MemoryLimit      resource.Quantity `json:"memoryLimit"`
@@ -50,7 +51,7 @@ func snapshotOf(c *bergv1.Challenge) Snapshot {
 
 func defaultsOf(cfg config.Challenge) *Defaults {
 	return &Defaults{
-		Domain: cfg.Domain, HTTPPort: cfg.HTTPPort, TLSPort: cfg.TLSPort,
+		Domain: cfg.Domain, HTTPPort: cfg.HTTPPort, TLSPort: cfg.TLSPort, PlainHTTP: !cfg.HTTPTLS,
 		CPULimit: cfg.CPULimit, CPURequest: cfg.CPURequest,
 		MemoryLimit: cfg.MemoryLimit, MemoryRequest: cfg.MemoryRequest,
 		EgressBandwidth: cfg.EgressBandwidth, IngressBandwidth: cfg.IngressBandwidth,
@@ -64,7 +65,7 @@ func (d *Defaults) over(cfg config.Challenge) config.Challenge {
 	if d == nil {
 		return cfg
 	}
-	cfg.Domain, cfg.HTTPPort, cfg.TLSPort = d.Domain, d.HTTPPort, d.TLSPort
+	cfg.Domain, cfg.HTTPPort, cfg.TLSPort, cfg.HTTPTLS = d.Domain, d.HTTPPort, d.TLSPort, !d.PlainHTTP
 	cfg.CPULimit, cfg.CPURequest = d.CPULimit, d.CPURequest
 	cfg.MemoryLimit, cfg.MemoryRequest = d.MemoryLimit, d.MemoryRequest
 	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth

@@ -69,6 +69,7 @@ func pin(o *Observed, cfg config.Challenge) error {
 		return err
 	}
 	s.ChallengeSnapshot = raw
+	s.Services = stillWanted(s.Services, pinned.Containers)
 	s.ChallengeGeneration = o.Challenge.Generation
 	s.ObservedRollout = o.Instance.Annotations[bergv1.AnnotationRollout]
 	o.Pinned = &pinned

@@ -21,7 +21,8 @@ type Outcome struct {
 	Observed
 	// Problem is what stopped the pass; nil when every object is in place.
 	Problem *outcome.Problem
-	// Endpoints are complete when every Service is in place, else nil.
+	// Endpoints are those of every port when all Services are in place: empty when
+	// there are no ports, nil while they are not known.
 	Endpoints []Endpoint
 }
 

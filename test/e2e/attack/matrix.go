@@ -106,8 +106,8 @@ func Matrix() []Row {
 		onNode("kube-proxy's health", "10256"),
 		onNode("registry", "5000"),
 		// A standard policy names nodes by address, which Cilium does not take for them.
-		{"Gateway at the node, HTTP", tcp(node, "80"), Everybody, Nobody},
-		{"Gateway at the node, TLS", tcp(node, "443"), Everybody, Nobody},
+		{"Gateway at the node, HTTPS", tcp(node, "443"), Everybody, Nobody},
+		{"Gateway at the node, TLS", tcp(node, "8443"), Everybody, Nobody},
 
 		same("operator: metrics", tcp(func(p Places) string { return p.Operator }, "8443"), Nobody),
 		same("operator: health", tcp(func(p Places) string { return p.Operator }, "8081"), Nobody),

@@ -1,7 +1,9 @@
 package toolbox
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +16,15 @@ import (
 // defaultTimeout bounds every network command: a test that looks at a closed path must not hang.
 const defaultTimeout = 10 * time.Second
 
-// get [-timeout D] [-header K:V]... [-include] URL: prints the body of the answer, after status and
-// headers with -include. A status of 400 and above is an error.
+// get [-timeout D] [-header K:V]... [-include] [-connect HOST:PORT] [-insecure] URL: prints the body
+// of the answer, after status and headers with -include. A status of 400 and above is an error. With
+// -connect it goes there, whatever the URL says; with -insecure it takes any certificate.
 func get(ctx context.Context, streams Streams, args []string) error {
 	flags := newFlagSet()
 	timeout := flags.Duration("timeout", defaultTimeout, "")
 	include := flags.Bool("include", false, "")
+	connect := flags.String("connect", "", "")
+	insecure := flags.Bool("insecure", false, "")
 	headers := http.Header{}
 	flags.Func("header", "", func(text string) error {
 		key, value, found := strings.Cut(text, ":")
@@ -33,7 +38,7 @@ func get(ctx context.Context, streams Streams, args []string) error {
 		return err
 	}
 	if flags.NArg() != 1 {
-		return errors.New("want [-timeout D] [-header NAME:VALUE]... [-include] URL")
+		return errors.New("want [-timeout D] [-header NAME:VALUE]... [-include] [-connect HOST:PORT] [-insecure] URL")
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
@@ -47,7 +52,14 @@ func get(ctx context.Context, streams Streams, args []string) error {
 	if host := headers.Get("Host"); host != "" {
 		request.Host = host
 	}
-	response, err := http.DefaultClient.Do(request)
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: *insecure, MinVersion: tls.VersionTLS12},
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, cmp.Or(*connect, address))
+		},
+	}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return err
 	}

@@ -125,6 +125,17 @@ func TestGet(t *testing.T) {
 	if got, err := call(t, "", "get", server.URL+"/missing"); err == nil || got != "nothing here\n" {
 		t.Errorf("get of an error = %q, %v", got, err)
 	}
+	if got, err := call(t, "", "get", "-connect", server.Listener.Addr().String(), "http://web.example/"); err != nil || got != "web.example " {
+		t.Errorf("get -connect = %q, %v", got, err)
+	}
+	secure := httptest.NewTLSServer(server.Config.Handler)
+	defer secure.Close()
+	if got, err := call(t, "", "get", secure.URL); err == nil {
+		t.Errorf("get of a server with an unknown certificate = %q", got)
+	}
+	if got, err := call(t, "", "get", "-insecure", "-connect", secure.Listener.Addr().String(), "https://web.example/"); err != nil || got != "web.example " {
+		t.Errorf("get -insecure = %q, %v", got, err)
+	}
 }
 
 func TestTCP(t *testing.T) {
