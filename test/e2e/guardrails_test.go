@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,10 +50,7 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 	It("gets no more processes than the node allows", func(ctx SpecContext) {
 		told, pod := stage.greedy(ctx)
 		begun := time.Now()
-		said := gbytes.NewBuffer()
-		go func() { // ends with the pod
-			_ = world.stream(ctx, pod, remotecommand.StreamOptions{Stdout: said, Stderr: GinkgoWriter}, "exhaust", "processes")
-		}()
+		said := exhaust(ctx, pod, "processes")
 		Eventually(ctx, said).WithTimeout(reactLimit).Should(gbytes.Say("refused: resource temporarily unavailable\n"),
 			"podPidsLimit of the kubelet bounds the processes of a pod")
 		passTime(ctx, 3*pulseWindow)
@@ -64,10 +62,9 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 	It("gets no more memory than its limit", func(ctx SpecContext) {
 		told, pod := stage.greedy(ctx)
 		begun := time.Now()
-		for range 3 {
-			_, err := world.execIn(ctx, pod, "", "exhaust", "memory")
-			Expect(err).To(MatchError(ContainSubstring("137")), "it was to be killed")
-		}
+		said := exhaust(ctx, pod, "memory")
+		Eventually(ctx, said).WithTimeout(reactLimit).Should(gbytes.Say("signal: killed\n"))
+		passTime(ctx, 3*pulseWindow)
 		neighbour.expectUnharmed(ctx, "full memory", begun)
 		until(ctx, startLimit, func(context.Context) error { return unhappy(told.now()) })
 		told.delete(ctx)
@@ -82,18 +79,21 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(written.stdout).To(HaveSuffix("bytes written\n"))
 		until(ctx, evictionLimit, func(ctx context.Context) error {
-			evicted := &corev1.Pod{}
-			if err := world.Get(ctx, pod, evicted); err != nil {
+			// The pod itself does not tell, when its program ends well on being asked to.
+			var events corev1.EventList
+			if err := world.List(ctx, &events, client.InNamespace(pod.Namespace)); err != nil {
 				return err
 			}
-			return not(evicted.Status.Phase != corev1.PodFailed || evicted.Status.Reason != "Evicted", "the pod was not evicted")
+			return not(!slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+				return e.Reason == "Evicted" && e.InvolvedObject.Name == pod.Name && strings.Contains(e.Message, "ephemeral local storage")
+			}), "the pod was not evicted")
 		})
 		neighbour.expectUnharmed(ctx, "full disk", begun)
 
 		By("starting anew, with an empty disk")
-		Expect(told.told()).To(ContainElement(HaveField("instance.Status.Conditions",
-			ContainElement(And(HaveField("Type", bergv1.ConditionHealthy), HaveField("Status", BeEquivalentTo("False")))))),
-			"the status never told of it")
+		told.expect(ctx, reactLimit, "moment of bad health", func(m moment) bool {
+			return meta.IsStatusConditionFalse(m.instance.Status.Conditions, bergv1.ConditionHealthy)
+		})
 		until(ctx, startLimit, func(ctx context.Context) error {
 			pods, err := world.pods(ctx, told.instanceNamespace(), client.MatchingLabels{bergv1.LabelContainer: "box"})
 			if err != nil {
@@ -113,6 +113,15 @@ func (s *stage) greedy(ctx context.Context) (*story, client.ObjectKey) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(pods).To(HaveLen(1))
 	return told, client.ObjectKeyFromObject(&pods[0])
+}
+
+// exhaust takes what a pod has until the pod ends, and returns what the taker says.
+func exhaust(ctx context.Context, pod client.ObjectKey, what string) *gbytes.Buffer {
+	said := gbytes.NewBuffer()
+	go func() {
+		_ = world.stream(ctx, pod, remotecommand.StreamOptions{Stdout: said, Stderr: said}, "exhaust", what)
+	}()
+	return said
 }
 
 // neighbour is an instance that is asked all the time, as many players would.
@@ -135,9 +144,10 @@ type beat struct {
 // neighbour starts one, and measures it while nobody disturbs it.
 func (s *stage) neighbour(ctx context.Context) *neighbour {
 	GinkgoHelper()
-	container := toolbox("web", port("web", 8080, bergv1.PublicPort))
-	container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_HTTP": bergv1.StringValue(":8080")}
-	s.challenge(ctx, "neighbour", container)
+	s.challenge(ctx, "neighbour", bergv1.Container{
+		Hostname: "web", Image: toolboxImage, Ports: []bergv1.Port{port("web", 8080, bergv1.PublicPort)},
+		Environment: map[string]bergv1.EnvironmentValue{"TOOLBOX_HTTP": bergv1.StringValue(":8080")},
+	})
 	n := &neighbour{story: s.start(ctx, s.instance("neighbour"))}
 	running := n.expectPhase(ctx, startLimit, bergv1.PhaseRunning)
 	pod, err := n.onlyPod(ctx)

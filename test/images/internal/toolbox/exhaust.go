@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"syscall"
 )
 
 // exhaust processes: forks without end, in every process; says so once when a fork is refused.
-// exhaust memory: takes memory without end.
+// exhaust memory: takes memory until it is killed, again and again; says so each time.
 // exhaust disk FILE BYTES: writes so many zeros.
 func exhaust(ctx context.Context, streams Streams, args []string) error {
 	switch {
@@ -20,6 +21,12 @@ func exhaust(ctx context.Context, streams Streams, args []string) error {
 		<-ctx.Done()
 		return nil
 	case len(args) == 1 && args[0] == "memory":
+		for ctx.Err() == nil {
+			taker := exec.CommandContext(ctx, "/proc/self/exe", "exhaust", "memory", "once")
+			fmt.Fprintln(streams.Out, taker.Run())
+		}
+		return nil
+	case len(args) == 2 && args[0] == "memory" && args[1] == "once":
 		return takeMemory(ctx)
 	case len(args) == 3 && args[0] == "disk":
 		size, err := strconv.ParseInt(args[2], 10, 64)
