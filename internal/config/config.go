@@ -66,6 +66,13 @@ type Challenge struct {
 	PodCIDRs            []netip.Prefix // of pods and Services; nil: private addresses
 	OutboundPrivate     bool           // whether outbound traffic may go to private networks too
 	OperatorNamespace   string         // where the pull secret is read from
+
+	// What a container may do to its node. Ephemeral storage is the disk that it writes
+	// to: its own file system and its log.
+	EphemeralStorageLimit   resource.Quantity         // 0: none
+	EphemeralStorageRequest resource.Quantity         // 0: nothing
+	SeccompProfile          corev1.SeccompProfileType // "": the node's, of instances that an earlier version started
+	UserNamespaces          bool
 }
 
 // Gateway names the Gateway that exposes challenges, and its listeners.
@@ -235,6 +242,9 @@ func (c Config) check() []error {
 	}
 	if c.Challenge.MemoryRequest.Cmp(c.Challenge.MemoryLimit) > 0 && !c.Challenge.MemoryLimit.IsZero() {
 		problems = append(problems, errors.New("CHALLENGE_MEMORY_REQUEST: must not be above CHALLENGE_MEMORY_LIMIT"))
+	}
+	if c.Challenge.EphemeralStorageRequest.Cmp(c.Challenge.EphemeralStorageLimit) > 0 && !c.Challenge.EphemeralStorageLimit.IsZero() {
+		problems = append(problems, errors.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST: must not be above CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
 	}
 	if c.Challenge.HTTPPort == c.Challenge.TLSPort && c.Challenge.HTTPPort != 0 {
 		problems = append(problems, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))

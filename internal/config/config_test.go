@@ -49,6 +49,8 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 		"GATEWAY_DATAPLANE_NAMESPACES": "ok,NOT", "CHALLENGE_INSTANCE_TIMEOUT": "0s", "CHALLENGE_MAX_LIFETIME": "soon",
 		"CHALLENGE_START_DEADLINE": "-1m", "CHALLENGE_WITHDRAWAL_POLICY": "keep", "CHALLENGE_CPU_LIMIT": "lots", "CHALLENGE_CPU_REQUEST": "0",
 		"CHALLENGE_MEMORY_LIMIT": "100mi", "CHALLENGE_MEMORY_REQUEST": "-1", "CHALLENGE_EGRESS_BANDWIDTH": "1", "CHALLENGE_INGRESS_BANDWIDTH": "fast",
+		"CHALLENGE_EPHEMERAL_STORAGE_LIMIT": "500m", "CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "-1",
+		"CHALLENGE_SECCOMP_PROFILE": "Localhost", "CHALLENGE_USER_NAMESPACES": "on",
 		"CHALLENGE_IMAGE_PULL_POLICY": "Sometimes", "CHALLENGE_RUNTIME_CLASS_NAME": "G V", "PULL_SECRET_NAME": "A/B",
 		"ENABLED_APIS": "berg.norelect.ch,berg", "NAMESPACE_SUFFIX": "-q_", "ENVIRONMENT_REGEX": "(", "SERVICE_ACCOUNT_NAME": "A", "SERVICE_ACCOUNT_NAMESPACE": "a.b",
 		"CLUSTER_ROLE_NAME": "a/b", "ROLE_VIOLATION_POLICY": "Ignore", "CACHE_SYNC_PERIOD": "often",
@@ -106,10 +108,11 @@ func TestNamespaceSuffixLeavesRoomForTheID(t *testing.T) {
 
 func TestVariablesAreComparedWithEachOther(t *testing.T) {
 	for name, env := range map[string]map[string]string{
-		"CHALLENGE_CPU_REQUEST":       {"CHALLENGE_CPU_REQUEST": "2", "CHALLENGE_CPU_LIMIT": "1"},
-		"CHALLENGE_MEMORY_REQUEST":    {"CHALLENGE_MEMORY_REQUEST": "1Gi"},
-		"CHALLENGE_TLS_PORT":          {"CHALLENGE_TLS_PORT": "80"},
-		"CHALLENGE_TLS_LISTENER_NAME": {"CHALLENGE_HTTP_LISTENER_NAME": "tls"},
+		"CHALLENGE_CPU_REQUEST":               {"CHALLENGE_CPU_REQUEST": "2", "CHALLENGE_CPU_LIMIT": "1"},
+		"CHALLENGE_MEMORY_REQUEST":            {"CHALLENGE_MEMORY_REQUEST": "1Gi"},
+		"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": {"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "2Gi"},
+		"CHALLENGE_TLS_PORT":                  {"CHALLENGE_TLS_PORT": "80"},
+		"CHALLENGE_TLS_LISTENER_NAME":         {"CHALLENGE_HTTP_LISTENER_NAME": "tls"},
 	} {
 		if _, err := load(t, nil, env); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v: error %v does not name %s", env, err, name)
@@ -136,6 +139,18 @@ func TestWarnings(t *testing.T) {
 		cfg, err := load(t, nil, env)
 		if got := cfg.Warnings(); err != nil || len(got) > 0 {
 			t.Errorf("%v: warnings %q, error %v", env, got, err)
+		}
+	}
+}
+
+func TestEphemeralStorageNeedNotBeBounded(t *testing.T) {
+	for _, env := range []map[string]string{
+		{"CHALLENGE_EPHEMERAL_STORAGE_LIMIT": "0"},
+		{"CHALLENGE_EPHEMERAL_STORAGE_LIMIT": "0", "CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "5Gi"},
+		{"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "0"},
+	} {
+		if _, err := load(t, nil, env); err != nil {
+			t.Errorf("%v: %v", env, err)
 		}
 	}
 }

@@ -176,6 +176,29 @@ var table = []Variable{
 		set:  quantity(func(c *Config) *resource.Quantity { return &c.Challenge.MemoryRequest }),
 	},
 	{
+		Name: "CHALLENGE_EPHEMERAL_STORAGE_LIMIT", Default: "1Gi",
+		Help: "What a container may write to its node's disk, its log included; its pod is evicted above that. 0: no limit.",
+		set:  storage(func(c *Config) *resource.Quantity { return &c.Challenge.EphemeralStorageLimit }),
+	},
+	{
+		Name: "CHALLENGE_EPHEMERAL_STORAGE_REQUEST", Default: "64Mi",
+		Help: "Disk of its node that is set aside for a container. 0: nothing, for nodes that do not tell the size of their disk.",
+		set:  storage(func(c *Config) *resource.Quantity { return &c.Challenge.EphemeralStorageRequest }),
+	},
+	{
+		Name: "CHALLENGE_SECCOMP_PROFILE", Default: string(corev1.SeccompProfileTypeRuntimeDefault),
+		Help: "Which system calls containers may make: RuntimeDefault, or Unconfined for every one, which takes the Pod Security level privileged.",
+		set: func(c *Config, s string) error {
+			c.Challenge.SeccompProfile = corev1.SeccompProfileType(s)
+			return oneOf(s, string(corev1.SeccompProfileTypeRuntimeDefault), string(corev1.SeccompProfileTypeUnconfined))
+		},
+	},
+	{
+		Name: "CHALLENGE_USER_NAMESPACES", Default: "false", boolean: true,
+		Help: "Whether root of a container is nobody on its node (hostUsers: false). Every node's kernel and container runtime must support it.",
+		set:  boolean(func(c *Config) *bool { return &c.Challenge.UserNamespaces }),
+	},
+	{
 		Name: "CHALLENGE_EGRESS_BANDWIDTH", Default: "10M",
 		Help: "Bits per second that a pod may send when its Challenge does not say.",
 		set:  bandwidth(func(c *Config) *string { return &c.Challenge.EgressBandwidth }),
@@ -520,6 +543,18 @@ func quantity(field func(*Config) *resource.Quantity) func(*Config, string) erro
 		q, err := resource.ParseQuantity(s)
 		if err != nil || q.Sign() <= 0 {
 			return errors.New("must be an amount above zero, for example 500m or 256Mi")
+		}
+		*field(c) = q
+		return nil
+	}
+}
+
+// storage reads a size of disk, which may be zero. "500m" would be half a byte.
+func storage(field func(*Config) *resource.Quantity) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		q, err := resource.ParseQuantity(s)
+		if err != nil || q.Sign() < 0 || q.MilliValue()%1000 != 0 {
+			return errors.New("must be a number of bytes, for example 512Mi, or 0")
 		}
 		*field(c) = q
 		return nil

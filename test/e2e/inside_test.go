@@ -41,25 +41,30 @@ func (c *cluster) exec(ctx context.Context, namespace, container, stdin string, 
 }
 
 func (c *cluster) execIn(ctx context.Context, pod client.ObjectKey, stdin string, command ...string) (output, error) {
-	request := c.plain.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
-		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Command: command, Stdin: stdin != "", Stdout: true, Stderr: true,
-	}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewWebSocketExecutor(c.rest, http.MethodGet, request.URL().String())
-	if err != nil {
-		return output{}, err
-	}
 	var stdout, stderr bytes.Buffer
 	streams := remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr}
 	if stdin != "" {
 		streams.Stdin = strings.NewReader(stdin)
 	}
-	err = executor.StreamWithContext(ctx, streams)
+	err := c.stream(ctx, pod, streams, command...)
 	out := output{stdout.String(), stderr.String()}
 	if err != nil {
 		return out, fmt.Errorf("%s in %s: %w: %s", strings.Join(command, " "), pod, err, strings.TrimSpace(out.stderr))
 	}
 	return out, nil
+}
+
+// stream runs a command with these streams until it exits.
+func (c *cluster) stream(ctx context.Context, pod client.ObjectKey, streams remotecommand.StreamOptions, command ...string) error {
+	request := c.plain.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).
+		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
+		Command: command, Stdin: streams.Stdin != nil, Stdout: true, Stderr: true,
+	}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(c.rest, http.MethodGet, request.URL().String())
+	if err != nil {
+		return err
+	}
+	return executor.StreamWithContext(ctx, streams)
 }
 
 // run is exec for a command that must succeed; it returns standard output.

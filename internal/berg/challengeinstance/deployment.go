@@ -57,6 +57,12 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		AutomountServiceAccountToken:  ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](0),
 	}
+	if profile := in.Config.SeccompProfile; profile != "" {
+		spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: profile}}
+	}
+	if in.Config.UserNamespaces {
+		spec.HostUsers = ptr.To(false)
+	}
 	if volume, mount := flagMount(in, c); volume != nil {
 		spec.Volumes = []corev1.Volume{*volume}
 		container.VolumeMounts = []corev1.VolumeMount{*mount}
@@ -131,6 +137,15 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 	requests, limits := authorResources(c)
 	fill(corev1.ResourceCPU, requests.CPU, limits.CPU, defaults.CPURequest, defaults.CPULimit)
 	fill(corev1.ResourceMemory, requests.Memory, limits.Memory, defaults.MemoryRequest, defaults.MemoryLimit)
+	// A Challenge has no say in the disk.
+	request, limit := defaults.EphemeralStorageRequest, defaults.EphemeralStorageLimit
+	if !limit.IsZero() {
+		out.Limits[corev1.ResourceEphemeralStorage] = limit.DeepCopy()
+	}
+	// Kubernetes sets aside the whole limit unless a request is written, be it zero.
+	if !request.IsZero() || !limit.IsZero() {
+		out.Requests[corev1.ResourceEphemeralStorage] = request.DeepCopy()
+	}
 	return out
 }
 

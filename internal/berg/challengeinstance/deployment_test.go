@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -88,6 +89,93 @@ func TestResources(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
+	}
+}
+
+// A request that is absent where there is a limit would be as large as the limit.
+func TestEphemeralStorage(t *testing.T) {
+	for _, tc := range []struct{ request, limit, wantRequest, wantLimit string }{
+		{"", "", "64Mi", "1Gi"},
+		{"1Gi", "2Gi", "1Gi", "2Gi"},
+		{"0", "2Gi", "0", "2Gi"},
+		{"1Gi", "0", "1Gi", "absent"},
+		{"0", "0", "absent", "absent"},
+	} {
+		cfg := testConfig(t, map[string]string{"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": tc.request, "CHALLENGE_EPHEMERAL_STORAGE_LIMIT": tc.limit})
+		got := resources(cfg.Challenge, container(t, `{resourceLimits: {memory: 1Mi}}`))
+		for what, v := range map[string]struct {
+			list corev1.ResourceList
+			want string
+		}{"request": {got.Requests, tc.wantRequest}, "limit": {got.Limits, tc.wantLimit}} {
+			text := "absent"
+			if q, there := v.list[corev1.ResourceEphemeralStorage]; there {
+				text = q.String()
+			}
+			if text != v.want {
+				t.Errorf("request %q, limit %q: %s %s, want %s", tc.request, tc.limit, what, text, v.want)
+			}
+		}
+	}
+}
+
+// Pod Security admits the pods that are planned, with the level that is planned.
+func TestSeccompProfile(t *testing.T) {
+	for text, want := range map[string]struct {
+		profile corev1.SeccompProfileType
+		level   string
+	}{
+		"":               {"RuntimeDefault", "baseline"},
+		"RuntimeDefault": {"RuntimeDefault", "baseline"},
+		"Unconfined":     {"Unconfined", "privileged"},
+	} {
+		in := testInputs(testConfig(t, map[string]string{"CHALLENGE_SECCOMP_PROFILE": text}), Snapshot{})
+		if got := podSpec(in, container(t, `{}`), nil).SecurityContext.SeccompProfile.Type; got != want.profile {
+			t.Errorf("%q: profile %s, want %s", text, got, want.profile)
+		}
+		if got := namespace(in).Labels["pod-security.kubernetes.io/enforce"]; got != want.level {
+			t.Errorf("%q: level %s, want %s", text, got, want.level)
+		}
+	}
+}
+
+func TestUserNamespaces(t *testing.T) {
+	for text, want := range map[string]*bool{"": nil, "false": nil, "true": ptr.To(false)} {
+		in := testInputs(testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": text}), Snapshot{})
+		if got := podSpec(in, container(t, `{}`), nil).HostUsers; !cmp.Equal(got, want) {
+			t.Errorf("%q: hostUsers %v, want %v", text, got, want)
+		}
+	}
+}
+
+// What an earlier version started has none of this pinned. To add it would restart the
+// pods of a player who did not ask for it.
+func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
+	cfg := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "true"})
+	instance := &bergv1.ChallengeInstance{}
+	instance.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{
+		"containers": [{"hostname": "web", "image": "example.com/web:1"}],
+		"defaults": {"domain": "challenges.example.com", "httpPort": 80, "tlsPort": 443,
+			"cpuLimit": "1", "cpuRequest": "100m", "memoryLimit": "512Mi", "memoryRequest": "128Mi",
+			"egressBandwidth": "10M", "ingressBandwidth": "10M", "imagePullPolicy": "IfNotPresent"}}`)}
+	pinned, err := pinnedBy(instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := testInputs(cfg, *pinned)
+	in.Config = pinned.Defaults.over(cfg.Challenge)
+	spec := podSpec(in, pinned.Containers[0], nil)
+	if spec.SecurityContext != nil || spec.HostUsers != nil || len(spec.Containers[0].Resources.Limits) != 2 || len(spec.Containers[0].Resources.Requests) != 2 {
+		t.Errorf("the pod would be another: %s", asJSON(t, spec))
+	}
+	if pinned.Defaults.current(cfg.Challenge) {
+		t.Error("it counts as up to date, though a rollout would change its pods")
+	}
+	raw, err := pinned.raw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := string(raw.Raw); strings.Contains(again, "phemeral") || strings.Contains(again, "seccomp") || strings.Contains(again, "userNamespaces") {
+		t.Errorf("what was not pinned is pinned now: %s", again)
 	}
 }
 

@@ -247,6 +247,7 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 		Hostname: spec.Hostname, EnableServiceLinks: spec.EnableServiceLinks, AutomountServiceAccountToken: new(bool),
 		TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds, RuntimeClassName: spec.RuntimeClassName,
 		ImagePullSecrets: spec.ImagePullSecrets, NodeSelector: spec.NodeSelector, Volumes: spec.Volumes,
+		SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		Containers: []corev1.Container{{
 			Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Env: c.Env, Ports: c.Ports, Resources: c.Resources,
 			ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe, VolumeMounts: c.VolumeMounts,
@@ -272,6 +273,9 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 		if p != nil && (p.HTTPGet != nil && p.HTTPGet.Host != "" || p.TCPSocket != nil && p.TCPSocket.Host != "") {
 			t.Errorf("%s: a probe of another host: %+v", name, p)
 		}
+	}
+	if len(c.Resources.Requests) != 3 || len(c.Resources.Limits) != 3 {
+		t.Errorf("%s: not every resource is bounded: %+v", name, c.Resources)
 	}
 	for resource, request := range c.Resources.Requests {
 		if limit := c.Resources.Limits[resource]; request.Cmp(limit) > 0 || request.Sign() <= 0 {

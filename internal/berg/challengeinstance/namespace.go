@@ -19,7 +19,7 @@ var baselineCapabilities = []string{
 }
 
 func namespace(in Inputs) *corev1.Namespace {
-	level := podSecurityLevel(in.Challenge.Containers)
+	level := podSecurityLevel(in)
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: in.namespace(),
 		Labels: map[string]string{
@@ -40,8 +40,12 @@ func namespace(in Inputs) *corev1.Namespace {
 	}}
 }
 
-func podSecurityLevel(containers []bergv1.Container) string {
-	for _, c := range containers {
+func podSecurityLevel(in Inputs) string {
+	// baseline admits pods that leave the profile open, and none that asks for no profile.
+	if in.Config.SeccompProfile == corev1.SeccompProfileTypeUnconfined {
+		return "privileged"
+	}
+	for _, c := range in.Challenge.Containers {
 		for _, added := range c.AdditionalCapabilities {
 			if !slices.Contains(baselineCapabilities, capability(added)) {
 				return "privileged"

@@ -43,6 +43,12 @@ type Defaults struct {
 	ImagePullPolicy  corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 	RuntimeClassName string            `json:"runtimeClassName,omitempty"`
 	PullSecretName   string            `json:"pullSecretName,omitempty"`
+
+	// Earlier versions pinned none of these: the pods of their instances go without.
+	EphemeralStorageLimit   resource.Quantity         `json:"ephemeralStorageLimit,omitzero"`
+	EphemeralStorageRequest resource.Quantity         `json:"ephemeralStorageRequest,omitzero"`
+	SeccompProfile          corev1.SeccompProfileType `json:"seccompProfile,omitempty"`
+	UserNamespaces          bool                      `json:"userNamespaces,omitempty"`
 }
 
 func snapshotOf(c *bergv1.Challenge) Snapshot {
@@ -56,6 +62,8 @@ func defaultsOf(cfg config.Challenge) *Defaults {
 		MemoryLimit: cfg.MemoryLimit, MemoryRequest: cfg.MemoryRequest,
 		EgressBandwidth: cfg.EgressBandwidth, IngressBandwidth: cfg.IngressBandwidth,
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
+		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
+		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces,
 	}
 }
 
@@ -70,6 +78,8 @@ func (d *Defaults) over(cfg config.Challenge) config.Challenge {
 	cfg.MemoryLimit, cfg.MemoryRequest = d.MemoryLimit, d.MemoryRequest
 	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth
 	cfg.ImagePullPolicy, cfg.RuntimeClassName, cfg.PullSecretName = d.ImagePullPolicy, d.RuntimeClassName, d.PullSecretName
+	cfg.EphemeralStorageLimit, cfg.EphemeralStorageRequest = d.EphemeralStorageLimit, d.EphemeralStorageRequest
+	cfg.SeccompProfile, cfg.UserNamespaces = d.SeccompProfile, d.UserNamespaces
 	return cfg
 }
 

@@ -34,6 +34,7 @@ type Streams struct {
 func Commands() map[string]Command {
 	return map[string]Command{
 		"cat":      cat,
+		"exhaust":  exhaust,
 		"get":      get,
 		"id":       id,
 		"lookup":   lookup,

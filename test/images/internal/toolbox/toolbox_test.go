@@ -42,8 +42,23 @@ func TestDispatch(t *testing.T) {
 	if _, err := call(t, ""); err == nil || err.Error() != "the service was started" {
 		t.Errorf("without arguments: %v", err)
 	}
-	if _, err := call(t, "", "sh"); err == nil || !strings.Contains(err.Error(), `unknown command "sh": want one of cat, get,`) {
+	if _, err := call(t, "", "sh"); err == nil || !strings.Contains(err.Error(), `unknown command "sh": want one of cat, exhaust, get,`) {
 		t.Errorf("unknown command: %v", err)
+	}
+}
+
+func TestExhaustDisk(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "f")
+	if got, err := call(t, "", "exhaust", "disk", file, "3000000"); err != nil || got != "3000000 bytes written\n" {
+		t.Errorf("exhaust disk = %q, %v", got, err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() != 3000000 {
+		t.Errorf("file %v, %v", info, err)
+	}
+	for _, args := range [][]string{{}, {"patience"}, {"disk", file}, {"disk", file, "much"}, {"disk", "/dev/full", "1"}} {
+		if got, err := call(t, "", append([]string{"exhaust"}, args...)...); err == nil {
+			t.Errorf("exhaust %v = %q, no error", args, got)
+		}
 	}
 }
 
