@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
@@ -34,6 +35,10 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Config
+	// Presence is what Client, Live and Writer know missing kinds by. Direct reads from the
+	// API server past it, to find out whether a kind is there by now.
+	Presence *optional.Presence
+	Direct   client.Reader
 
 	backoff *outcome.Backoff
 	former  formerPolicies

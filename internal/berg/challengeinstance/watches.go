@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/keymutex"
@@ -84,7 +83,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 
 	kinds := optionalKinds(r.Config.Challenge.NetworkPolicy)
 	watched, announced := map[string]bool{}, map[string]types.UID{}
-	presence := &presence{missing: map[schema.GroupVersionKind]bool{}}
 	for definition, object := range kinds {
 		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 		if err != nil {
@@ -99,9 +97,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			seen = append(seen, object)
 			watched[definition], announced[definition] = true, fromTheStart
 		}
-		presence.set(gvk, !ok)
+		r.Presence.Set(gvk, !ok)
 	}
-	r.Client = presentClient{Client: r.Client, presence: presence}
 	// A manager waits for the caches that it knows of before it competes for the
 	// lease. The controllers would only name theirs meanwhile.
 	for _, kind := range seen {
@@ -120,9 +117,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	apis := &optionalAPIs{
-		kinds: kinds, mgr: mgr, presence: presence, instances: instances,
+		kinds: kinds, mgr: mgr, presence: r.Presence, direct: r.Direct, instances: instances,
 		handler: owner, predicates: []predicate.Predicate{changes}, wake: wake,
-		watched: watched, announced: announced,
+		watched: watched, announced: announced, looks: map[string]looks{},
 	}
 	return apis.setup()
 }
