@@ -64,6 +64,7 @@ type Challenge struct {
 	PodCIDRs            []netip.Prefix // of pods and Services; nil: private addresses
 	OutboundPrivate     bool           // whether outbound traffic may go to private networks too
 	OperatorNamespace   string         // where the pull secret is read from
+	OrphanGracePeriod   time.Duration  // 0: namespaces whose instance is gone stay
 }
 
 // Gateway names the Gateway that exposes challenges, and its listeners.
