@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -29,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -56,7 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	wake := make(chan event.GenericEvent)
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
-		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(predicate.Or(changes, unprotected), goneOr(isLive))).
+		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isLive))).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.next), builder.WithPredicates(placeChanged)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
@@ -236,14 +236,6 @@ var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Lab
 // its name was created while a watch was cut off. It may have the same generation.
 var uidChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
-}
-
-// unprotected passes the updates of instances that lack the finalizer: somebody took it
-// off, and a deletion would leave the namespace behind.
-var unprotected = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return controllerutil.ContainsFinalizer(e.ObjectOld, bergv1.Finalizer) && !controllerutil.ContainsFinalizer(e.ObjectNew, bergv1.Finalizer)
-	},
 }
 
 // goneOr passes the events of objects that are gone, so that what is remembered of them
