@@ -143,7 +143,7 @@ var _ = Describe("A namespace that has outlived its instance", Serial, func() {
 	It("is kept if it only seems so to an operator whose view of the instances is late", func(ctx context.Context) {
 		ns := newNamespace(ctx)
 		gate := &late{path: "/challengeinstances", open: make(chan struct{})}
-		pause()
+		close(gate.open)
 		restartPaused(ctx, map[string]string{"ORPHAN_GRACE_PERIOD": "1s"}, gate.wrap)
 		gate.close()
 		DeferCleanup(gate.letThrough)
@@ -252,7 +252,6 @@ type late struct {
 }
 
 func (l *late) wrap(next http.RoundTripper) http.RoundTripper {
-	close(l.open)
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		concerns := strings.HasSuffix(r.URL.Path, l.path)
 		watches := concerns && r.URL.Query().Get("watch") != ""
