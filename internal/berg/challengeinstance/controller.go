@@ -43,6 +43,8 @@ type Reconciler struct {
 	former  formerPolicies
 	turns   turns
 	calls   calls
+	// yields are the workers that give way.
+	yields chan struct{}
 }
 
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
@@ -111,7 +113,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	busy := problem != nil && problem.Reason == bergv1.ReasonOwnerBusy
 	switch {
 	case busy:
-		r.Starts.GiveWay(ctx, longestYield)
+		r.giveWay(ctx)
 	case instance.Status.InstanceID == "":
 		defer r.Starts.Take()()
 	}
@@ -176,6 +178,17 @@ func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.C
 		return nil, err
 	}
 	return done, nil
+}
+
+// giveWay lets starts under way go first. Few workers do so at a time: those that start
+// instances must not become fewer when many owners have one that waits.
+func (r *Reconciler) giveWay(ctx context.Context) {
+	select {
+	case r.yields <- struct{}{}:
+		defer func() { <-r.yields }()
+		r.Starts.GiveWay(ctx, longestYield)
+	default:
+	}
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.

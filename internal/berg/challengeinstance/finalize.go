@@ -94,7 +94,7 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) 
 		return nil
 	}
 	if instance.Status.InstanceID == "" {
-		d.Starts.GiveWay(ctx, longestYield)
+		d.giveWay(ctx)
 	}
 	return d.finalize(ctx, instance, d.Clock.Now())
 }

@@ -36,6 +36,7 @@ import (
 // only timers are the expiry and the start deadline.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
+	r.yields = make(chan struct{}, max(1, r.Config.Process.MaxConcurrentReconciles/8))
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
 		return []string{o.(*bergv1.ChallengeInstance).Spec.OwnerID}
