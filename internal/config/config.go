@@ -66,6 +66,7 @@ type Challenge struct {
 	PodCIDRs            []netip.Prefix // of pods and Services; nil: private addresses
 	OutboundPrivate     bool           // whether outbound traffic may go to private networks too
 	OperatorNamespace   string         // where the pull secret is read from
+	OrphanGracePeriod   time.Duration  // 0: namespaces whose instance is gone stay
 
 	// What a container may do to its node. Ephemeral storage is the disk that it writes
 	// to: its own file system and its log.

@@ -142,6 +142,11 @@ var table = []Variable{
 		},
 	},
 	{
+		Name: "ORPHAN_GRACE_PERIOD", Default: "",
+		Help: "How long a namespace may outlive its instance, whose finalizer was removed by hand, before it is deleted. Empty: such namespaces are counted and stay.",
+		set:  duration(func(c *Config) *time.Duration { return &c.Challenge.OrphanGracePeriod }, optional),
+	},
+	{
 		Name: "CHALLENGE_REF_POLICY", Default: "Any",
 		Help: "Whose Challenges an instance may use: Any namespace's, those of the ConfiguredNamespace (CHALLENGE_NAMESPACE) or of the SameNamespace.",
 		set: func(c *Config, s string) error {

@@ -38,6 +38,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
 
@@ -107,7 +108,9 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		Controller:              controllerOptions(opts),
 		Logger:                  ctrl.Log,
 	}
+	presence := &optional.Presence{}
 	var candidate <-chan struct{}
+	options.NewClient = client.New
 	if cfg.Process.LeaderElect {
 		lease, err := newLease(restConfig, cfg.Challenge.OperatorNamespace, opts.Deposed)
 		if err != nil {
@@ -116,6 +119,7 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		elect(&options, lease)
 		candidate = lease.candidate
 	}
+	options.NewClient = presence.Clients(options.NewClient)
 	manager, err := ctrl.NewManager(restConfig, options)
 	if meta.IsNoMatchError(err) {
 		return nil, fmt.Errorf("make the manager: %w: install its definition, or take its API out of ENABLED_APIS", err)
@@ -124,7 +128,7 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
 	starts := &precedence.Precedence{}
-	mgr, err := newReportingManager(manager, starts)
+	mgr, err := newReportingManager(newGuardedManager(manager, presence), starts)
 	if err != nil {
 		return nil, fmt.Errorf("set up events: %w", err)
 	}
@@ -133,6 +137,9 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		clock:  opts.Clock,
 		config: cfg,
 		starts: starts,
+
+		presence: presence,
+		direct:   manager.GetAPIReader(),
 		// All who write hold back together.
 		writer: apply.Writer{
 			Client:    mgr.GetClient(),

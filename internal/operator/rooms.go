@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/quix/environment"
 )
@@ -36,6 +37,10 @@ type common struct {
 	writer apply.Writer
 	// starts are what events let go first.
 	starts *precedence.Precedence
+	// presence is what every client and reader looks at before it asks for a kind, and
+	// direct the one reader that does not.
+	presence *optional.Presence
+	direct   client.Reader
 }
 
 var rooms = []room{
@@ -68,6 +73,9 @@ func setupInstances(ctx context.Context, mgr ctrl.Manager, c common) error {
 		Events: mgr.GetEventRecorder("berg-operator"),
 		Clock:  c.clock,
 		Config: c.config,
+
+		Presence: c.presence,
+		Direct:   c.direct,
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil || c.config.Process.OperatorConditionName == "" {
 		return err

@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	"net/url"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -110,6 +112,133 @@ var _ = Describe("An API that is not installed", Serial, func() {
 		Expect(with.Status.Services).To(Equal(before), "players must connect elsewhere now")
 	})
 })
+
+// A cluster without one of the APIs is an ordinary one: most have no use for routes of
+// TLS. What is looked up there at each pass is looked up a thousand times in a busy hour.
+var _ = Describe("Instances on a cluster without an API", Serial, func() {
+	DescribeTable("look up nothing of what the API server serves",
+		func(ctx context.Context, missing api, runs, waits string) {
+			stopOperator()
+			install := uninstall(ctx, missing)
+			seen := &requests{}
+			restartWith(nil, seen.wrap)
+			ns := newNamespace(ctx)
+			challenge(ctx, ns, "runs", runs)
+			challenge(ctx, ns, "waits", waits)
+			reaches(ctx, instance(ctx, ns, "runs"), bergv1.PhaseRunning)
+			settle(ctx, ns)
+
+			By("starting and ending many, of which some need it")
+			before := len(seen.lookUps())
+			good, bad := several(ctx, ns, "runs", 10), several(ctx, ns, "waits", 5)
+			for _, i := range good {
+				reaches(ctx, i, bergv1.PhaseRunning)
+			}
+			for _, i := range bad {
+				shows(ctx, i, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
+			}
+			ended := append(good[:5:5], bad[:2]...)
+			for _, i := range ended {
+				Expect(k8s.Delete(ctx, i)).To(Succeed())
+			}
+			for _, i := range ended {
+				gone(ctx, i)
+			}
+			Expect(seen.lookUps()[before:]).To(BeEmpty())
+
+			By("installing it")
+			install(ctx)
+			for _, i := range bad[2:] {
+				reaches(ctx, i, bergv1.PhaseRunning)
+				shows(ctx, i, bergv1.ConditionRoutesCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
+			}
+			settle(ctx, ns)
+			before = len(seen.lookUps())
+			for _, i := range several(ctx, ns, "waits", 5) {
+				reaches(ctx, i, bergv1.PhaseRunning)
+			}
+			Expect(seen.lookUps()[before:]).To(BeEmpty())
+		},
+		Entry("TLSRoute", tlsRoutes, oneContainer, everyKind),
+		Entry("HTTPRoute", httpRoutes, tlsOnly, everyKind),
+	)
+
+	It("that has an older version of it, ask less and less often for the one they need", func(ctx context.Context) {
+		stopOperator()
+		definition := outdate(ctx, tlsRoutes)
+		seen := &requests{}
+		restartWith(nil, seen.wrap)
+		ns := newNamespace(ctx)
+		challenge(ctx, ns, "runs", oneContainer)
+		challenge(ctx, ns, "waits", everyKind)
+		reaches(ctx, instance(ctx, ns, "runs"), bergv1.PhaseRunning)
+		waiting := instance(ctx, ns, "waits")
+		shows(ctx, waiting, bergv1.ConditionRoutesCreated, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
+		began := len(seen.lookUps())
+		Consistently(func() int { return len(seen.lookUps()) - began }).WithContext(ctx).WithTimeout(10 * time.Second).Should(BeNumerically("<", 12))
+
+		By("upgrading it")
+		definition(ctx)
+		reaches(ctx, waiting, bergv1.PhaseRunning)
+	})
+})
+
+// lookUps returns the requests that ask what the API server serves.
+func (r *requests) lookUps() []string {
+	var out []string
+	for _, s := range r.to("/api") {
+		_, address, _ := strings.Cut(s, " ")
+		u, err := url.Parse(address)
+		Expect(err).NotTo(HaveOccurred())
+		// /api, /api/v1, /apis, /apis/GROUP and /apis/GROUP/VERSION
+		if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) < 3 || parts[0] == "apis" && len(parts) == 3 {
+			out = append(out, s)
+		}
+	}
+	return append(out, r.to("/openapi")...)
+}
+
+// outdate makes an API one that has only an older version than v1, until the spec ends
+// or upgrade is called.
+func outdate(ctx context.Context, a api) (upgrade func(context.Context)) {
+	GinkgoHelper()
+	definition := &unstructured.Unstructured{}
+	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	Expect(k8s.Get(ctx, client.ObjectKey{Name: a.definition}, definition)).To(Succeed())
+	install := uninstall(ctx, a)
+	spec := definition.Object["spec"].(map[string]any)
+	older := spec["versions"].([]any)[0].(map[string]any)
+	older = (&unstructured.Unstructured{Object: older}).DeepCopy().Object
+	older["name"], older["served"], older["storage"] = "v1alpha9", true, true
+	outdated := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"group": spec["group"], "names": spec["names"], "scope": spec["scope"], "versions": []any{older},
+	}}}
+	outdated.SetGroupVersionKind(definition.GroupVersionKind())
+	outdated.SetName(a.definition)
+	outdated.SetAnnotations(definition.GetAnnotations())
+	Expect(k8s.Create(ctx, outdated)).To(Succeed())
+	upgrade = func(ctx context.Context) {
+		GinkgoHelper()
+		err := k8s.Get(ctx, client.ObjectKeyFromObject(outdated), outdated)
+		if apierrors.IsNotFound(err) {
+			install(ctx)
+			return
+		}
+		Expect(err).NotTo(HaveOccurred())
+		outdated.Object["spec"] = spec
+		stored := older["name"]
+		withOlder := []any{map[string]any{"name": stored, "served": true, "storage": false, "schema": older["schema"]}}
+		Expect(unstructured.SetNestedSlice(outdated.Object, append(withOlder, spec["versions"].([]any)...), "spec", "versions")).To(Succeed())
+		Expect(k8s.Update(ctx, outdated)).To(Succeed())
+		Eventually(serves).WithContext(ctx).WithArguments(a).Should(BeTrue())
+	}
+	DeferCleanup(func(ctx context.Context) {
+		Expect(k8s.Delete(ctx, outdated)).To(Succeed())
+		Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(outdated), outdated) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		install(ctx)
+	})
+	return upgrade
+}
 
 // uninstall removes an API until the spec ends or install is called.
 func uninstall(ctx context.Context, a api) (install func(context.Context)) {

@@ -24,6 +24,7 @@ func healthy() []string {
 			`berg_challengeinstance_active{` + job + `,instance="a",phase="Starting"} 2x90`,
 			`berg_challengeinstance_active{` + job + `,instance="a",phase="Running"} 100x90`,
 			`berg_challengeinstance_active{` + job + `,instance="a",phase="Failed"} 0x90`,
+			`berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} 0x90`,
 			`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Creating"} 0x90`,
 			`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Starting"} 30x90`,
 			`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7000x90`,
@@ -123,6 +124,7 @@ func TestAlerts(t *testing.T) {
 	errors := func(values string) string {
 		return `berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} ` + values
 	}
+	orphans := `berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} `
 	verified := `berg_isolation_verified{` + job + `,instance="a"} `
 	starts := `process_start_time_seconds{` + job + `,instance="b",pod="b"} `
 	depth := `workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} `
@@ -211,6 +213,13 @@ func TestAlerts(t *testing.T) {
 		"BergInstanceStuckTerminating": {
 			fires:  [][]string{with(healthy(), longest("Terminating", "0+60x90"))},
 			silent: [][]string{with(healthy(), longest("Terminating", "0+60x9 0+60x9 0x70"))},
+		},
+		"BergNamespaceOrphaned": {
+			fires: [][]string{with(healthy(), orphans+"0x30 2x60")},
+			silent: [][]string{
+				// The operator deletes them.
+				with(healthy(), orphans+"0x30 1x11 0x50"),
+			},
 		},
 		"BergSlowStarts": {
 			fires: [][]string{with(healthy(), histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "120", 3)...)},

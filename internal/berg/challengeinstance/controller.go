@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/keymutex"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
@@ -34,10 +34,17 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Config
+	// Presence is what Client, Live and Writer know missing kinds by. Direct reads from the
+	// API server past it, to find out whether a kind is there by now.
+	Presence *optional.Presence
+	Direct   client.Reader
 
 	backoff *outcome.Backoff
 	former  formerPolicies
-	owners  keymutex.KeyMutex
+	turns   turns
+	calls   calls
+	// yields are the workers that give way.
+	yields chan struct{}
 }
 
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
@@ -56,19 +63,25 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-const (
-	// longestPass bounds one reconciliation, should the API server not answer.
-	longestPass = time.Minute
-	// ownerLocks is how many locks the owners share: enough that two owners that are
-	// worked on at once hardly ever share one.
-	ownerLocks = 4096
-)
+// longestPass bounds one reconciliation, should the API server not answer.
+const longestPass = time.Minute
+
+// longestYield is how long what is written about an instance that only waits for another
+// lets starts under way go first: nobody waits for it, and an owner may have hundreds.
+const longestYield = 500 * time.Millisecond
+
+// errBusy says that another instance of the same owner is being worked on. The request is
+// called again when that has ended: nothing else is to be done about it.
+var errBusy = errors.New("another instance of the owner is being worked on")
 
 // Reconcile brings one instance a step further, or leaves it alone when there is
 // nothing to do. It returns no errors: outcome.Backoff chooses the pause.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	began := r.Clock.Now()
 	wakeUp, err := r.reconcile(ctx, req)
+	if errors.Is(err, errBusy) {
+		return ctrl.Result{}, nil
+	}
 	result, failed := r.backoff.Result(ctx, req, wakeUp, err)
 	observeReconcile(r.Clock.Since(began), failed)
 	return result, nil
@@ -79,34 +92,42 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
-	unlock, err := r.getLocked(ctx, req.NamespacedName, instance)
+	done, err := r.getInTurn(ctx, turn{&r.calls, req}, instance)
 	if err != nil {
 		return 0, err
 	}
-	defer unlock()
+	defer done()
 	if instance.DeletionTimestamp != nil {
+		r.turns.goesOn(instance)
 		return 0, nil // the controller of deletions ends it
-	}
-	if instance.Status.InstanceID == "" {
-		defer r.Starts.Take()()
 	}
 	now := r.Clock.Now()
 	if dueTermination(instance, r.Config.Challenge, now) != "" {
 		return 0, nil // the controller of expiries ends it
 	}
-	if err := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer); err != nil {
-		return 0, err
-	}
-
 	observed, err := r.observe(ctx, instance)
 	if err != nil {
+		return 0, err
+	}
+	problem := judge(observed, r.Config.Challenge)
+	busy := problem != nil && problem.Reason == bergv1.ReasonOwnerBusy
+	switch {
+	case busy:
+		r.giveWay(ctx)
+	case instance.Status.InstanceID == "":
+		defer r.Starts.Take()()
+	}
+	if err := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer); err != nil {
 		return 0, err
 	}
 	if withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		return 0, terminate(ctx, r.Client, instance, bergv1.TerminationAdmin)
 	}
 
-	out := Outcome{Observed: observed, Problem: judge(observed, r.Config.Challenge)}
+	out := Outcome{Observed: observed, Problem: problem}
+	if !busy {
+		r.turns.goesOn(instance)
+	}
 	if out.Problem == nil {
 		if err := r.start(ctx, &out.Observed, now); err != nil {
 			return 0, err
@@ -126,29 +147,48 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if err == nil {
 		r.report(before, out)
 	}
+	if err == nil && busy {
+		r.turns.waits(instance)
+	}
 	if p := out.Problem; p != nil && p.Err != nil {
 		err = joinPatch(p.Err, err)
 	}
 	return untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), err
 }
 
-// getLocked reads an instance when nobody else works on one of the same owner. Of two
-// instances only one may decide that it goes first, and make the namespace; and what is
-// being built when its deletion begins is not ended before that has stopped.
-func (r *Reconciler) getLocked(ctx context.Context, key client.ObjectKey, instance *bergv1.ChallengeInstance) (unlock func(), err error) {
+// getInTurn reads an instance when nobody else works on one of the same owner, and returns
+// errBusy when somebody does. Of two instances only one may decide that it goes first, and
+// make the namespace; and what is being built when its deletion begins is not ended before
+// that has stopped.
+func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.ChallengeInstance) (done func(), err error) {
+	key := who.request.NamespacedName
 	var before bergv1.ChallengeInstance
 	if err := r.Client.Get(ctx, key, &before, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		r.turns.absent(who)
 		return nil, err
 	}
-	owner := before.Spec.OwnerID
-	r.owners.LockKey(owner)
-	unlock = func() { _ = r.owners.UnlockKey(owner) }
-	// What was seen while waiting counts no more.
+	// What was begun goes before what waits.
+	done, ok := r.turns.take(before.Spec.OwnerID, who, before.Status.InstanceID != "")
+	if !ok {
+		return nil, errBusy
+	}
+	// What was seen before counts no more.
 	if err := r.Client.Get(ctx, key, instance); err != nil {
-		unlock()
+		done()
 		return nil, err
 	}
-	return unlock, nil
+	return done, nil
+}
+
+// giveWay lets starts under way go first. Few workers do so at a time: those that start
+// instances must not become fewer when many owners have one that waits.
+func (r *Reconciler) giveWay(ctx context.Context) {
+	select {
+	case r.yields <- struct{}{}:
+		defer func() { <-r.yields }()
+		r.Starts.GiveWay(ctx, longestYield)
+	default:
+	}
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -35,6 +36,7 @@ type deletion struct {
 	*Reconciler
 	pauses     *outcome.Backoff
 	finalizers finalizer.Remover
+	calls      calls
 }
 
 func (d *deletion) setup(mgr ctrl.Manager) error {
@@ -42,12 +44,21 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-deletion").
 		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, goneOr(isEnding))).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(d.ofNamespace(isEnding)), builder.WithPredicates(goneOr(isEnding))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(d.endingIn), builder.WithPredicates(goneOr(isEnding))).
+		WatchesRawSource(d.calls.source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: endingWorkers(d.Config.Process),
 			ReconciliationTimeout:   longestPass,
 		}).
 		Complete(drained{d})
+}
+
+// endingIn maps a namespace to the instance that is being deleted and to which it belongs:
+// hundreds of its owner may be ending that never had one.
+func (d *deletion) endingIn(ctx context.Context, ns client.Object) []reconcile.Request {
+	return d.ofNamespace(func(i client.Object) bool {
+		return isEnding(i) && proofOf(i.(*bergv1.ChallengeInstance)).Holds(ns)
+	})(ctx, ns)
 }
 
 // endingWorkers is how many instances the controllers of expiries and of deletions work
@@ -59,7 +70,11 @@ func endingWorkers(cfg config.Process) int { return max(1, cfg.MaxConcurrentReco
 // the Reconciler's.
 func (d *deletion) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	began := d.Clock.Now()
-	result, failed := d.pauses.Result(ctx, req, 0, d.reconcile(ctx, req))
+	err := d.reconcile(ctx, req)
+	if errors.Is(err, errBusy) {
+		return ctrl.Result{}, nil
+	}
+	result, failed := d.pauses.Result(ctx, req, 0, err)
 	observeReconcile(d.Clock.Since(began), failed)
 	return result, nil
 }
@@ -67,14 +82,19 @@ func (d *deletion) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
-	unlock, err := d.getLocked(ctx, req.NamespacedName, instance)
-	if err != nil {
+	done, err := d.getInTurn(ctx, turn{&d.calls, req}, instance)
+	if apierrors.IsNotFound(err) {
 		d.finalizers.Forget(req.NamespacedName)
+	}
+	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer done()
 	if instance.DeletionTimestamp == nil {
 		return nil
+	}
+	if instance.Status.InstanceID == "" {
+		d.giveWay(ctx)
 	}
 	return d.finalize(ctx, instance, d.Clock.Now())
 }
@@ -134,6 +154,11 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 	ns, err := d.observeNamespace(ctx, instance)
 	if err != nil || ns != nil && proof.Holds(ns) {
 		return ns, err
+	}
+	if instance.Status.InstanceID == "" {
+		// It is persisted before the first child. Were this out of date, the status could
+		// not be written.
+		return nil, nil
 	}
 	ns = &corev1.Namespace{}
 	err = d.Live.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)

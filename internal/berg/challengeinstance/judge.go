@@ -1,10 +1,13 @@
 package challengeinstance
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,7 +35,7 @@ func judge(o Observed, cfg config.Challenge) *outcome.Problem {
 	if p := namespaceIsOurs(o); p != nil {
 		return p
 	}
-	return ownerIsFree(o, cfg)
+	return ownerIsFree(o)
 }
 
 // judgeAlone leaves aside what stands in the cluster already.
@@ -141,45 +144,114 @@ func namespaceIsOurs(o Observed) *outcome.Problem {
 			Message: fmt.Sprintf("Namespace %s is being deleted and will be created again", ns.Name),
 		}
 	}
-	for _, s := range o.Siblings {
-		if proofOf(s.Instance).Holds(ns) {
-			return ownerBusy("Namespace %s belongs to instance %s of the same owner: this one starts when that one is gone",
-				ns.Name, client.ObjectKeyFromObject(s.Instance))
-		}
+	if o.Holder != nil {
+		return ownerBusy(o)
 	}
 	return &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonNamespaceConflict, Class: outcome.Blocked,
-		Message: fmt.Sprintf("Namespace %s exists and does not belong to this instance; it was left untouched: delete or rename it", ns.Name),
+		Message: conflictMessage(ns),
+	}
+}
+
+// conflictMessage says of a namespace in the way what it is. Instances are looked for by
+// the owner after whom it is named: one that was made for an instance, and for none of
+// these, was left behind.
+func conflictMessage(ns *corev1.Namespace) string {
+	switch _, provable := instanceOf(ns); {
+	case !provable:
+		return fmt.Sprintf("Namespace %s exists and does not belong to this instance; it was left untouched: delete or rename it", ns.Name)
+	case ns.DeletionTimestamp != nil:
+		return fmt.Sprintf("Namespace %s was left behind by instance %s, which does not exist any more, and is being deleted: this one starts when it is gone",
+			ns.Name, ns.Annotations[bergv1.AnnotationInstance])
+	default:
+		return fmt.Sprintf("Namespace %s was left behind by instance %s, which does not exist any more: its finalizer was removed by hand; delete the namespace, or let the operator do it by ORPHAN_GRACE_PERIOD",
+			ns.Name, ns.Annotations[bergv1.AnnotationInstance])
 	}
 }
 
 // ownerIsFree: while nobody holds the namespace, the first of the owner's
 // instances that can be built goes first.
-func ownerIsFree(o Observed, cfg config.Challenge) *outcome.Problem {
-	if o.Namespace != nil {
-		return nil // and it is ours
+func ownerIsFree(o Observed) *outcome.Problem {
+	if o.Namespace != nil || o.Ahead == nil {
+		return nil // it is ours, or nobody's
 	}
-	for _, s := range o.Siblings {
-		if contends(s, cfg) && goesFirst(s.Instance, o.Instance) {
-			return ownerBusy("Instance %s of the same owner goes first: this one starts when that one is gone",
-				client.ObjectKeyFromObject(s.Instance))
+	return ownerBusy(o)
+}
+
+// ownerBusy names the one right before this one, and not the one that runs: of hundreds
+// that wait only the next one has something new to tell when that changes, and it is what
+// a player can end to move on.
+func ownerBusy(o Observed) *outcome.Problem {
+	return &outcome.Problem{
+		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting,
+		Message: fmt.Sprintf("Instance %s of the same owner goes first: this one starts when that one and its namespace are gone",
+			client.ObjectKeyFromObject(cmp.Or(o.Ahead, o.Holder))),
+	}
+}
+
+// mayContend reports whether a sibling is one that is to be built at all. Whether it
+// contends is judged of what it asks for and not of its status, which may be of yesterday:
+// two instances that become possible by the same event must agree on who goes first.
+func mayContend(s *bergv1.ChallengeInstance) bool {
+	return s.DeletionTimestamp == nil && s.Spec.TerminationReason == ""
+}
+
+// holder returns to which instance a namespace belongs, nil if to none.
+func holder(ns *corev1.Namespace, instances []*bergv1.ChallengeInstance) *bergv1.ChallengeInstance {
+	if ns == nil {
+		return nil
+	}
+	for _, i := range instances {
+		if proofOf(i).Holds(ns) {
+			return i
 		}
 	}
 	return nil
 }
 
-func ownerBusy(format string, args ...any) *outcome.Problem {
-	return &outcome.Problem{
-		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting,
-		Message: fmt.Sprintf(format, args...),
+// ahead returns the last of those that go before an instance and contend.
+func ahead(of *bergv1.ChallengeInstance, siblings []*bergv1.ChallengeInstance, contends func(*bergv1.ChallengeInstance) bool) *bergv1.ChallengeInstance {
+	before := inOrder(siblings, func(s *bergv1.ChallengeInstance) bool { return goesFirst(s, of) })
+	for _, s := range slices.Backward(before) {
+		if contends(s) {
+			return s
+		}
 	}
+	return nil
 }
 
-// contends reports whether a sibling would be built if it were alone. It looks at
-// what the sibling asks for and not at its status, which may be of yesterday: two
-// instances that become possible by the same event must agree on who goes first.
-func contends(s Candidate, cfg config.Challenge) bool {
-	return s.Instance.DeletionTimestamp == nil && s.Instance.Spec.TerminationReason == "" && judgeAlone(s, cfg) == nil
+// behind returns the first of those that go after an instance and contend.
+func behind(of *bergv1.ChallengeInstance, siblings []*bergv1.ChallengeInstance, contends func(*bergv1.ChallengeInstance) bool) *bergv1.ChallengeInstance {
+	return first(inOrder(siblings, func(s *bergv1.ChallengeInstance) bool { return goesFirst(of, s) }), contends)
+}
+
+// first returns the first of instances in their order that contends.
+func first(ordered []*bergv1.ChallengeInstance, contends func(*bergv1.ChallengeInstance) bool) *bergv1.ChallengeInstance {
+	if at := slices.IndexFunc(ordered, contends); at >= 0 {
+		return ordered[at]
+	}
+	return nil
+}
+
+// inOrder returns the instances that are asked for in the order in which they go.
+func inOrder(instances []*bergv1.ChallengeInstance, which func(*bergv1.ChallengeInstance) bool) []*bergv1.ChallengeInstance {
+	var out []*bergv1.ChallengeInstance
+	for _, i := range instances {
+		if which(i) {
+			out = append(out, i)
+		}
+	}
+	slices.SortFunc(out, func(a, b *bergv1.ChallengeInstance) int {
+		switch {
+		case a.UID == b.UID:
+			return 0
+		case goesFirst(a, b):
+			return -1
+		default:
+			return 1
+		}
+	})
+	return out
 }
 
 // goesFirst is a total order of an owner's instances, the same on every replica:

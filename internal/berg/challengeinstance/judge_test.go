@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -51,6 +52,22 @@ func namespaceOf(owner types.UID, modify ...func(*corev1.Namespace)) *corev1.Nam
 
 func terminating(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{Time: noon} }
 
+// observed is what is seen of an instance beside others of its owner.
+func observed(me Candidate, ns *corev1.Namespace, siblings ...Candidate) Observed {
+	instances, contends := owned(siblings)
+	return Observed{Candidate: me, Namespace: ns, Holder: holder(ns, instances), Ahead: ahead(me.Instance, instances, contends)}
+}
+
+// owned returns the instances of an owner, and which of them would be built.
+func owned(all []Candidate) (instances []*bergv1.ChallengeInstance, contends func(*bergv1.ChallengeInstance) bool) {
+	possible := map[types.UID]bool{}
+	for _, c := range all {
+		instances = append(instances, c.Instance)
+		possible[c.Instance.UID] = mayContend(c.Instance) && judgeAlone(c, config.Challenge{AllowedCapabilities: nil}) == nil
+	}
+	return instances, func(i *bergv1.ChallengeInstance) bool { return possible[i.UID] }
+}
+
 func TestJudge(t *testing.T) {
 	me := candidate("m", 5)
 	empty := func(c *Candidate) { c.Challenge = challengeOf(Snapshot{}) }
@@ -62,10 +79,8 @@ func TestJudge(t *testing.T) {
 	}
 	withFlag := func(c *Candidate) { c.Instance.Spec.Flag = "flag{x}" }
 	asked := func(c *Candidate) { c.Instance.Spec.TerminationReason = bergv1.TerminationAdmin }
-	beside := func(siblings ...Candidate) Observed { return Observed{Candidate: me, Siblings: siblings} }
-	holding := func(ns *corev1.Namespace, siblings ...Candidate) Observed {
-		return Observed{Candidate: me, Namespace: ns, Siblings: siblings}
-	}
+	beside := func(siblings ...Candidate) Observed { return observed(me, nil, siblings...) }
+	holding := func(ns *corev1.Namespace, siblings ...Candidate) Observed { return observed(me, ns, siblings...) }
 
 	for name, tc := range map[string]struct {
 		o      Observed
@@ -106,9 +121,9 @@ func TestJudge(t *testing.T) {
 		"twin with a higher UID, started":         {beside(candidate("z", 5, wasStarted)), bergv1.ReasonOwnerBusy},
 		"two, of which only the younger can be":   {beside(candidate("a", 0, withoutChallenge), candidate("z", 9)), ""},
 		"two, of which the first is in the way":   {beside(candidate("a", 0), candidate("z", 9)), bergv1.ReasonOwnerBusy},
-		"ours was started, an older one was not":  {Observed{Candidate: candidate("m", 5, wasStarted), Siblings: []Candidate{candidate("a", 0)}}, ""},
-		"ours was started, an older one was too":  {Observed{Candidate: candidate("m", 5, wasStarted), Siblings: []Candidate{candidate("a", 0, wasStarted)}}, bergv1.ReasonOwnerBusy},
-		"ours was started, a younger one was too": {Observed{Candidate: candidate("m", 5, wasStarted), Siblings: []Candidate{candidate("z", 9, wasStarted)}}, ""},
+		"ours was started, an older one was not":  {observed(candidate("m", 5, wasStarted), nil, candidate("a", 0)), ""},
+		"ours was started, an older one was too":  {observed(candidate("m", 5, wasStarted), nil, candidate("a", 0, wasStarted)), bergv1.ReasonOwnerBusy},
+		"ours was started, a younger one was too": {observed(candidate("m", 5, wasStarted), nil, candidate("z", 9, wasStarted)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := judge(tc.o, testConfig(t, nil).Challenge)
@@ -180,7 +195,7 @@ func TestOneOfAnOwnersInstancesGoesFirst(t *testing.T) {
 						siblings = append(siblings, s)
 					}
 				}
-				if judge(Observed{Candidate: c, Siblings: siblings}, testConfig(t, nil).Challenge) == nil {
+				if judge(observed(c, nil, siblings...), testConfig(t, nil).Challenge) == nil {
 					first = append(first, c.Instance.Name)
 				}
 			}
@@ -222,4 +237,42 @@ func TestGoesFirstIsATotalOrder(t *testing.T) {
 	if got := sorted[0].Name; got != "uid-1" {
 		t.Errorf("%s goes first, want the oldest of those that were started", got)
 	}
+}
+
+// Who waits is told of the one right before it, so that of many only one has something new
+// to tell when the first is gone; and who leaves or comes concerns the one right behind.
+func TestWaitsForTheOneBefore(t *testing.T) {
+	all := []Candidate{
+		candidate("runs", 7, wasStarted), candidate("a", 1), candidate("b", 2, withoutChallenge),
+		candidate("c", 3), candidate("d", 3), candidate("e", 4, beingDeleted), candidate("f", 5),
+	}
+	instances, contends := owned(all)
+	ns := namespaceOf("runs")
+	for uid, want := range map[types.UID]struct{ ahead, behind types.UID }{
+		"runs": {"", "a"}, "a": {"runs", "c"}, "b": {"a", "c"}, "c": {"a", "d"}, "d": {"c", "f"}, "e": {"d", "f"}, "f": {"d", ""},
+	} {
+		at := slices.IndexFunc(instances, func(i *bergv1.ChallengeInstance) bool { return i.UID == uid })
+		me, others := instances[at], slices.Delete(slices.Clone(instances), at, at+1)
+		before, after := ahead(me, others, contends), behind(me, others, contends)
+		if got := uidOf(before); got != want.ahead {
+			t.Errorf("%s: %q is ahead, want %q", uid, got, want.ahead)
+		}
+		if got := uidOf(after); got != want.behind {
+			t.Errorf("%s: %q is behind, want %q", uid, got, want.behind)
+		}
+		if uid == "runs" || all[at].Challenge == nil {
+			continue
+		}
+		p := judge(Observed{Candidate: all[at], Namespace: ns, Holder: holder(ns, others), Ahead: before}, testConfig(t, nil).Challenge)
+		if p == nil || !strings.Contains(p.Message, "/"+string(want.ahead)+" ") {
+			t.Errorf("%s: it does not name %s: %+v", uid, want.ahead, p)
+		}
+	}
+}
+
+func uidOf(i *bergv1.ChallengeInstance) types.UID {
+	if i == nil {
+		return ""
+	}
+	return i.UID
 }

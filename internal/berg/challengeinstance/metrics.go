@@ -67,7 +67,7 @@ const (
 )
 
 func init() {
-	metrics.Registry.MustRegister(perChallenge, perPhase, lifetimes, expiryDelays, reconciles, reconcileErrors, timeouts)
+	metrics.Registry.MustRegister(perChallenge, perPhase, orphanedNamespaces, lifetimes, expiryDelays, reconciles, reconcileErrors, timeouts)
 }
 
 func observeReconcile(took time.Duration, err error) {

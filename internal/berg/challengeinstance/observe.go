@@ -28,8 +28,12 @@ type Observed struct {
 	Candidate
 	// Namespace is that of the owner, nil when it does not exist.
 	Namespace *corev1.Namespace
-	// Siblings are the other instances of the same owner.
-	Siblings []Candidate
+	// Holder is the other instance of the same owner to which that namespace belongs, nil
+	// when there is none.
+	Holder *bergv1.ChallengeInstance
+	// Ahead is, of the other instances of the same owner that can be built and go before
+	// this one, the last: nil when this one goes first.
+	Ahead *bergv1.ChallengeInstance
 	// Pods of the instance.
 	Pods []corev1.Pod
 }
@@ -49,14 +53,20 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	if o.Namespace, err = r.observeNamespace(ctx, instance); err != nil {
 		return o, err
 	}
-	o.Siblings, err = r.observeSiblings(ctx, instance)
-	return o, err
+	siblings, err := r.siblings(ctx, instance)
+	if err != nil {
+		return o, err
+	}
+	o.Holder = holder(o.Namespace, siblings)
+	contends := r.contends(ctx)
+	o.Ahead = ahead(instance, siblings, contends.holds)
+	return o, contends.err
 }
 
-func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance) (Candidate, error) {
+func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance, opts ...client.GetOption) (Candidate, error) {
 	c := Candidate{Instance: instance, Key: r.challengeKey(instance)}
 	challenge := &bergv1.Challenge{}
-	switch err := r.Client.Get(ctx, c.Key, challenge); {
+	switch err := r.Client.Get(ctx, c.Key, challenge, opts...); {
 	case err == nil:
 		c.Challenge = challenge
 	case !apierrors.IsNotFound(err):
@@ -67,25 +77,63 @@ func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.Chal
 	return c, err
 }
 
-func (r *Reconciler) observeSiblings(ctx context.Context, instance *bergv1.ChallengeInstance) ([]Candidate, error) {
+// siblings returns the other instances of the same owner. They are those of the cache: not
+// to be changed.
+func (r *Reconciler) siblings(ctx context.Context, instance *bergv1.ChallengeInstance) ([]*bergv1.ChallengeInstance, error) {
 	var all bergv1.ChallengeInstanceList
-	if err := r.Client.List(ctx, &all,
-		client.MatchingFields{indexOwner: instance.Spec.OwnerID},
-		client.DisableReadYourWritesConsistency); err != nil {
+	if err := r.Client.List(ctx, &all, client.MatchingFields{indexOwner: instance.Spec.OwnerID},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
-	var siblings []Candidate
+	siblings := make([]*bergv1.ChallengeInstance, 0, len(all.Items))
 	for i := range all.Items {
-		if all.Items[i].UID == instance.UID {
-			continue
+		if all.Items[i].UID != instance.UID {
+			siblings = append(siblings, &all.Items[i])
 		}
-		s, err := r.observeCandidate(ctx, &all.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		siblings = append(siblings, s)
 	}
 	return siblings, nil
+}
+
+// contenders tells which instances would be built if each were alone. Of hundreds nearly
+// all ask for the same: each such thing is judged once.
+type contenders struct {
+	*Reconciler
+	ctx      context.Context
+	verdicts map[wish]bool
+	// err is what kept one from being judged; it counts as one that would.
+	err error
+}
+
+// wish is all that decides about an instance that was not started, beside its Challenge.
+type wish struct {
+	challenge types.NamespacedName
+	namespace string
+	flag      bool
+}
+
+func (r *Reconciler) contends(ctx context.Context) *contenders {
+	return &contenders{Reconciler: r, ctx: ctx, verdicts: map[wish]bool{}}
+}
+
+func (c *contenders) holds(i *bergv1.ChallengeInstance) bool {
+	if !mayContend(i) {
+		return false
+	}
+	w := wish{c.challengeKey(i), i.Namespace, i.Spec.Flag != ""}
+	verdict, known := c.verdicts[w]
+	if known && i.Status.ChallengeSnapshot == nil {
+		return verdict
+	}
+	candidate, err := c.observeCandidate(c.ctx, i, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		c.err = err
+		return true
+	}
+	verdict = judgeAlone(candidate, c.Config.Challenge) == nil
+	if candidate.Pinned == nil {
+		c.verdicts[w] = verdict
+	}
+	return verdict
 }
 
 // observeNamespace returns the namespace of the instance's owner, nil if there

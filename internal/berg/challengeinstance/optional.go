@@ -3,8 +3,6 @@ package challengeinstance
 import (
 	"context"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -31,6 +29,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -57,72 +56,23 @@ func Definition() *metav1.PartialObjectMetadata {
 	return definition
 }
 
-// presence knows which optional kinds cannot be used at the moment. It spares
-// the API server requests that must fail, and a worker the wait for a watch that
-// has nothing to connect to.
-type presence struct {
-	mu      sync.RWMutex
-	missing map[schema.GroupVersionKind]bool
-}
-
-func (p *presence) set(gvk schema.GroupVersionKind, missing bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.missing[gvk] = missing
-}
-
-// check returns the error of a cluster that lacks the kind, nil if it can be
-// used.
-func (p *presence) check(gvk schema.GroupVersionKind) error {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	if !p.missing[gvk] {
-		return nil
-	}
-	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
-}
-
-// presentClient reads only kinds that can be used. Whatever is written is read
-// first.
-type presentClient struct {
-	client.Client
-	presence *presence
-}
-
-func (c presentClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	gvk, err := c.GroupVersionKindFor(obj)
-	if err != nil {
-		return err
-	}
-	if err := c.presence.check(gvk); err != nil {
-		return err
-	}
-	return c.Client.Get(ctx, key, obj, opts...)
-}
-
-func (c presentClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	gvk, err := c.GroupVersionKindFor(list)
-	if err != nil {
-		return err
-	}
-	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	if err := c.presence.check(gvk); err != nil {
-		return err
-	}
-	return c.Client.List(ctx, list, opts...)
-}
-
-// servedPause is how soon we look again whether an API whose definition exists
-// can be used: no event tells.
-const servedPause = 500 * time.Millisecond
+// The pauses between looks whether an API whose definition exists can be used: no event
+// tells. One that is being installed is there in a moment. One whose definition has only
+// another version is not before the definition changes.
+const (
+	servedPause        = 500 * time.Millisecond
+	longestServedPause = time.Minute
+)
 
 // optionalAPIs follows the definitions of the optional kinds: it opens the watch
 // of a kind when its API is installed, marks a kind missing when it is removed,
 // and wakes the instances when it is there.
 type optionalAPIs struct {
-	kinds      map[string]client.Object
-	mgr        ctrl.Manager
-	presence   *presence
+	kinds    map[string]client.Object
+	mgr      ctrl.Manager
+	presence *optional.Presence
+	// direct asks the API server also for kinds that are missing.
+	direct     client.Reader
 	instances  controller.Controller
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
@@ -134,6 +84,13 @@ type optionalAPIs struct {
 	// announced are the definitions that every instance knows of. One that is
 	// removed and installed again has another UID.
 	announced map[string]types.UID
+	// looks are how often a version of a definition was looked at in vain, by its name.
+	looks map[string]looks
+}
+
+type looks struct {
+	resourceVersion string
+	number          int
 }
 
 // fromTheStart stands for the UID of a definition that was there before the
@@ -158,8 +115,9 @@ func (a *optionalAPIs) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	definition := Definition()
 	err = a.mgr.GetClient().Get(ctx, req.NamespacedName, definition)
 	if apierrors.IsNotFound(err) || err == nil && definition.DeletionTimestamp != nil {
-		a.presence.set(gvk, true)
+		a.presence.Set(gvk, true)
 		delete(a.announced, req.Name)
+		delete(a.looks, req.Name)
 		log.FromContext(ctx).Info("an API was removed: instances that need it wait for it", "definition", req.Name)
 		return ctrl.Result{}, nil
 	}
@@ -174,7 +132,7 @@ func (a *optionalAPIs) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	}
 
 	if ok, err := a.serves(ctx, gvk); err != nil || !ok {
-		return ctrl.Result{RequeueAfter: servedPause}, err
+		return ctrl.Result{RequeueAfter: a.pause(definition)}, err
 	}
 	opened := !a.watched[req.Name]
 	if opened {
@@ -184,9 +142,10 @@ func (a *optionalAPIs) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 		a.watched[req.Name] = true
 	}
 	if !opened && !a.follows(ctx, object, definition) {
-		return ctrl.Result{RequeueAfter: servedPause}, nil
+		return ctrl.Result{RequeueAfter: servedPause}, nil // no request
 	}
-	a.presence.set(gvk, false)
+	delete(a.looks, req.Name)
+	a.presence.Set(gvk, false)
 	if err := a.wakeAll(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -195,12 +154,28 @@ func (a *optionalAPIs) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Re
 	return ctrl.Result{}, nil
 }
 
+// pause returns when to look again after a look in vain. It grows until the definition
+// changes.
+func (a *optionalAPIs) pause(definition client.Object) time.Duration {
+	l := a.looks[definition.GetName()]
+	if l.resourceVersion != definition.GetResourceVersion() {
+		l = looks{resourceVersion: definition.GetResourceVersion()}
+	}
+	pause := longestServedPause
+	if l.number < 7 { // doubled so often it is longer than a minute
+		pause = min(pause, servedPause<<l.number)
+	}
+	l.number++
+	a.looks[definition.GetName()] = l
+	return pause
+}
+
 // serves asks the API server itself: what was looked up before may have been
 // removed since.
 func (a *optionalAPIs) serves(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	err := a.mgr.GetAPIReader().List(ctx, list, client.Limit(1))
+	err := a.direct.List(ctx, list, client.Limit(1))
 	if meta.IsNoMatchError(err) || outcome.KindUnknown(err) {
 		return false, nil
 	}

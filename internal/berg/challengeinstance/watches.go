@@ -4,16 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/keymutex"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -29,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -36,7 +36,7 @@ import (
 // only timers are the expiry and the start deadline.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
-	r.owners = keymutex.NewHashed(ownerLocks)
+	r.yields = make(chan struct{}, max(1, r.Config.Process.MaxConcurrentReconciles/8))
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
 		return []string{o.(*bergv1.ChallengeInstance).Spec.OwnerID}
@@ -52,22 +52,24 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
 
-	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(isLive))
+	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(r.awake(isLive)))
 	changed := builder.WithPredicates(changes)
 	wake := make(chan event.GenericEvent)
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
-		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, goneOr(isLive))).
-		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(notNew)).
+		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isLive))).
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.next), builder.WithPredicates(placeChanged)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
-		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(isNew)}, builder.WithPredicates(podChanged)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.firstOfOwner)).
+		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(r.awake(isNew))}, builder.WithPredicates(podChanged)).
 		Watches(&appsv1.Deployment{}, owner, changed).
 		Watches(&policyv1.PodDisruptionBudget{}, owner, changed).
 		// Services and ConfigMaps have no generation: every change counts.
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.ConfigMap{}, owner).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(r.calls.source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Config.Process.MaxConcurrentReconciles,
 			ReconciliationTimeout:   longestPass,
@@ -84,7 +86,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 
 	kinds := optionalKinds(r.Config.Challenge.NetworkPolicy)
 	watched, announced := map[string]bool{}, map[string]types.UID{}
-	presence := &presence{missing: map[schema.GroupVersionKind]bool{}}
 	for definition, object := range kinds {
 		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
 		if err != nil {
@@ -99,9 +100,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			seen = append(seen, object)
 			watched[definition], announced[definition] = true, fromTheStart
 		}
-		presence.set(gvk, !ok)
+		r.Presence.Set(gvk, !ok)
 	}
-	r.Client = presentClient{Client: r.Client, presence: presence}
 	// A manager waits for the caches that it knows of before it competes for the
 	// lease. The controllers would only name theirs meanwhile.
 	for _, kind := range seen {
@@ -119,10 +119,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := (&deletion{Reconciler: r}).setup(mgr); err != nil {
 		return err
 	}
+	if err := (&orphans{client: r.Client, live: r.Live, clock: r.Clock, grace: r.Config.Challenge.OrphanGracePeriod}).setup(mgr); err != nil {
+		return err
+	}
 	apis := &optionalAPIs{
-		kinds: kinds, mgr: mgr, presence: presence, instances: instances,
+		kinds: kinds, mgr: mgr, presence: r.Presence, direct: r.Direct, instances: instances,
 		handler: owner, predicates: []predicate.Predicate{changes}, wake: wake,
-		watched: watched, announced: announced,
+		watched: watched, announced: announced, looks: map[string]looks{},
 	}
 	return apis.setup()
 }
@@ -173,16 +176,42 @@ func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) 
 	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isLive)
 }
 
-// siblings maps an instance to the other live ones of its owner.
-func (r *Reconciler) siblings(ctx context.Context, o client.Object) []reconcile.Request {
-	all := r.requests(ctx, indexOwner, o.(*bergv1.ChallengeInstance).Spec.OwnerID, isLive)
-	others := all[:0]
-	for _, request := range all {
-		if request.NamespacedName != client.ObjectKeyFromObject(o) {
-			others = append(others, request)
-		}
+// awake leaves out the instances that only wait for another of their owner: next and
+// firstOfOwner wake them.
+func (r *Reconciler) awake(which func(client.Object) bool) func(client.Object) bool {
+	return func(o client.Object) bool { return which(o) && !r.turns.isWaiting(o) }
+}
+
+// next maps an instance to the one of its owner that waits right behind it: what that one
+// says, and whether it is the first, depends on this one.
+func (r *Reconciler) next(ctx context.Context, o client.Object) []reconcile.Request {
+	instance := o.(*bergv1.ChallengeInstance)
+	siblings, err := r.siblings(ctx, instance)
+	if err != nil {
+		return nil // only a cache that is shutting down fails
 	}
-	return others
+	return requestsFor(behind(instance, siblings, r.contends(ctx).holds))
+}
+
+// firstOfOwner maps a namespace to the first of its owner's instances, if some wait: it
+// can be built when the namespace is gone.
+func (r *Reconciler) firstOfOwner(ctx context.Context, o client.Object) []reconcile.Request {
+	ownerID, ours := strings.CutPrefix(o.GetName(), NamespacePrefix)
+	if !ours {
+		return nil
+	}
+	all, err := r.siblings(ctx, &bergv1.ChallengeInstance{Spec: bergv1.ChallengeInstanceSpec{OwnerID: ownerID}})
+	if err != nil || !slices.ContainsFunc(all, func(i *bergv1.ChallengeInstance) bool { return r.turns.isWaiting(i) }) {
+		return nil
+	}
+	return requestsFor(first(inOrder(all, mayContend), r.contends(ctx).holds))
+}
+
+func requestsFor(i *bergv1.ChallengeInstance) []reconcile.Request {
+	if i == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(i)}}
 }
 
 func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []reconcile.Request {
@@ -202,7 +231,13 @@ func (r *Reconciler) requests(ctx context.Context, index, value string, which fu
 }
 
 // changes passes what somebody has written, and no status.
-var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, uidChanged)
+
+// uidChanged passes the updates that are none: the object was deleted and another one of
+// its name was created while a watch was cut off. It may have the same generation.
+var uidChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
+}
 
 // goneOr passes the events of objects that are gone, so that what is remembered of them
 // can be forgotten, and of those that are live or being deleted.
@@ -213,18 +248,26 @@ func goneOr(which func(client.Object) bool) predicate.Predicate {
 	}
 }
 
-// notNew passes the events of an instance after which another one of the same
-// owner may be the first: every change of what it asks for, of its status, and its
-// end. A new one never makes another the first.
-var notNew = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
+// placeChanged passes the events of an instance after which another one of the same owner
+// may be the first, or come right after another one than before: its beginning and its
+// end, and every change of what it asks for or of how far it has come.
+var placeChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool {
+		return !e.IsInInitialList // then all are looked at
+	},
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
+		return uidChanged.Update(e) || isLive(before) != isLive(after) ||
+			before.Generation != after.Generation ||
+			before.Status.Phase != after.Status.Phase || before.Status.InstanceID != after.Status.InstanceID
+	},
 }
 
 // challengeChanged passes what instances are built from. One that was deleted and
 // created again begins with the first generation anew.
 var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || uidChanged.Update(e)
 	},
 }
 

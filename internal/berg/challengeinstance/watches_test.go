@@ -113,3 +113,45 @@ func TestAnInstanceIsNewUntilItHasRun(t *testing.T) {
 func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
 }
+
+func TestAnotherOneOfANameIsAChange(t *testing.T) {
+	before := candidate("one", 0).Instance
+	after := before.DeepCopy()
+	if changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("nothing has changed")
+	}
+	after.UID = "another"
+	if !changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("a successor of the same name and generation goes by unseen")
+	}
+}
+
+func TestWhatMayMoveAnotherInTheOrder(t *testing.T) {
+	before := candidate("one", 0).Instance
+	for name, tc := range map[string]struct {
+		change func(*bergv1.ChallengeInstance)
+		want   bool
+	}{
+		"nothing":            {func(*bergv1.ChallengeInstance) {}, false},
+		"a condition":        {func(i *bergv1.ChallengeInstance) { i.Status.Conditions = []metav1.Condition{{}} }, false},
+		"the addresses":      {func(i *bergv1.ChallengeInstance) { i.Status.Services = []bergv1.ServiceEndpoint{{}} }, false},
+		"it is started":      {func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "id" }, true},
+		"its phase":          {func(i *bergv1.ChallengeInstance) { i.Status.Phase = bergv1.PhaseFailed }, true},
+		"what it asks for":   {func(i *bergv1.ChallengeInstance) { i.Generation++ }, true},
+		"it is being ended":  {func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{} }, true},
+		"it is another one":  {func(i *bergv1.ChallengeInstance) { i.UID = "another" }, true},
+		"a label of anybody": {func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{"a": "b"} }, false},
+	} {
+		after := before.DeepCopy()
+		tc.change(after)
+		if got := placeChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	if !placeChanged.Create(event.CreateEvent{Object: before}) || placeChanged.Create(event.CreateEvent{Object: before, IsInInitialList: true}) {
+		t.Error("a new one may come before others, and of those at the start all are looked at")
+	}
+	if !placeChanged.Delete(event.DeleteEvent{Object: before}) {
+		t.Error("one that is gone makes room")
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
 // Ensure persists a finalizer. It comes before anything else is written, so that
@@ -21,6 +23,19 @@ func Ensure(ctx context.Context, c client.Client, obj client.Object, name string
 	before := obj.DeepCopyObject().(client.Object)
 	controllerutil.AddFinalizer(obj, name)
 	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// TakenOff passes the updates after which an object lacks a finalizer that it had: until it
+// is put back, a deletion would leave behind what belongs to the object.
+func TakenOff(name string) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return controllerutil.ContainsFinalizer(e.ObjectOld, name) && !controllerutil.ContainsFinalizer(e.ObjectNew, name)
+		},
+	}
 }
 
 // Remover lets objects go and remembers them until the cache shows it: see Done. Nothing

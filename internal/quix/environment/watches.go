@@ -23,6 +23,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -68,7 +69,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
-		For(&quixv1.Environment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, resynced))).
+		For(&quixv1.Environment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, resynced, replaced, finalizer.TakenOff(quixv1.Finalizer)))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
 		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(r.everyEnvironment)).
@@ -84,6 +85,12 @@ var resynced = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()
 	},
+}
+
+// replaced passes the updates that are none: the Environment was deleted and another one of
+// its name was created while the watch was cut off. It may have the same generation.
+var replaced = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
 }
 
 // environmentsOfNamespace maps a namespace, or an object in one, to the

@@ -1,0 +1,251 @@
+package challengeinstance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// orphans follows the namespaces of instances that are no more. No instance goes before
+// its namespace, but for one whose finalizer was taken off by hand. It counts them, and,
+// if ORPHAN_GRACE_PERIOD is set, deletes each when it has been one for that long.
+type orphans struct {
+	client client.Client
+	// live reads from the API server. What a cache does not show may be there.
+	live  client.Reader
+	clock clock.PassiveClock
+	// grace is zero when none is to be deleted.
+	grace  time.Duration
+	pauses *outcome.Backoff
+	seen   orphansSeen
+}
+
+// orphansSeen remembers since when this process has known of an orphan. Its zero value is
+// ready for use.
+type orphansSeen struct {
+	mu    sync.Mutex
+	since map[types.UID]time.Time // by the UID of the namespace
+	of    map[string]types.UID    // the UID by the name, of those in since
+}
+
+func (o *orphans) setup(mgr ctrl.Manager) error {
+	o.pauses = outcome.NewBackoff()
+	orphanedNamespaces.watch(&o.seen, mgr.Elected())
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("challengeinstance-orphans").
+		For(&corev1.Namespace{}, builder.WithPredicates(ofInstances, identityChanged)).
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(namespaceOfOwner), builder.WithPredicates(uidChanged)).
+		WithOptions(controller.Options{ReconciliationTimeout: longestPass}).
+		Complete(drained{o})
+}
+
+// ofInstances passes the namespaces that are named like those of instances.
+var ofInstances = predicate.NewPredicateFuncs(func(ns client.Object) bool {
+	return strings.HasPrefix(ns.GetName(), NamespacePrefix)
+})
+
+// identityChanged passes updates of what tells whose a namespace is, and its end.
+var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, uidChanged, predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool { return isLive(e.ObjectOld) != isLive(e.ObjectNew) },
+})
+
+func namespaceOfOwner(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
+}
+
+// Reconcile looks at one namespace. It returns no errors, like the Reconciler's.
+func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	wakeUp, err := o.reconcile(ctx, req.Name)
+	result, _ := o.pauses.Result(ctx, req, wakeUp, err)
+	return result, nil
+}
+
+func (o *orphans) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
+	ns := &corev1.Namespace{}
+	err = o.client.Get(ctx, types.NamespacedName{Name: name}, ns)
+	if client.IgnoreNotFound(err) != nil {
+		return 0, err
+	}
+	holder, provable := instanceOf(ns)
+	if err != nil || !provable || ns.DeletionTimestamp != nil {
+		o.seen.forget(name)
+		return 0, nil
+	}
+	exists, err := o.exists(ctx, ns, holder)
+	if err != nil {
+		return 0, err
+	}
+	if exists {
+		o.seen.forget(name)
+		return 0, nil
+	}
+	now := o.clock.Now()
+	since, news := o.seen.note(ns, now)
+	if news {
+		about := log.FromContext(ctx).WithValues("orphan", name, "instance", ns.Annotations[bergv1.AnnotationInstance], "uid", holder)
+		if o.grace > 0 {
+			about = about.WithValues("deletedIn", o.grace.String())
+		}
+		about.Info("a namespace has outlived its instance, whose finalizer was removed by hand: delete it, unless ORPHAN_GRACE_PERIOD does")
+	}
+	if o.grace == 0 {
+		return 0, nil
+	}
+	if left := o.grace - now.Sub(since); left > 0 {
+		return left, nil
+	}
+	return 0, o.collect(ctx, ns, holder)
+}
+
+// instanceOf returns which instance a namespace was made for, and whether that can be
+// proved: by its name, its labels and the UID of the instance.
+func instanceOf(ns *corev1.Namespace) (holder types.UID, provable bool) {
+	holder = types.UID(ns.Annotations[bergv1.AnnotationInstanceUID])
+	return holder, holder != "" && strings.HasPrefix(ns.Name, NamespacePrefix) &&
+		ns.Labels[bergv1.LabelManagedBy] == bergv1.ManagedBy && ns.Labels[bergv1.LabelComponent] == bergv1.ComponentNamespace
+}
+
+// exists reports whether the cache shows the instance of a namespace.
+func (o *orphans) exists(ctx context.Context, ns *corev1.Namespace, holder types.UID) (bool, error) {
+	var all bergv1.ChallengeInstanceList
+	if err := o.client.List(ctx, &all, client.MatchingFields{indexOwner: strings.TrimPrefix(ns.Name, NamespacePrefix)},
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return false, err
+	}
+	for i := range all.Items {
+		if all.Items[i].UID == holder {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// instancesPerPage is how many instances one request returns.
+const instancesPerPage = 500
+
+// errOrphanKept says that the cache is late. The next look has to be another one.
+var errOrphanKept = errors.New("the instance of the namespace exists")
+
+// collect deletes an orphan. The cache may be late, so all of it is asked of the API server
+// anew, the instances after the namespace: what does not exist then never will, since no
+// UID is used twice. The namespace must be the one that was seen, in the version that was.
+func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, holder types.UID) error {
+	live := &corev1.Namespace{}
+	if err := o.live.Get(ctx, client.ObjectKeyFromObject(ns), live); err != nil {
+		return err // it is gone, or we look again
+	}
+	if uid, provable := instanceOf(live); !provable || uid != holder || live.UID != ns.UID || live.DeletionTimestamp != nil {
+		return outcome.ErrRaced // its event comes
+	}
+	instances := &metav1.PartialObjectMetadataList{}
+	instances.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceList"))
+	for page := ""; ; {
+		if err := o.live.List(ctx, instances, client.Limit(instancesPerPage), client.Continue(page)); err != nil {
+			return fmt.Errorf("look for the instance of namespace %s: %w", ns.Name, err)
+		}
+		for i := range instances.Items {
+			if instances.Items[i].UID == holder {
+				return fmt.Errorf("namespace %s is kept: %w", ns.Name, errOrphanKept)
+			}
+		}
+		if page = instances.Continue; page == "" {
+			break
+		}
+	}
+	err := o.client.Delete(ctx, live, client.PropagationPolicy(metav1.DeletePropagationBackground),
+		client.Preconditions{UID: ptr.To(live.UID), ResourceVersion: ptr.To(live.ResourceVersion)})
+	if apierrors.IsConflict(err) {
+		return outcome.ErrRaced
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)
+	}
+	log.FromContext(ctx).Info("the namespace of an instance that does not exist any more is deleted", "orphan", ns.Name, "uid", holder)
+	return nil
+}
+
+// note returns since when a namespace has been known as an orphan, and whether that is new.
+func (s *orphansSeen) note(ns *corev1.Namespace, now time.Time) (since time.Time, news bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since, ok := s.since[ns.UID]; ok {
+		return since, false
+	}
+	if s.since == nil {
+		s.since, s.of = map[types.UID]time.Time{}, map[string]types.UID{}
+	}
+	delete(s.since, s.of[ns.Name])
+	s.since[ns.UID], s.of[ns.Name] = now, ns.UID
+	return now, true
+}
+
+func (s *orphansSeen) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.since, s.of[name])
+	delete(s.of, name)
+}
+
+func (s *orphansSeen) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.since)
+}
+
+// orphanGauge counts the orphans that the leader knows of.
+type orphanGauge struct {
+	desc *prometheus.Desc
+	view atomic.Pointer[orphanView]
+}
+
+type orphanView struct {
+	seen    *orphansSeen
+	elected <-chan struct{}
+}
+
+var orphanedNamespaces = &orphanGauge{desc: prometheus.NewDesc("berg_challengeinstance_orphaned_namespaces",
+	"Namespaces of instances that do not exist any more. Only the leader reports it.", nil, nil)}
+
+func (g *orphanGauge) watch(seen *orphansSeen, elected <-chan struct{}) {
+	g.view.Store(&orphanView{seen, elected})
+}
+
+// Describe implements prometheus.Collector.
+func (g *orphanGauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
+
+// Collect implements prometheus.Collector.
+func (g *orphanGauge) Collect(ch chan<- prometheus.Metric) {
+	v := g.view.Load()
+	if v == nil {
+		return
+	}
+	select {
+	case <-v.elected:
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(v.seen.count()))
+	default:
+	}
+}
