@@ -84,6 +84,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 	defer unlock()
+	r.backoff.Meet(req, instance.UID)
 	if instance.DeletionTimestamp != nil {
 		return 0, nil // the controller of deletions ends it
 	}
@@ -95,7 +96,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, nil // the controller of expiries ends it
 	}
 	if err := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer); err != nil {
-		return 0, err
+		return 0, outcome.Itself(err)
 	}
 
 	observed, err := r.observe(ctx, instance)
@@ -103,7 +104,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 	if withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		return 0, terminate(ctx, r.Client, instance, bergv1.TerminationAdmin)
+		return 0, outcome.Itself(terminate(ctx, r.Client, instance, bergv1.TerminationAdmin))
 	}
 
 	out := Outcome{Observed: observed, Problem: judge(observed, r.Config.Challenge)}
@@ -138,7 +139,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 func (r *Reconciler) getLocked(ctx context.Context, key client.ObjectKey, instance *bergv1.ChallengeInstance) (unlock func(), err error) {
 	var before bergv1.ChallengeInstance
 	if err := r.Client.Get(ctx, key, &before, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		return nil, err
+		return nil, outcome.Itself(err)
 	}
 	owner := before.Spec.OwnerID
 	r.owners.LockKey(owner)
@@ -146,18 +147,17 @@ func (r *Reconciler) getLocked(ctx context.Context, key client.ObjectKey, instan
 	// What was seen while waiting counts no more.
 	if err := r.Client.Get(ctx, key, instance); err != nil {
 		unlock()
-		return nil, err
+		return nil, outcome.Itself(err)
 	}
 	return unlock, nil
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	redactConditions(instance)
 	if equality.Semantic.DeepEqual(before.Status, instance.Status) {
 		return nil
 	}
-	return r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return outcome.Itself(r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 func joinPatch(err, patch error) error {

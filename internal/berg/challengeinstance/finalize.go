@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,7 +22,6 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -73,6 +71,7 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) 
 		return err
 	}
 	defer unlock()
+	d.pauses.Meet(req, instance.UID)
 	if instance.DeletionTimestamp == nil {
 		return nil
 	}
@@ -138,7 +137,7 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 	ns = &corev1.Namespace{}
 	err = d.Live.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)
 	if err != nil {
-		return nil, client.IgnoreNotFound(err)
+		return nil, apply.IgnoreAbsent(err)
 	}
 	if !proof.Holds(ns) {
 		return nil, nil
@@ -186,6 +185,6 @@ func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 
 // setEnding writes NamespaceDeleted, and Healthy, which cannot stay true.
 func setEnding(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
-	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, deleted,
+	setConditions(instance, now, deleted,
 		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
 }
