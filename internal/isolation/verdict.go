@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
 // ConditionType is that of the condition on the operator's pod.
@@ -39,7 +41,7 @@ func ignored() Verdict {
 }
 
 func inconclusive(format string, args ...any) Verdict {
-	return Verdict{metav1.ConditionUnknown, ReasonInconclusive, fmt.Sprintf(format, args...)}
+	return Verdict{metav1.ConditionUnknown, ReasonInconclusive, conditions.Note(fmt.Sprintf(format, args...))}
 }
 
 // reach is what a pod tells by its readiness.

@@ -167,23 +167,7 @@ var _ = Describe("Deleting an instance", func() {
 		i := instance(ctx, ns, "left")
 		reaches(ctx, i, bergv1.PhaseRunning)
 		resume := pause()
-		// As the controller of namespaces does when the API server knows of no custom resources.
-		for _, kind := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &policyv1.PodDisruptionBudget{}} {
-			Expect(k8s.DeleteAllOf(ctx, kind, client.InNamespace(i.Status.Namespace))).To(Succeed())
-		}
-		Eventually(func(g Gomega) {
-			var pods corev1.PodList
-			g.Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
-			g.Expect(pods.Items).To(BeEmpty())
-		}).Should(Succeed())
-		namespace := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, namespace)).To(Succeed())
-		namespace.Spec.Finalizers = nil
-		Expect(k8s.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
-		Eventually(func(g Gomega) { // the first only marks it
-			g.Expect(client.IgnoreNotFound(k8s.Delete(ctx, namespace))).To(Succeed())
-			g.Expect(namespaceExists(ctx, i)).To(BeFalse())
-		}).Should(Succeed())
+		vanish(ctx, i)
 		routes, policies := &gatewayv1.HTTPRouteList{}, &ciliumv2.CiliumNetworkPolicyList{}
 		Expect(k8s.List(ctx, routes, client.InNamespace(i.Status.Namespace))).To(Succeed())
 		Expect(routes.Items).NotTo(BeEmpty())
@@ -351,4 +335,26 @@ func withPodsReady(status metav1.ConditionStatus, reason string) func(context.Co
 // let it: not-ready, crash, image-pull.
 func misbehaving(how string) string {
 	return `containers: [{hostname: web, image: "berg.test/behaviour/` + how + `:1"}]`
+}
+
+// vanish takes the namespace of an instance away and leaves custom resources behind: as the
+// controller of namespaces does when the API server knows of none.
+func vanish(ctx context.Context, i *bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	for _, kind := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}, &corev1.ConfigMap{}, &policyv1.PodDisruptionBudget{}} {
+		Expect(k8s.DeleteAllOf(ctx, kind, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	}
+	Eventually(func(g Gomega) {
+		var pods corev1.PodList
+		g.Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		g.Expect(pods.Items).To(BeEmpty())
+	}).Should(Succeed())
+	namespace := &corev1.Namespace{}
+	Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, namespace)).To(Succeed())
+	namespace.Spec.Finalizers = nil
+	Expect(k8s.SubResource("finalize").Update(ctx, namespace)).To(Succeed())
+	Eventually(func(g Gomega) { // the first only marks it
+		g.Expect(client.IgnoreNotFound(k8s.Delete(ctx, namespace))).To(Succeed())
+		g.Expect(namespaceExists(ctx, i)).To(BeFalse())
+	}).Should(Succeed())
 }

@@ -97,6 +97,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 	defer done()
+	r.backoff.Meet(req, instance.UID)
 	if instance.DeletionTimestamp != nil {
 		r.turns.goesOn(instance)
 		return 0, nil // the controller of deletions ends it
@@ -118,10 +119,10 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		defer r.Starts.Take()()
 	}
 	if err := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer); err != nil {
-		return 0, err
+		return 0, outcome.Itself(err)
 	}
 	if withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		return 0, terminate(ctx, r.Client, instance, bergv1.TerminationAdmin)
+		return 0, outcome.Itself(terminate(ctx, r.Client, instance, bergv1.TerminationAdmin))
 	}
 
 	out := Outcome{Observed: observed, Problem: problem}
@@ -165,7 +166,7 @@ func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.C
 	var before bergv1.ChallengeInstance
 	if err := r.Client.Get(ctx, key, &before, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		r.turns.absent(who)
-		return nil, err
+		return nil, outcome.Itself(err)
 	}
 	// What was begun goes before what waits.
 	done, ok := r.turns.take(before.Spec.OwnerID, who, before.Status.InstanceID != "")
@@ -175,7 +176,7 @@ func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.C
 	// What was seen before counts no more.
 	if err := r.Client.Get(ctx, key, instance); err != nil {
 		done()
-		return nil, err
+		return nil, outcome.Itself(err)
 	}
 	return done, nil
 }
@@ -193,11 +194,10 @@ func (r *Reconciler) giveWay(ctx context.Context) {
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	redactConditions(instance)
 	if equality.Semantic.DeepEqual(before.Status, instance.Status) {
 		return nil
 	}
-	return r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return outcome.Itself(r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 func joinPatch(err, patch error) error {

@@ -2,13 +2,13 @@ package challengeinstance
 
 import (
 	"cmp"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
 // The actions of events: what the operator was doing.
@@ -36,7 +36,7 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome) {
 		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}
 	for _, text := range moved(before.Status.Services, instance.Status.Services) {
-		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken, actionCreate, "%s", text)
+		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken, actionCreate, "%s", conditions.Note(text))
 	}
 	for _, c := range troubles(before.Status.Conditions, instance.Status.Conditions) {
 		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, c.Reason, actionObserve, "%s", note(instance, c))
@@ -69,11 +69,7 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	case bergv1.ReasonFlagMissing:
 		return "Flag required but not provided"
 	}
-	// Longer notes are refused by the API server. The flag goes first: half of it
-	// would not be found.
-	const longest = 1024
-	message := redact(c.Message, instance.Spec.Flag)
-	return strings.ToValidUTF8(message[:min(len(message), longest)], "")
+	return conditions.Note(redact(c.Message, instance.Spec.Flag))
 }
 
 // reportEnding tells, once, why an instance ends, and counts one that is over.

@@ -24,7 +24,6 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -83,13 +82,14 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) 
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
 	done, err := d.getInTurn(ctx, turn{&d.calls, req}, instance)
-	if apierrors.IsNotFound(err) {
+	if errors.Is(err, outcome.ErrGone) {
 		d.finalizers.Forget(req.NamespacedName)
 	}
 	if err != nil {
 		return err
 	}
 	defer done()
+	d.pauses.Meet(req, instance.UID)
 	if instance.DeletionTimestamp == nil {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 	ns = &corev1.Namespace{}
 	err = d.Live.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)
 	if err != nil {
-		return nil, client.IgnoreNotFound(err)
+		return nil, apply.IgnoreAbsent(err)
 	}
 	if !proof.Holds(ns) {
 		return nil, nil
@@ -213,6 +213,6 @@ func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 // addresses: while the namespace goes, or is held, its node ports may become another's.
 func setEnding(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
 	instance.Status.Services = nil
-	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, deleted,
+	setConditions(instance, now, deleted,
 		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
 }

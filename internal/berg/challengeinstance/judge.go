@@ -2,10 +2,10 @@ package challengeinstance
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,6 +13,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
@@ -110,7 +111,7 @@ func challengeIsValid(c Candidate, cfg config.Challenge) *outcome.Problem {
 	}
 	return &outcome.Problem{
 		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonInvalidChallenge, Class: outcome.Blocked,
-		Message: fmt.Sprintf("Challenge %s cannot be run: %s", c.Key, summary(errs)),
+		Message: fmt.Sprintf("Challenge %s cannot be run: %s", c.Key, summary(errs, c.Instance.Spec.Flag)),
 	}
 }
 
@@ -303,16 +304,46 @@ func problemOf(condition string, err error, flag string) *outcome.Problem {
 	return p
 }
 
-// shownErrors is how many errors of a Challenge one message names.
-const shownErrors = 5
+const (
+	// shownErrors is how many errors of a Challenge one message names, as long as they
+	// do not fill it.
+	shownErrors = 5
+	// fullSummary is from which length, in bytes, it names no further one.
+	fullSummary = conditions.LongestMessage / 2
+	// longestField and longestDetail are what an error may say of where it is, and of
+	// what to do, in bytes.
+	longestField, longestDetail = 192, 512
+)
 
-func summary(errs field.ErrorList) string {
-	var parts []string
-	for _, e := range errs[:min(len(errs), shownErrors)] {
-		parts = append(parts, e.Error())
+func summary(errs field.ErrorList, flag string) string {
+	var text string
+	shown := 0
+	for shown < min(len(errs), shownErrors) && len(text) < fullSummary {
+		if shown > 0 {
+			text += "; "
+		}
+		text += brief(*errs[shown], flag).Error()
+		shown++
 	}
-	if more := len(errs) - shownErrors; more > 0 {
-		parts = append(parts, fmt.Sprintf("and %d more", more))
+	if more := len(errs) - shown; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
 	}
-	return strings.Join(parts, "; ")
+	return text
+}
+
+// brief returns an error that quotes only the ends of what is long: what to do about it would
+// not be seen behind it. The flag goes first: half of it would not be found.
+func brief(e field.Error, flag string) *field.Error {
+	redacted := redaction(flag)
+	e.Field = conditions.Shorten(redacted(e.Field), longestField)
+	e.Detail = conditions.Shorten(redacted(e.Detail), longestDetail)
+	value, isText := e.BadValue.(string)
+	if !isText {
+		encoded, _ := json.Marshal(e.BadValue) // what cannot be encoded is not quoted so
+		value = string(encoded)
+	}
+	if len(value) > conditions.LongestValue {
+		e.BadValue = conditions.Value(redacted(value))
+	}
+	return &e
 }

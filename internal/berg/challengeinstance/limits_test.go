@@ -70,7 +70,7 @@ func TestLimits(t *testing.T) {
 			errs := validate(Snapshot{Containers: tc.containers}, testConfig(t, nil).Challenge.AllowedCapabilities)
 			switch {
 			case tc.field == "" && len(errs) > 0:
-				t.Errorf("refused: %s", summary(errs))
+				t.Errorf("refused: %s", summary(errs, ""))
 			case tc.field != "" && (len(errs) != 1 || errs[0].Field != tc.field):
 				t.Errorf("want one error of %s: %v", tc.field, errs.ToAggregate())
 			case tc.field != "" && (len(errs[0].Error()) > 256 || strings.Contains(errs[0].Error(), "xxx")):

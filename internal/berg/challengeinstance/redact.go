@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
@@ -81,11 +83,10 @@ func (e redactedError) Error() string { return redact(e.error.Error(), e.flag) }
 
 func (e redactedError) Unwrap() error { return e.error }
 
-// redactConditions takes the flag out of what the status says.
-func redactConditions(instance *bergv1.ChallengeInstance) {
-	redacted := redaction(instance.Spec.Flag)
-	for i := range instance.Status.Conditions {
-		c := &instance.Status.Conditions[i]
-		c.Message = redacted(c.Message)
+// redactConditions takes the flag out of what a status is to say.
+func redactConditions(conditions []metav1.Condition, flag string) {
+	redacted := redaction(flag)
+	for i := range conditions {
+		conditions[i].Message = redacted(conditions[i].Message)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
 func TestRedact(t *testing.T) {
@@ -71,5 +72,19 @@ func TestErrorWithoutTheFlagKeepsItsKind(t *testing.T) {
 	}
 	if err := withoutFlag(nil, instance); err != nil {
 		t.Errorf("no error became %v", err)
+	}
+}
+
+func TestConditionsCutNoFlagInTwo(t *testing.T) {
+	const flag = "flag{0123456789abcdef}"
+	for before := 0; before < 2*conditions.LongestMessage; before += 3 {
+		instance := testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.Flag = flag })
+		setConditions(instance, noon, condition("A", "False", "B", strings.Repeat("x ", before/2)+flag+strings.Repeat(" y", 2*conditions.LongestMessage)))
+		c := instance.Status.Conditions[0]
+		for where, text := range map[string]string{"condition": c.Message, "event": note(instance, c)} {
+			if strings.Contains(text, flag[:8]) || strings.Contains(text, flag[len(flag)-8:]) {
+				t.Fatalf("%s, after %d: %s", where, before, text)
+			}
+		}
 	}
 }

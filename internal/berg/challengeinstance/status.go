@@ -53,7 +53,7 @@ func derive(out Outcome, cfg config.Challenge, now time.Time) {
 	}
 	late := startDeadlinePassed(out.Instance, cfg, now)
 	s.Phase = phaseOf(out, late)
-	conditions.Upsert(&s.Conditions, out.Instance.Generation, now, append(buildConditions(out),
+	setConditions(out.Instance, now, append(buildConditions(out),
 		podsReady(out, pods, late, cfg),
 		healthy(out, pods),
 		upToDate(out.Candidate, cfg),
@@ -105,6 +105,13 @@ func untilStartDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge
 		return 0
 	}
 	return max(at.Sub(now), 1)
+}
+
+// setConditions writes conditions without the flag: it is taken out of them before they are
+// cut to their length, since half of it would not be found.
+func setConditions(instance *bergv1.ChallengeInstance, now time.Time, wanted ...metav1.Condition) {
+	redactConditions(wanted, instance.Spec.Flag)
+	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, wanted...)
 }
 
 func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {

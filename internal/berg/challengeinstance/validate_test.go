@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
 // Each row is the YAML of spec.containers, and the field that the first error
@@ -110,7 +111,7 @@ func TestValidateDoesNotRepeatEnvironmentValues(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(`[{hostname: a, image: i, environment: {TOKEN: [hunter2]}}]`), &containers); err != nil {
 		t.Fatal(err)
 	}
-	if text := summary(validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities)); text == "" || strings.Contains(text, "hunter2") {
+	if text := summary(validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities), ""); text == "" || strings.Contains(text, "hunter2") {
 		t.Errorf("the error repeats the value: %s", text)
 	}
 }
@@ -120,8 +121,53 @@ func TestSummaryIsBounded(t *testing.T) {
 	for range 16 {
 		containers = append(containers, bergv1.Container{Hostname: "UPPER"})
 	}
-	text := summary(validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities))
+	text := summary(validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities), "")
 	if !strings.Contains(text, "and ") || len(text) > 4096 {
 		t.Errorf("%d bytes: %s", len(text), text)
+	}
+}
+
+// Whatever is wrong, and however long it is: the field, and what to do.
+func TestSummaryQuotesTheEndsOfLongValues(t *testing.T) {
+	long := strings.Repeat("x", 17000)
+	for name, tc := range map[string]struct {
+		containers []bergv1.Container
+		says       []string
+	}{
+		"variable": {
+			[]bergv1.Container{{Hostname: "a", Image: "i", Environment: map[string]bergv1.EnvironmentValue{long + "=": {}}}},
+			[]string{"spec.containers[0].environment[xxx", "xxx=]: Invalid value: \"xxx", "must consist of"},
+		},
+		"hostname": {[]bergv1.Container{{Hostname: long, Image: "i"}}, []string{"spec.containers[0].hostname: Too long", "53"}},
+		"image":    {[]bergv1.Container{{Hostname: "a", Image: long + " "}}, []string{"spec.containers[0].image: Invalid value: \"xxx", "without spaces around it"}},
+		"protocol": {
+			[]bergv1.Container{{Hostname: "a", Image: "i", Ports: []bergv1.Port{{Port: 1, Protocol: bergv1.Protocol(long)}}}},
+			[]string{"spec.containers[0].ports[0].protocol: Unsupported value: \"", "supported values: \"tcp\", \"udp\""},
+		},
+	} {
+		text := summary(validate(Snapshot{Containers: tc.containers}, nil), "")
+		for _, want := range tc.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q is not in %s", name, want, text)
+			}
+		}
+		if len(text) > conditions.LongestMessage {
+			t.Errorf("%s: %d bytes", name, len(text))
+		}
+	}
+}
+
+// A flag may stand wherever a cut comes to lie.
+func TestSummaryCutsNoFlagInTwo(t *testing.T) {
+	const flag = "flag{0123456789abcdef}"
+	for before := range 120 {
+		name := strings.Repeat("x", before) + " " + flag + strings.Repeat("y", 300-before)
+		c := bergv1.Container{Hostname: "a", Image: name + " ", Environment: map[string]bergv1.EnvironmentValue{name: {}}}
+		text := summary(validate(Snapshot{Containers: []bergv1.Container{c}}, nil), flag)
+		for _, half := range []string{flag[:8], flag[len(flag)-8:]} {
+			if strings.Contains(text, half) {
+				t.Fatalf("after %d: %q is in %s", before, half, text)
+			}
+		}
 	}
 }

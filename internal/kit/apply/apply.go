@@ -60,18 +60,20 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 	var none T
 	proof.Stamp(desired)
 	w.note(desired)
-	if err := stampChecksum(desired, ChecksumAnnotation(proof.Annotation)); err != nil {
+	plan := ChecksumAnnotation(proof.Annotation)
+	if err := stampChecksum(desired, plan); err != nil {
 		return none, err
 	}
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
+	to := write{object: object{kind, key, proof.UID}, plan: desired.GetAnnotations()[plan]}
 	live := reflect.New(reflect.TypeOf(desired).Elem()).Interface().(T)
 
 	switch err := w.Client.Get(ctx, key, live); {
-	case apierrors.IsNotFound(err):
-		if err := w.Restraint.held(kind, key); err != nil {
+	case Absent(err):
+		if err := w.Restraint.held(to); err != nil {
 			return none, err
 		}
-		created, err := create(ctx, w, desired)
+		created, err := create(ctx, w, to, desired)
 		if !apierrors.IsAlreadyExists(err) {
 			return created, err
 		}
@@ -86,11 +88,12 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 		if inPlace(w, proof, desired, live) {
 			return live, nil
 		}
-		if err := w.Restraint.held(kind, key); err != nil {
+		to.rollout = rollsOut(w, proof, to, live)
+		if err := w.Restraint.held(to); err != nil {
 			return none, err
 		}
 	}
-	return update(ctx, w, proof, desired)
+	return update(ctx, w, proof, to, desired)
 }
 
 // writable returns why an object must not be written.
@@ -112,19 +115,26 @@ func inPlace(w Writer, proof ownership.Proof, desired, live client.Object) bool 
 	return Covers(desired, live) || w.Restraint.accepts(proof, desired, live)
 }
 
-func create[T client.Object](ctx context.Context, w Writer, desired T) (T, error) {
+// rollsOut reports whether an object is written because its plan is another one now, and not
+// because somebody has changed it: it stands as it was written last.
+func rollsOut(w Writer, proof ownership.Proof, to write, live client.Object) bool {
+	last := w.Restraint.plan(to.object)
+	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(proof.Annotation)] && Undisturbed(w.Manager, live)
+}
+
+func create[T client.Object](ctx context.Context, w Writer, to write, desired T) (T, error) {
 	var none T
 	created := desired.DeepCopyObject().(T)
 	if err := w.Client.Create(ctx, created, client.FieldOwner(w.Manager)); err != nil {
 		return none, err
 	}
-	written(ctx, w, "created", desired, created, nil)
+	written(ctx, w, "created", to, desired, created, nil)
 	return created, nil
 }
 
 // update replaces what the API server has. It reads that first: the cache knows
 // neither who claims which field nor the last change of a busy object's status.
-func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proof, desired T) (T, error) {
+func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proof, to write, desired T) (T, error) {
 	var none, out T
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -141,8 +151,9 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 			out = live
 			return nil
 		}
+		to.rollout = rollsOut(w, proof, to, live)
 		if sealed(desired, live) {
-			return replace(ctx, w, desired, live, &out)
+			return replace(ctx, w, to, desired, live, &out)
 		}
 		updated, err := successor(w, proof, desired, live)
 		if err != nil {
@@ -151,7 +162,7 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 		if err := w.Client.Update(ctx, updated, client.FieldOwner(w.Manager)); err != nil {
 			return err
 		}
-		written(ctx, w, "updated", desired, updated, claimants(w.Manager, live))
+		written(ctx, w, "updated", to, desired, updated, claimants(w.Manager, live))
 		out = updated
 		return nil
 	})
@@ -195,13 +206,13 @@ func sealed(desired, live client.Object) bool {
 	}
 }
 
-func replace[T client.Object](ctx context.Context, w Writer, desired, live T, out *T) error {
+func replace[T client.Object](ctx context.Context, w Writer, to write, desired, live T, out *T) error {
 	// Reads wait for the creation that follows. For the deletion they would wait
 	// for ever where the cache leaves the object out.
 	if err := Delete(ctx, w.Client, live, client.DisableReadYourWritesConsistency); err != nil {
 		return err
 	}
-	created, err := create(ctx, w, desired)
+	created, err := create(ctx, w, to, desired)
 	if apierrors.IsAlreadyExists(err) {
 		return &TerminatingError{Kind: kindOf(w.Client.Scheme(), live), Name: live.GetName()}
 	}
@@ -210,13 +221,12 @@ func replace[T client.Object](ctx context.Context, w Writer, desired, live T, ou
 }
 
 // written takes note of a write and of what the API server made of it.
-func written(ctx context.Context, w Writer, verb string, desired, made client.Object, by []string) {
-	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
-	w.Restraint.wrote(kind, key, by)
+func written(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, by []string) {
+	w.Restraint.wrote(to, by)
 	log := log.FromContext(ctx)
-	log.V(2).Info(verb, "kind", kind, "object", key)
+	log.V(2).Info(verb, "kind", to.kind, "object", to.name)
 	if !Covers(desired, made) && w.Restraint.accept(desired, made) {
-		log.Info("the API server stores something else than what was written, probably by an admission webhook: it is left so", "kind", kind, "object", key)
+		log.Info("the API server stores something else than what was written, probably by an admission webhook: it is left so", "kind", to.kind, "object", to.name)
 	}
 }
 

@@ -3,7 +3,6 @@ package apply
 import (
 	"context"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -13,8 +12,8 @@ import (
 func Find(ctx context.Context, w Writer, obj client.Object) (bool, error) {
 	key := client.ObjectKeyFromObject(obj)
 	err := w.Client.Get(ctx, key, obj)
-	if apierrors.IsNotFound(err) {
+	if Absent(err) {
 		err = w.Live.Get(ctx, key, obj)
 	}
-	return err == nil, client.IgnoreNotFound(err)
+	return err == nil, IgnoreAbsent(err)
 }

@@ -18,12 +18,8 @@ import (
 // not know there are none.
 func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, namespace string, wanted func(name string) bool) error {
 	// Our own recent writes are all wanted: no need to wait for them.
-	err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency)
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
-	if err != nil {
-		return err
+	if err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency); err != nil {
+		return ignoreKindUnknown(err)
 	}
 	return deleteUnwanted(ctx, w, proof, list, wanted)
 }
@@ -33,14 +29,12 @@ func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.Obj
 // is asked before anything is deleted.
 func Sweep(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, namespace string) error {
 	err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency)
-	if meta.IsNoMatchError(err) {
-		return nil
-	}
 	if err != nil || meta.LenList(list) == 0 {
-		return err
+		return ignoreKindUnknown(err)
 	}
+	// It may not know the kind any more, whose API is being removed.
 	if err := w.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return err
+		return ignoreKindUnknown(err)
 	}
 	return deleteUnwanted(ctx, w, proof, list, func(string) bool { return false })
 }
@@ -51,10 +45,12 @@ func deleteUnwanted(ctx context.Context, w Writer, proof ownership.Proof, list c
 		if wanted(obj.GetName()) || !proof.Holds(obj) || obj.GetDeletionTimestamp() != nil {
 			return nil
 		}
-		if err := Delete(ctx, w.Client, obj); err != nil {
+		if err := ignoreKindUnknown(Delete(ctx, w.Client, obj)); err != nil {
 			return err
 		}
-		log.FromContext(ctx).V(2).Info("pruned", "kind", kindOf(w.Client.Scheme(), obj), "object", client.ObjectKeyFromObject(obj))
+		kind, key := kindOf(w.Client.Scheme(), obj), client.ObjectKeyFromObject(obj)
+		w.Restraint.pruned(object{kind, key, proof.UID})
+		log.FromContext(ctx).V(2).Info("pruned", "kind", kind, "object", key)
 		return nil
 	})
 }
@@ -67,5 +63,13 @@ func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...cli
 	err := c.Delete(ctx, obj, append(opts,
 		client.Preconditions{UID: ptr.To(obj.GetUID())},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))...)
-	return client.IgnoreNotFound(err)
+	return IgnoreAbsent(err)
+}
+
+// ignoreKindUnknown returns nil for a kind that is not known: there are no objects of it.
+func ignoreKindUnknown(err error) error {
+	if meta.IsNoMatchError(err) || KindUnknown(err) {
+		return nil
+	}
+	return err
 }

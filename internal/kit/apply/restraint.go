@@ -23,14 +23,20 @@ const (
 	// forgetting is how long an object must have been left alone to be repaired
 	// promptly again.
 	forgetting = 2 * longestHold
-	// remembered bounds the memory, to less than a megabyte: what was written
-	// longest ago is forgotten first, and a contest is always recent.
+	// remembered bounds the memory, to two megabytes: what was written longest ago
+	// is forgotten first, and a contest is always recent.
 	remembered = 4096
 )
 
 // Restraint keeps the operator from fighting over an object with another
 // controller, or with the API server, at the speed of the network. It lives in
 // memory: a restart begins with prompt writes again.
+//
+// It is a fight when what we wrote for a custom resource is changed or deleted
+// by others and written again. It is none when the custom resource is another
+// one, under whatever name; when the plan has changed and the object stands as
+// we left it; and when we have deleted the object ourselves meanwhile, since it
+// was not wanted. Of these there may be as many as their authors like.
 type Restraint struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -41,9 +47,29 @@ type Restraint struct {
 }
 
 type history struct {
+	// writes that somebody else has made necessary, and the first one.
 	writes int
 	last   time.Time
 	by     string
+	// plan is the checksum of what was written last.
+	plan string
+}
+
+// object is what is fought over. Names repeat, with the owner of an instance and with the ID
+// of an Environment: the UID of the custom resource does not.
+type object struct {
+	kind  string
+	name  types.NamespacedName
+	owner types.UID
+}
+
+// write is one of an object.
+type write struct {
+	object
+	// plan is the checksum of what is written.
+	plan string
+	// rollout: it is necessary because of the plan alone.
+	rollout bool
 }
 
 // NewRestraint returns a Restraint that remembers nothing yet.
@@ -53,13 +79,13 @@ func NewRestraint(c clock.PassiveClock) *Restraint {
 
 // held returns a *ContestedError while an object must not be written again. The
 // pauses double from a second to five minutes.
-func (r *Restraint) held(kind string, key types.NamespacedName) error {
-	if r == nil {
+func (r *Restraint) held(to write) error {
+	if r == nil || to.rollout {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.history(kind, key)
+	h := r.history(to.object)
 	if h.writes < promptWrites {
 		return nil
 	}
@@ -70,33 +96,51 @@ func (r *Restraint) held(kind string, key types.NamespacedName) error {
 	if r.clock.Since(h.last) >= pause {
 		return nil
 	}
-	return &ContestedError{Kind: kind, Name: key.Name, By: h.by}
+	return &ContestedError{Kind: to.kind, Name: to.name.Name, By: h.by}
 }
 
-// wrote counts a write. by names who made it necessary, as far as is known.
-func (r *Restraint) wrote(kind string, key types.NamespacedName, by []string) {
+// wrote takes note of a write. by names who made it necessary, as far as is known.
+func (r *Restraint) wrote(to write, by []string) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.history(kind, key)
-	h.writes++
-	h.last = r.clock.Now()
+	h := r.history(to.object)
+	h.plan = to.plan
+	if !to.rollout {
+		h.writes++
+		h.last = r.clock.Now()
+	}
 	if len(by) > 0 {
 		h.by = strings.Join(by, ", ")
 	}
-	r.writes.Add(objectKey{kind, key}, h)
+	r.writes.Add(to.object, h)
 }
 
-type objectKey struct {
-	kind string
-	name types.NamespacedName
+// plan returns the checksum of what was written last of an object, "" if that is not known.
+func (r *Restraint) plan(o object) string {
+	if r == nil {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.history(o).plan
+}
+
+// pruned forgets an object that we have deleted: when it is wanted again, it is new.
+func (r *Restraint) pruned(o object) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes.Remove(o)
 }
 
 // history returns what is known of an object, empty if it was left alone since.
-func (r *Restraint) history(kind string, key types.NamespacedName) *history {
-	if known, ok := r.writes.Get(objectKey{kind, key}); ok {
+func (r *Restraint) history(o object) *history {
+	if known, ok := r.writes.Get(o); ok {
 		if h := known.(*history); r.clock.Since(h.last) < forgetting {
 			return h
 		}

@@ -2,11 +2,13 @@ package apply
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -16,37 +18,126 @@ import (
 func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	r := NewRestraint(clock)
-	key := types.NamespacedName{Namespace: "n", Name: "web"}
+	web := write{object: object{"Service", types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
+
 	for n := range promptWrites {
-		if err := r.held("Service", key); err != nil {
+		if err := r.held(web); err != nil {
 			t.Fatalf("write %d is held back: %v", n, err)
 		}
-		r.wrote("Service", key, []string{"kube-x"})
+		r.wrote(web, []string{"kube-x"})
 	}
 	for _, seconds := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		pause := time.Duration(seconds) * time.Second
 		clock.SetTime(clock.Now().Add(pause - 1))
 		var contested *ContestedError
-		if err := r.held("Service", key); !errors.As(err, &contested) || !strings.Contains(err.Error(), "Service web") || !strings.Contains(err.Error(), "kube-x") {
+		if err := r.held(web); !errors.As(err, &contested) || !strings.Contains(err.Error(), "Service web") || !strings.Contains(err.Error(), "kube-x") {
 			t.Fatalf("after a nanosecond less than %s: %v", pause, err)
 		}
 		clock.SetTime(clock.Now().Add(1))
-		if err := r.held("Service", key); err != nil {
+		if err := r.held(web); err != nil {
 			t.Fatalf("after %s: %v", pause, err)
 		}
-		r.wrote("Service", key, nil)
+		r.wrote(web, nil)
 	}
-	for _, other := range []struct {
-		kind string
-		key  types.NamespacedName
-	}{{"ConfigMap", key}, {"Service", types.NamespacedName{Namespace: "n", Name: "db"}}} {
-		if err := r.held(other.kind, other.key); err != nil {
-			t.Errorf("%s %s is held back with it: %v", other.kind, other.key, err)
+
+	for what, modify := range map[string]func(*write){
+		"another kind":                    func(w *write) { w.kind = "ConfigMap" },
+		"another object":                  func(w *write) { w.name.Name = "db" },
+		"that of another custom resource": func(w *write) { w.owner = "two" },
+		"a rollout":                       func(w *write) { w.rollout, w.plan = true, "b" },
+	} {
+		other := web
+		modify(&other)
+		if err := r.held(other); err != nil {
+			t.Errorf("%s is held back with it: %v", what, err)
 		}
 	}
+	r.wrote(write{object: web.object, plan: "b", rollout: true}, nil)
+	if err := r.held(web); err == nil {
+		t.Error("a rollout ends the contest")
+	}
+
 	clock.SetTime(clock.Now().Add(forgetting))
-	if err := r.held("Service", key); err != nil {
+	if err := r.held(web); err != nil {
 		t.Errorf("held back though it was left alone since: %v", err)
+	}
+}
+
+func TestRestraintForgetsWhatWasPruned(t *testing.T) {
+	r := NewRestraint(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	web := write{object: object{"Service", types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
+	for range promptWrites {
+		r.wrote(web, nil)
+	}
+	if err := r.held(web); err == nil {
+		t.Fatal("it is not held back")
+	}
+	r.pruned(web.object)
+	if err := r.held(web); err != nil {
+		t.Errorf("held back though it is another one: %v", err)
+	}
+}
+
+func TestNoRestraint(t *testing.T) {
+	var r *Restraint
+	to := write{object: object{kind: "Service"}, plan: "a"}
+	r.wrote(to, nil)
+	r.pruned(to.object)
+	if err := r.held(to); err != nil || r.plan(to.object) != "" {
+		t.Errorf("held %v, plan %q", err, r.plan(to.object))
+	}
+}
+
+// A write is for a rollout when nobody but us has touched what we wrote before, and it is
+// another plan that is written now.
+func TestRollsOut(t *testing.T) {
+	proof := ownership.Proof{Annotation: "example.com/uid", UID: "one"}
+	o := object{"Service", types.NamespacedName{Namespace: "n", Name: "web"}, proof.UID}
+	live := func(modify ...func(*corev1.Service)) *corev1.Service {
+		s := service()
+		s.Annotations = map[string]string{ChecksumAnnotation(proof.Annotation): "a"}
+		s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "us", Operation: metav1.ManagedFieldsOperationUpdate}}
+		for _, m := range modify {
+			m(s)
+		}
+		return s
+	}
+	for name, tc := range map[string]struct {
+		last, now string
+		live      *corev1.Service
+		want      bool
+	}{
+		"another plan": {"a", "b", live(), true},
+		"metadata of others, and their status": {"a", "b", live(func(s *corev1.Service) {
+			s.Labels["team"] = "red"
+			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{},"f:status":{}}`)})
+		}), true},
+		"the same plan": {"a", "a", live(), false},
+		"another plan, of what others touched": {"a", "b", live(func(s *corev1.Service) {
+			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)})
+		}), false},
+		"a checksum that others forged": {"a", "a", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }), false},
+		"one that they forged before":   {"a", "b", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }), false},
+		"nothing known of it":           {"", "b", live(), false},
+	} {
+		w := Writer{Manager: "us", Restraint: NewRestraint(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))}
+		if tc.last != "" {
+			w.Restraint.wrote(write{object: o, plan: tc.last}, nil)
+		}
+		if got := rollsOut(w, proof, write{object: o, plan: tc.now}, tc.live); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// However many there are, of whom.
+func TestRestraintIsBounded(t *testing.T) {
+	r := NewRestraint(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	for n := range 3 * remembered {
+		r.wrote(write{object: object{"Service", types.NamespacedName{Namespace: "n", Name: "web"}, types.UID(strconv.Itoa(n))}, plan: "a"}, nil)
+	}
+	if got := r.writes.Len(); got != remembered {
+		t.Errorf("%d are remembered, want %d", got, remembered)
 	}
 }
 

@@ -59,6 +59,8 @@ func TestViolations(t *testing.T) {
 		"reason in words":         {nil, is(condition(func(c *metav1.Condition) { c.Reason = "all is well" })), "PascalCase"},
 		"reason in camelCase":     {nil, is(condition(func(c *metav1.Condition) { c.Reason = "allIsWell" })), "PascalCase"},
 		"no message":              {nil, is(condition(func(c *metav1.Condition) { c.Message = "" })), "message"},
+		"a long message":          {nil, is(condition(func(c *metav1.Condition) { c.Message = strings.Repeat("x", LongestMessage+1) })), "bytes"},
+		"half a character":        {nil, is(condition(func(c *metav1.Condition) { c.Message = "\xf0" })), "UTF-8"},
 		"no status":               {nil, is(condition(func(c *metav1.Condition) { c.Status = "" })), "status"},
 		"no generation":           {nil, is(condition(func(c *metav1.Condition) { c.ObservedGeneration = 0 })), "observedGeneration"},
 		"a future generation":     {nil, is(condition(func(c *metav1.Condition) { c.ObservedGeneration = 4 })), "observedGeneration"},

@@ -33,6 +33,9 @@ func Violations(before, after []metav1.Condition, generation int64) error {
 		if c.Message == "" {
 			wrong(c, "has no message")
 		}
+		if Bound(c.Message) != c.Message {
+			wrong(c, "has a message of %d bytes, or one that is no UTF-8", len(c.Message))
+		}
 		if c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse && c.Status != metav1.ConditionUnknown {
 			wrong(c, "status %q", c.Status)
 		}

@@ -12,6 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
 // Ensure persists a finalizer. It comes before anything else is written, so that
@@ -60,7 +63,7 @@ func (r *Remover) Remove(ctx context.Context, c client.Client, obj client.Object
 	}
 	err := c.Patch(ctx, free,
 		client.MergeFromWithOptions(obj, client.MergeFromWithOptimisticLock{}), client.DisableReadYourWritesConsistency)
-	if client.IgnoreNotFound(err) != nil {
+	if err := apply.IgnoreAbsent(err); err != nil {
 		return err
 	}
 	// No API server lets a finalizer be added to an object that is being deleted.
@@ -76,7 +79,7 @@ func (r *Remover) Forget(key types.NamespacedName) { r.done.Delete(key) }
 // does.
 func HeldBack(ns *corev1.Namespace) string {
 	if ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0 && len(ns.Finalizers) > 0 {
-		return "it has the finalizers " + strings.Join(ns.Finalizers, ", ")
+		return "it has the finalizers " + conditions.Enumerate(ns.Finalizers)
 	}
 	var why []string
 	for _, c := range ns.Status.Conditions {

@@ -3,13 +3,18 @@ package outcome
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
 const (
@@ -22,9 +27,24 @@ const (
 // out of date. It is no failure: only another look is needed.
 var ErrRaced = errors.New("another write came first")
 
+// ErrGone says that the custom resource itself is not there any more: its event has come, or
+// will. That something of it is not there says nothing of the kind.
+var ErrGone = errors.New("the custom resource is gone")
+
+// Itself returns the error of a request for the custom resource itself: an ErrGone when that
+// is not there.
+func Itself(err error) error {
+	if apply.Absent(err) {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return err
+}
+
 // Backoff decides when a custom resource is looked at again.
 type Backoff struct {
 	pauses workqueue.TypedRateLimiter[reconcile.Request]
+	// met are the custom resources that bear the names of requests.
+	met sync.Map // reconcile.Request to types.UID
 }
 
 // NewBackoff returns a Backoff whose pauses grow from 100 ms to a minute.
@@ -32,16 +52,29 @@ func NewBackoff() *Backoff {
 	return &Backoff{pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)}
 }
 
+// Meet says which custom resource bears the name of a request now. It does not wait for what
+// another one of that name has failed at.
+func (b *Backoff) Meet(req ctrl.Request, uid types.UID) {
+	if before, ok := b.met.Swap(req, uid); ok && before != uid {
+		b.pauses.Forget(req)
+	}
+}
+
+func (b *Backoff) forget(req ctrl.Request) {
+	b.pauses.Forget(req)
+	b.met.Delete(req)
+}
+
 // Result turns the end of a reconciliation into what the queue is told. wakeUp is
 // after how long time alone will change something, zero for never. The queue never
 // learns of errors: for one it would choose the pause alone, and wakeUp would pass
 // unseen. failed is the error that counts as a
-// failure, already logged; nil for a custom resource that went away, a conflict
-// with another write, and a shutdown.
+// failure, already logged; nil for an ErrGone, a conflict with another write, and
+// a shutdown.
 func (b *Backoff) Result(ctx context.Context, req ctrl.Request, wakeUp time.Duration, err error) (_ ctrl.Result, failed error) {
 	switch {
-	case err == nil, apierrors.IsNotFound(err): // it went away under us
-		b.pauses.Forget(req)
+	case err == nil, errors.Is(err, ErrGone):
+		b.forget(req)
 		return ctrl.Result{RequeueAfter: wakeUp}, nil
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil

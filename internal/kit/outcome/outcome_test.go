@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ var (
 	pods     = schema.GroupResource{Resource: "pods"}
 	conflict = apierrors.NewConflict(pods, "p", errors.New("changed"))
 	gone     = apierrors.NewNotFound(pods, "p")
+	unknown  = apierrors.NewGenericServerResponse(http.StatusNotFound, http.MethodPatch, pods, "p", "404 page not found", 0, true)
 )
 
 func TestCauseOf(t *testing.T) {
@@ -39,6 +41,7 @@ func TestCauseOf(t *testing.T) {
 		"kind not in discovery": {&meta.NoKindMatchError{}, NotInstalled},
 		"method not served":     {apierrors.NewMethodNotSupported(pods, "create"), NotServed},
 		"kind removed":          {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound}}, NotServed},
+		"kind of one object":    {unknown, NotServed},
 		"gone meanwhile":        {gone, Overtaken},
 		"invalid":               {apierrors.NewInvalid(schema.GroupKind{}, "p", nil), Rejected},
 		"quota":                 {apierrors.NewForbidden(pods, "p", errors.New("exceeded quota")), Rejected},
@@ -62,7 +65,11 @@ func TestResult(t *testing.T) {
 	}{
 		"done":                    {0, nil, 0, false},
 		"done, with a deadline":   {time.Hour, nil, time.Hour, false},
-		"went away":               {0, gone, 0, false},
+		"went away":               {0, Itself(gone), 0, false},
+		"went away, beside more":  {0, errors.Join(down, Itself(gone)), 0, false},
+		"something of it is gone": {0, gone, firstPause, true},
+		"its kind is not known":   {0, Itself(unknown), firstPause, true},
+		"a kind is not known":     {time.Hour, fmt.Errorf("sweep: %w", unknown), firstPause, true},
 		"conflict":                {0, conflict, firstPause, false},
 		"raced":                   {0, fmt.Errorf("apply: %w", ErrRaced), firstPause, false},
 		"failed":                  {0, down, firstPause, true},
@@ -97,6 +104,28 @@ func TestPausesGrowAndAreForgotten(t *testing.T) {
 	if result, _ := backoff.Result(context.Background(), one, 0, down); result.RequeueAfter != firstPause {
 		t.Errorf("after a success it waits %s", result.RequeueAfter)
 	}
+}
+
+func TestPausesAreNotInherited(t *testing.T) {
+	backoff, down := NewBackoff(), errors.New("connection refused")
+	name := ctrl.Request{NamespacedName: types.NamespacedName{Name: "one"}}
+	pause := func(uid types.UID, err error) time.Duration {
+		backoff.Meet(name, uid)
+		result, _ := backoff.Result(context.Background(), name, 0, err)
+		return result.RequeueAfter
+	}
+	pause("first", down)
+	if got := pause("first", down); got != 2*firstPause {
+		t.Errorf("the second pause is %s", got)
+	}
+	if got := pause("second", down); got != firstPause {
+		t.Errorf("another one of that name waits %s", got)
+	}
+	pause("second", Itself(gone))
+	backoff.met.Range(func(req, _ any) bool {
+		t.Errorf("%v is remembered", req)
+		return true
+	})
 }
 
 func TestShutdownIsNoFailure(t *testing.T) {

@@ -92,10 +92,5 @@ func CauseOf(err error) Cause {
 	}
 }
 
-// KindUnknown reports whether the API server did not know the kind of a request:
-// an answer of its own that names no object.
-func KindUnknown(err error) bool {
-	var status apierrors.APIStatus
-	return apierrors.IsNotFound(err) && errors.As(err, &status) &&
-		(status.Status().Details == nil || status.Status().Details.Name == "")
-}
+// KindUnknown reports whether the API server did not know the kind of a request.
+func KindUnknown(err error) bool { return apply.KindUnknown(err) }

@@ -61,14 +61,15 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) error {
 	env := &quixv1.Environment{}
 	if err := r.Client.Get(ctx, req.NamespacedName, env); err != nil {
 		r.finalizers.Forget(req.NamespacedName)
-		return err
+		return outcome.Itself(err)
 	}
+	r.backoff.Meet(req, env.UID)
 	now := r.Clock.Now()
 	if env.DeletionTimestamp != nil {
 		return r.finalize(ctx, env, now)
 	}
 	if err := finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer); err != nil {
-		return err
+		return outcome.Itself(err)
 	}
 	if err := r.start(ctx, env, now); err != nil {
 		return err
@@ -164,9 +165,10 @@ func (r *Reconciler) recording() apply.Writer {
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, env *quixv1.Environment, now time.Time) error {
+	bound(&env.Status)
 	if equality.Semantic.DeepEqual(before.Status, env.Status) {
 		return nil
 	}
 	env.Status.LastUpdated = &metav1.Time{Time: now}
-	return r.Client.Status().Patch(ctx, env, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return outcome.Itself(r.Client.Status().Patch(ctx, env, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }

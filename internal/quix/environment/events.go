@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -38,8 +39,8 @@ func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome) {
 
 // reportEnding tells, once, what stands in the way of a deletion.
 func (r *Reconciler) reportEnding(before, env *quixv1.Environment, e Ending) {
-	if e.UnbindErr != nil && (before.Status.RoleBindingStatus == nil || before.Status.RoleBindingStatus.Message != e.UnbindErr.Error()) {
-		r.Events.Eventf(env, nil, corev1.EventTypeWarning, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, "%s", note(e.UnbindErr.Error()))
+	if e.UnbindErr != nil && (before.Status.RoleBindingStatus == nil || before.Status.RoleBindingStatus.Message != env.Status.RoleBindingStatus.Message) {
+		r.Events.Eventf(env, nil, corev1.EventTypeWarning, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, "%s", conditions.Note(e.UnbindErr.Error()))
 	}
 	if c := meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady); e.Foreign || c.Reason == quixv1.ReasonDeletionBlocked {
 		r.warning(before, env, c.Type, c.Reason, actionDelete, c.Message)
@@ -47,18 +48,12 @@ func (r *Reconciler) reportEnding(before, env *quixv1.Environment, e Ending) {
 }
 
 func (r *Reconciler) normal(env *quixv1.Environment, reason, message string) {
-	r.Events.Eventf(env, nil, corev1.EventTypeNormal, reason, actionCreate, "%s", message)
+	r.Events.Eventf(env, nil, corev1.EventTypeNormal, reason, actionCreate, "%s", conditions.Note(message))
 }
 
 // warning is told when the condition did not have the reason before.
 func (r *Reconciler) warning(before, env *quixv1.Environment, condition, reason, action, message string) {
 	if c := meta.FindStatusCondition(before.Status.Conditions, condition); c == nil || c.Reason != reason {
-		r.Events.Eventf(env, nil, corev1.EventTypeWarning, reason, action, "%s", note(message))
+		r.Events.Eventf(env, nil, corev1.EventTypeWarning, reason, action, "%s", conditions.Note(message))
 	}
-}
-
-// note cuts a text to what the API server accepts in an event.
-func note(message string) string {
-	const longest = 1024
-	return message[:min(len(message), longest)]
 }

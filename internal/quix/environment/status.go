@@ -160,6 +160,16 @@ func deriveConditions(env *quixv1.Environment, out Outcome, now time.Time) {
 	}
 }
 
+// bound cuts what a status says beside its conditions to their length.
+func bound(s *quixv1.EnvironmentStatus) {
+	s.Message = conditions.Bound(s.Message)
+	for _, r := range []*quixv1.ResourceStatus{s.NamespaceStatus, s.RoleBindingStatus} {
+		if r != nil {
+			r.Message = conditions.Bound(r.Message)
+		}
+	}
+}
+
 func setCondition(env *quixv1.Environment, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	conditions.Upsert(&env.Status.Conditions, env.Generation, now, metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: message,

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -264,4 +265,22 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 			t.Errorf("%s: raced is %v", name, raced)
 		}
 	}
+}
+
+func TestLongTextsAreCut(t *testing.T) {
+	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": mend it")
+	live, ending := testEnvironment(), testEnvironment()
+	derive(live, Outcome{Namespace: retried(quixv1.ConditionNamespaceReady, "No", long), RoleBinding: retried(quixv1.ConditionRoleBindingReady, "No", long)}, noon)
+	deriveEnding(ending, Ending{Namespace: ownNamespace(ending), UnbindErr: long, DeleteErr: long}, noon)
+	for name, env := range map[string]*quixv1.Environment{"live": live, "ending": ending} {
+		bound(&env.Status)
+		texts := []string{env.Status.Message, env.Status.NamespaceStatus.Message, env.Status.RoleBindingStatus.Message}
+		for _, text := range append(texts, meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady).Message) {
+			if len(text) > conditions.LongestMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: mend it") {
+				t.Errorf("%s: %d bytes: %.40q", name, len(text), text)
+			}
+		}
+	}
+	var empty quixv1.EnvironmentStatus
+	bound(&empty) // nothing was made yet
 }

@@ -1,0 +1,31 @@
+package apply
+
+import (
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// KindUnknown reports whether a 404 is about the kind of a request and not about an object:
+// it names none, or it is no answer of the API's own, which the client tells by its cause.
+// What stands before an API server may answer so too. It does not say that something is gone.
+func KindUnknown(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// Absent reports whether the API server said that there is no such object.
+func Absent(err error) bool { return apierrors.IsNotFound(err) && !KindUnknown(err) }
+
+// IgnoreAbsent returns nil for an object that is not there, else the error.
+func IgnoreAbsent(err error) error {
+	if Absent(err) {
+		return nil
+	}
+	return err
+}
