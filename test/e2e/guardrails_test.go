@@ -32,11 +32,11 @@ const (
 	pulseWindow = 250 * pulsePace
 	// calmWindows and badWindows are how many are compared.
 	calmWindows, badWindows = 3, 4
-	// quotaPeriod is what the neighbour may lose on top of half as much again as it takes
-	// undisturbed. An attacker may use a whole processor by default, and may use it up
-	// at the beginning of each period of this length; of two processors, which the control plane
-	// and this test need too, that is much. The reports tell the ratio.
-	quotaPeriod = 100 * time.Millisecond
+	// crowding is what an answer may take longer on top of half as much again as undisturbed.
+	// An attacker may use a whole processor by default, and the test cluster's machine has
+	// two, for the control plane and this test too. So this finds a neighbour that starves; the
+	// report tells the ratio.
+	crowding = 500 * time.Millisecond
 	// evictionLimit is twice what the kubelet takes to notice a full disk: it measures
 	// disks every ten seconds, and looks at what it measured every ten.
 	evictionLimit = 40 * time.Second
@@ -267,7 +267,7 @@ func (n *neighbour) expectUnharmed(ctx context.Context, of string, attack func()
 	usual, now := typical(calm), typical(disturbed)
 	AddReportEntry(of, fmt.Sprintf("p99 of the neighbour %s, undisturbed %s, ratio %.2f; windows of %s: %v, undisturbed %v",
 		now, usual, float64(now)/float64(usual), pulseWindow, disturbed, calm))
-	Expect(now).To(BeNumerically("<=", usual*3/2+quotaPeriod), "p99 of the neighbour, undisturbed it is %s", usual)
+	Expect(now).To(BeNumerically("<=", usual*3/2+crowding), "p99 of the neighbour, undisturbed it is %s", usual)
 
 	pod, err := n.onlyPod(ctx)
 	Expect(err).NotTo(HaveOccurred())
