@@ -39,6 +39,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // shutdownTime is how long the process may take to end: what the reconciliations
@@ -133,6 +134,7 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		clock:  opts.Clock,
 		config: cfg,
 		starts: starts,
+		jumps:  walltime.NewWatcher(opts.Clock),
 		// All who write hold back together.
 		writer: apply.Writer{
 			Client:    mgr.GetClient(),
@@ -145,6 +147,9 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		if err := r.setup(ctx, mgr, common); err != nil {
 			return nil, fmt.Errorf("set up the controllers of %s: %w", r.api, err)
 		}
+	}
+	if err := mgr.Add(common.jumps); err != nil {
+		return nil, err
 	}
 	if err := mgr.Add(memoryKeeper{opts.GCPercent}); err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
 	"github.com/bergctf/berg-operator/internal/quix/environment"
 )
 
@@ -36,6 +37,8 @@ type common struct {
 	writer apply.Writer
 	// starts are what events let go first.
 	starts *precedence.Precedence
+	// jumps tells when the clock has got ahead of the timers.
+	jumps *walltime.Watcher
 }
 
 var rooms = []room{
@@ -67,6 +70,7 @@ func setupInstances(ctx context.Context, mgr ctrl.Manager, c common) error {
 		Starts: c.starts,
 		Events: mgr.GetEventRecorder("berg-operator"),
 		Clock:  c.clock,
+		Jumps:  c.jumps,
 		Config: c.config,
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil || c.config.Process.OperatorConditionName == "" {
@@ -76,6 +80,7 @@ func setupInstances(ctx context.Context, mgr ctrl.Manager, c common) error {
 	if err != nil {
 		return fmt.Errorf("what holds up an upgrade: %w", err)
 	}
+	c.jumps.Wake(gate.LookAgain)
 	return mgr.Add(gate)
 }
 

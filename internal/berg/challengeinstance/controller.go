@@ -3,10 +3,13 @@ package challengeinstance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/keymutex"
@@ -19,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // Reconciler builds, watches and ends ChallengeInstances.
@@ -33,11 +37,14 @@ type Reconciler struct {
 	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
+	// Jumps tells when the clock has got ahead of the timers.
+	Jumps  *walltime.Watcher
 	Config config.Config
 
 	backoff *outcome.Backoff
 	former  formerPolicies
 	owners  keymutex.KeyMutex
+	endings endings
 }
 
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
@@ -94,8 +101,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if dueTermination(instance, r.Config.Challenge, now) != "" {
 		return 0, nil // the controller of expiries ends it
 	}
-	if err := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer); err != nil {
-		return 0, err
+	held := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer)
+	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
+		return 0, held
 	}
 
 	observed, err := r.observe(ctx, instance)
@@ -103,10 +111,18 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 	if withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		return 0, terminate(ctx, r.Client, instance, bergv1.TerminationAdmin)
+		err := r.terminate(ctx, instance, bergv1.TerminationAdmin)
+		if outcome.CauseOf(err) == outcome.Rejected {
+			r.tellBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
+		}
+		return 0, err
 	}
 
 	out := Outcome{Observed: observed, Problem: judge(observed, r.Config.Challenge)}
+	if out.Problem == nil && held != nil {
+		// Without it a deletion would go by unseen.
+		out.Problem = problemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", held), instance.Spec.Flag)
+	}
 	if out.Problem == nil {
 		if err := r.start(ctx, &out.Observed, now); err != nil {
 			return 0, err
@@ -157,7 +173,13 @@ func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.C
 	if equality.Semantic.DeepEqual(before.Status, instance.Status) {
 		return nil
 	}
-	return r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err := r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if outcome.CauseOf(err) == outcome.Rejected {
+		// What the status cannot say, an event does. The recorder counts repetitions.
+		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonRefused, actionObserve, "%s", note(instance,
+			condition("", metav1.ConditionFalse, bergv1.ReasonRefused, "The API server refuses the status of this instance: "+err.Error())))
+	}
+	return err
 }
 
 func joinPatch(err, patch error) error {

@@ -70,6 +70,7 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) 
 	unlock, err := d.getLocked(ctx, req.NamespacedName, instance)
 	if err != nil {
 		d.finalizers.Forget(req.NamespacedName)
+		d.endings.forget(req.NamespacedName)
 		return err
 	}
 	defer unlock()
@@ -98,7 +99,7 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 				return err // somebody was faster: another look tells
 			}
 			if err != nil {
-				err = redacted(err, instance.Spec.Flag)
+				err = withoutFlag(err, instance)
 				refused = err.Error()
 			}
 		}
@@ -110,20 +111,21 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 		return err
 	}
 	deriveTerminated(instance, now)
-	if err := d.patchEnding(ctx, before, instance); err != nil {
+	// A status that is refused keeps nobody: the instance is gone.
+	if err := d.patchEnding(ctx, before, instance); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
 	}
 	return d.finalizers.Remove(ctx, d.Client, instance, bergv1.Finalizer)
 }
 
 // patchEnding writes the status of an instance that is being deleted, and tells
-// what is new in it.
+// what is new in it, also where the API server refuses the status.
 func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	if err := d.patchStatus(ctx, before, instance); err != nil {
-		return err
+	err := d.patchStatus(ctx, before, instance)
+	if err == nil || outcome.CauseOf(err) == outcome.Rejected {
+		d.reportEnding(ctx, before, instance)
 	}
-	d.reportEnding(before, instance)
-	return nil
+	return err
 }
 
 // ownNamespace returns the instance's namespace, nil if it is gone or was never
