@@ -65,9 +65,11 @@ var _ = Describe("A clock that is put forward", Serial, func() {
 		now := &steppingClock{}
 		now.step(time.Hour)
 		instead(now, cfg, nil)
-		i := instance(ctx, ns, "back", timeout("5s"))
+		i := instance(ctx, ns, "back", timeout("9h"))
 		reaches(ctx, i, bergv1.PhaseRunning)
 		all := versions(ctx, i)
+		lives := now.Now().Sub(i.Status.StartedAt.Time) + 5*time.Second
+		patch(ctx, i, func() { i.Spec.Timeout = fmt.Sprintf("%ds", int(lives.Seconds())) })
 		now.step(-time.Hour)
 		Consistently(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())

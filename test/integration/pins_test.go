@@ -85,7 +85,7 @@ var _ = Describe("What an instance was started with", func() {
 			"empty":     `{"containers":[{"hostname":"a","image":"i","environment":{},"ports":[],"additionalCapabilities":[],"resourceLimits":{}}],"allowOutboundTraffic":false}`,
 			"nulls":     `{"containers":[{"hostname":"a","image":"i","environment":null,"ports":[{"port":1,"name":null,"type":null,"protocol":null}],"resourceLimits":{"cpu":null,"memory":1e9},"resourceRequests":null,"dynamicFlag":{"env":null,"content":{"path":"/f","mode":null}}}]}`,
 			"probes":    `{"containers":[{"hostname":"a","image":"i","readinessProbe":{"grpc":{"port":80,"service":null},"periodSeconds":null},"livenessProbe":{"httpGet":{"port":80,"httpHeaders":[],"path":null},"terminationGracePeriodSeconds":null}}]}`,
-			"amounts":   `{"containers":[{"hostname":"a","image":"i","resourceLimits":{"cpu":"0.50","memory":"100mi"},"resourceRequests":{"cpu":"1e-1","memory":"0.1Gi"}}]}`,
+			"amounts":   `{"containers":[{"hostname":"a","image":"i","resourceLimits":{"cpu":"0.50","memory":"100mi"},"resourceRequests":{"cpu":"1e-1","memory":"0.05Gi"}}]}`,
 			"bandwidth": `{"containers":[{"hostname":"a","image":"i","egressBandwidth":"1.50M","ingressBandwidth":null,"runtimeClassName":null}]}`,
 		} {
 			By(name)

@@ -163,8 +163,9 @@ func (p endingPauses) forget(req reconcile.Request) {
 	p.refused.Forget(req)
 }
 
-// reasonPatience is how long an end may be held up by the write of its reason.
-const reasonPatience = 5 * time.Second
+// reasonPatience is how long an end may be held up by the write of its reason: longer
+// than a busy API server takes, or a webhook that does not answer by default.
+const reasonPatience = 15 * time.Second
 
 // terminate asks for the deletion of a live instance; finalize does the rest. The
 // reason is written before it where the API server takes it: the end does not hang
