@@ -95,6 +95,24 @@ func TestEnabledAPIs(t *testing.T) {
 	}
 }
 
+// The longest is told in hours: nobody counts nanoseconds.
+func TestDurations(t *testing.T) {
+	for _, name := range []string{"CHALLENGE_INSTANCE_TIMEOUT", "CHALLENGE_MAX_LIFETIME", "CHALLENGE_START_DEADLINE", "CACHE_SYNC_PERIOD", "UPGRADE_HOLD_MAX"} {
+		for text, ok := range map[string]bool{
+			"1s": true, "90m": true, "2562047h": true,
+			"999ms": false, "-1h": false, "0": false, "2562048h": false, "9999999999h": false, "2d": false, "5": false,
+		} {
+			_, err := load(t, nil, map[string]string{name: text})
+			if (err == nil) != ok {
+				t.Errorf("%s=%q: error %v, want accepted: %v", name, text, err, ok)
+			}
+			if err != nil && !strings.Contains(err.Error(), "from 1s to 2562047h") {
+				t.Errorf("%s=%q: the error does not say what is allowed: %v", name, text, err)
+			}
+		}
+	}
+}
+
 func TestNamespaceSuffixLeavesRoomForTheID(t *testing.T) {
 	for suffix, ok := range map[string]bool{
 		"-qdep": true, "x": true, "-" + strings.Repeat("a", 18): true,

@@ -371,6 +371,9 @@ var table = []Variable{
 	},
 }
 
+// LongestDuration is the longest that can be told in Go, in whole hours: 292 years.
+const LongestDuration = 2562047 * time.Hour
+
 const (
 	required = true
 	optional = false
@@ -536,7 +539,7 @@ func duration(field func(*Config) *time.Duration, need bool) func(*Config, strin
 		}
 		d, err := time.ParseDuration(s)
 		if err != nil || d < time.Second {
-			return errors.New("must be a duration of one second or more, for example 90m or 2h")
+			return fmt.Errorf("must be a duration from 1s to %dh, for example 90m or 2h", int64(LongestDuration.Hours()))
 		}
 		*field(c) = d
 		return nil

@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // LeaseName is the Lease that replicas compete for, in the operator's namespace.
@@ -52,9 +54,9 @@ type lease struct {
 	candidate chan struct{}
 	joined    sync.Once
 
-	clock   clock.PassiveClock
+	clocks  walltime.Clocks
 	mu      sync.Mutex
-	renewed time.Time
+	renewed walltime.Moment
 }
 
 // newLease returns the lock in the API server.
@@ -77,7 +79,7 @@ func newLease(restConfig *rest.Config, namespace string, deposed func()) (*lease
 		},
 		deposed:   deposed,
 		candidate: make(chan struct{}),
-		clock:     clock.RealClock{},
+		clocks:    walltime.New(clock.RealClock{}),
 	}, nil
 }
 
@@ -113,7 +115,7 @@ func (l *lease) write(record resourcelock.LeaderElectionRecord, send func(resour
 	if record.HolderIdentity == "" {
 		l.end() // from the moment that it is given up, not from the answer on
 	}
-	began := l.clock.Now()
+	began := l.clocks.Now()
 	if err := send(record); err != nil {
 		return err
 	}
@@ -130,15 +132,17 @@ func (l *lease) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := !l.renewed.IsZero()
-	l.renewed = time.Time{}
+	l.renewed = walltime.Moment{}
 	return held
 }
 
-// valid reports whether no other replica can lead yet.
+// valid reports whether no other replica can lead yet. The longer of both times counts:
+// while this machine was suspended others have counted on, and they do not care for a
+// clock that is put back here.
 func (l *lease) valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.renewed.IsZero() && l.clock.Since(l.renewed) < HoldDuration
+	return !l.renewed.IsZero() && l.clocks.Since(l.renewed) < HoldDuration
 }
 
 // fencedClient makes clients that write only while the lease is valid.

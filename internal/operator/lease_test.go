@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // record is a lock that lives in memory.
@@ -41,7 +43,7 @@ func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
 	lock := &record{}
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	deposed := 0
-	l := &lease{Interface: lock, clock: now, candidate: make(chan struct{}), deposed: func() { deposed++ }}
+	l := &lease{Interface: lock, clocks: walltime.New(now), candidate: make(chan struct{}), deposed: func() { deposed++ }}
 	pass := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
 	expect := func(when string, valid bool) {
 		t.Helper()
@@ -90,9 +92,47 @@ func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
 	}
 }
 
+// A machine that was suspended has slept through the end of its lease, and no setting of
+// its clock makes a lease last longer.
+func TestLeaseEndsByEitherClock(t *testing.T) {
+	for name, tc := range map[string]struct {
+		passed, step time.Duration // of monotonic time, and by how much the clock was set
+		valid        bool
+	}{
+		"just renewed":                 {0, 0, true},
+		"before its end":               {HoldDuration - 1, 0, true},
+		"at its end":                   {HoldDuration, 0, false},
+		"suspended for a minute":       {time.Millisecond, time.Minute, false},
+		"suspended for a second":       {time.Millisecond, time.Second, true},
+		"put back, before its end":     {HoldDuration - 1, -time.Hour, true},
+		"put back, at its end":         {HoldDuration, -time.Hour, false},
+		"put back just after its end":  {HoldDuration + time.Second, -2 * time.Second, false},
+		"put forward beyond its end":   {0, time.Hour, false},
+		"put forward, not to the end":  {time.Second, HoldDuration - 2*time.Second, true},
+		"together, to its end exactly": {time.Second, HoldDuration - time.Second, false},
+	} {
+		wall, mono := clocktesting.NewFakePassiveClock(time.Now()), time.Duration(0)
+		l := &lease{Interface: &record{}, clocks: walltime.Clocks{Wall: wall, Monotonic: func() time.Duration { return mono }}}
+		if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+			t.Fatal(err)
+		}
+		mono += tc.passed
+		wall.SetTime(wall.Now().Add(tc.passed + tc.step))
+		if l.valid() != tc.valid {
+			t.Errorf("%s: valid is %t", name, !tc.valid)
+		}
+		if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+			t.Fatal(err)
+		}
+		if !l.valid() {
+			t.Errorf("%s: renewed, it is not valid", name)
+		}
+	}
+}
+
 func TestFenceStopsWritesAlone(t *testing.T) {
 	lock := &record{}
-	l := &lease{Interface: lock, clock: clocktesting.NewFakePassiveClock(time.Now())}
+	l := &lease{Interface: lock, clocks: walltime.New(clocktesting.NewFakePassiveClock(time.Now()))}
 	sent := 0
 	f := fence{lease: l, next: roundTrip(func(*http.Request) (*http.Response, error) {
 		sent++

@@ -40,6 +40,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // shutdownTime is how long the process may take to end: what the reconciliations
@@ -137,6 +138,7 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		clock:  opts.Clock,
 		config: cfg,
 		starts: starts,
+		jumps:  walltime.NewWatcher(opts.Clock),
 
 		presence: presence,
 		direct:   manager.GetAPIReader(),
@@ -152,6 +154,9 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 		if err := r.setup(ctx, mgr, common); err != nil {
 			return nil, fmt.Errorf("set up the controllers of %s: %w", r.api, err)
 		}
+	}
+	if err := mgr.Add(common.jumps); err != nil {
+		return nil, err
 	}
 	if err := mgr.Add(memoryKeeper{opts.GCPercent}); err != nil {
 		return nil, err

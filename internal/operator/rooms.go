@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
 	"github.com/bergctf/berg-operator/internal/quix/environment"
 )
 
@@ -41,6 +42,8 @@ type common struct {
 	// direct the one reader that does not.
 	presence *optional.Presence
 	direct   client.Reader
+	// jumps tells when the clock has got ahead of the timers.
+	jumps *walltime.Watcher
 }
 
 var rooms = []room{
@@ -72,6 +75,7 @@ func setupInstances(ctx context.Context, mgr ctrl.Manager, c common) error {
 		Starts: c.starts,
 		Events: mgr.GetEventRecorder("berg-operator"),
 		Clock:  c.clock,
+		Jumps:  c.jumps,
 		Config: c.config,
 
 		Presence: c.presence,
@@ -84,6 +88,7 @@ func setupInstances(ctx context.Context, mgr ctrl.Manager, c common) error {
 	if err != nil {
 		return fmt.Errorf("what holds up an upgrade: %w", err)
 	}
+	c.jumps.Wake(gate.LookAgain)
 	return mgr.Add(gate)
 }
 

@@ -61,6 +61,9 @@ var _ = Describe("Challenges of careless and hostile authors", func() {
 // names a field of what its author wrote.
 func cameToRest(i *bergv1.ChallengeInstance) error {
 	if slices.Contains([]bergv1.Phase{bergv1.PhaseStarting, bergv1.PhaseRunning}, i.Status.Phase) {
+		if !meta.IsStatusConditionTrue(i.Status.Conditions, bergv1.ConditionUpToDate) {
+			return fmt.Errorf("it does not run what its Challenge says: %s", conditions(i))
+		}
 		return nil
 	}
 	found := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionChallengeFound)

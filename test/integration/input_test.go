@@ -67,6 +67,7 @@ var _ = Describe("What cannot be built", func() {
 			"zero-quantity":  {`containers: [{hostname: a, image: i, resourceLimits: {memory: 0}}]`, "spec.containers[0].resourceLimits.memory"},
 			"environment":    {`containers: [{hostname: a, image: i, environment: {A: [secret]}}]`, "spec.containers[0].environment[A]"},
 			"probe":          {`containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`, "spec.containers[0].readinessProbe"},
+			"path-segment":   {`containers: [{hostname: a, image: i, dynamicFlag: {executable: {path: "/` + strings.Repeat("ä", 128) + `/a"}}}]`, "spec.containers[0].dynamicFlag.executable.path"},
 			"request-limits": {`containers: [{hostname: a, image: i, resourceRequests: {cpu: 2}, resourceLimits: {cpu: 1}}]`, "spec.containers[0].resourceRequests.cpu"},
 		} {
 			By(name)
@@ -199,6 +200,9 @@ var _ = Describe("The API server refuses", func() {
 		Entry("relative flag path", `containers: [{hostname: a, image: i, dynamicFlag: {content: {path: a}}}]`, "spec.containers[0].dynamicFlag.content.path"),
 		Entry("flag path that climbs", `containers: [{hostname: a, image: i, dynamicFlag: {content: {path: /a/../b}}}]`, "spec.containers[0].dynamicFlag.content.path"),
 		Entry("flag path of a directory", `containers: [{hostname: a, image: i, dynamicFlag: {executable: {path: /a/}}}]`, "spec.containers[0].dynamicFlag.executable.path"),
+		Entry("flag path with a segment of 255 bytes", `containers: [{hostname: a, image: i, dynamicFlag: {content: {path: "/`+strings.Repeat("a", 243)+`{entropy}/`+strings.Repeat("ä", 127)+`"}}}]`, ""),
+		Entry("flag path with a longer segment", `containers: [{hostname: a, image: i, dynamicFlag: {content: {path: "/a/`+strings.Repeat("a", 256)+`"}}}]`, "spec.containers[0].dynamicFlag.content.path"),
+		Entry("flag path that entropy makes too long", `containers: [{hostname: a, image: i, dynamicFlag: {content: {path: "/`+strings.Repeat("a", 244)+`{entropy}"}}}]`, "spec.containers[0].dynamicFlag.content.path"),
 		Entry("flag mode", `containers: [{hostname: a, image: i, dynamicFlag: {executable: {path: /a, mode: 4095}}}]`, "spec.containers[0].dynamicFlag.executable.mode"),
 		Entry("dynamic flag mode", `dynamicFlagMode: shout`, "spec.dynamicFlagMode"),
 		Entry("date", `hideUntil: tomorrow`, "spec.hideUntil"),

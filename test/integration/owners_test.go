@@ -335,7 +335,7 @@ func bytesOf(ctx context.Context, objects ...client.Object) string {
 	return fmt.Sprint(all)
 }
 
-// metric sums up a counter of the operators in this process, over the series that
+// metric sums up a counter or gauge of the operators in this process, over the series that
 // have a label.
 func metric(name string, label ...string) float64 {
 	GinkgoHelper()
@@ -352,7 +352,7 @@ func metric(name string, label ...string) float64 {
 				has = has || l.GetName() == label[0] && l.GetValue() == label[1]
 			}
 			if has {
-				sum += m.GetCounter().GetValue()
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}

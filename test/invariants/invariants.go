@@ -66,7 +66,7 @@ func Contradictions(before, after *bergv1.ChallengeInstance) error {
 
 	switch s.Phase {
 	case bergv1.PhasePending:
-		must(s.ObservedGeneration == 0 || reasonOf(after, bergv1.ConditionNamespaceCreated) == bergv1.ReasonOwnerBusy, "it waits for nothing")
+		must(s.ObservedGeneration == 0 || slices.Contains([]string{bergv1.ReasonOwnerBusy, bergv1.ReasonRefused}, reasonOf(after, bergv1.ConditionNamespaceCreated)), "it waits for nothing")
 	case bergv1.PhaseCreating:
 		must(started && !built, "nothing is being created")
 	case bergv1.PhaseStarting:

@@ -22,6 +22,7 @@ func healthy() []string {
 			`leader_election_master_status{` + job + `,instance="a",name="berg-operator.berg.norelect.ch"} 1x90`,
 			`leader_election_master_status{` + job + `,instance="b",name="berg-operator.berg.norelect.ch"} 0x90`,
 			`berg_challengeinstance_active{` + job + `,instance="a",phase="Starting"} 2x90`,
+			`berg_challengeinstance_longest_overdue_seconds{` + job + `,instance="a"} 0.3x90`,
 			`berg_challengeinstance_active{` + job + `,instance="a",phase="Running"} 100x90`,
 			`berg_challengeinstance_active{` + job + `,instance="a",phase="Failed"} 0x90`,
 			`berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} 0x90`,
@@ -126,6 +127,7 @@ func TestAlerts(t *testing.T) {
 	}
 	orphans := `berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} `
 	verified := `berg_isolation_verified{` + job + `,instance="a"} `
+	overdue := `berg_challengeinstance_longest_overdue_seconds{` + job + `,instance="a"} `
 	starts := `process_start_time_seconds{` + job + `,instance="b",pod="b"} `
 	depth := `workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} `
 	throttled := `rest_client_requests_total{` + job + `,instance="a",code="429"} `
@@ -195,9 +197,17 @@ func TestAlerts(t *testing.T) {
 			},
 		},
 		"BergExpiryLate": {
-			fires: [][]string{with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "30", 3)...)},
-			// No expiry at all.
-			silent: [][]string{with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "30", 0)...)},
+			fires: [][]string{
+				with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "30", 3)...),
+				// None ends any more, so none is late.
+				with(with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "0.5", 0)...), overdue+"0+60x90"),
+			},
+			silent: [][]string{
+				// No expiry at all.
+				with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "30", 0)...),
+				// Now and then one waits for an API server that is away.
+				with(healthy(), overdue+"0+60x4 0x20 0+60x4 0x60"),
+			},
 		},
 		"BergInstanceStuckStarting": {
 			fires: [][]string{

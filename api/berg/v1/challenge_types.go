@@ -514,11 +514,13 @@ type FlagEnv struct {
 type FlagFile struct {
 	// Absolute path of the file, for example /home/ctf/flag-{entropy}.txt.
 	// "{entropy}" in it becomes 12 hexadecimal digits that stay the same for the
-	// life of the instance and that players cannot guess.
+	// life of the instance and that players cannot guess. At most 512 characters, and
+	// 255 bytes between two slashes.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^(/[^/:]+)+$`
 	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(segment, segment == '.' || segment.startsWith('..'))",message="must not contain the segment '.' or a segment that begins with '..'"
+	// +kubebuilder:validation:XValidation:rule="!self.replace('{entropy}', '000000000000').matches('[^/]{256}')",message="must not have more than 255 bytes between two slashes, '{entropy}' counting 12"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Path"
 	Path string `json:"path"`
 

@@ -51,11 +51,16 @@ type ChallengeInstanceList struct {
 // The rules stand here rather than at the fields, because an error of a field's
 // own rule repeats the field's value, and a flag must not be repeated.
 //
+// The longest timeout is what can be counted in nanoseconds. Its rule adds up seconds,
+// because the function duration fails for what is longer, with a message that helps
+// nobody.
+//
 // +kubebuilder:validation:XValidation:rule="self.challengeRef == oldSelf.challengeRef",message="challengeRef cannot be changed: delete this instance and create another one",fieldPath=".challengeRef"
 // +kubebuilder:validation:XValidation:rule="self.ownerId == oldSelf.ownerId",message="ownerId cannot be changed: delete this instance and create another one",fieldPath=".ownerId"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.flag) || size(oldSelf.flag) == 0 || (has(self.flag) && self.flag == oldSelf.flag)",message="flag can be set once and not be changed afterwards: delete this instance and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(self.flag) || bytes(self.flag).size() <= 1024",message="flag must not be longer than 1024 bytes in UTF-8"
-// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || size(self.timeout) == 0 || duration(self.timeout) > duration('0s')",message="timeout must be longer than zero, for example 30m or 2h",fieldPath=".timeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || !self.timeout.matches('^[0hms]+$')",message="timeout must be longer than zero, for example 30m or 2h",fieldPath=".timeout"
+// +kubebuilder:validation:XValidation:rule="!has(self.timeout) || !self.timeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?$') || (self.timeout.matches('^(0*[0-9]{1,7}h)?(0*[0-9]{1,9}m)?(0*[0-9]{1,10}s)?$') && int('0' + self.timeout.find('[0-9]+h').split('h')[0]) * 3600 + int('0' + self.timeout.find('[0-9]+m').split('m')[0]) * 60 + int('0' + self.timeout.find('[0-9]+s').split('s')[0]) <= 9223372036)",message="timeout must be at most 2562047h",fieldPath=".timeout"
 type ChallengeInstanceSpec struct {
 	// The Challenge to run, for example {name: guestbook}. Cannot be changed.
 	// +required
@@ -79,8 +84,9 @@ type ChallengeInstanceSpec struct {
 	Flag string `json:"flag,omitempty"`
 
 	// How long the instance lives, counted from status.startedAt, for example
-	// 2h, 30m or 1h30m. May be changed while it lives. Default: the operator's
-	// CHALLENGE_INSTANCE_TIMEOUT (2h); CHALLENGE_MAX_LIFETIME caps it.
+	// 2h, 30m or 1h30m, at most 2562047h. May be changed while it lives. Default: the
+	// operator's CHALLENGE_INSTANCE_TIMEOUT (2h) as it was at the start;
+	// CHALLENGE_MAX_LIFETIME caps it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`

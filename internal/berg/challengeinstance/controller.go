@@ -3,10 +3,13 @@ package challengeinstance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // Reconciler builds, watches and ends ChallengeInstances.
@@ -33,6 +37,8 @@ type Reconciler struct {
 	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
+	// Jumps tells when the clock has got ahead of the timers.
+	Jumps  *walltime.Watcher
 	Config config.Config
 	// Presence is what Client, Live and Writer know missing kinds by. Direct reads from the
 	// API server past it, to find out whether a kind is there by now.
@@ -43,6 +49,7 @@ type Reconciler struct {
 	former  formerPolicies
 	turns   turns
 	calls   calls
+	endings endings
 	// yields are the workers that give way.
 	yields chan struct{}
 }
@@ -118,13 +125,22 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	case instance.Status.InstanceID == "":
 		defer r.Starts.Take()()
 	}
-	if err := finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer); err != nil {
-		return 0, outcome.Itself(err)
+	held := outcome.Itself(finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer))
+	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
+		return 0, held
 	}
 	if withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		return 0, outcome.Itself(terminate(ctx, r.Client, instance, bergv1.TerminationAdmin))
+		err := outcome.Itself(r.terminate(ctx, instance, bergv1.TerminationAdmin))
+		if outcome.CauseOf(err) == outcome.Rejected {
+			r.tellBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
+		}
+		return 0, err
 	}
 
+	if problem == nil && held != nil {
+		// Without it a deletion would go by unseen.
+		problem = problemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", held), instance.Spec.Flag)
+	}
 	out := Outcome{Observed: observed, Problem: problem}
 	if !busy {
 		r.turns.goesOn(instance)
@@ -197,7 +213,13 @@ func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.C
 	if equality.Semantic.DeepEqual(before.Status, instance.Status) {
 		return nil
 	}
-	return outcome.Itself(r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	err := outcome.Itself(r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	if outcome.CauseOf(err) == outcome.Rejected {
+		// What the status cannot say, an event does. The recorder counts repetitions.
+		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonRefused, actionObserve, "%s", note(instance,
+			condition("", metav1.ConditionFalse, bergv1.ReasonRefused, "The API server refuses the status of this instance: "+err.Error())))
+	}
+	return err
 }
 
 func joinPatch(err, patch error) error {

@@ -167,7 +167,7 @@ func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
 	if spec.SecurityContext != nil || spec.HostUsers != nil || len(spec.Containers[0].Resources.Limits) != 2 || len(spec.Containers[0].Resources.Requests) != 2 {
 		t.Errorf("the pod would be another: %s", asJSON(t, spec))
 	}
-	if pinned.Defaults.current(cfg.Challenge) {
+	if pinned.Defaults.current(cfg.Challenge, instance) {
 		t.Error("it counts as up to date, though a rollout would change its pods")
 	}
 	raw, err := pinned.raw()

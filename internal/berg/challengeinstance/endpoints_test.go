@@ -260,13 +260,14 @@ func TestDefaultsOfEarlierVersions(t *testing.T) {
 		t.Errorf("not as an earlier version writes it: %s", data)
 	}
 	var earlier Defaults
+	instance := &bergv1.ChallengeInstance{}
 	if err := json.Unmarshal(data, &earlier); err != nil {
 		t.Fatal(err)
 	}
-	if !earlier.current(secure) || earlier.current(plain) || !earlier.over(plain).HTTPTLS {
-		t.Errorf("up to date %v and %v, TLS %v", earlier.current(secure), earlier.current(plain), earlier.over(plain).HTTPTLS)
+	if !earlier.current(secure, instance) || earlier.current(plain, instance) || !earlier.over(plain).HTTPTLS {
+		t.Errorf("up to date %v and %v, TLS %v", earlier.current(secure, instance), earlier.current(plain, instance), earlier.over(plain).HTTPTLS)
 	}
-	if now := defaultsOf(plain); !now.current(plain) || now.over(secure).HTTPTLS {
+	if now := defaultsOf(plain); !now.current(plain, instance) || now.over(secure).HTTPTLS {
 		t.Errorf("plain HTTP is not pinned: %+v", now)
 	}
 }

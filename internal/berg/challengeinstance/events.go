@@ -2,12 +2,17 @@ package challengeinstance
 
 import (
 	"cmp"
+	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
@@ -72,18 +77,99 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	return conditions.Note(redact(c.Message, instance.Spec.Flag))
 }
 
-// reportEnding tells, once, why an instance ends, and counts one that is over.
-func (r *Reconciler) reportEnding(before, instance *bergv1.ChallengeInstance) {
+// reportEnding tells, once, why an instance ends, and counts one that is over. The
+// status remembers what was told; where it cannot be written, this process does.
+func (r *Reconciler) reportEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) {
 	was, is := before.Status.Phase, instance.Status.Phase
-	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated {
-		// One without a reason was deleted by somebody.
-		reason := cmp.Or(instance.Spec.TerminationReason, bergv1.TerminationUserRequest)
+	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.endings.tells(instance, bergv1.PhaseTerminating) {
+		reason := cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))
 		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceEnding, actionTerminate, "Terminating due to %s", reason)
 		if reason == bergv1.TerminationTimeout {
 			timeouts.Inc()
 		}
 	}
-	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil {
+	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.endings.tells(instance, bergv1.PhaseTerminated) {
 		lifetimes.Observe(instance.Status.TerminatedAt.Sub(instance.Status.StartedAt.Time).Seconds())
 	}
+}
+
+// apparentReason is why an instance ends that does not say so itself: the API server
+// may have refused to note it, and the operator may have been started anew since.
+func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.ChallengeInstance) bergv1.TerminationReason {
+	if reason := r.endings.reason(instance); reason != "" {
+		return reason
+	}
+	if at := expiry(instance, r.Config.Challenge); at != nil && !instance.DeletionTimestamp.Time.Before(at.Time) {
+		return bergv1.TerminationTimeout
+	}
+	if r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
+		if c, err := r.observeCandidate(ctx, instance); err == nil && withdrawn(c) {
+			return bergv1.TerminationAdmin
+		}
+	}
+	return bergv1.TerminationUserRequest // it was deleted by somebody
+}
+
+// endings are what is known of the ends of instances and may stand in no status: why the
+// operator has ended them, and what was told of that. Each is forgotten when it is gone.
+// Its zero value is ready for use.
+type endings struct {
+	mu  sync.Mutex
+	all map[types.NamespacedName]ending
+}
+
+type ending struct {
+	uid    types.UID
+	reason bergv1.TerminationReason // "": somebody else has deleted it, or its spec says why
+	told   bergv1.Phase             // the last phase that was told
+}
+
+// change changes what is known of an instance.
+func (e *endings) change(instance *bergv1.ChallengeInstance, how func(*ending)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := client.ObjectKeyFromObject(instance)
+	known := e.all[key]
+	if known.uid != instance.UID {
+		known = ending{uid: instance.UID}
+	}
+	how(&known)
+	if e.all == nil {
+		e.all = map[types.NamespacedName]ending{}
+	}
+	if known == (ending{uid: instance.UID}) {
+		delete(e.all, key)
+		return
+	}
+	e.all[key] = known
+}
+
+// asked notes for what reason the deletion of an instance is asked for, "" if it is not.
+func (e *endings) asked(instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
+	e.change(instance, func(known *ending) { known.reason = reason })
+}
+
+// reason is why the operator has ended an instance, "" if that is not known.
+func (e *endings) reason(instance *bergv1.ChallengeInstance) (reason bergv1.TerminationReason) {
+	e.change(instance, func(known *ending) { reason = known.reason })
+	return reason
+}
+
+// tells notes that a phase of an instance is told, and reports whether it is for the
+// first time. The phases are told in their order.
+func (e *endings) tells(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (first bool) {
+	e.change(instance, func(known *ending) {
+		first = known.told != phase && known.told != bergv1.PhaseTerminated
+		if first {
+			known.told = phase
+		}
+	})
+	return first
+}
+
+// forget is to be called when no instance of that name exists anymore.
+func (e *endings) forget(key types.NamespacedName) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.all, key)
 }

@@ -84,6 +84,7 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) 
 	done, err := d.getInTurn(ctx, turn{&d.calls, req}, instance)
 	if errors.Is(err, outcome.ErrGone) {
 		d.finalizers.Forget(req.NamespacedName)
+		d.endings.forget(req.NamespacedName)
 	}
 	if err != nil {
 		return err
@@ -118,7 +119,7 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 				return err // somebody was faster: another look tells
 			}
 			if err != nil {
-				err = redacted(err, instance.Spec.Flag)
+				err = withoutFlag(err, instance)
 				refused = err.Error()
 			}
 		}
@@ -130,20 +131,21 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 		return err
 	}
 	deriveTerminated(instance, now)
-	if err := d.patchEnding(ctx, before, instance); err != nil {
+	// A status that is refused keeps nobody: the instance is gone.
+	if err := d.patchEnding(ctx, before, instance); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
 	}
 	return d.finalizers.Remove(ctx, d.Client, instance, bergv1.Finalizer)
 }
 
 // patchEnding writes the status of an instance that is being deleted, and tells
-// what is new in it.
+// what is new in it, also where the API server refuses the status.
 func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	if err := d.patchStatus(ctx, before, instance); err != nil {
-		return err
+	err := d.patchStatus(ctx, before, instance)
+	if err == nil || outcome.CauseOf(err) == outcome.Rejected {
+		d.reportEnding(ctx, before, instance)
 	}
-	d.reportEnding(before, instance)
-	return nil
+	return err
 }
 
 // ownNamespace returns the instance's namespace, nil if it is gone or was never

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,15 +107,16 @@ func check(t *testing.T, cfg config.Config, challenge bergv1.ChallengeSpec, spec
 	began := time.Now()
 	problem := judge(o, cfg.Challenge)
 	if problem == nil {
-		// What a status keeps comes back from JSON.
+		before := instance.DeepCopy()
 		if err := pin(&o, cfg.Challenge); err != nil {
 			t.Fatal(err)
 		}
+		store(t, before, instance)
 		var err error
 		if o.Pinned, err = pinnedBy(instance); err != nil {
 			t.Fatal(err)
 		}
-		if !o.Pinned.runs(o.Challenge) || !o.Pinned.Defaults.current(cfg.Challenge) {
+		if !o.Pinned.runs(o.Challenge) || !o.Pinned.Defaults.current(cfg.Challenge, instance) {
 			t.Fatalf("the snapshot differs from the Challenge: it could never be UpToDate\n%s", instance.Status.ChallengeSnapshot.Raw)
 		}
 		in := testInputs(cfg, *o.Pinned)
@@ -137,6 +140,29 @@ func check(t *testing.T, cfg config.Config, challenge bergv1.ChallengeSpec, spec
 		t.Errorf("it took %s", took)
 	}
 	return problem == nil
+}
+
+// store does with a status what the API server does with a merge patch of it: it takes
+// every null for a deletion, and decodes and encodes the rest as it likes.
+func store(t *testing.T, before, after *bergv1.ChallengeInstance) {
+	t.Helper()
+	patch, err := client.MergeFrom(before).Data(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := jsonpatch.MergePatch([]byte(asJSON(t, before)), patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := utiljson.Unmarshal(merged, &object); err != nil {
+		t.Fatal(err)
+	}
+	stored := &bergv1.ChallengeInstance{}
+	if err := json.Unmarshal([]byte(asJSON(t, object)), stored); err != nil {
+		t.Fatal(err)
+	}
+	*after = *stored
 }
 
 // written is a Challenge as text, to find in it what an author wrote and a message repeats.

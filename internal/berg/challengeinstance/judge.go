@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -26,6 +27,7 @@ var checks = []func(Candidate, config.Challenge) *outcome.Problem{
 	challengeHasContainers,
 	challengeIsValid,
 	flagIsThere,
+	flagFits,
 }
 
 // judge returns why an instance cannot be built, nil when it can.
@@ -131,6 +133,29 @@ func flagIsThere(c Candidate, _ config.Challenge) *outcome.Problem {
 		Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonFlagMissing, Class: outcome.Blocked,
 		Message: "The Challenge asks for a dynamic flag and spec.flag is empty: set spec.flag",
 	}
+}
+
+// flagFits: every file can hold any flag, a variable cannot. Its container would never
+// be created, and nothing would say why.
+func flagFits(c Candidate, _ config.Challenge) *outcome.Problem {
+	if !strings.ContainsRune(c.Instance.Spec.Flag, 0) {
+		return nil
+	}
+	wanted := c.Pinned
+	if wanted == nil {
+		s := snapshotOf(c.Challenge)
+		wanted = &s
+	}
+	for _, container := range wanted.Containers {
+		if f := container.DynamicFlag; f != nil && f.Env != nil {
+			return &outcome.Problem{
+				Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked,
+				Message: fmt.Sprintf("spec.flag contains a NUL character, and the environment variable %s of container %s (dynamicFlag.env) cannot: "+
+					"delete this instance and create another one with another flag", f.Env.Name, container.Hostname),
+			}
+		}
+	}
+	return nil
 }
 
 // namespaceIsOurs: who holds the owner's namespace keeps it.

@@ -78,6 +78,10 @@ func TestJudge(t *testing.T) {
 		c.Challenge = challengeOf(Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "F"}}}}})
 	}
 	withFlag := func(c *Candidate) { c.Instance.Spec.Flag = "flag{x}" }
+	inFile := func(c *Candidate) {
+		c.Challenge = challengeOf(Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", DynamicFlag: &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/f"}}}}})
+	}
+	nulFlag := func(c *Candidate) { c.Instance.Spec.Flag = "flag{a\x00b}" }
 	asked := func(c *Candidate) { c.Instance.Spec.TerminationReason = bergv1.TerminationAdmin }
 	beside := func(siblings ...Candidate) Observed { return observed(me, nil, siblings...) }
 	holding := func(ns *corev1.Namespace, siblings ...Candidate) Observed { return observed(me, ns, siblings...) }
@@ -93,6 +97,9 @@ func TestJudge(t *testing.T) {
 		"no containers, after the start":    {Observed{Candidate: candidate("m", 5, empty, wasStarted)}, ""},
 		"broken Challenge":                  {Observed{Candidate: candidate("m", 5, broken)}, bergv1.ReasonInvalidChallenge},
 		"broken Challenge, after the start": {Observed{Candidate: candidate("m", 5, broken, wasStarted)}, ""},
+		"flag with a NUL":                   {Observed{Candidate: candidate("n", 5, flagged, nulFlag)}, bergv1.ReasonInvalidFlag},
+		"flag with a NUL, in a file":        {Observed{Candidate: candidate("n", 5, inFile, nulFlag)}, ""},
+		"flag with a NUL, not wanted":       {Observed{Candidate: candidate("n", 5, nulFlag)}, ""},
 		"flag missing":                      {Observed{Candidate: candidate("m", 5, flagged)}, bergv1.ReasonFlagMissing},
 		"flag there":                        {Observed{Candidate: candidate("m", 5, flagged, withFlag)}, ""},
 		"flag wanted only by an edit":       {Observed{Candidate: candidate("m", 5, flagged, wasStarted)}, ""},

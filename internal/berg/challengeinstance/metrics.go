@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -51,7 +52,9 @@ var (
 		Help: "Instances that were ended because their time was over.",
 	})
 	perChallenge = &challengeSeries{}
-	perPhase     = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, seeInstances)
+	overdue      = &overdueGauge{desc: prometheus.NewDesc("berg_challengeinstance_longest_overdue_seconds",
+		"How long the time of the live instance that is most overdue has been over, 0 if there is none. Only the leader reports it.", nil, nil)}
+	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, seeInstances)
 )
 
 const (
@@ -67,7 +70,7 @@ const (
 )
 
 func init() {
-	metrics.Registry.MustRegister(perChallenge, perPhase, orphanedNamespaces, lifetimes, expiryDelays, reconciles, reconcileErrors, timeouts)
+	metrics.Registry.MustRegister(perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, reconciles, reconcileErrors, timeouts)
 }
 
 func observeReconcile(took time.Duration, err error) {
@@ -137,6 +140,55 @@ func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 	}
 	created.Collect(ch)
 	timeToRunning.Collect(ch)
+}
+
+// overdueGauge tells of instances that ought to have ended. The delays of those that
+// did say nothing about one that cannot.
+type overdueGauge struct {
+	desc *prometheus.Desc
+	see  atomic.Pointer[func(context.Context) (longest time.Duration, ok bool)]
+}
+
+// watch tells where to look, and what time it is.
+func (g *overdueGauge) watch(reader client.Reader, now clock.PassiveClock, elected <-chan struct{}) {
+	see := func(ctx context.Context) (longest time.Duration, ok bool) {
+		select {
+		case <-elected:
+		default:
+			return 0, false
+		}
+		var instances bergv1.ChallengeInstanceList
+		if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+			return 0, false
+		}
+		return longestOverdue(instances.Items, now.Now()), true
+	}
+	g.see.Store(&see)
+}
+
+func longestOverdue(instances []bergv1.ChallengeInstance, now time.Time) (longest time.Duration) {
+	for i := range instances {
+		if at := instances[i].Status.ExpiresAt; at != nil && instances[i].DeletionTimestamp == nil {
+			longest = max(longest, now.Sub(at.Time))
+		}
+	}
+	return longest
+}
+
+// Describe implements prometheus.Collector.
+func (g *overdueGauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
+
+// Collect implements prometheus.Collector.
+func (g *overdueGauge) Collect(ch chan<- prometheus.Metric) {
+	see := g.see.Load()
+	if see == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	defer cancel()
+	if longest, ok := (*see)(ctx); ok {
+		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, longest.Seconds())
+	}
 }
 
 func seeInstances(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {

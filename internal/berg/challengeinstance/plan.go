@@ -128,9 +128,17 @@ func (in Inputs) hostname(container, port string) string {
 
 // path puts the instance's entropy into the path of a flag file.
 func (in Inputs) path(container string, file bergv1.FlagFile) string {
-	entropy := hex.EncodeToString(in.secret("entropy", container))[:12]
-	return strings.ReplaceAll(file.Path, "{entropy}", entropy)
+	return withEntropy(file.Path, hex.EncodeToString(in.secret("entropy", container))[:len(longestEntropy)])
 }
+
+const (
+	// entropyMark in a path stands for the instance's entropy.
+	entropyMark = "{entropy}"
+	// longestEntropy is as long as every entropy.
+	longestEntropy = "000000000000"
+)
+
+func withEntropy(path, entropy string) string { return strings.ReplaceAll(path, entropyMark, entropy) }
 
 // meta is the metadata that every object inside the namespace shares.
 func (in Inputs) meta(name, component string) metav1.ObjectMeta {

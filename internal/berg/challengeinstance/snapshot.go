@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -49,10 +51,36 @@ type Defaults struct {
 	EphemeralStorageRequest resource.Quantity         `json:"ephemeralStorageRequest,omitzero"`
 	SeccompProfile          corev1.SeccompProfileType `json:"seccompProfile,omitempty"`
 	UserNamespaces          bool                      `json:"userNamespaces,omitempty"`
+	// Timeout is how long an instance lives that does not say. Nil: the instance was
+	// started by a version that did not pin it, and the configuration's holds.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
 func snapshotOf(c *bergv1.Challenge) Snapshot {
-	return Snapshot{AllowOutboundTraffic: c.Spec.AllowOutboundTraffic, Containers: c.Spec.Containers}
+	return Snapshot{AllowOutboundTraffic: c.Spec.AllowOutboundTraffic, Containers: c.Spec.Containers}.normal()
+}
+
+// normal returns a snapshot in the form that survives being stored, and in which two
+// that make the same pods are equal. Values of variables are texts, as a container
+// sees them: an API server writes numbers as it likes, and a patch that says null
+// means to delete.
+func (s Snapshot) normal() Snapshot {
+	s.Containers = slices.Clone(s.Containers)
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if len(c.Environment) == 0 {
+			continue
+		}
+		texts := make(map[string]bergv1.EnvironmentValue, len(c.Environment))
+		for name, value := range c.Environment {
+			if text, err := value.Text(); err == nil { // validate refuses the others
+				value = bergv1.StringValue(text)
+			}
+			texts[name] = value
+		}
+		c.Environment = texts
+	}
+	return s
 }
 
 func defaultsOf(cfg config.Challenge) *Defaults {
@@ -64,6 +92,7 @@ func defaultsOf(cfg config.Challenge) *Defaults {
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
 		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces,
+		Timeout: &metav1.Duration{Duration: cfg.Timeout},
 	}
 }
 
@@ -83,9 +112,39 @@ func (d *Defaults) over(cfg config.Challenge) config.Challenge {
 	return cfg
 }
 
-// current reports whether the configuration is what was pinned.
-func (d *Defaults) current(cfg config.Challenge) bool {
-	return d == nil || equality.Semantic.DeepEqual(d, defaultsOf(cfg))
+// current reports whether the configuration is what was pinned, as far as it concerns
+// an instance: the default timeout does not where the instance has one of its own.
+func (d *Defaults) current(cfg config.Challenge, instance *bergv1.ChallengeInstance) bool {
+	if d == nil {
+		return true
+	}
+	now := defaultsOf(cfg)
+	if _, own := ownTimeout(instance); own || d.Timeout == nil {
+		now.Timeout = d.Timeout
+	}
+	return equality.Semantic.DeepEqual(d, now)
+}
+
+// rawSnapshot is the snapshot of an instance as it is stored, nil before its start.
+func rawSnapshot(instance *bergv1.ChallengeInstance) []byte {
+	if instance.Status.ChallengeSnapshot == nil {
+		return nil
+	}
+	return instance.Status.ChallengeSnapshot.Raw
+}
+
+// pinnedTimeout is the default timeout that an instance was started with, zero if that
+// is not known. It reads no more of the snapshot than that.
+func pinnedTimeout(instance *bergv1.ChallengeInstance) time.Duration {
+	var pinned struct {
+		Defaults struct {
+			Timeout metav1.Duration `json:"timeout"`
+		} `json:"defaults"`
+	}
+	if raw := rawSnapshot(instance); raw == nil || json.Unmarshal(raw, &pinned) != nil {
+		return 0
+	}
+	return pinned.Defaults.Timeout.Duration
 }
 
 func (s Snapshot) raw() (*runtime.RawExtension, error) {
@@ -109,11 +168,12 @@ func pinnedBy(instance *bergv1.ChallengeInstance) (*Snapshot, error) {
 	return s, nil
 }
 
-// runs reports whether it holds what a Challenge says. It compares encoded forms:
-// the API server may have reordered the keys of one of them, decoding and encoding
-// again puts both in the same order.
+// runs reports whether it holds what a Challenge says. It compares encoded normal
+// forms: the API server may have reordered the keys of one of them, decoding and
+// encoding again puts both in the same order.
 func (s Snapshot) runs(c *bergv1.Challenge) bool {
 	other := snapshotOf(c)
+	s = s.normal() // it may have been stored by a version that did not know of that form
 	s.Defaults = nil
 	a, errA := json.Marshal(s)
 	b, errB := json.Marshal(other)

@@ -50,6 +50,9 @@ func derive(out Outcome, cfg config.Challenge, now time.Time) {
 	}
 	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
 		s.ReadyAt = &metav1.Time{Time: now}
+		if s.ReadyAt.Before(s.StartedAt) {
+			s.ReadyAt = s.StartedAt.DeepCopy() // the clock was put back since
+		}
 	}
 	late := startDeadlinePassed(out.Instance, cfg, now)
 	s.Phase = phaseOf(out, late)
@@ -211,7 +214,7 @@ func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
 	case c.Challenge == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge does not exist any more"
-	case c.Pinned.runs(c.Challenge) && c.Pinned.Defaults.current(cfg):
+	case c.Pinned.runs(c.Challenge) && c.Pinned.Defaults.current(cfg, c.Instance):
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance runs what the Challenge says"
 	case c.Pinned.runs(c.Challenge):
 		reason, message = bergv1.ReasonConfigurationChanged,

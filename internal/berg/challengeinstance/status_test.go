@@ -2,6 +2,8 @@ package challengeinstance
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,8 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -353,8 +359,142 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+func TestLifetime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		own, pinned string
+		cap         time.Duration
+		want        time.Duration
+	}{
+		"what it says":               {own: "30m", want: 30 * time.Minute},
+		"what it says goes first":    {own: "30m", pinned: "1h", want: 30 * time.Minute},
+		"the default of its start":   {pinned: "1h", want: time.Hour},
+		"of a version before":        {want: 2 * time.Hour},
+		"the cap holds for all":      {own: "9h", pinned: "8h", cap: 3 * time.Hour, want: 3 * time.Hour},
+		"for a default, too":         {pinned: "8h", cap: 3 * time.Hour, want: 3 * time.Hour},
+		"a default below the cap":    {pinned: "1h", cap: 3 * time.Hour, want: time.Hour},
+		"the longest":                {own: "2562047h47m16s", want: 2562047*time.Hour + 47*time.Minute + 16*time.Second},
+		"too long to count":          {own: "2562048h", want: config.LongestDuration},
+		"far too long":               {own: "9999999999h", pinned: "1h", want: config.LongestDuration},
+		"far too long, in sum":       {own: "2562047h99m", want: config.LongestDuration},
+		"too long, and capped":       {own: "9999999999h", cap: 3 * time.Hour, want: 3 * time.Hour},
+		"zero, of another schema":    {own: "0s", pinned: "1h", want: time.Hour},
+		"nonsense of another schema": {own: "soon", pinned: "1h", want: time.Hour},
+		"a snapshot that is broken":  {pinned: `1h"`, want: 2 * time.Hour},
+	} {
+		i := testInstance(started, timeout(tc.own))
+		if tc.pinned != "" {
+			pinnedDefault(tc.pinned)(i)
+		}
+		if got := lifetime(i, config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: tc.cap}); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+func TestPausesBetweenEndsGrowAndAreShared(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("not today"))
+	of := func(n int) reconcile.Request {
+		return reconcile.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(n)}}
+	}
+	for name, tc := range map[string]struct {
+		err       error
+		longest   time.Duration
+		perSecond int
+	}{
+		"no answer": {errors.New("connection refused"), longestPause, mostTries},
+		"refused":   {fmt.Errorf("delete the instance: %w", refused), longestRefusedPause, mostRefusedTries},
+	} {
+		p := newEndingPauses()
+		var last time.Duration
+		for n := range 20 {
+			pause := p.after(of(0), tc.err)
+			if n == 0 && pause != firstPause || pause < last {
+				t.Fatalf("%s: pause %d of %s after one of %s", name, n, pause, last)
+			}
+			last = pause
+		}
+		if last != tc.longest {
+			t.Errorf("%s: the longest pause is %s, want %s", name, last, tc.longest)
+		}
+		if !p.lasts(of(0)) || p.lasts(of(1)) {
+			t.Errorf("%s: only what fails lasts", name)
+		}
+		p.forget(of(0))
+		if p.lasts(of(0)) {
+			t.Errorf("%s: it is not forgotten", name)
+		}
+
+		// A thousand that fail at once are not tried all at once again.
+		p = newEndingPauses()
+		for n := range 1000 {
+			last = p.after(of(n), tc.err)
+		}
+		if want := time.Duration(800/tc.perSecond) * time.Second; last < want {
+			t.Errorf("%s: the last of a thousand is tried after %s, want %s or more", name, last, want)
+		}
+	}
+}
+
+func TestEndingsAreToldOnceAndForgotten(t *testing.T) {
+	var e endings
+	i, other := testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.UID = "another of that name" })
+	if e.reason(i) != "" || len(e.all) != 0 {
+		t.Error("something is known of an instance that nobody has ended")
+	}
+	e.asked(i, bergv1.TerminationTimeout)
+	if e.reason(i) != bergv1.TerminationTimeout || e.reason(other) != "" {
+		t.Error("the reason is that of the one that was asked for")
+	}
+	e.asked(i, bergv1.TerminationTimeout)
+	if !e.tells(i, bergv1.PhaseTerminating) || e.tells(i, bergv1.PhaseTerminating) {
+		t.Error("the first phase is told once")
+	}
+	if !e.tells(i, bergv1.PhaseTerminated) || e.tells(i, bergv1.PhaseTerminated) || e.tells(i, bergv1.PhaseTerminating) {
+		t.Error("the last phase is told once, and none after it")
+	}
+	if e.reason(i) != bergv1.TerminationTimeout {
+		t.Error("the reason is lost")
+	}
+	e.forget(client.ObjectKeyFromObject(i))
+	if len(e.all) != 0 {
+		t.Error("it is not forgotten")
+	}
+	e.asked(i, bergv1.TerminationTimeout)
+	e.asked(i, "")
+	if len(e.all) != 0 {
+		t.Error("of an end that was refused, something stays")
+	}
+}
+
+// After a restart nothing but the times is left of a reason that was not written.
+func TestApparentReason(t *testing.T) {
+	deleted := func(after time.Duration) func(*bergv1.ChallengeInstance) {
+		return func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon.Add(after)} }
+	}
+	r := &Reconciler{Config: config.Config{Challenge: config.Challenge{Timeout: time.Hour}}}
+	for name, tc := range map[string]struct {
+		instance *bergv1.ChallengeInstance
+		want     bergv1.TerminationReason
+	}{
+		"deleted while it lived":   {testInstance(started, deleted(time.Minute)), bergv1.TerminationUserRequest},
+		"at its expiry":            {testInstance(started, deleted(time.Hour)), bergv1.TerminationTimeout},
+		"long after it":            {testInstance(started, deleted(9*time.Hour)), bergv1.TerminationTimeout},
+		"after it, but extended":   {testInstance(started, timeout("2h"), deleted(90*time.Minute)), bergv1.TerminationUserRequest},
+		"deleted before its start": {testInstance(deleted(9 * time.Hour)), bergv1.TerminationUserRequest},
+	} {
+		if got := r.apparentReason(t.Context(), tc.instance); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+	ended := testInstance(started, deleted(time.Minute))
+	r.endings.asked(ended, bergv1.TerminationAdmin)
+	if got := r.apparentReason(t.Context(), ended); got != bergv1.TerminationAdmin {
+		t.Errorf("what is remembered goes first: %s", got)
+	}
+}
+
 func TestExpiryMoves(t *testing.T) {
-	e := &expirer{config: config.Config{Challenge: config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: 3 * time.Hour}}}
+	e := &expirer{Reconciler: &Reconciler{Config: config.Config{Challenge: config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: 3 * time.Hour}}}}
 	for name, tc := range map[string]struct {
 		before, after *bergv1.ChallengeInstance
 		want          bool
@@ -366,12 +506,21 @@ func TestExpiryMoves(t *testing.T) {
 		"at the cap":    {testInstance(started, timeout("3h")), testInstance(started, timeout("9h")), false},
 		"asked to end":  {testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.TerminationReason = bergv1.TerminationAdmin }), true},
 		"other wording": {testInstance(started), testInstance(started, timeout("120m")), false},
+		"other default": {testInstance(started), testInstance(started, pinnedDefault("1h")), true},
+		"its own stays": {testInstance(started, timeout("1h")), testInstance(started, timeout("1h"), pinnedDefault("90m")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := e.movesTheEnd(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// pinnedDefault is a default timeout that an instance was started with.
+func pinnedDefault(d string) func(*bergv1.ChallengeInstance) {
+	return func(i *bergv1.ChallengeInstance) {
+		i.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{"containers":[{"hostname":"a"}],"defaults":{"domain":"d","timeout":"` + d + `"}}`)}
 	}
 }
 

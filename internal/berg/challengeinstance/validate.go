@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -21,8 +22,10 @@ const (
 	maxHostname = validation.DNS1035LabelMaxLength - len(nodePortSuffix)
 	// maxMode is rwx for everyone.
 	maxMode = 0o777
-	// longestPath is that of the schema.
+	// longestPath is that of the schema, in characters.
 	longestPath = 512
+	// longestSegment of a path is that of Linux (NAME_MAX), in bytes.
+	longestSegment = 255
 )
 
 // validate returns what is wrong with a Challenge, each error naming its field.
@@ -228,6 +231,11 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 		if len(p.Exec.Command) == 0 {
 			errs = append(errs, field.Required(at.Child("exec", "command"), "name the program to run"))
 		}
+		for i, word := range p.Exec.Command {
+			if strings.ContainsRune(word, 0) {
+				errs = append(errs, field.Invalid(at.Child("exec", "command").Index(i), word, "must not contain a NUL character"))
+			}
+		}
 	}
 	host := func(where *field.Path, value string) {
 		if value != "" {
@@ -241,7 +249,14 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 		if s := p.HTTPGet.Scheme; s != "" && s != corev1.URISchemeHTTP && s != corev1.URISchemeHTTPS {
 			errs = append(errs, field.NotSupported(at.Child("httpGet", "scheme"), s, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
 		}
+		// The node could not send such a request, and the container would never be ready.
+		if strings.ContainsFunc(p.HTTPGet.Path, isControl) {
+			errs = append(errs, field.Invalid(at.Child("httpGet", "path"), p.HTTPGet.Path, "must not contain control characters"))
+		}
 		for i, h := range p.HTTPGet.HTTPHeaders {
+			if strings.ContainsFunc(h.Value, func(r rune) bool { return isControl(r) && r != '\t' }) {
+				errs = append(errs, field.Invalid(at.Child("httpGet", "httpHeaders").Index(i).Child("value"), h.Value, "must not contain control characters"))
+			}
 			for _, msg := range validation.IsHTTPHeaderName(h.Name) {
 				errs = append(errs, field.Invalid(at.Child("httpGet", "httpHeaders").Index(i).Child("name"), h.Name, msg))
 			}
@@ -282,6 +297,9 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 	return errs
 }
 
+// isControl reports whether a character is a control character of ASCII.
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
 func validateFlag(at *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
 	if f == nil {
 		return nil
@@ -321,9 +339,13 @@ func validateFile(at *field.Path, f bergv1.FlagFile) field.ErrorList {
 	case strings.HasPrefix(path.Base(f.Path), ".."):
 		invalid("the file name must not begin with '..'")
 	case strings.ContainsAny(f.Path, ":\x00"):
-		invalid("must not contain ':'")
-	case len(f.Path) > longestPath:
+		invalid("must not contain ':' or a NUL character")
+	case strings.HasPrefix(f.Path, "/proc/"):
+		invalid("must not be in /proc: no container starts with a file mounted there")
+	case utf8.RuneCountInString(f.Path) > longestPath:
 		errs = append(errs, field.TooLong(at.Child("path"), f.Path, longestPath))
+	case slices.ContainsFunc(strings.Split(withEntropy(f.Path, longestEntropy), "/"), func(segment string) bool { return len(segment) > longestSegment }):
+		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", longestSegment, entropyMark, len(longestEntropy)))
 	}
 	if f.Mode != nil && (*f.Mode < 0 || *f.Mode > maxMode) {
 		errs = append(errs, field.Invalid(at.Child("mode"), *f.Mode, "must be from 0 to 0777 (511)"))

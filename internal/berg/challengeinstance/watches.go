@@ -33,7 +33,8 @@ import (
 )
 
 // SetupWithManager opens the watches. Each wakes the instances of one owner; the
-// only timers are the expiry and the start deadline.
+// only timers are the expiry and the start deadline, and a jump of the clock wakes
+// those who have set them.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
 	r.yields = make(chan struct{}, max(1, r.Config.Process.MaxConcurrentReconciles/8))
@@ -51,10 +52,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	var reader client.Reader = mgr.GetCache()
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
+	overdue.watch(reader, r.Clock, mgr.Elected())
 
 	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(r.awake(isLive)))
 	changed := builder.WithPredicates(changes)
-	wake := make(chan event.GenericEvent)
+	wake, deadlines := make(chan event.GenericEvent), make(chan event.GenericEvent)
+	r.Jumps.Wake(announce(deadlines))
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
 		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isLive))).
@@ -70,6 +73,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.ConfigMap{}, owner).
 		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
 		WatchesRawSource(r.calls.source()).
+		WatchesRawSource(source.Channel(deadlines, handler.EnqueueRequestsFromMapFunc(r.every(r.hasDeadline)))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Config.Process.MaxConcurrentReconciles,
 			ReconciliationTimeout:   longestPass,
@@ -113,7 +117,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return err
 	}
-	if err := (&expirer{client: mgr.GetClient(), clock: r.Clock, config: r.Config}).setup(mgr); err != nil {
+	expiries := make(chan event.GenericEvent)
+	r.Jumps.Wake(announce(expiries))
+	if err := (&expirer{Reconciler: r, jumped: expiries}).setup(mgr); err != nil {
 		return err
 	}
 	if err := (&deletion{Reconciler: r}).setup(mgr); err != nil {
@@ -215,9 +221,32 @@ func requestsFor(i *bergv1.ChallengeInstance) []reconcile.Request {
 }
 
 func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []reconcile.Request {
+	return r.listed(ctx, which, client.MatchingFields{index: value})
+}
+
+// every maps whatever happened to all instances of a kind.
+func (r *Reconciler) every(which func(client.Object) bool) handler.MapFunc {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listed(ctx, which) }
+}
+
+// hasDeadline passes the instances that wait for the start deadline.
+func (r *Reconciler) hasDeadline(o client.Object) bool {
+	return isLive(o) && untilStartDeadline(o.(*bergv1.ChallengeInstance), r.Config.Challenge, r.Clock.Now()) > 0
+}
+
+// announce tells a source of events that the clock has jumped.
+func announce(to chan<- event.GenericEvent) func(context.Context) {
+	return func(ctx context.Context) {
+		select {
+		case to <- event.GenericEvent{Object: &bergv1.ChallengeInstance{}}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (r *Reconciler) listed(ctx context.Context, which func(client.Object) bool, opts ...client.ListOption) []reconcile.Request {
 	var instances bergv1.ChallengeInstanceList
-	err := r.Client.List(ctx, &instances, client.MatchingFields{index: value},
-		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	err := r.Client.List(ctx, &instances, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
 	if err != nil {
 		return nil // only a cache that is shutting down fails
 	}

@@ -12,12 +12,16 @@ import (
 
 // Upsert writes conditions into those of a resource, which has the given
 // metadata.generation. The time of a condition is now if its status is new, else
-// what it was. Messages are bounded: what must not be told is taken out of them before.
+// what it was; it never goes back, even if the clock does. Messages are bounded: what must
+// not be told is taken out of them before.
 func Upsert(all *[]metav1.Condition, generation int64, now time.Time, wanted ...metav1.Condition) {
 	for _, c := range wanted {
 		c.ObservedGeneration = generation
 		c.Message = Bound(c.Message)
 		c.LastTransitionTime = metav1.Time{Time: now}
+		if old := meta.FindStatusCondition(*all, c.Type); old != nil && c.LastTransitionTime.Before(&old.LastTransitionTime) {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
 		meta.SetStatusCondition(all, c)
 	}
 }

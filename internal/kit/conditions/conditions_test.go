@@ -43,6 +43,15 @@ func TestUpsert(t *testing.T) {
 	if err := Violations(first, all, 2); err != nil {
 		t.Error(err)
 	}
+
+	second := append([]metav1.Condition{}, all...)
+	Upsert(&all, 2, later.Add(-time.Hour), metav1.Condition{Type: "A", Status: metav1.ConditionFalse, Reason: "No", Message: "no"})
+	if a := all[0]; a.Reason != "No" || !a.LastTransitionTime.Time.Equal(later) {
+		t.Errorf("after the clock was put back: %+v", a)
+	}
+	if err := Violations(second, all, 2); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestViolations(t *testing.T) {

@@ -3,6 +3,7 @@ package upgradeable
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -54,6 +55,23 @@ type Gate struct {
 	known    *metav1.Condition
 	read     bool
 	lastBusy time.Time
+
+	once    sync.Once
+	changed chan struct{}
+}
+
+// changes has a value when something may have changed since the last look.
+func (g *Gate) changes() chan struct{} {
+	g.once.Do(func() { g.changed = make(chan struct{}, 1) })
+	return g.changed
+}
+
+// LookAgain has the gate look at the work, and at the time, anew.
+func (g *Gate) LookAgain(context.Context) {
+	select {
+	case g.changes() <- struct{}{}:
+	default:
+	}
 }
 
 // NeedLeaderElection has the manager run the gate in the leader only.
@@ -61,13 +79,7 @@ func (g *Gate) NeedLeaderElection() bool { return true }
 
 // Start runs the gate until the context ends.
 func (g *Gate) Start(ctx context.Context) error {
-	changed := make(chan struct{}, 1)
-	notify := func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
+	notify := func() { g.LookAgain(ctx) }
 	informer, err := g.Informers.GetInformer(ctx, g.Kind)
 	if err != nil {
 		return fmt.Errorf("watch what an upgrade must wait for: %w", err)
@@ -89,7 +101,7 @@ func (g *Gate) Start(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-changed:
+		case <-g.changes():
 		case <-due:
 		}
 		select {

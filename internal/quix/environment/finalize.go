@@ -14,6 +14,7 @@ import (
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // finalize ends an environment that is being deleted, from whatever state it is
@@ -49,7 +50,10 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 
 	deriveEnding(env, e, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
-		return errors.Join(err, e.DeleteErr)
+		// A status that is refused keeps no environment that is gone.
+		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
+			return errors.Join(err, e.DeleteErr)
+		}
 	}
 	r.reportEnding(before, env, e)
 	switch {
