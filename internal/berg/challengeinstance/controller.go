@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/keymutex"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +39,9 @@ type Reconciler struct {
 	backoff *outcome.Backoff
 	former  formerPolicies
 	owners  keymutex.KeyMutex
+	// copies are the versions of the pull secret that instances being built have under
+	// its own name. What is forgotten here, or by a restart, is copied once more.
+	copies *lru.Cache
 }
 
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
@@ -54,7 +58,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;tlsroutes,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=cilium.io,resources=ciliumnetworkpolicies,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// Why a node refuses a pod stands in events alone; those of foreign pods are not kept.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=list;watch;create;patch
 
 const (
 	// longestPass bounds one reconciliation, should the API server not answer.
@@ -62,6 +67,8 @@ const (
 	// ownerLocks is how many locks the owners share: enough that two owners that are
 	// worked on at once hardly ever share one.
 	ownerLocks = 4096
+	// rememberedCopies are more than are being built at a time.
+	rememberedCopies = 4096
 )
 
 // Reconcile brings one instance a step further, or leaves it alone when there is
@@ -116,7 +123,11 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if out.Problem != nil && out.Problem.Class == outcome.Raced {
 		return 0, outcome.ErrRaced
 	}
-	if out.Pods, err = r.observePods(ctx, instance); err != nil {
+	var retried error
+	if out.Problem == nil {
+		retried = r.retryRefused(ctx, out.Observed, now)
+	}
+	if err := r.observeOutcome(ctx, &out.Observed); err != nil {
 		return 0, err
 	}
 
@@ -124,12 +135,15 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	derive(out, r.Config.Challenge, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {
-		r.report(before, out)
+		r.report(before, out, now)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
 		err = joinPatch(p.Err, err)
 	}
-	return untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), err
+	if retried != nil {
+		err = joinPatch(retried, err)
+	}
+	return sooner(untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), untilRetry(out.Observed, now)), err
 }
 
 // getLocked reads an instance when nobody else works on one of the same owner. Of two

@@ -103,14 +103,14 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 			}
 		}
 		deriveTerminating(instance, ns, refused, now)
-		return joinPatch(err, d.patchEnding(ctx, before, instance)) // the namespace's events wake us
+		return joinPatch(err, d.patchEnding(ctx, before, instance, now)) // the namespace's events wake us
 	}
 
 	if err := d.sweep(ctx, instance); err != nil {
 		return err
 	}
 	deriveTerminated(instance, now)
-	if err := d.patchEnding(ctx, before, instance); err != nil {
+	if err := d.patchEnding(ctx, before, instance, now); err != nil {
 		return err
 	}
 	return d.finalizers.Remove(ctx, d.Client, instance, bergv1.Finalizer)
@@ -118,11 +118,11 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 
 // patchEnding writes the status of an instance that is being deleted, and tells
 // what is new in it.
-func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
+func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
 	if err := d.patchStatus(ctx, before, instance); err != nil {
 		return err
 	}
-	d.reportEnding(before, instance)
+	d.reportEnding(before, instance, now)
 	return nil
 }
 

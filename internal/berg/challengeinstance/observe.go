@@ -3,7 +3,9 @@ package challengeinstance
 import (
 	"cmp"
 	"context"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,8 +32,13 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	// Siblings are the other instances of the same owner.
 	Siblings []Candidate
+	// Deployments of the instance by container, as they were before the pass. Of their
+	// status there is what refusalOf looks at.
+	Deployments map[string]*appsv1.Deployment
 	// Pods of the instance.
 	Pods []corev1.Pod
+	// Sandboxes are why the runtime refuses those of pods, by UID.
+	Sandboxes map[types.UID]string
 }
 
 // The indexes of the cache of ChallengeInstances.
@@ -49,8 +56,30 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	if o.Namespace, err = r.observeNamespace(ctx, instance); err != nil {
 		return o, err
 	}
-	o.Siblings, err = r.observeSiblings(ctx, instance)
+	if o.Siblings, err = r.observeSiblings(ctx, instance); err != nil {
+		return o, err
+	}
+	o.Deployments, err = r.observeDeployments(ctx, o.Candidate)
 	return o, err
+}
+
+// observeDeployments reads those of the containers that the instance was started with.
+func (r *Reconciler) observeDeployments(ctx context.Context, c Candidate) (map[string]*appsv1.Deployment, error) {
+	if c.Pinned == nil {
+		return nil, nil
+	}
+	all := make(map[string]*appsv1.Deployment, len(c.Pinned.Containers))
+	for _, container := range c.Pinned.Containers {
+		d := &appsv1.Deployment{}
+		key := types.NamespacedName{Namespace: NamespaceName(c.Instance.Spec.OwnerID), Name: container.Hostname}
+		switch err := r.Client.Get(ctx, key, d); {
+		case err == nil && proofOf(c.Instance).Holds(d):
+			all[container.Hostname] = d
+		case client.IgnoreNotFound(err) != nil:
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance) (Candidate, error) {
@@ -100,6 +129,19 @@ func (r *Reconciler) observeNamespace(ctx context.Context, instance *bergv1.Chal
 		return nil, err
 	}
 	return ns, nil
+}
+
+// observeOutcome adds what has become of the instance's Deployments.
+func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
+	var err error
+	if o.Pods, err = r.observePods(ctx, o.Instance); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !podReady(&p) }) {
+		return nil // most are
+	}
+	o.Sandboxes, err = r.observeSandboxes(ctx, NamespaceName(o.Instance.Spec.OwnerID))
+	return err
 }
 
 // observePods lists the pods of the instance. The operator never writes pods, so
