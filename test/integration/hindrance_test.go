@@ -131,6 +131,9 @@ var _ = Describe("What keeps pods away", func() {
 		lift()
 		reaches(ctx, i, bergv1.PhaseRunning)
 		shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
+		// An operator of the present would take its times back.
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		gone(ctx, i)
 	})
 })
 
