@@ -3,7 +3,9 @@ package operator
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
@@ -59,7 +62,9 @@ func strip(o client.Object) {
 	case *corev1.Service:
 		o.Status = corev1.ServiceStatus{}
 	case *appsv1.Deployment:
-		o.Status = appsv1.DeploymentStatus{}
+		stripDeployment(o)
+	case *eventsv1.Event:
+		challengeinstance.CompactEvent(o)
 	case *policyv1.PodDisruptionBudget:
 		o.Status = policyv1.PodDisruptionBudgetStatus{}
 	case *gatewayv1.HTTPRoute:
@@ -67,6 +72,19 @@ func strip(o client.Object) {
 	case *gatewayv1.TLSRoute:
 		o.Status = gatewayv1.TLSRouteStatus{}
 	}
+}
+
+// stripDeployment keeps of a Deployment's status why its pods are not made. Of one that
+// gets on nothing is left.
+func stripDeployment(d *appsv1.Deployment) {
+	var refusals []appsv1.DeploymentCondition
+	for _, c := range d.Status.Conditions {
+		if challengeinstance.Refusal(c) {
+			c.LastUpdateTime = metav1.Time{}
+			refusals = append(refusals, c)
+		}
+	}
+	d.Status = appsv1.DeploymentStatus{Conditions: refusals}
 }
 
 // podLabels are those by which pods are found.
@@ -85,19 +103,28 @@ func stripPod(pod *corev1.Pod) {
 	}
 	pod.Spec = corev1.PodSpec{}
 	status := corev1.PodStatus{Phase: pod.Status.Phase}
+	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
+		status.Reason, status.Message = pod.Status.Reason, pod.Status.Message
+	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled ||
+			c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue {
 			status.Conditions = append(status.Conditions, corev1.PodCondition{
 				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message,
 			})
 		}
 	}
-	for _, s := range pod.Status.ContainerStatuses {
+	status.InitContainerStatuses = waiting(pod.Status.InitContainerStatuses)
+	status.ContainerStatuses = waiting(pod.Status.ContainerStatuses)
+	pod.Status = status
+}
+
+func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for _, s := range all {
 		if s.State.Waiting != nil {
-			status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{
-				Name: s.Name, State: corev1.ContainerState{Waiting: s.State.Waiting},
-			})
+			kept = append(kept, challengeinstance.CompactContainer(s))
 		}
 	}
-	pod.Status = status
+	return kept
 }

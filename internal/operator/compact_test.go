@@ -16,6 +16,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -201,6 +202,74 @@ func TestPodsKeepWhatTheirStatusIsJudgedBy(t *testing.T) {
 		return
 	}
 	t.Fatal("no pod was recorded")
+}
+
+func TestOfAContainerThatEndedItsOwnWordsAreDropped(t *testing.T) {
+	pod := func(reason, message string) *corev1.Pod {
+		p := &corev1.Pod{}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "mesh", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name:                 "web",
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: 3, Message: message, ContainerID: "c"}},
+		}}
+		return compacted(t, p).(*corev1.Pod)
+	}
+	for reason, want := range map[string]string{"Error": "", "OOMKilled": "", "StartError": "no such file", "ContainerCannotRun": "no such file"} {
+		got := pod(reason, "no such file").Status.ContainerStatuses[0].LastTerminationState.Terminated
+		if got.Reason != reason || got.ExitCode != 3 || got.Message != want || got.ContainerID != "" {
+			t.Errorf("kept of %s: %+v", reason, got)
+		}
+	}
+	if got := pod("Error", "").Status.InitContainerStatuses; len(got) != 1 || got[0].State.Waiting.Reason != "ErrImagePull" {
+		t.Errorf("of containers that admission has added: %+v", got)
+	}
+}
+
+func TestOfAPodThatEndedTheReasonIsKept(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]string{corev1.PodFailed: "Evicted", corev1.PodSucceeded: "Evicted", corev1.PodRunning: "", corev1.PodPending: ""} {
+		got := compacted(t, &corev1.Pod{Status: corev1.PodStatus{Phase: phase, Reason: "Evicted", Message: "Evicted"}}).(*corev1.Pod)
+		if got.Status.Reason != want || got.Status.Message != want {
+			t.Errorf("kept of one that is %s: %+v", phase, got.Status)
+		}
+	}
+}
+
+func TestOfADeploymentsStatusWhatKeepsPodsAwayIsKept(t *testing.T) {
+	condition := func(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason string) appsv1.DeploymentCondition {
+		return appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason, Message: "why"}
+	}
+	for name, tc := range map[string]struct {
+		condition appsv1.DeploymentCondition
+		kept      int
+	}{
+		"pods are refused":         {condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate"), 1},
+		"no ReplicaSet":            {condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError"), 1},
+		"it takes long":            {condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ProgressDeadlineExceeded"), 0},
+		"it gets on":               {condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable"), 0},
+		"its pods are not there":   {condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable"), 0},
+		"pods are refused no more": {condition(appsv1.DeploymentReplicaFailure, corev1.ConditionFalse, "FailedCreate"), 0},
+	} {
+		d := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 1, Conditions: []appsv1.DeploymentCondition{tc.condition}}}
+		got := compacted(t, d).(*appsv1.Deployment)
+		if len(got.Status.Conditions) != tc.kept || got.Status.Replicas != 0 {
+			t.Errorf("%s: kept %+v", name, got.Status)
+		}
+	}
+}
+
+func TestOfEventsOnlyWhatOurPodsSufferIsKept(t *testing.T) {
+	event := func(namespace string) *eventsv1.Event {
+		e := &eventsv1.Event{Note: "sandbox " + strings.Repeat("a", 64) + ": no runtime", Reason: "FailedCreatePodSandBox", DeprecatedCount: 3}
+		e.Namespace, e.Regarding.UID, e.Regarding.Name = namespace, "uid", "pod"
+		return compacted(t, e).(*eventsv1.Event)
+	}
+	if got := event("challenge-a"); got.Note != "sandbox ...: no runtime" || got.Regarding.UID != "uid" || got.Regarding.Name != "" || got.DeprecatedCount != 0 {
+		t.Errorf("of ours: %+v", got)
+	}
+	if got := event("kube-system"); got.Note != "" || got.Regarding.UID != "" {
+		t.Errorf("of another: %+v", got)
+	}
 }
 
 // TestCachesHoldLittleForEachInstance bounds what the caches grow by. Without sharing

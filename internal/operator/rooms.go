@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -61,6 +62,7 @@ func instanceCaches(config.Config) map[client.Object]cache.ByObject {
 		&bergv1.Challenge{}:            all,
 		&bergv1.ChallengeInstance{}:    all,
 		challengeinstance.Definition(): all,
+		&eventsv1.Event{}:              {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
 		&corev1.Pod{}: {
 			Label: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
 		},

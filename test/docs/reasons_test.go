@@ -48,7 +48,7 @@ func constants(t *testing.T, prefix string) []string {
 const instancePage = "docs/challengeinstance.md"
 
 // fromKubernetes are reasons that the operator passes on from kubelet and scheduler.
-var fromKubernetes = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CrashLoopBackOff", "Unschedulable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+var fromKubernetes = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CrashLoopBackOff", "Unschedulable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedCreatePodSandBox", "Evicted"}
 
 func TestEveryConditionReasonAndPhaseIsExplained(t *testing.T) {
 	page := string(read(t, instancePage))

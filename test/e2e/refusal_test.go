@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -186,4 +188,64 @@ func (s *stage) parse(kind, spec string) *unstructured.Unstructured {
 	object.SetNamespace(s.namespace)
 	object.SetName(fmt.Sprintf("bad-%s", strings.ToLower(kind)))
 	return object
+}
+
+var _ = Describe("What a node refuses", func() {
+	It("is told in the runtime's words: a RuntimeClass whose handler the node does not know", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		name := stage.namespace
+		handledBy := func(handler string) *nodev1.RuntimeClass {
+			return &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Handler: handler}
+		}
+		Expect(world.Create(ctx, handledBy("no-such-handler"))).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, handledBy(""))).To(Succeed()) }, NodeTimeout(reactLimit))
+		container := toolbox("box")
+		container.RuntimeClassName = name
+		stage.challenge(ctx, "unhandled", container)
+		told := stage.start(ctx, stage.instance("unhandled"))
+		told.expectSaid(ctx, "FailedCreatePodSandBox", `no runtime for "no-such-handler" is configured`)
+		Expect(told.now().Status.Phase).To(Equal(bergv1.PhaseStarting))
+		expectEvents(ctx, told, "FailedCreatePodSandBox")
+
+		By("mending the RuntimeClass")
+		Expect(world.Delete(ctx, handledBy(""))).To(Succeed())
+		Expect(world.Create(ctx, handledBy("runc"))).To(Succeed())
+		told.expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+		told.expectCondition(ctx, reactLimit, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+	}, SpecTimeout(specLimit))
+
+	It("is told in the runtime's words: a file where it lets none be", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		container := toolbox("box")
+		container.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/proc/flag"}}
+		stage.challenge(ctx, "misplaced", container)
+		told := stage.start(ctx, stage.instance("misplaced"))
+		told.expectSaid(ctx, "CrashLoopBackOff", "StartError: ")
+		told.expectSaid(ctx, "CrashLoopBackOff", "/proc")
+		told.delete(ctx)
+		told.expectEnd(ctx)
+	}, SpecTimeout(specLimit))
+
+	It("is told with the exit code of a container that ends by itself", func(ctx SpecContext) {
+		stage := newStage(ctx)
+		container := toolbox("box")
+		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_EXIT": bergv1.StringValue("3")}
+		stage.challenge(ctx, "ending", container)
+		told := stage.start(ctx, stage.instance("ending"))
+		told.expectNow(ctx, startLimit, "exit code 3", func(i *bergv1.ChallengeInstance) bool {
+			return slices.ContainsFunc(i.Status.Conditions, func(c metav1.Condition) bool {
+				return c.Reason == "CrashLoopBackOff" && strings.Contains(c.Message, "exit code 3")
+			})
+		})
+	}, SpecTimeout(specLimit))
+})
+
+// expectSaid waits until pods are not ready for a reason, with a text in its message.
+func (s *story) expectSaid(ctx context.Context, reason, text string) {
+	GinkgoHelper()
+	s.expectNow(ctx, startLimit, fmt.Sprintf("%s because of %s: %s", bergv1.ConditionPodsReady, reason, text), func(i *bergv1.ChallengeInstance) bool {
+		return slices.ContainsFunc(i.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type == bergv1.ConditionPodsReady && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, text)
+		})
+	})
 }

@@ -85,6 +85,7 @@ spec:
 // probes are objects that the API server accepts where nothing is refused.
 var probes = map[string]string{
 	"services":   `{apiVersion: v1, kind: Service, spec: {ports: [{port: 1}]}}`,
+	"pods":       `{apiVersion: v1, kind: Pod, spec: {containers: [{name: a, image: a}]}}`,
 	"configmaps": `{apiVersion: v1, kind: ConfigMap}`,
 	"deployments": `
 apiVersion: apps/v1

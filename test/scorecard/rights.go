@@ -36,7 +36,8 @@ var allowed = map[string][]string{
 	"cluster: environments/finalizers.quix.io":            {"update"}, // to own a namespace
 	// Whether optional APIs are there.
 	"cluster: customresourcedefinitions.apiextensions.k8s.io": see,
-	"cluster: events.events.k8s.io":                           {"create", "patch"},
+	// What happens to instances is told; why a node refuses a pod stands in events alone.
+	"cluster: events.events.k8s.io": {"create", "list", "patch", "watch"},
 	// Who may read the metrics.
 	"cluster: tokenreviews.authentication.k8s.io":        {"create"},
 	"cluster: subjectaccessreviews.authorization.k8s.io": {"create"},

@@ -346,6 +346,7 @@ const (
 	ReasonDeleted              = "Deleted"
 	ReasonLive                 = "Live"
 	ReasonPullSecretMissing    = "PullSecretMissing"
+	ReasonPullSecretConflict   = "PullSecretConflict"
 	ReasonNodePortTaken        = "NodePortTaken"
 	ReasonInstanceCreating     = "InstanceCreating"
 	ReasonInstanceReady        = "InstanceReady"
@@ -376,6 +377,12 @@ const (
 	// AnnotationRollout on a ChallengeInstance: a new value makes the instance
 	// adopt its Challenge as it is now.
 	AnnotationRollout = "berg.norelect.ch/rollout"
+	// AnnotationRetriedAt on a Deployment is when Kubernetes' controllers were last made
+	// to try again pods that they were refused, in RFC 3339.
+	AnnotationRetriedAt = "berg.norelect.ch/retried-at"
+	// AnnotationPullSecret on a Deployment is the Secret that its image is pulled with,
+	// and the version of the source that this was copied from.
+	AnnotationPullSecret = "berg.norelect.ch/pull-secret"
 
 	// ManagedBy is the value of LabelManagedBy on every object of an instance.
 	ManagedBy = "berg"

@@ -40,6 +40,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 	}
 	// None of these needs another one, and as yet there is no pod that could do harm.
 	var services []*corev1.Service
+	var secrets map[string]pullSecretUse
 	problems := together(
 		func() *outcome.Problem {
 			return problem(bergv1.ConditionNetworkPolicyCreated, r.applyNetworkPolicies(ctx, w, proof, in.namespace(), f))
@@ -53,7 +54,9 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 			return problem(bergv1.ConditionRoutesCreated, applyRoutes(ctx, w, proof, f))
 		},
 		func() *outcome.Problem {
-			return problem(bergv1.ConditionDeploymentsCreated, r.applySupplies(ctx, w, proof, o.Instance, in, f))
+			var err error
+			secrets, err = r.applySupplies(ctx, w, proof, o, in, f)
+			return problem(bergv1.ConditionDeploymentsCreated, err)
 		},
 	)
 	policies, ports, routes, supplies := problems[0], problems[1], problems[2], problems[3]
@@ -70,6 +73,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 	if p := cmp.Or(policies, routes, supplies); p != nil {
 		return endpoints, p
 	}
+	in.PullSecrets = secrets
 	return endpoints, problem(bergv1.ConditionDeploymentsCreated, r.applyWorkloads(ctx, w, proof, in, f, endpoints))
 }
 
@@ -101,15 +105,16 @@ func applyRoutes(ctx context.Context, w apply.Writer, proof ownership.Proof, f F
 	return err
 }
 
-// applySupplies writes what pods mount, and what guards them.
-func (r *Reconciler) applySupplies(ctx context.Context, w apply.Writer, proof ownership.Proof, instance *bergv1.ChallengeInstance, in Inputs, f Foundation) error {
+// applySupplies writes what pods mount, what guards them, and what their images are
+// pulled with.
+func (r *Reconciler) applySupplies(ctx context.Context, w apply.Writer, proof ownership.Proof, o Observed, in Inputs, f Foundation) (map[string]pullSecretUse, error) {
 	if _, err := applyAll(ctx, w, proof, f.ConfigMaps); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := applyAll(ctx, w, proof, f.DisruptionBudgets); err != nil {
-		return err
+		return nil, err
 	}
-	return r.copyPullSecret(ctx, instance, in)
+	return r.copyPullSecrets(ctx, o, in)
 }
 
 // applyWorkloads writes what runs, and deletes what no longer belongs.

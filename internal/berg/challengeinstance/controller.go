@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,6 +53,9 @@ type Reconciler struct {
 	endings endings
 	// yields are the workers that give way.
 	yields chan struct{}
+	// copies are the versions of the pull secret that instances being built have under
+	// its own name. What is forgotten here, or by a restart, is copied once more.
+	copies *lru.Cache
 }
 
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
@@ -68,14 +72,18 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes;tlsroutes,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=cilium.io,resources=ciliumnetworkpolicies,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// Why a node refuses a pod stands in events alone; those of foreign pods are not kept.
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=list;watch;create;patch
 
-// longestPass bounds one reconciliation, should the API server not answer.
-const longestPass = time.Minute
-
-// longestYield is how long what is written about an instance that only waits for another
-// lets starts under way go first: nobody waits for it, and an owner may have hundreds.
-const longestYield = 500 * time.Millisecond
+const (
+	// longestPass bounds one reconciliation, should the API server not answer.
+	longestPass = time.Minute
+	// longestYield is how long what is written about an instance that only waits for another
+	// lets starts under way go first: nobody waits for it, and an owner may have hundreds.
+	longestYield = 500 * time.Millisecond
+	// rememberedCopies are more than are being built at a time.
+	rememberedCopies = 4096
+)
 
 // errBusy says that another instance of the same owner is being worked on. The request is
 // called again when that has ended: nothing else is to be done about it.
@@ -154,7 +162,11 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if out.Problem != nil && out.Problem.Class == outcome.Raced {
 		return 0, outcome.ErrRaced
 	}
-	if out.Pods, err = r.observePods(ctx, instance); err != nil {
+	var retried error
+	if out.Problem == nil {
+		retried = r.retryRefused(ctx, out.Observed, now)
+	}
+	if err := r.observeOutcome(ctx, &out.Observed); err != nil {
 		return 0, err
 	}
 
@@ -162,7 +174,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	derive(out, r.Config.Challenge, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {
-		r.report(before, out)
+		r.report(before, out, now)
 	}
 	if err == nil && busy {
 		r.turns.waits(instance)
@@ -170,7 +182,10 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if p := out.Problem; p != nil && p.Err != nil {
 		err = joinPatch(p.Err, err)
 	}
-	return untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), err
+	if retried != nil {
+		err = joinPatch(retried, err)
+	}
+	return sooner(untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), untilRetry(out.Observed, now)), err
 }
 
 // getInTurn reads an instance when nobody else works on one of the same owner, and returns

@@ -17,8 +17,12 @@ import (
 
 func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Deployment {
 	labels := in.podLabels(c.Hostname)
+	meta := in.meta(c.Hostname, "challenge-deployment")
+	if use := in.pullSecretOf(c.Hostname); use.Version != "" {
+		meta.Annotations = map[string]string{bergv1.AnnotationPullSecret: noteOf(use)}
+	}
 	return &appsv1.Deployment{
-		ObjectMeta: in.meta(c.Hostname, "challenge-deployment"),
+		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
 			// Two pods of one container at a time would be two challenges.
@@ -70,8 +74,8 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	if class := cmp.Or(c.RuntimeClassName, in.Config.RuntimeClassName); class != "" {
 		spec.RuntimeClassName = ptr.To(class)
 	}
-	if in.Config.PullSecretName != "" {
-		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.Config.PullSecretName}}
+	if name := in.pullSecretOf(c.Hostname).Name; name != "" {
+		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: name}}
 	}
 	if c.DynamicFlag != nil && c.DynamicFlag.Executable != nil {
 		spec.NodeSelector = map[string]string{corev1.LabelArchStable: "amd64"}

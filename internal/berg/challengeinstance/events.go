@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +15,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 )
 
 // The actions of events: what the operator was doing.
@@ -32,12 +34,13 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 	r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
 }
 
-// report tells what changed between two statuses of a live instance.
-func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome) {
+// report tells what changed between two statuses of a live instance, of which the later
+// is as of now.
+func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome, now time.Time) {
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
-		timeToRunning.WithLabelValues(challenge).Observe(instance.Status.ReadyAt.Sub(instance.CreationTimestamp.Time).Seconds())
+		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, begun(instance), now).Seconds())
 		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}
 	for _, text := range moved(before.Status.Services, instance.Status.Services) {
@@ -79,7 +82,7 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 
 // reportEnding tells, once, why an instance ends, and counts one that is over. The
 // status remembers what was told; where it cannot be written, this process does.
-func (r *Reconciler) reportEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) {
+func (r *Reconciler) reportEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) {
 	was, is := before.Status.Phase, instance.Status.Phase
 	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.endings.tells(instance, bergv1.PhaseTerminating) {
 		reason := cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))
@@ -89,7 +92,7 @@ func (r *Reconciler) reportEnding(ctx context.Context, before, instance *bergv1.
 		}
 	}
 	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.endings.tells(instance, bergv1.PhaseTerminated) {
-		lifetimes.Observe(instance.Status.TerminatedAt.Sub(instance.Status.StartedAt.Time).Seconds())
+		lifetimes.Observe(elapsed.Since(begun(instance), now).Seconds())
 	}
 }
 

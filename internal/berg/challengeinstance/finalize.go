@@ -124,7 +124,7 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 			}
 		}
 		deriveTerminating(instance, ns, refused, now)
-		return joinPatch(err, d.patchEnding(ctx, before, instance)) // the namespace's events wake us
+		return joinPatch(err, d.patchEnding(ctx, before, instance, now)) // the namespace's events wake us
 	}
 
 	if err := d.sweep(ctx, instance); err != nil {
@@ -132,7 +132,7 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 	}
 	deriveTerminated(instance, now)
 	// A status that is refused keeps nobody: the instance is gone.
-	if err := d.patchEnding(ctx, before, instance); err != nil && outcome.CauseOf(err) != outcome.Rejected {
+	if err := d.patchEnding(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
 	}
 	return d.finalizers.Remove(ctx, d.Client, instance, bergv1.Finalizer)
@@ -140,10 +140,10 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 
 // patchEnding writes the status of an instance that is being deleted, and tells
 // what is new in it, also where the API server refuses the status.
-func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
+func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := d.patchStatus(ctx, before, instance)
 	if err == nil || outcome.CauseOf(err) == outcome.Rejected {
-		d.reportEnding(ctx, before, instance)
+		d.reportEnding(ctx, before, instance, now)
 	}
 	return err
 }

@@ -3,13 +3,16 @@ package challengeinstance
 import (
 	"cmp"
 	"context"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
 // Candidate is an instance and what it is to be built from.
@@ -34,8 +37,13 @@ type Observed struct {
 	// Ahead is, of the other instances of the same owner that can be built and go before
 	// this one, the last: nil when this one goes first.
 	Ahead *bergv1.ChallengeInstance
+	// Deployments of the instance by container, as they were before the pass. Of their
+	// status there is what refusalOf looks at.
+	Deployments map[string]*appsv1.Deployment
 	// Pods of the instance.
 	Pods []corev1.Pod
+	// Sandboxes are why the runtime refuses those of pods, by UID.
+	Sandboxes map[types.UID]string
 }
 
 // The indexes of the cache of ChallengeInstances.
@@ -59,8 +67,30 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	}
 	o.Holder = holder(o.Namespace, siblings)
 	contends := r.contends(ctx)
-	o.Ahead = ahead(instance, siblings, contends.holds)
-	return o, contends.err
+	if o.Ahead = ahead(instance, siblings, contends.holds); contends.err != nil {
+		return o, contends.err
+	}
+	o.Deployments, err = r.observeDeployments(ctx, o.Candidate)
+	return o, err
+}
+
+// observeDeployments reads those of the containers that the instance was started with.
+func (r *Reconciler) observeDeployments(ctx context.Context, c Candidate) (map[string]*appsv1.Deployment, error) {
+	if c.Pinned == nil {
+		return nil, nil
+	}
+	all := make(map[string]*appsv1.Deployment, len(c.Pinned.Containers))
+	for _, container := range c.Pinned.Containers {
+		d := &appsv1.Deployment{}
+		key := types.NamespacedName{Namespace: NamespaceName(c.Instance.Spec.OwnerID), Name: container.Hostname}
+		switch err := r.Client.Get(ctx, key, d); {
+		case err == nil && proofOf(c.Instance).Holds(d):
+			all[container.Hostname] = d
+		case apply.IgnoreAbsent(err) != nil:
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance, opts ...client.GetOption) (Candidate, error) {
@@ -148,6 +178,19 @@ func (r *Reconciler) observeNamespace(ctx context.Context, instance *bergv1.Chal
 		return nil, err
 	}
 	return ns, nil
+}
+
+// observeOutcome adds what has become of the instance's Deployments.
+func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
+	var err error
+	if o.Pods, err = r.observePods(ctx, o.Instance); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !podReady(&p) }) {
+		return nil // most are
+	}
+	o.Sandboxes, err = r.observeSandboxes(ctx, NamespaceName(o.Instance.Spec.OwnerID))
+	return err
 }
 
 // observePods lists the pods of the instance. The operator never writes pods, so

@@ -36,6 +36,8 @@ type Inputs struct {
 	Challenge          Snapshot
 	// Recorded are the endpoints that players were told.
 	Recorded []bergv1.ServiceEndpoint
+	// PullSecrets are by container, where more is known than the configured name.
+	PullSecrets map[string]pullSecretUse
 
 	Config  config.Challenge
 	Gateway config.Gateway

@@ -2,10 +2,11 @@ package challengeinstance
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,68 +15,183 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// copyPullSecret gives the instance a copy of the configured pull secret before
-// its Deployments are created. The operator may read one Secret, in its own
-// namespace, and create Secrets, but neither list nor watch them: so it does this
-// only while a Deployment is missing, and again when an image cannot be pulled,
-// which tells of a copy that was deleted. A missing source is reported and does not
-// stop the instance: the image may be public.
-func (r *Reconciler) copyPullSecret(ctx context.Context, instance *bergv1.ChallengeInstance, in Inputs) error {
-	name := in.Config.PullSecretName
-	if name == "" {
-		return nil
-	}
-	if needed, err := r.pullSecretNeeded(ctx, instance, in); !needed || err != nil {
-		return err
-	}
-	source := &corev1.Secret{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: in.Config.OperatorNamespace, Name: name}, source)
-	if apierrors.IsNotFound(err) {
-		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing, actionCreate,
-			"Pull secret %s/%s not found: images that need it cannot be pulled", in.Config.OperatorNamespace, name)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read the pull secret: %w", err)
-	}
-	// The operator keeps no cache of Secrets that could wait for this write.
-	err = r.Client.Create(ctx, pullSecret(in, source), client.DisableReadYourWritesConsistency)
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("copy the pull secret: %w", err)
-	}
-	return nil
+// pullSecretUse is with which copy of the pull secret a container's image is pulled.
+type pullSecretUse struct {
+	// Name of the copy: that of the source, or one of its own.
+	Name string
+	// Version of the source that it was copied from; "" if unknown, or there was none.
+	Version string
 }
 
-func (r *Reconciler) pullSecretNeeded(ctx context.Context, instance *bergv1.ChallengeInstance, in Inputs) (bool, error) {
-	if complete, err := r.deploymentsExist(ctx, in); !complete || err != nil {
-		return !complete, err
+// pullSecretOf returns what a container's image is pulled with.
+func (in Inputs) pullSecretOf(container string) pullSecretUse {
+	if use, ok := in.PullSecrets[container]; ok {
+		return use
 	}
-	pods, err := r.observePods(ctx, instance)
-	return slices.ContainsFunc(pods, pullFails), err
+	return pullSecretUse{Name: in.Config.PullSecretName}
+}
+
+// pullSecretVersion tells versions of the source apart, for this instance alone. It is
+// made of what the API server counts, and not of the content, which must not be guessed
+// from it.
+func (in Inputs) pullSecretVersion(source *corev1.Secret) string {
+	return hex.EncodeToString(in.secret("pull-secret", string(source.UID), source.ResourceVersion))[:12]
+}
+
+// longestPullSecret leaves room for a version in the 253 characters of a name.
+const longestPullSecret = 240
+
+// ownPullSecretName is that of a copy which nobody else can have made: the version rests
+// on the UID of the instance.
+func ownPullSecretName(name, version string) string {
+	return strings.TrimRight(name[:min(len(name), longestPullSecret)], "-.") + "-" + version
+}
+
+// copyPullSecrets gives the instance a copy of the configured pull secret before its
+// Deployments are created, and returns which copy each container's image is pulled with.
+//
+// The operator may read one Secret, in its own namespace, and create Secrets. It can
+// neither see nor change those of an instance, so a copy is right only if it made it
+// itself, of the source as it is now:
+//   - the one that has the name of the source, where its creation succeeded;
+//   - else one whose name tells the instance and the version, which is nobody else's.
+//
+// A Deployment notes its copy, and keeps it: another one would restart its pods. Only a
+// container whose image cannot be pulled gets a new one when the source is another than
+// its copy was made of. The kubelet tries again at least every five minutes, and then we
+// look again.
+//
+// A missing source is reported and does not stop the instance: the image may be public.
+func (r *Reconciler) copyPullSecrets(ctx context.Context, o Observed, in Inputs) (map[string]pullSecretUse, error) {
+	name := in.Config.PullSecretName
+	if name == "" {
+		return nil, nil
+	}
+	uses, open, err := r.pullSecretUses(ctx, o, in)
+	if len(open) == 0 || err != nil {
+		return uses, err
+	}
+	source := &corev1.Secret{}
+	err = r.Live.Get(ctx, types.NamespacedName{Namespace: in.Config.OperatorNamespace, Name: name}, source)
+	if apierrors.IsNotFound(err) {
+		r.Events.Eventf(o.Instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing, actionCreate,
+			"Pull secret %s/%s not found: images that need it cannot be pulled", in.Config.OperatorNamespace, name)
+		return uses, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the pull secret: %w", err)
+	}
+	version := in.pullSecretVersion(source)
+	var fresh pullSecretUse
+	for _, container := range open {
+		switch use := uses[container]; {
+		case use.Version == version:
+			// It may have been deleted by hand.
+			_, err = r.createPullSecret(ctx, in, source, use.Name)
+		case fresh.Name == "":
+			fresh, err = r.newPullSecret(ctx, o, in, source, version, uses)
+			fallthrough
+		default:
+			uses[container] = fresh
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return uses, nil
+}
+
+// pullSecretUses returns what Deployments have noted, and for which containers the source
+// must be looked at: those whose Deployment is not there yet, or is to get another pull
+// secret, and those whose image cannot be pulled.
+func (r *Reconciler) pullSecretUses(ctx context.Context, o Observed, in Inputs) (uses map[string]pullSecretUse, open []string, err error) {
+	uses = map[string]pullSecretUse{}
+	pods, err := r.observePods(ctx, o.Instance)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range in.Challenge.Containers {
+		d := o.Deployments[c.Hostname]
+		if d != nil {
+			uses[c.Hostname] = notedUse(d.Annotations[bergv1.AnnotationPullSecret], in.Config.PullSecretName)
+		}
+		live, _ := podsOf(pods, c.Hostname)
+		if d == nil || !slices.Contains(d.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: uses[c.Hostname].Name}) ||
+			slices.ContainsFunc(live, pullFails) {
+			open = append(open, c.Hostname)
+		}
+	}
+	return uses, open, nil
+}
+
+// noteOf writes a use down, and notedUse reads it: what names another secret than the
+// configured one, or a copy of it, was not written by us or is of former times.
+func noteOf(use pullSecretUse) string { return use.Name + "/" + use.Version }
+
+func notedUse(note, configured string) pullSecretUse {
+	name, version, _ := strings.Cut(note, "/")
+	if version == "" || name != configured && name != ownPullSecretName(configured, version) {
+		return pullSecretUse{Name: configured}
+	}
+	return pullSecretUse{Name: name, Version: version}
+}
+
+// newPullSecret returns a copy of the source as it is now.
+func (r *Reconciler) newPullSecret(ctx context.Context, o Observed, in Inputs, source *corev1.Secret, version string, uses map[string]pullSecretUse) (pullSecretUse, error) {
+	wanted := pullSecretUse{Name: source.Name, Version: version}
+	made, err := r.createPullSecret(ctx, in, source, source.Name)
+	if err != nil {
+		return pullSecretUse{}, err
+	}
+	if made {
+		r.copies.Add(in.UID, version)
+	}
+	// There is one of that name. Is it ours?
+	of, known := r.copies.Get(in.UID)
+	ours := known
+	if known && of == version {
+		return wanted, nil
+	}
+	for _, use := range uses {
+		if use == wanted {
+			return wanted, nil
+		}
+		ours = ours || use.Name == source.Name && use.Version != ""
+	}
+	own := pullSecretUse{Name: ownPullSecretName(source.Name, version), Version: version}
+	if _, err := r.createPullSecret(ctx, in, source, own.Name); err != nil {
+		return pullSecretUse{}, err
+	}
+	if !ours {
+		r.Events.Eventf(o.Instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretConflict, actionCreate,
+			"Secret %s/%s exists and nothing shows that it is this instance's: it is left untouched and not used, images are pulled with %s",
+			in.namespace(), source.Name, own.Name)
+	}
+	return own, nil
+}
+
+// createPullSecret reports whether there was none of that name.
+func (r *Reconciler) createPullSecret(ctx context.Context, in Inputs, source *corev1.Secret, name string) (bool, error) {
+	// The operator keeps no cache of Secrets that could wait for this write.
+	err := r.Client.Create(ctx, pullSecret(in, source, name), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("copy the pull secret: %w", err)
+	}
+	return err == nil, nil
 }
 
 // pullFails reports whether the kubelet waits before it tries again to pull an
 // image. The time between is its own, and grows to five minutes.
-func pullFails(p corev1.Pod) bool {
+func pullFails(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.State.Waiting != nil && s.State.Waiting.Reason == "ImagePullBackOff"
 	})
 }
 
-func (r *Reconciler) deploymentsExist(ctx context.Context, in Inputs) (bool, error) {
-	for _, c := range in.Challenge.Containers {
-		err := r.Client.Get(ctx, types.NamespacedName{Namespace: in.namespace(), Name: c.Hostname}, &appsv1.Deployment{})
-		if err != nil {
-			return false, client.IgnoreNotFound(err)
-		}
-	}
-	return true, nil
-}
-
 // pullSecret copies the data alone: no labels or owner references of the source.
-func pullSecret(in Inputs, source *corev1.Secret) *corev1.Secret {
+func pullSecret(in Inputs, source *corev1.Secret, name string) *corev1.Secret {
 	copied := &corev1.Secret{
-		ObjectMeta: in.meta(source.Name, "pull-secret"),
+		ObjectMeta: in.meta(name, "pull-secret"),
 		Type:       source.Type,
 		Data:       source.Data,
 	}

@@ -52,6 +52,7 @@ func identify(instance *bergv1.ChallengeInstance, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("make an instance ID: %w", err)
 	}
+	stampTime(&id, now)
 	s.InstanceID = id.String()
 	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
 	s.Namespace = NamespaceName(instance.Spec.OwnerID)

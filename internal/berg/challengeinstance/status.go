@@ -261,13 +261,11 @@ func judgePods(o Observed) podsVerdict {
 	}
 	var missing []string
 	for _, c := range o.Pinned.Containers {
-		pods := podsOf(o.Pods, c.Hostname)
-		for _, p := range pods {
-			if p.trouble != "" {
-				return podsVerdict{broken: p.trouble, message: fmt.Sprintf("Container %s: %s", c.Hostname, p.message)}
-			}
+		ready, trouble, message := judgeContainer(o, c.Hostname)
+		if trouble != "" {
+			return podsVerdict{broken: trouble, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
 		}
-		if len(pods) == 0 || slices.ContainsFunc(pods, func(p podView) bool { return !p.ready }) {
+		if !ready {
 			missing = append(missing, c.Hostname)
 		}
 	}
@@ -277,11 +275,40 @@ func judgePods(o Observed) podsVerdict {
 	return podsVerdict{ready: true}
 }
 
+// judgeContainer says whether a container is ready, else what keeps it from that, as far
+// as is known: what its pods say, what the runtime says of them, why there are none, and
+// last how the one ended that nothing has replaced.
+func judgeContainer(o Observed, hostname string) (ready bool, reason, message string) {
+	live, ended := podsOf(o.Pods, hostname)
+	for _, p := range live {
+		if v := viewOf(p); v.trouble != "" {
+			return false, v.trouble, v.message
+		}
+	}
+	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !podReady(p) }) {
+		return true, "", ""
+	}
+	for _, p := range live {
+		if why := o.Sandboxes[p.UID]; why != "" && !podReady(p) && !sandboxMade(p) {
+			return false, sandboxFailed, sandboxFailed + ": " + why
+		}
+	}
+	if c := refusalOf(o.Deployments[hostname]); c != nil {
+		return false, bergv1.ReasonRefused, c.Message
+	}
+	if len(live) == 0 && len(ended) > 0 {
+		v := viewOf(ended[0])
+		return false, v.trouble, v.message
+	}
+	return false, "", ""
+}
+
 // podView is all of a pod that the status of an instance is made of.
 type podView struct {
 	container      string
 	leaving, ready bool
-	// trouble is why the pod cannot come up, "" if nothing keeps it; message says more.
+	// trouble is why the pod cannot come up, or how it ended, "" if nothing keeps it;
+	// message says more.
 	trouble, message string
 }
 
@@ -291,15 +318,31 @@ func viewOf(p *corev1.Pod) podView {
 	return v
 }
 
-// podsOf returns the pods of one container that are not on their way out.
-func podsOf(pods []corev1.Pod, container string) []podView {
-	var out []podView
+// podsOf returns the pods of one container that are not on their way out, the newest
+// first: those that live, and those that have ended. One that was evicted, or had no room
+// on its node, stays beside the one that replaces it.
+func podsOf(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
 	for i := range pods {
-		if v := viewOf(&pods[i]); v.container == container && !v.leaving {
-			out = append(out, v)
+		switch p := &pods[i]; {
+		case p.Labels[bergv1.LabelContainer] != container || p.DeletionTimestamp != nil:
+		case podEnded(p):
+			ended = append(ended, p)
+		default:
+			live = append(live, p)
 		}
 	}
-	return out
+	slices.SortFunc(live, newestFirst)
+	slices.SortFunc(ended, newestFirst)
+	return live, ended
+}
+
+// newestFirst is an order that is the same each time, which that of a cache is not.
+func newestFirst(a, b *corev1.Pod) int {
+	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
+func podEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
 func podReady(p *corev1.Pod) bool {
@@ -311,13 +354,22 @@ func podReady(p *corev1.Pod) bool {
 // passing are the reasons for which a container waits that pass by themselves.
 var passing = []string{"", "ContainerCreating", "PodInitializing"}
 
-// trouble returns why a pod cannot come up: a waiting container's reason, or why
-// it cannot be scheduled. The kubelet's messages name images and exit codes, not
-// environments.
+// trouble returns how a pod ended, or why it cannot come up: a waiting container's
+// reason, or why it cannot be scheduled. The kubelet's messages name images and exit
+// codes, not environments. Containers that admission has added come first, as they start
+// first.
 func trouble(p *corev1.Pod) (reason, message string) {
-	for _, s := range p.Status.ContainerStatuses {
+	if podEnded(p) {
+		said := cmp.Or(p.Status.Reason, string(p.Status.Phase))
+		return reasonOf(said, string(p.Status.Phase)), strings.TrimSuffix(said+": "+p.Status.Message, ": ")
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
-			return w.Reason, strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+			message := strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+			if last := s.LastTerminationState.Terminated; last != nil {
+				message += "; " + lastWords(last)
+			}
+			return reasonOf(w.Reason, bergv1.ReasonPodsNotReady), message
 		}
 	}
 	for _, c := range p.Status.Conditions {
@@ -326,4 +378,33 @@ func trouble(p *corev1.Pod) (reason, message string) {
 		}
 	}
 	return "", ""
+}
+
+// lastWords tells how a container ended: by the runtime's text if that could not start it.
+func lastWords(t *corev1.ContainerStateTerminated) string {
+	if neverRan(t) {
+		return t.Reason + ": " + t.Message
+	}
+	return fmt.Sprintf("it ended last with exit code %d (%s)", t.ExitCode, cmp.Or(t.Reason, "no reason"))
+}
+
+// neverRan reports whether the runtime could not start a container. Only then is the
+// message the runtime's. Else it is what the container has written, in which the flag may
+// stand in any disguise.
+func neverRan(t *corev1.ContainerStateTerminated) bool {
+	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
+}
+
+// CompactContainer keeps of a container's status why it waits, and how it ended before
+// that, but not what it wrote in the end.
+func CompactContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
+	kept := corev1.ContainerStatus{Name: s.Name, State: corev1.ContainerState{Waiting: s.State.Waiting}}
+	if last := s.LastTerminationState.Terminated; last != nil {
+		ended := &corev1.ContainerStateTerminated{Reason: last.Reason, ExitCode: last.ExitCode}
+		if neverRan(last) {
+			ended.Message = sandboxID.ReplaceAllString(last.Message, "...")
+		}
+		kept.LastTerminationState.Terminated = ended
+	}
+	return kept
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,6 +82,26 @@ func waitingPod(container, reason string) corev1.Pod {
 	p := pod(container, false)
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}}}}
 	return p
+}
+
+func endedPod(container string, phase corev1.PodPhase, reason string) corev1.Pod {
+	p := pod(container, false)
+	p.Status.Phase, p.Status.Reason, p.Status.Message = phase, reason, "why"
+	return p
+}
+
+// refusing lets an outcome see that the pods of a container are refused.
+func refusing(out Outcome, container string) Outcome {
+	out.Deployments = map[string]*appsv1.Deployment{container: {Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: "why"},
+	}}}}
+	return out
+}
+
+// boxless lets an outcome see that pods got no sandbox.
+func boxless(out Outcome) Outcome {
+	out.Sandboxes = map[types.UID]string{"": "why"}
+	return out
 }
 
 func TestDerive(t *testing.T) {
@@ -213,6 +234,76 @@ func TestDerive(t *testing.T) {
 			out:        built(wasReady, nil, waitingPod("web", "CrashLoopBackOff")),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"PodsReady=True/Ready", "Healthy=False/CrashLoopBackOff"},
+		},
+		"a pod was evicted and replaced": {
+			out:        built(wasReady, nil, endedPod("web", corev1.PodFailed, "Evicted"), pod("web", true)),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"PodsReady=True/Ready", "Healthy=True/Ready"},
+		},
+		"a pod was evicted before it was ready, and replaced": {
+			out:        built(started, nil, pod("web", true), endedPod("web", corev1.PodFailed, "Evicted")),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"PodsReady=True/Ready"},
+		},
+		"a pod was evicted and is being replaced": {
+			out:        built(wasReady, nil, endedPod("web", corev1.PodFailed, "Evicted"), pod("web", false)),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"Healthy=False/PodsNotReady"},
+		},
+		"a pod was evicted and nothing replaces it": {
+			out:        built(wasReady, nil, endedPod("web", corev1.PodFailed, "Evicted")),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"Healthy=False/Evicted"},
+		},
+		"the node had no room for a resource": {
+			out:        built(started, nil, endedPod("web", corev1.PodFailed, "OutOfnvidia.com/gpu")),
+			phase:      bergv1.PhaseStarting,
+			conditions: []string{"PodsReady=False/OutOfnvidiacomgpu"},
+		},
+		"a pod ended without a reason": {
+			out:        built(started, nil, endedPod("web", corev1.PodSucceeded, "")),
+			phase:      bergv1.PhaseStarting,
+			conditions: []string{"PodsReady=False/Succeeded"},
+		},
+		"pods are refused": {
+			out:        refusing(built(started, nil), "web"),
+			phase:      bergv1.PhaseStarting,
+			conditions: []string{"DeploymentsCreated=True/Created", "PodsReady=False/Refused"},
+		},
+		"pods are refused until the start deadline": {
+			out:        refusing(built(started, nil), "web"),
+			now:        noon.Add(10 * time.Minute),
+			phase:      bergv1.PhaseFailed,
+			conditions: []string{"PodsReady=False/StartDeadlineExceeded"},
+		},
+		"the replacement is refused": {
+			out:        refusing(built(wasReady, nil, endedPod("web", corev1.PodFailed, "Evicted")), "web"),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"PodsReady=True/Ready", "Healthy=False/Refused"},
+		},
+		"pods were refused and are ready": {
+			out:        refusing(built(started, nil, pod("web", true)), "web"),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"PodsReady=True/Ready", "Healthy=True/Ready"},
+		},
+		"the runtime refuses a pod": {
+			out:        boxless(built(started, nil, pod("web", false))),
+			phase:      bergv1.PhaseStarting,
+			conditions: []string{"PodsReady=False/FailedCreatePodSandBox"},
+		},
+		"the runtime has refused a pod that has its sandbox": {
+			out: boxless(built(started, nil, func() corev1.Pod {
+				p := pod("web", false)
+				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
+				return p
+			}())),
+			phase:      bergv1.PhaseStarting,
+			conditions: []string{"PodsReady=Unknown/Starting"},
+		},
+		"the runtime has refused a pod that is ready": {
+			out:        boxless(built(started, nil, pod("web", true))),
+			phase:      bergv1.PhaseRunning,
+			conditions: []string{"PodsReady=True/Ready", "Healthy=True/Ready"},
 		},
 		"pod lost while running": {
 			out:        built(wasReady, nil),

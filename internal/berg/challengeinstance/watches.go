@@ -9,10 +9,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -38,6 +40,7 @@ import (
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
 	r.yields = make(chan struct{}, max(1, r.Config.Process.MaxConcurrentReconciles/8))
+	r.copies = lru.New(rememberedCopies)
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
 		return []string{o.(*bergv1.ChallengeInstance).Spec.OwnerID}
@@ -65,8 +68,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.firstOfOwner)).
-		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(r.awake(isNew))}, builder.WithPredicates(podChanged)).
-		Watches(&appsv1.Deployment{}, owner, changed).
+		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(r.awake(isNew))}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxMended(ctx)))).
+		Watches(&eventsv1.Event{}, owner, builder.WithPredicates(failureTold)).
+		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, refusalChanged))).
 		Watches(&policyv1.PodDisruptionBudget{}, owner, changed).
 		// Services and ConfigMaps have no generation: every change counts.
 		Watches(&corev1.Service{}, owner).
@@ -79,7 +83,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			ReconciliationTimeout:   longestPass,
 		})
 	seen := []client.Object{
-		&bergv1.Challenge{}, &corev1.Namespace{}, &corev1.Pod{}, &appsv1.Deployment{},
+		&bergv1.Challenge{}, &corev1.Namespace{}, &corev1.Pod{}, &eventsv1.Event{}, &appsv1.Deployment{},
 		&policyv1.PodDisruptionBudget{}, &corev1.Service{}, &corev1.ConfigMap{}, Definition(),
 	}
 	if r.Config.Challenge.NetworkPolicy.Kubernetes() {

@@ -88,7 +88,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) error {
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
 		return errors.Join(err, out.err())
 	}
-	r.report(before, env, out)
+	r.report(before, env, out, now)
 	return out.err()
 }
 

@@ -1,11 +1,14 @@
 package environment
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -16,8 +19,8 @@ const (
 )
 
 // report tells what changed between two statuses of a live environment, each
-// thing once.
-func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome) {
+// thing once. began is when the pass did.
+func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome, began time.Time) {
 	if out.NamespaceCreated {
 		r.normal(env, quixv1.ReasonNamespaceCreated, "Created namespace "+namespaceName(env))
 	}
@@ -26,7 +29,7 @@ func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome) {
 	}
 	if env.Status.Phase == quixv1.PhaseReady && before.Status.Phase != quixv1.PhaseReady {
 		if before.Status.ObservedGeneration == 0 {
-			timeToReady.Observe(env.Status.LastUpdated.Sub(env.CreationTimestamp.Time).Seconds())
+			timeToReady.Observe(elapsed.SinceCreation(env.CreationTimestamp.Time, began, r.Clock.Now()).Seconds())
 		}
 		r.normal(env, quixv1.ReasonEnvironmentReady, "Namespace and role binding are in place")
 	}

@@ -1,0 +1,175 @@
+package challengeinstance
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+func failure(since time.Duration, message string) appsv1.DeploymentCondition {
+	return appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: message,
+		LastTransitionTime: metav1.Time{Time: noon.Add(-since)},
+	}
+}
+
+func deploymentWith(retried string, conditions ...appsv1.DeploymentCondition) *appsv1.Deployment {
+	d := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: conditions}}
+	if retried != "" {
+		d.Annotations = map[string]string{bergv1.AnnotationRetriedAt: retried}
+	}
+	return d
+}
+
+func TestRefusedPodsAreTriedAgainEveryMinute(t *testing.T) {
+	stamp := func(ago time.Duration) string { return noon.Add(-ago).Format(time.RFC3339) }
+	for name, tc := range map[string]struct {
+		d     *appsv1.Deployment
+		due   bool
+		until time.Duration
+	}{
+		"not refused":              {deploymentWith(""), false, 0},
+		"not refused any more":     {deploymentWith(stamp(time.Hour)), false, 0},
+		"refused just now":         {deploymentWith("", failure(0, "no")), false, time.Minute},
+		"refused for a while":      {deploymentWith("", failure(20*time.Second, "no")), false, 40 * time.Second},
+		"refused for a minute":     {deploymentWith("", failure(time.Minute, "no")), true, time.Minute},
+		"tried again a while ago":  {deploymentWith(stamp(50*time.Second), failure(time.Hour, "no")), false, 10 * time.Second},
+		"tried again a minute ago": {deploymentWith(stamp(time.Minute), failure(time.Hour, "no")), true, time.Minute},
+		"tried in an earlier case": {deploymentWith(stamp(time.Hour), failure(time.Second, "no")), false, 59 * time.Second},
+		"what is no time":          {deploymentWith("soon", failure(time.Hour, "no")), true, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := retryAt(tc.d)
+			if got := !at.IsZero() && !noon.Before(at); got != tc.due {
+				t.Errorf("due: %v", got)
+			}
+			if got := untilRetry(Observed{Deployments: map[string]*appsv1.Deployment{"web": tc.d, "db": {}}}, noon); got != tc.until {
+				t.Errorf("again in %s, want %s", got, tc.until)
+			}
+		})
+	}
+}
+
+func TestADeploymentWakesWhenTheStatusWouldSayAnother(t *testing.T) {
+	none := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: replicaSetCreateError, Message: "no set"}
+	for name, tc := range map[string]struct {
+		before, after *appsv1.Deployment
+		want          bool
+	}{
+		"is refused":             {deploymentWith(""), deploymentWith("", failure(0, "no")), true},
+		"is refused no more":     {deploymentWith("", failure(0, "no")), deploymentWith(""), true},
+		"is refused as before":   {deploymentWith("", failure(time.Hour, "no")), deploymentWith("", failure(0, "no")), false},
+		"is refused differently": {deploymentWith("", failure(0, "no")), deploymentWith("", failure(0, "never")), true},
+		"gets no ReplicaSet":     {deploymentWith("", failure(0, "no")), deploymentWith("", failure(0, "no"), none), true},
+		"gets on":                {deploymentWith(""), deploymentWith(""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := refusalChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestTheLatestFailureOfASandboxCounts(t *testing.T) {
+	at := func(name string, second int, note string) eventsv1.Event {
+		e := eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-a", Name: name}, Note: note}
+		e.Regarding.UID = "pod"
+		e.DeprecatedLastTimestamp.Time = noon.Add(time.Duration(second) * time.Second)
+		CompactEvent(&e)
+		return e
+	}
+	for name, events := range map[string][]eventsv1.Event{
+		"by time":              {at("a", 2, "late"), at("b", 1, "early")},
+		"by name, at one time": {at("b", 1, "late"), at("a", 1, "early")},
+	} {
+		if got := latestFailures(events); len(got) != 1 || got["pod"] != "late" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestAnEventHappenedWhenItWasSeenLast(t *testing.T) {
+	second := func(n int) metav1.Time { return metav1.Time{Time: noon.Add(time.Duration(n) * time.Second)} }
+	micro := func(n int) metav1.MicroTime { return metav1.MicroTime{Time: second(n).Time} }
+	for name, tc := range map[string]struct {
+		event eventsv1.Event
+		want  int
+	}{
+		"of the kubelet":        {eventsv1.Event{DeprecatedFirstTimestamp: second(1), DeprecatedLastTimestamp: second(5)}, 5},
+		"of the new kind":       {eventsv1.Event{EventTime: micro(3)}, 3},
+		"of the new kind again": {eventsv1.Event{EventTime: micro(3), Series: &eventsv1.EventSeries{LastObservedTime: micro(9)}}, 9},
+		"without a time":        {eventsv1.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: second(2)}}, 2},
+	} {
+		if got := happened(&tc.event); !got.Equal(second(tc.want).Time) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestReasonsFromElsewhereAreReasons(t *testing.T) {
+	for text, want := range map[string]string{
+		"Evicted": "Evicted", "OutOfnvidia.com/gpu": "OutOfnvidiacomgpu", "OutOfephemeral-storage": "OutOfephemeralstorage",
+		"": "Failed", "!?": "Failed", "lower": "Failed", "9": "Failed",
+	} {
+		if got := reasonOf(text, "Failed"); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestWhichPullSecretADeploymentHasNoted(t *testing.T) {
+	own := ownPullSecretName("registry", "0123456789ab")
+	for note, want := range map[string]pullSecretUse{
+		"":                         {Name: "registry"},
+		"registry":                 {Name: "registry"},
+		"registry/":                {Name: "registry"},
+		"registry/0123456789ab":    {Name: "registry", Version: "0123456789ab"},
+		own + "/0123456789ab":      {Name: own, Version: "0123456789ab"},
+		own + "/ffffffffffff":      {Name: "registry"},
+		"another/0123456789ab":     {Name: "registry"},
+		"somebody's/else/entirely": {Name: "registry"},
+	} {
+		got := notedUse(note, "registry")
+		if got != want {
+			t.Errorf("%q: %+v, want %+v", note, got, want)
+		}
+		if got.Version != "" && noteOf(got) != note {
+			t.Errorf("%q is written %q", note, noteOf(got))
+		}
+	}
+	long := ""
+	for range 26 {
+		long += "abcdefghi."
+	}
+	if name := ownPullSecretName(long[:253], "0123456789ab"); len(name) > 253 || name[len(name)-14] == '.' {
+		t.Errorf("a name of %d characters: %s", len(name), name)
+	}
+}
+
+func TestAVersionOfThePullSecretIsTheInstancesOwn(t *testing.T) {
+	in := Inputs{UID: "one", InstanceID: "id"}
+	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "secret", ResourceVersion: "5"}, Data: map[string][]byte{"a": []byte("b")}}
+	version := in.pullSecretVersion(source)
+	for name, other := range map[string]string{
+		"another version": in.pullSecretVersion(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "secret", ResourceVersion: "6"}}),
+		"another secret":  in.pullSecretVersion(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "other", ResourceVersion: "5"}}),
+		"another one's":   Inputs{UID: "two", InstanceID: "id"}.pullSecretVersion(source),
+	} {
+		if other == version {
+			t.Errorf("%s has the same", name)
+		}
+	}
+	again := source.DeepCopy()
+	again.Data = map[string][]byte{"a": []byte("c")}
+	if in.pullSecretVersion(again) != version {
+		t.Error("it tells something of the content")
+	}
+}
