@@ -94,7 +94,11 @@ var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.La
 // flag, which stands in a pod's environment, out of the cache.
 func stripPod(pod *corev1.Pod) {
 	pod.ManagedFields = nil
+	id, marked := pod.Annotations[bergv1.LabelInstanceID]
 	pod.Annotations = nil
+	if marked {
+		pod.Annotations = map[string]string{bergv1.LabelInstanceID: id}
+	}
 	pod.OwnerReferences = nil
 	for name := range pod.Labels {
 		if !podLabels.Has(name) {

@@ -17,6 +17,14 @@ import (
 
 func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Deployment {
 	labels := in.podLabels(c.Hostname)
+	annotations := map[string]string{
+		"kubernetes.io/egress-bandwidth":                 cmp.Or(c.EgressBandwidth, in.Config.EgressBandwidth),
+		"kubernetes.io/ingress-bandwidth":                cmp.Or(c.IngressBandwidth, in.Config.IngressBandwidth),
+		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+	}
+	if d := in.Challenge.Defaults; d != nil && d.MarkedPods {
+		annotations[bergv1.LabelInstanceID] = in.InstanceID
+	}
 	meta := in.meta(c.Hostname, "challenge-deployment")
 	if use := in.pullSecretOf(c.Hostname); use.Version != "" {
 		meta.Annotations = map[string]string{bergv1.AnnotationPullSecret: noteOf(use)}
@@ -30,12 +38,8 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
-					Labels: labels,
-					Annotations: map[string]string{
-						"kubernetes.io/egress-bandwidth":                 cmp.Or(c.EgressBandwidth, in.Config.EgressBandwidth),
-						"kubernetes.io/ingress-bandwidth":                cmp.Or(c.IngressBandwidth, in.Config.IngressBandwidth),
-						"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-					},
+					Labels:      labels,
+					Annotations: annotations,
 				},
 				Spec: podSpec(in, c, endpoints),
 			},

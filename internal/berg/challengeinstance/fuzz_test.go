@@ -254,7 +254,7 @@ func checkMeta(t *testing.T, key string, o client.Object, labels ...string) {
 // author has found a way out.
 func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 	t.Helper()
-	wanted := []string{"cluster-autoscaler.kubernetes.io/safe-to-evict", "kubernetes.io/egress-bandwidth", "kubernetes.io/ingress-bandwidth"}
+	wanted := []string{bergv1.LabelInstanceID, "cluster-autoscaler.kubernetes.io/safe-to-evict", "kubernetes.io/egress-bandwidth", "kubernetes.io/ingress-bandwidth"}
 	if got := slices.Sorted(maps.Keys(template.Annotations)); !slices.Equal(got, wanted) {
 		t.Errorf("%s: annotations %v", name, got)
 	}

@@ -183,7 +183,7 @@ func (r *Reconciler) observeNamespace(ctx context.Context, instance *bergv1.Chal
 // observeOutcome adds what has become of the instance's Deployments.
 func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
 	var err error
-	if o.Pods, err = r.observePods(ctx, o.Instance); err != nil {
+	if o.Pods, err = r.observePods(ctx, o.Candidate); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !podReady(&p) }) {
@@ -194,16 +194,22 @@ func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
 }
 
 // observePods lists the pods of the instance. The operator never writes pods, so
-// there is no write of its own to wait for.
-func (r *Reconciler) observePods(ctx context.Context, instance *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
+// there is no write of its own to wait for; and the cache may still show those of the
+// instance before, in a namespace of the same name.
+func (r *Reconciler) observePods(ctx context.Context, c Candidate) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods,
-		client.InNamespace(NamespaceName(instance.Spec.OwnerID)),
+		client.InNamespace(NamespaceName(c.Instance.Spec.OwnerID)),
 		client.MatchingLabels{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod},
 		client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
-	return pods.Items, nil
+	if c.Pinned == nil || c.Pinned.Defaults == nil || !c.Pinned.Defaults.MarkedPods {
+		return pods.Items, nil
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		return p.Annotations[bergv1.LabelInstanceID] != c.Instance.Status.InstanceID
+	}), nil
 }
 
 // challengeKey is where the instance's Challenge is looked for.

@@ -106,7 +106,7 @@ func (r *Reconciler) copyPullSecrets(ctx context.Context, o Observed, in Inputs)
 // secret, and those whose image cannot be pulled.
 func (r *Reconciler) pullSecretUses(ctx context.Context, o Observed, in Inputs) (uses map[string]pullSecretUse, open []string, err error) {
 	uses = map[string]pullSecretUse{}
-	pods, err := r.observePods(ctx, o.Instance)
+	pods, err := r.observePods(ctx, o.Candidate)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -51,6 +51,9 @@ type Defaults struct {
 	EphemeralStorageRequest resource.Quantity         `json:"ephemeralStorageRequest,omitzero"`
 	SeccompProfile          corev1.SeccompProfileType `json:"seccompProfile,omitempty"`
 	UserNamespaces          bool                      `json:"userNamespaces,omitempty"`
+	// MarkedPods: pods bear the ID of their instance. It is not the proof that its other
+	// objects bear: secrets are derived from that, and pods are in the hands of players.
+	MarkedPods bool `json:"markedPods,omitempty"`
 	// Timeout is how long an instance lives that does not say. Nil: the instance was
 	// started by a version that did not pin it, and the configuration's holds.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
@@ -92,7 +95,8 @@ func defaultsOf(cfg config.Challenge) *Defaults {
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
 		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces,
-		Timeout: &metav1.Duration{Duration: cfg.Timeout},
+		MarkedPods: true,
+		Timeout:    &metav1.Duration{Duration: cfg.Timeout},
 	}
 }
 

@@ -81,6 +81,9 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 		// another process wrote it a moment ago.
 	case err != nil:
 		return none, err
+	case !proof.Holds(live):
+		// It may be what another custom resource has left under this name and is gone by
+		// now: the caches of two kinds are not of the same moment. The API server is asked.
 	default:
 		if err := writable(proof, kind, live); err != nil {
 			return none, err

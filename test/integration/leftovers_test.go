@@ -1,0 +1,85 @@
+package integration
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+)
+
+// The watches of two kinds are not of the same moment: one may be late, while another tells
+// already that the namespace of the owner's former instance is gone.
+var _ = Describe("What an owner's former instance has left in a cache", Serial, func() {
+	DescribeTable("is not taken for the next one's", func(ctx context.Context, watched string) {
+		var hold atomic.Pointer[chan struct{}] // what that watch tells waits until it is closed
+		open := make(chan struct{})
+		close(open)
+		hold.Store(&open)
+		instead(clock.RealClock{}, cfg, func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				response, err := next.RoundTrip(r)
+				if err == nil && r.URL.Path == watched && r.URL.Query().Get("watch") == "true" {
+					response.Body = delayed{response.Body, func() { <-*hold.Load() }}
+				}
+				return response, err
+			})
+		})
+		former := running(ctx, "former", oneContainer)
+
+		By("ending it, which that watch does not tell")
+		shut := make(chan struct{})
+		hold.Store(&shut)
+		goOn := sync.OnceFunc(func() { close(shut) })
+		DeferCleanup(goOn)
+		Expect(k8s.Delete(ctx, former)).To(Succeed())
+		gone(ctx, former)
+
+		By("starting the next one")
+		next := instance(ctx, former.Namespace, "former", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = former.Spec.OwnerID })
+		Eventually(func(g Gomega) {
+			ns := &corev1.Namespace{}
+			g.Expect(k8s.Get(ctx, client.ObjectKey{Name: challengeinstance.NamespaceName(next.Spec.OwnerID)}, ns)).To(Succeed())
+			g.Expect(ns.Annotations).To(HaveKeyWithValue(bergv1.AnnotationInstanceUID, string(next.UID)))
+		}).Should(Succeed())
+		Consistently(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(next), next)).To(Succeed())
+			g.Expect(next.Status.Phase).NotTo(BeElementOf(bergv1.PhaseRunning, bergv1.PhaseFailed), conditions(next))
+			for _, c := range next.Status.Conditions {
+				g.Expect(c.Reason).NotTo(Equal(bergv1.ReasonObjectConflict), conditions(next))
+			}
+		}).WithTimeout(3 * time.Second).Should(Succeed())
+
+		By("letting it tell")
+		goOn()
+		reaches(ctx, next, bergv1.PhaseRunning)
+		Expect(meta.IsStatusConditionTrue(next.Status.Conditions, bergv1.ConditionPodsReady)).To(BeTrue(), conditions(next))
+	},
+		Entry("its pods", "/api/v1/pods"),
+		Entry("its Services", "/api/v1/services"),
+		Entry("its Deployments", "/apis/apps/v1/deployments"),
+	)
+})
+
+// delayed is what a server sends, told when wait returns.
+type delayed struct {
+	io.ReadCloser
+	wait func()
+}
+
+func (l delayed) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	l.wait()
+	return n, err
+}
