@@ -2,10 +2,6 @@ package integration
 
 import (
 	"context"
-	"io"
-	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,26 +19,14 @@ import (
 // already that the namespace of the owner's former instance is gone.
 var _ = Describe("What an owner's former instance has left in a cache", Serial, func() {
 	DescribeTable("is not taken for the next one's", func(ctx context.Context, watched string) {
-		var hold atomic.Pointer[chan struct{}] // what that watch tells waits until it is closed
-		open := make(chan struct{})
-		close(open)
-		hold.Store(&open)
-		instead(clock.RealClock{}, cfg, func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				response, err := next.RoundTrip(r)
-				if err == nil && r.URL.Path == watched && r.URL.Query().Get("watch") == "true" {
-					response.Body = delayed{response.Body, func() { <-*hold.Load() }}
-				}
-				return response, err
-			})
-		})
+		watch := &late{path: watched, open: make(chan struct{})}
+		close(watch.open)
+		instead(clock.RealClock{}, cfg, watch.wrap)
 		former := running(ctx, "former", oneContainer)
 
 		By("ending it, which that watch does not tell")
-		shut := make(chan struct{})
-		hold.Store(&shut)
-		goOn := sync.OnceFunc(func() { close(shut) })
-		DeferCleanup(goOn)
+		watch.close()
+		DeferCleanup(watch.letThrough)
 		Expect(k8s.Delete(ctx, former)).To(Succeed())
 		gone(ctx, former)
 
@@ -62,7 +46,7 @@ var _ = Describe("What an owner's former instance has left in a cache", Serial, 
 		}).WithTimeout(3 * time.Second).Should(Succeed())
 
 		By("letting it tell")
-		goOn()
+		watch.letThrough()
 		reaches(ctx, next, bergv1.PhaseRunning)
 		Expect(meta.IsStatusConditionTrue(next.Status.Conditions, bergv1.ConditionPodsReady)).To(BeTrue(), conditions(next))
 	},
@@ -71,15 +55,3 @@ var _ = Describe("What an owner's former instance has left in a cache", Serial, 
 		Entry("its Deployments", "/apis/apps/v1/deployments"),
 	)
 })
-
-// delayed is what a server sends, told when wait returns.
-type delayed struct {
-	io.ReadCloser
-	wait func()
-}
-
-func (l delayed) Read(p []byte) (int, error) {
-	n, err := l.ReadCloser.Read(p)
-	l.wait()
-	return n, err
-}
