@@ -178,7 +178,7 @@ func newStopwatch(ctx context.Context) *stopwatch {
 	return s
 }
 
-// starts starts instances one after the other, each of another owner.
+// starts makes instances one after the other, each of another owner.
 func (s *stopwatch) starts(ctx context.Context, n int) []time.Duration {
 	GinkgoHelper()
 	took := make([]time.Duration, n)

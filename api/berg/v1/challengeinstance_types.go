@@ -382,7 +382,7 @@ const (
 	AnnotationRetriedAt = "berg.norelect.ch/retried-at"
 	// AnnotationPullSecret on a Deployment is the Secret that its image is pulled with,
 	// and the version of the source that this was copied from.
-	AnnotationPullSecret = "berg.norelect.ch/pull-secret"
+	AnnotationPullSecret = "berg.norelect.ch/pull-secret" //nolint:gosec // its key, and no secret
 
 	// ManagedBy is the value of LabelManagedBy on every object of an instance.
 	ManagedBy = "berg"

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -87,11 +88,12 @@ func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 func (o *orphans) reconcile(ctx context.Context, name string) (again time.Duration, err error) {
 	ns := &corev1.Namespace{}
 	err = o.client.Get(ctx, types.NamespacedName{Name: name}, ns)
-	if client.IgnoreNotFound(err) != nil {
+	gone := apply.Absent(err)
+	if err != nil && !gone {
 		return 0, err
 	}
 	holder, provable := instanceOf(ns)
-	if err != nil || !provable || ns.DeletionTimestamp != nil {
+	if gone || !provable || ns.DeletionTimestamp != nil {
 		o.seen.forget(name)
 		return 0, nil
 	}
@@ -181,7 +183,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, holder type
 	if apierrors.IsConflict(err) {
 		return outcome.ErrRaced
 	}
-	if client.IgnoreNotFound(err) != nil {
+	if apply.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)
 	}
 	log.FromContext(ctx).Info("the namespace of an instance that does not exist any more is deleted", "orphan", ns.Name, "uid", holder)

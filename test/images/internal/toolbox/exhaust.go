@@ -52,7 +52,7 @@ func forkUntilRefused() syscall.Errno {
 		}
 		if child == 0 {
 			for {
-				syscall.RawSyscall(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0)
+				_, _, _ = syscall.RawSyscall(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0)
 			}
 		}
 	}
