@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"runtime"
@@ -24,6 +25,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 // sample is one object of testdata/instance.yaml, in JSON.
@@ -189,8 +192,10 @@ func TestPodsKeepWhatTheirStatusIsJudgedBy(t *testing.T) {
 			{Name: "log", Ready: true},
 		}
 		conditions := len(pod.Status.Conditions)
+		mark := map[string]string{bergv1.LabelInstanceID: "0192f3c4-0000-7000-8000-000000000000"}
+		maps.Copy(pod.Annotations, mark)
 		got := compacted(t, pod).(*corev1.Pod)
-		if !equality.Semantic.DeepEqual(got.Spec, corev1.PodSpec{}) || got.Annotations != nil || len(got.Labels) != 3 {
+		if !equality.Semantic.DeepEqual(got.Spec, corev1.PodSpec{}) || !maps.Equal(got.Annotations, mark) || len(got.Labels) != 3 {
 			t.Errorf("kept too much: %+v", got)
 		}
 		if len(got.Status.ContainerStatuses) != 1 || got.Status.ContainerStatuses[0].State.Waiting.Reason != "CrashLoopBackOff" {

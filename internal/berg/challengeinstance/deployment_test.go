@@ -163,6 +163,9 @@ func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
 	}
 	in := testInputs(cfg, *pinned)
 	in.Config = pinned.Defaults.over(cfg.Challenge)
+	if template := deployment(in, pinned.Containers[0], nil).Spec.Template; template.Annotations[bergv1.LabelInstanceID] != "" {
+		t.Errorf("the pod would be another: annotations %v", template.Annotations)
+	}
 	spec := podSpec(in, pinned.Containers[0], nil)
 	if spec.SecurityContext != nil || spec.HostUsers != nil || len(spec.Containers[0].Resources.Limits) != 2 || len(spec.Containers[0].Resources.Requests) != 2 {
 		t.Errorf("the pod would be another: %s", asJSON(t, spec))
