@@ -173,7 +173,7 @@ test-integration: ## Run the integration tests, halves of them on two simulated 
 
 # The first half are the files named here, the second all others. They take about as
 # long as each other, and mostly wait.
-FIRST_HALF := (availability|deletion|kill|metrics|networkpolicy|optional|owners|secrecy)_test.go
+FIRST_HALF := (availability|deletion|kill|metrics|neighbours|networkpolicy|optional|owners|restarts|secrecy)_test.go
 test-integration-1: HALF = -ginkgo.focus-file='$(FIRST_HALF)'
 test-integration-2: HALF = -ginkgo.skip-file='$(FIRST_HALF)'
 

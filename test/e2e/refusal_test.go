@@ -214,14 +214,14 @@ var _ = Describe("What a node refuses", func() {
 		told.expectCondition(ctx, reactLimit, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	}, SpecTimeout(specLimit))
 
-	It("is told in the runtime's words: a file where it lets none be", func(ctx SpecContext) {
+	It("is told in the runtime's words: a file where the image has a folder", func(ctx SpecContext) {
 		stage := newStage(ctx)
 		container := toolbox("box")
-		container.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/proc/flag"}}
+		container.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/tmp"}}
 		stage.challenge(ctx, "misplaced", container)
 		told := stage.start(ctx, stage.instance("misplaced"))
 		told.expectSaid(ctx, "CrashLoopBackOff", "StartError: ")
-		told.expectSaid(ctx, "CrashLoopBackOff", "/proc")
+		told.expectSaid(ctx, "CrashLoopBackOff", "/tmp")
 		told.delete(ctx)
 		told.expectEnd(ctx)
 	}, SpecTimeout(specLimit))

@@ -70,7 +70,8 @@ var _ = Describe("A hostile author", func() {
 		}))
 		Expect(template.Labels).To(And(HaveKeyWithValue(bergv1.LabelOwnerID, i.Spec.OwnerID), HaveKeyWithValue(bergv1.LabelManagedBy, bergv1.ManagedBy)))
 		Expect(template.Annotations).To(HaveKeyWithValue("kubernetes.io/egress-bandwidth", "10M"))
-		Expect(template.Annotations).To(HaveLen(3))
+		Expect(template.Annotations).To(HaveKeyWithValue(bergv1.LabelInstanceID, i.Status.InstanceID))
+		Expect(template.Annotations).To(HaveLen(4))
 		pod, container := template.Spec, template.Spec.Containers[0]
 		Expect(pod.HostNetwork || pod.HostPID || pod.HostIPC).To(BeFalse())
 		Expect([]string{pod.ServiceAccountName, pod.NodeName, pod.PriorityClassName}).To(HaveEach(BeEmpty()))

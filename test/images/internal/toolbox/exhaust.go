@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"syscall"
 )
@@ -14,6 +15,7 @@ import (
 // exhaust processes: forks without end, in every process; says so once when a fork is refused.
 // exhaust memory: takes memory until it is killed, again and again; says so each time.
 // exhaust disk FILE BYTES: writes so many zeros.
+// exhaust processor: computes without end, on every processor.
 func exhaust(ctx context.Context, streams Streams, args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "processes":
@@ -28,6 +30,16 @@ func exhaust(ctx context.Context, streams Streams, args []string) error {
 		return nil
 	case len(args) == 2 && args[0] == "memory" && args[1] == "once":
 		return takeMemory(ctx)
+	case len(args) == 1 && args[0] == "processor":
+		fmt.Fprintln(streams.Out, "computing")
+		for range runtime.NumCPU() {
+			go func() {
+				for ctx.Err() == nil { //nolint:revive // this is the work
+				}
+			}()
+		}
+		<-ctx.Done()
+		return nil
 	case len(args) == 3 && args[0] == "disk":
 		size, err := strconv.ParseInt(args[2], 10, 64)
 		if err != nil {
@@ -35,7 +47,7 @@ func exhaust(ctx context.Context, streams Streams, args []string) error {
 		}
 		return writeZeros(streams.Out, args[1], size)
 	default:
-		return errors.New("want processes, memory, or disk FILE BYTES")
+		return errors.New("want processes, memory, processor, or disk FILE BYTES")
 	}
 }
 
