@@ -117,16 +117,19 @@ func challengeIsValid(c Candidate, cfg config.Challenge) *outcome.Problem {
 	}
 }
 
+// containers are those that the instance runs, or would.
+func (c Candidate) containers() []bergv1.Container {
+	if c.Pinned != nil {
+		return c.Pinned.Containers
+	}
+	return snapshotOf(c.Challenge).Containers
+}
+
 func flagIsThere(c Candidate, _ config.Challenge) *outcome.Problem {
 	if c.Instance.Spec.Flag != "" {
 		return nil
 	}
-	wanted := c.Pinned
-	if wanted == nil {
-		s := snapshotOf(c.Challenge)
-		wanted = &s
-	}
-	if !needsFlag(wanted.Containers) {
+	if !needsFlag(c.containers()) {
 		return nil
 	}
 	return &outcome.Problem{
@@ -141,12 +144,7 @@ func flagFits(c Candidate, _ config.Challenge) *outcome.Problem {
 	if !strings.ContainsRune(c.Instance.Spec.Flag, 0) {
 		return nil
 	}
-	wanted := c.Pinned
-	if wanted == nil {
-		s := snapshotOf(c.Challenge)
-		wanted = &s
-	}
-	for _, container := range wanted.Containers {
+	for _, container := range c.containers() {
 		if f := container.DynamicFlag; f != nil && f.Env != nil {
 			return &outcome.Problem{
 				Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked,
