@@ -17,6 +17,8 @@ type Settings struct {
 	Env []string
 	// Inherit puts the environment of this process before all others.
 	Inherit bool
+	// Dir is the folder that it runs in; "" is that of this process.
+	Dir string
 	// Log is the file that takes what it says. Every process appends to it.
 	Log string
 	// Outlive lets the process run on, in a session of its own, when this process has ended.
@@ -63,7 +65,7 @@ func (o *Operator) Start() (*Process, error) {
 	}
 	defer log.Close() // the process has it by then
 	command := exec.Command(o.Program)
-	command.Env, command.Stdout, command.Stderr = o.environment(), log, log
+	command.Dir, command.Env, command.Stdout, command.Stderr = o.Dir, o.environment(), log, log
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if o.Outlive {
 		command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
