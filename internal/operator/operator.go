@@ -36,10 +36,10 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
@@ -47,7 +47,7 @@ import (
 // shutdownTime is how long the process may take to end: what the reconciliations
 // under way may take, and a little more. The Deployment's
 // terminationGracePeriodSeconds must be longer.
-const shutdownTime = challengeinstance.DrainTime + 5*time.Second
+const shutdownTime = pass.DrainTime + 5*time.Second
 
 // fieldManager is the operator's name in metadata.managedFields.
 const fieldManager = "berg-operator"

@@ -59,10 +59,10 @@ func openRooms(cfg config.Config) []room {
 func instanceCaches(config.Config) map[client.Object]cache.ByObject {
 	all := cache.ByObject{Label: labels.Everything()}
 	return map[client.Object]cache.ByObject{
-		&bergv1.Challenge{}:            all,
-		&bergv1.ChallengeInstance{}:    all,
-		challengeinstance.Definition(): all,
-		&eventsv1.Event{}:              {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
+		&bergv1.Challenge{}:         all,
+		&bergv1.ChallengeInstance{}: all,
+		optional.Definition():       all,
+		&eventsv1.Event{}:           {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
 		&corev1.Pod{}: {
 			Label: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
 		},
