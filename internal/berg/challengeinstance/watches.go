@@ -112,7 +112,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := (&orphans{client: r.Client, live: r.Live, clock: r.Clock, grace: r.Config.Challenge.OrphanGracePeriod}).setup(mgr); err != nil {
 		return err
 	}
-	return apis.Setup(mgr, "optional-apis", func(kind client.Object) error {
+	return apis.Setup("optional-apis", func(kind client.Object) error {
 		return instances.Watch(source.Kind(mgr.GetCache(), kind, owner, changes))
 	})
 }

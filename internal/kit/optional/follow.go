@@ -53,6 +53,7 @@ const (
 // The controllers that use the kinds are set up between New and Setup: they watch the
 // kinds that Served names, and have a source of Wakes.
 type Follower struct {
+	mgr      ctrl.Manager
 	kinds    map[string]client.Object
 	presence *Presence
 	// direct asks the API server also for kinds that are missing.
@@ -93,7 +94,7 @@ const fromTheStart types.UID = "from the start"
 // by; direct reads from the API server past it.
 func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[string]client.Object) (*Follower, error) {
 	f := &Follower{
-		kinds: kinds, presence: presence, direct: direct,
+		mgr: mgr, kinds: kinds, presence: presence, direct: direct,
 		client: mgr.GetClient(), informers: mgr.GetCache(), scheme: mgr.GetScheme(),
 		watched: map[string]bool{}, announced: map[string]types.UID{}, looks: map[string]looks{},
 	}
@@ -135,10 +136,10 @@ func (f *Follower) Wakes(list func() client.ObjectList) source.Source {
 // Setup adds the controller that follows the definitions. Its name is unique in the
 // process. open opens the watch of a kind that was missing at the start, in every
 // controller that uses it; it is called once for each, unless it fails.
-func (f *Follower) Setup(mgr ctrl.Manager, name string, open func(client.Object) error) error {
+func (f *Follower) Setup(name string, open func(client.Object) error) error {
 	f.open = open
 	ours := predicate.NewPredicateFuncs(func(o client.Object) bool { return f.kinds[o.GetName()] != nil })
-	return ctrl.NewControllerManagedBy(mgr).
+	return ctrl.NewControllerManagedBy(f.mgr).
 		Named(name).
 		For(Definition(), builder.WithPredicates(ours)).
 		Complete(f)
