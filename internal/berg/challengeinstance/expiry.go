@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/expiry"
 	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 // expiries ends live instances: those whose time is over, and those that are asked
@@ -33,7 +34,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 		Client:  r.Client,
 		Clock:   r.Clock,
 		Jumps:   r.Jumps,
-		Workers: endingWorkers(r.Config.Process),
+		Workers: endingWorkers(r.Workers),
 		Metrics: passes,
 		Due: func(i *bergv1.ChallengeInstance, now time.Time) (bergv1.TerminationReason, time.Time) {
 			var at time.Time
@@ -160,7 +161,7 @@ func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
 	case err == nil:
 		return d, d > 0
 	case timeout != "" && numbersWithUnits.MatchString(timeout):
-		return config.LongestDuration, true // nothing else is wrong with it than its size
+		return settings.LongestDuration, true // nothing else is wrong with it than its size
 	default:
 		return 0, false
 	}

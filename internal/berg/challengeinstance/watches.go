@@ -37,7 +37,7 @@ import (
 // those who have set them.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
-	r.yields = make(chan struct{}, max(1, r.Config.Process.MaxConcurrentReconciles/8))
+	r.yields = make(chan struct{}, max(1, r.Workers/8))
 	r.copies = lru.New(rememberedCopies)
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
@@ -79,7 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WatchesRawSource(r.calls.source()).
 		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Config.Process.MaxConcurrentReconciles,
+			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   pass.Longest,
 		})
 	seen := []client.Object{
