@@ -1,4 +1,4 @@
-package challengeinstance
+package pass
 
 import (
 	"context"
@@ -9,14 +9,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// DrainTime is how long a reconciliation may go on once the operator is asked to
-// stop.
+// DrainTime is how long a pass may go on once the operator is asked to stop.
 const DrainTime = 15 * time.Second
 
-// drained brings to its end what is under way when the operator is asked to stop.
-// An operator that is killed may leave off anywhere; this one need not.
+// Drain returns a reconciler that brings to its end what next has begun when the operator
+// is asked to stop: an operator that is killed may leave off anywhere, this one need not.
+// It counts a panic as an error of metrics, and does not end it. New includes it.
+func Drain(metrics *Metrics, next reconcile.Reconciler) reconcile.Reconciler {
+	return drained{next, metrics}
+}
+
 type drained struct {
 	reconcile.Reconciler
+	metrics *Metrics
 }
 
 // Reconcile reconciles in a context that outlives ctx by DrainTime when ctx is
@@ -27,7 +32,7 @@ func (d drained) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	defer func() {
 		if defect := recover(); defect != nil {
-			reconcileErrors.Inc()
+			d.metrics.Failed()
 			panic(defect)
 		}
 	}()
