@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/bergctf/berg-operator/test/installed"
+	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
 // replica is one of the operators. Whenever its process ends, another is started,

@@ -20,7 +20,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/test/images/solve"
+	"github.com/bergctf/berg-operator/test/samples/images/solve"
 )
 
 // otherUser is some user of a container who is not root.

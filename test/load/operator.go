@@ -19,7 +19,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/bergctf/berg-operator/test/installed"
+	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
 // operatorProcess is the operator as a process of its own, with the rights and the
