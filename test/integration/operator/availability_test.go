@@ -12,12 +12,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/launch"
 )
 
 const (
@@ -32,7 +34,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	withProcesses()
 
 	It("is alive at once, and ready when its caches are filled", func(ctx context.Context) {
-		p := launch(ctx)
+		p := start(ctx)
 		held, let := p.gate.holdUp(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/poddisruptionbudgets") })
 		Eventually(held).Should(BeClosed())
 		Eventually(p.probe).WithArguments("/healthz").Should(Equal(http.StatusOK))
@@ -48,17 +50,17 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 
 	It("waits for an API server that is away, alive and not ready", func(ctx context.Context) {
 		p := prepare(ctx)
-		p.gate.setShut(true)
+		p.gate.SetShut(true)
 		p.begin()
 		Eventually(p.probe).WithArguments("/healthz").Should(Equal(http.StatusOK))
 		Expect(p.probe("/readyz")).To(Equal(http.StatusServiceUnavailable))
 		Eventually(p.log.String).Should(ContainSubstring("waiting for the API server"))
-		p.gate.setShut(false)
+		p.gate.SetShut(false)
 		p.ready().leads(ctx)
 
 		By("telling one to stop that still waits")
 		p = prepare(ctx)
-		p.gate.setShut(true)
+		p.gate.SetShut(true)
 		p.begin()
 		Eventually(p.probe).WithArguments("/healthz").Should(Equal(http.StatusOK))
 		p.send(syscall.SIGTERM)
@@ -68,13 +70,13 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	It("goes on when the leader is killed: no write before the lease is over, none lost", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "killed", bergtest.OneContainer)
-		first := launch(ctx).leads(ctx).ready()
-		second := launch(ctx).ready()
+		first := start(ctx).leads(ctx).ready()
+		second := start(ctx).ready()
 		load := bergtest.Several(ctx, ns, "killed", 20)
 		// Killed in the middle: some have been given an identity, none is ready.
 		Eventually(func() int { return len(first.gate.work(time.Time{})) }).Should(BeNumerically(">", 30))
 		killed := first.send(syscall.SIGKILL)
-		<-first.exited
+		<-first.Exited()
 		Expect(second.gate.work(time.Time{})).To(BeEmpty(), "the standby has written")
 		before := identities(ctx, ns)
 		load = append(load, bergtest.Several(ctx, ns, "killed", 10)...)
@@ -105,8 +107,8 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	It("writes nothing as a deposed leader, and ends", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "deposed", bergtest.OneContainer)
-		first := launch(ctx).leads(ctx).ready()
-		second := launch(ctx).ready()
+		first := start(ctx).leads(ctx).ready()
+		second := start(ctx).ready()
 		load := bergtest.Several(ctx, ns, "deposed", 20)
 		Eventually(func() int { return len(first.gate.work(time.Time{})) }).Should(BeNumerically(">", 30))
 		first.send(syscall.SIGSTOP) // in the middle of many reconciliations
@@ -140,8 +142,8 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	It("hands over at once when it is told to stop, after ending what it has begun", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "handover", bergtest.OneContainer)
-		first := launch(ctx).leads(ctx).ready()
-		second := launch(ctx).ready()
+		first := start(ctx).leads(ctx).ready()
+		second := start(ctx).ready()
 		held, let := first.gate.holdUp(func(r *http.Request) bool {
 			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/deployments")
 		})
@@ -171,27 +173,27 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	It("stays alive as a standby that cannot reach the API server, and leads when its time comes", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "cut-off", bergtest.OneContainer)
-		first := launch(ctx).leads(ctx).ready()
-		second := launch(ctx).ready()
+		first := start(ctx).leads(ctx).ready()
+		second := start(ctx).ready()
 		leader := holder(ctx)
-		second.gate.setShut(true)
+		second.gate.SetShut(true)
 		Consistently(func(g Gomega) {
 			g.Expect(second.probe("/healthz")).To(Equal(http.StatusOK))
 			g.Expect(second.probe("/readyz")).To(Equal(http.StatusOK))
 			g.Expect(holder(ctx)).To(Equal(leader))
 		}).WithContext(ctx).WithTimeout(3 * time.Second).Should(Succeed())
-		second.gate.setShut(false)
+		second.gate.SetShut(false)
 
 		By("cutting off the leader")
 		cut := time.Now()
-		first.gate.setShut(true)
+		first.gate.SetShut(true)
 		i := bergtest.Instance(ctx, ns, "cut-off")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		AddReportEntry("gap after a cut", second.gate.work(time.Time{})[0].At.Sub(cut).String(), ReportEntryVisibilityAlways)
 		Expect(first.exits()).To(Equal(1))
 
 		By("telling the standby to stop: the leader does not notice")
-		third := launch(ctx).ready()
+		third := start(ctx).ready()
 		leader = holder(ctx)
 		third.send(syscall.SIGTERM)
 		Expect(third.exits()).To(Equal(0), "%s", third.log)
@@ -203,14 +205,14 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("ends on wrong settings, naming all of them, before it says or serves anything", func() {
-		gate := newGate("")
-		DeferCleanup(gate.server.Close)
-		probes := freeAddress()
+		way := newGate(rest.AnonymousClientConfig(restConfig))
+		probes, err := launch.FreeAddress()
+		Expect(err).NotTo(HaveOccurred())
 		command := exec.Command(program)
 		command.Env = []string{
 			"CHALLENGE_HTTP_PORT=0", "CHALLENGE_INSTANCE_TIMEOUT=soon", "LOG_LEVEL=8", "CHALLENGE_CPU_LIMIT=-1",
 			"HEALTH_PROBE_BIND_ADDRESS=" + probes,
-			"KUBECONFIG=" + os.DevNull, "KUBERNETES_SERVICE_HOST=" + gate.server.Listener.Addr().String(),
+			"KUBECONFIG=" + os.DevNull, "KUBERNETES_SERVICE_HOST=" + strings.TrimPrefix(way.Config().Host, "http://"),
 		}
 		output, err := command.CombinedOutput()
 		Expect(err).To(HaveOccurred())
@@ -219,7 +221,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 			Expect(string(output)).To(ContainSubstring(name))
 		}
 		Expect(string(output)).NotTo(ContainSubstring("Starting"))
-		Expect(gate.work(time.Time{})).To(BeEmpty())
+		Expect(way.work(time.Time{})).To(BeEmpty())
 	})
 })
 

@@ -44,7 +44,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 	}
 
 	It("are for those who may see them", func(ctx context.Context) {
-		p := launch(ctx).ready()
+		p := start(ctx).ready()
 		for token, want := range map[string]int{
 			"":            http.StatusUnauthorized,
 			"not-a-token": http.StatusInternalServerError, // controller-runtime's answer to what is no token
@@ -53,7 +53,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 		} {
 			Expect(first(p.scrape(ctx, token))).To(Equal(want))
 		}
-		connection, err := tls.Dial("tcp", p.metrics, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		connection, err := tls.Dial("tcp", p.Metrics, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
 		Expect(err).NotTo(HaveOccurred())
 		defer connection.Close()
 		Expect(connection.ConnectionState().NegotiatedProtocol).To(Equal("http/1.1"), "HTTP/2 is offered")
@@ -61,11 +61,11 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 
 	It("count every instance once, also after a change of leader", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		leader := launch(ctx).leads(ctx).ready()
+		leader := start(ctx).leads(ctx).ready()
 		Eventually(func(g Gomega) { // what other specs left is on its way out
 			g.Expect(phases(metrics(ctx, leader))).To(HaveEach(0.0))
 		}).Should(Succeed())
-		standby := launch(ctx).ready()
+		standby := start(ctx).ready()
 		bergtest.Challenge(ctx, ns, "counted", bergtest.OneContainer)
 		running := bergtest.Several(ctx, ns, "counted", 3)
 		failed := bergtest.Instance(ctx, ns, "never-written")
@@ -140,7 +140,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 
 	It("count what the API server refuses as errors, and what an author must mend as none", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		p := launch(ctx).leads(ctx).ready()
+		p := start(ctx).leads(ctx).ready()
 		errors := func() float64 { return metrics(ctx, p)["berg_challengeinstance_reconcile_errors_total"] }
 		bergtest.Challenge(ctx, ns, "empty", `description: nothing runs`)
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "empty"), bergv1.PhaseFailed)

@@ -32,6 +32,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/launch"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -50,7 +51,7 @@ var _ = Describe("Pressure", Serial, func() {
 		It("by one instance that always fails keeps no other waiting, and is tried with growing pauses", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "good", bergtest.OneContainer)
-			p := launch(ctx).leads(ctx)
+			p := start(ctx).leads(ctx)
 			owner := uuid.NewString()
 			lift := bergtest.Refuse(ctx, owner, "apps", "deployments", "CREATE")
 			began := time.Now()
@@ -84,7 +85,7 @@ var _ = Describe("Pressure", Serial, func() {
 		It("by namespaces that a foreign finalizer holds costs no request, and not much memory", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "held", bergtest.OneContainer)
-			p := launch(ctx).leads(ctx)
+			p := start(ctx).leads(ctx)
 			stuck := bergtest.Several(ctx, ns, "held", many)
 			for _, i := range stuck {
 				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
@@ -115,7 +116,7 @@ var _ = Describe("Pressure", Serial, func() {
 			began := time.Now()
 			i := bergtest.Instance(ctx, ns, "held")
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			others := slices.DeleteFunc(p.gate.work(began), func(w write) bool {
+			others := slices.DeleteFunc(p.gate.work(began), func(w launch.Write) bool {
 				return strings.Contains(w.Path, i.Spec.OwnerID) || strings.Contains(w.Path, i.Name) || strings.HasSuffix(w.Path, "/namespaces")
 			})
 			Expect(others).To(BeEmpty(), "writes about what cannot go on")
@@ -135,7 +136,7 @@ var _ = Describe("Pressure", Serial, func() {
 			bergtest.Challenge(ctx, ns, "near", bergtest.OneContainer)
 			// What an operator without instances needs, and what its caches hold of many.
 			limit := 40<<20 + many*13<<10
-			p := launch(ctx, "GOMEMLIMIT="+strconv.Itoa(limit)).leads(ctx)
+			p := start(ctx, "GOMEMLIMIT="+strconv.Itoa(limit)).leads(ctx)
 			all := bergtest.Several(ctx, ns, "near", many)
 			for _, i := range all {
 				reachesInCrowd(ctx, i, bergv1.PhaseRunning)
@@ -242,7 +243,7 @@ func (p *process) anonymous() int64 {
 // memory reads a line of /proc/<pid>/status.
 func (p *process) memory(name string) int64 {
 	GinkgoHelper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	Expect(err).NotTo(HaveOccurred())
 	for line := range bytes.Lines(text) {
 		if value, ok := bytes.CutPrefix(line, []byte(name)); ok {

@@ -54,8 +54,8 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 			}
 		}
 		verbose := "LOG_LEVEL=7"
-		leader := launch(ctx, verbose).leads(ctx).ready()
-		standby := launch(ctx, verbose).ready()
+		leader := start(ctx, verbose).leads(ctx).ready()
+		standby := start(ctx, verbose).ready()
 		processes := []*process{leader, standby}
 
 		By("flags of every kind, in every form")
@@ -116,9 +116,9 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 
 		By("an operator that is killed, one that is told to stop, and instances that end")
 		leader.send(syscall.SIGKILL)
-		<-leader.exited
+		<-leader.Exited()
 		standby.leads(ctx)
-		third := launch(ctx, verbose).ready()
+		third := start(ctx, verbose).ready()
 		processes = append(processes, third)
 		apiserver.Change(ctx, running[2], func() { running[2].Spec.Timeout = "1s" })
 		bergtest.Gone(ctx, running[2])
@@ -142,7 +142,7 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 
 	It("have a path that stays within an instance and that the next one does not share", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		p := launch(ctx).leads(ctx)
+		p := start(ctx).leads(ctx)
 		bergtest.Challenge(ctx, ns, "entropy", bergtest.EveryKind)
 		i := bergtest.Instance(ctx, ns, "entropy")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
@@ -153,7 +153,7 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 		p.send(syscall.SIGTERM)
 		Expect(p.exits()).To(Equal(0))
 		Expect(k8s.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "web"}})).To(Succeed())
-		launch(ctx).leads(ctx)
+		start(ctx).leads(ctx)
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, &appsv1.Deployment{})).To(Succeed())
 		}).Should(Succeed())

@@ -14,7 +14,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gexec"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,7 +50,7 @@ var _ = AfterEach(bergtest.NoViolations)
 // Whatever the specs did, no instance, no Environment and no namespace of an instance is
 // left over.
 var _ = AfterSuite(func(ctx context.Context) {
-	gexec.CleanupBuildArtifacts()
+	Expect(build.Remove()).To(Succeed())
 	if k8s == nil {
 		return
 	}

@@ -134,8 +134,8 @@ func (w *world) strike(ctx context.Context, m misfortune) error {
 		defer r.signal(syscall.SIGCONT)
 		return pause(ctx, m.lasts)
 	case cutOff:
-		r.proxy.setShut(true)
-		defer r.proxy.setShut(false)
+		r.proxy.gate.SetShut(true)
+		defer r.proxy.gate.SetShut(false)
 		return pause(ctx, m.lasts)
 	case apiKilled:
 		return w.restartAPIServer(ctx)

@@ -147,8 +147,8 @@ func (b *bench) askForQueue(ctx context.Context, t *Turn) {
 	if b.operator == nil || t.Who != theOperator {
 		return
 	}
-	if depth, err := b.operator.metric(ctx, queueDepth); err == nil {
-		t.QueueDepth = max(t.QueueDepth, int(depth))
+	if metrics, err := b.operator.metrics(ctx); err == nil {
+		t.QueueDepth = max(t.QueueDepth, int(queueDepth(metrics)))
 	}
 }
 

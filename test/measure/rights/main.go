@@ -4,11 +4,11 @@
 // On a cluster that test/cluster made with --audit, after the tests, this takes down
 // what the log of the cluster of KUBECONFIG tells:
 //
-//	go run ./test/rights --collect dist/rights/integration.json
+//	go run ./test/measure/rights --collect dist/rights/integration.json
 //
 // And this compares everything that was taken down with config/rbac:
 //
-//	go run ./test/rights dist/rights/*.json
+//	go run ./test/measure/rights dist/rights/*.json
 package main
 
 import (

@@ -77,7 +77,7 @@ func TestProxyKeepsItsWord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.server.Close()
+	defer p.gate.Close()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	seen := map[fault]bool{}
 	for n := 0; n < 1000 && len(seen) <= len(oddsOfWrites); n++ {
@@ -92,7 +92,7 @@ func TestProxyKeepsItsWord(t *testing.T) {
 		}
 		heard = 0
 		code := 0
-		response, err := client.Post(p.server.URL+"/api/v1/namespaces", "application/json", strings.NewReader("{}"))
+		response, err := client.Post(p.gate.Config().Host+"/api/v1/namespaces", "application/json", strings.NewReader("{}"))
 		if err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()

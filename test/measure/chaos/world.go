@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +25,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/launch"
 )
 
 const (
@@ -69,9 +69,6 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := authenticationv1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
 	w := &world{options: o, out: out, lives: livesOf(o), counts: map[string]int{}}
 	if w.client, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
@@ -82,7 +79,7 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 	if err := w.furnish(ctx); err != nil {
 		return nil, err
 	}
-	account, err := installed.AccountConfig(ctx, w.client, config)
+	account, err := launch.Account(ctx, config, installed.Namespace, installed.Account)
 	if err != nil {
 		return nil, err
 	}

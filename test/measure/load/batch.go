@@ -131,13 +131,13 @@ func (r *batch) await(ctx context.Context, state string, n int, reached func(*li
 		}
 		var ended <-chan struct{} // nil blocks
 		if r.who == theOperator {
-			ended = r.operator.exited
+			ended = r.operator.Exited()
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %d of %d instances are %s: %w", r.who, have, n, state, context.Cause(ctx))
 		case <-ended:
-			return fmt.Errorf("%s: %d of %d instances are %s: it has ended by itself\n%s", r.who, have, n, state, r.operator.tail())
+			return fmt.Errorf("%s: %d of %d instances are %s: it has ended by itself\n%s", r.who, have, n, state, r.operator.Tail())
 		case <-ticker.C:
 		}
 	}

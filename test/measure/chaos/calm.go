@@ -344,8 +344,7 @@ func (w *world) close(ctx context.Context) {
 	w.ended.Wait()
 	for _, r := range w.replicas {
 		r.signal(syscall.SIGKILL)
-		r.proxy.server.CloseClientConnections()
-		r.proxy.server.Close()
+		r.proxy.gate.Close()
 	}
 }
 

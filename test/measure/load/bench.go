@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -23,6 +22,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/launch"
 )
 
 const (
@@ -74,9 +74,6 @@ func prepare(ctx context.Context, o options, show *progress) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := authenticationv1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
 	if b.client, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
@@ -87,7 +84,7 @@ func prepare(ctx context.Context, o options, show *progress) (*bench, error) {
 	if err := b.install(ctx); err != nil {
 		return nil, err
 	}
-	if b.account, err = installed.AccountConfig(ctx, b.client, restConfig); err != nil {
+	if b.account, err = launch.Account(ctx, restConfig, installed.Namespace, installed.Account); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -5,18 +5,16 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"io"
-	"log"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/bergctf/berg-operator/test/lib/launch"
 )
 
 // fault is what a proxy does to a request.
@@ -61,51 +59,33 @@ func (o odds) choose(chance *rand.Rand) fault {
 	return none
 }
 
-// proxy is an operator's line to the API server. What happens to a request follows
+// proxy is an operator's line to the API server, through a gate that can cut it. What happens to a request follows
 // from the seed, from what is asked for, and from how often it was asked before.
 type proxy struct {
-	server  *httptest.Server
-	forward *httputil.ReverseProxy
+	gate    *launch.Gate
+	forward http.Handler // passes a request on
 	seed    uint64
 
 	mu     sync.Mutex
 	calm   bool
-	shut   bool
 	asked  map[string]uint64
 	faults map[fault]int
 }
 
 func newProxy(account *rest.Config, seed uint64) (*proxy, error) {
-	target, err := url.Parse(account.Host)
-	if err != nil {
-		return nil, err
-	}
-	transport, err := rest.TransportFor(account)
-	if err != nil {
-		return nil, err
-	}
-	quiet := log.New(io.Discard, "", 0) // what fails here is meant to
 	p := &proxy{seed: seed, asked: map[string]uint64{}, faults: map[fault]int{}}
-	p.forward = &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1, // a watch
-		ErrorLog:      quiet,
-		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-	}
-	p.server = httptest.NewUnstartedServer(p)
-	p.server.Config.ErrorLog = quiet
-	p.server.Start()
-	return p, nil
+	gate, err := launch.NewGate(account, func(next http.Handler) http.Handler {
+		p.forward = next
+		return p
+	})
+	p.gate = gate
+	return p, err
 }
 
 // decide returns what happens to a request, and where the rest of its luck comes from.
 func (p *proxy) decide(r *http.Request) (fault, *rand.Rand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shut {
-		return cut, nil
-	}
 	key := r.Method + " " + r.URL.Path
 	watch := r.URL.Query().Get("watch") != ""
 	if watch {
@@ -226,16 +206,6 @@ func (p *proxy) setCalm(calm bool) {
 	p.mu.Lock()
 	p.calm = calm
 	p.mu.Unlock()
-}
-
-// setShut cuts the operator off from the API server, or lets it through again.
-func (p *proxy) setShut(shut bool) {
-	p.mu.Lock()
-	p.shut = shut
-	p.mu.Unlock()
-	if shut {
-		p.server.CloseClientConnections()
-	}
 }
 
 // count adds the faults so far to a sum.

@@ -129,8 +129,8 @@ func restart(ctx context.Context, b *bench) (Scenario, error) {
 	return s, nil
 }
 
-// launch is a start of the operator, until it has nothing to do.
-type launch struct {
+// relaunch is a start of the operator, until it has nothing to do.
+type relaunch struct {
 	Turn
 	// ready is after how many seconds it was ready, and readyCPU how many of a
 	// processor that took.
@@ -138,8 +138,8 @@ type launch struct {
 }
 
 // restarted ends the operator and starts it again when all is at rest.
-func (b *bench) restarted(ctx context.Context) (launch, error) {
-	l := launch{Turn: Turn{Who: theOperator, Instances: b.live, CPU: map[string]float64{}}}
+func (b *bench) restarted(ctx context.Context) (relaunch, error) {
+	l := relaunch{Turn: Turn{Who: theOperator, Instances: b.live, CPU: map[string]float64{}}}
 	if err := b.stopOperator(); err != nil {
 		return l, err
 	}
@@ -154,11 +154,11 @@ func (b *bench) restarted(ctx context.Context) (launch, error) {
 	if err := b.startOperator(ctx); err != nil {
 		return l, err
 	}
-	l.ready, l.readyCPU = b.operator.served.Sub(b.operator.launched).Seconds(), b.ours.cpu("operator")
+	l.ready, l.readyCPU = b.operator.served.Sub(b.operator.Launched).Seconds(), b.ours.cpu("operator")
 	if err := b.settle(ctx); err != nil {
 		return l, err
 	}
-	l.Seconds = round2(time.Since(b.operator.launched).Seconds())
+	l.Seconds = round2(time.Since(b.operator.Launched).Seconds())
 	l.CPU["operator"], l.CPU["kube-apiserver"] = round2(b.ours.cpu("operator")), round2(b.ours.cpu("kube-apiserver")-before)
 	l.Memory = map[string]float64{"operator": b.ours.peak("operator")}
 	l.Requests, err = b.requestsSince(ctx, begin)
@@ -198,13 +198,10 @@ func (b *bench) settle(ctx context.Context) error {
 	defer ticker.Stop()
 	last := 0.0
 	for {
-		done, err := b.operator.metric(ctx, reconciled)
-		if err == nil {
-			var depth float64
-			depth, err = b.operator.metric(ctx, queueDepth)
-			if err == nil && (depth > 0 || int(done) < b.live || done != last) {
-				err = errBusy
-			}
+		metrics, err := b.operator.metrics(ctx)
+		done := reconciled(metrics)
+		if err == nil && (queueDepth(metrics) > 0 || int(done) < b.live || done != last) {
+			err = errBusy
 		}
 		b.show.say("%s: looked %g times at %d instances", theOperator, done, b.live)
 		if err == nil {

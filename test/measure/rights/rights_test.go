@@ -72,7 +72,7 @@ func TestCompare(t *testing.T) {
 }
 
 func TestGrants(t *testing.T) {
-	all, err := readGrants("../../config/rbac")
+	all, err := readGrants("../../../config/rbac")
 	if err != nil {
 		t.Fatal(err)
 	}
