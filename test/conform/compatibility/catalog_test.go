@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const catalog = "../../catalog/berg-operator"
+const catalog = "../../../catalog/berg-operator"
 
 // A document of the catalog.
 type document struct {
@@ -46,7 +46,7 @@ func version(t *testing.T, text string) semver.Version {
 // The version of the tree is the head of its channels, and every version that a
 // cluster may have reaches it in one step.
 func TestEveryVersionCanBeUpgraded(t *testing.T) {
-	text, err := os.ReadFile("../../versions.mk")
+	text, err := os.ReadFile("../../../versions.mk")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	ours      = "../../config/crd/bases"
-	published = "../../catalog/crds"
+	ours      = "../../../config/crd/bases"
+	published = "../../../catalog/crds"
 )
 
 // Words may change, and enumerations may grow. What the library does not know is

@@ -22,7 +22,7 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // lint returns the stages of a Dockerfile, and what BuildKit has to say of it.
 func lint(text []byte) (stages []instructions.Stage, warnings []string, err error) {

@@ -213,7 +213,7 @@ func TestNamesAndColumns(t *testing.T) {
 }
 
 // root is the repository, seen from this package.
-const root = "../.."
+const root = "../../.."
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()

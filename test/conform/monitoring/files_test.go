@@ -22,7 +22,7 @@ import (
 )
 
 // root is the repository, seen from this package.
-const root = "../.."
+const root = "../../.."
 
 const runbooks = "https://github.com/bergctf/berg-operator/blob/main/docs/runbooks/"
 

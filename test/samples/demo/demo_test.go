@@ -129,7 +129,7 @@ func TestLineWriter(t *testing.T) {
 
 // The demo knows the samples by name: this fails when they are renamed.
 func TestSamplesAreWhatTheDemoExpects(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,5 +157,5 @@ func (d *demo) downLine() string {
 	if d.opts.name == defaultName {
 		return "make demo-down"
 	}
-	return "go run ./test/demo down --name " + d.opts.name
+	return "go run ./test/samples/demo down --name " + d.opts.name
 }

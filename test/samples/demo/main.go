@@ -22,8 +22,8 @@ import (
 
 const usage = `demo shows the operator at work, from nothing.
 
-  go run ./test/demo [up] [options]
-  go run ./test/demo down [options]
+  go run ./test/samples/demo [up] [options]
+  go run ./test/samples/demo down [options]
 
 up    starts a cluster, deploys the operator, runs the samples and checks what they do.
       What it made stays, to be looked at.

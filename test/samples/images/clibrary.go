@@ -17,7 +17,7 @@ const (
 // resolvers compiles one source for each of the two usual C libraries, and returns what an image holds of
 // them, each as "from:to".
 func (b builder) resolvers(ctx context.Context) ([]string, error) {
-	source := filepath.Join(b.root, "test/images/resolvers/libc/resolve.c")
+	source := filepath.Join(b.root, "test/samples/images/resolvers/libc/resolve.c")
 	glibc, musl := filepath.Join(b.work, "resolve-glibc"), filepath.Join(b.work, "resolve-musl")
 	for _, args := range [][]string{
 		{"-O1", "-o", glibc, source},

@@ -1,10 +1,10 @@
 // Command images builds the images of the sample challenges and of the tests, without a daemon: one
 // static Go program each, with links to the small commands of the toolbox beside it.
 //
-//	go run ./test/images --output dist/images              # all but resolvers
-//	go run ./test/images --output dist/images web pwn      # only these
-//	go run ./test/images --output dist/images resolvers    # needs a C compiler
-//	go run ./test/images --list                            # their references
+//	go run ./test/samples/images --output dist/images              # all but resolvers
+//	go run ./test/samples/images --output dist/images web pwn      # only these
+//	go run ./test/samples/images --output dist/images resolvers    # needs a C compiler
+//	go run ./test/samples/images --list                            # their references
 package main
 
 import (
@@ -152,7 +152,7 @@ func (b builder) compile(ctx context.Context, wanted []image) error {
 	// -buildvcs=false: the state of the work tree must not change an image whose sources did not.
 	programs := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", b.programs() + "/"}
 	for _, image := range wanted {
-		programs = append(programs, "./test/images/"+image.name)
+		programs = append(programs, "./test/samples/images/"+image.name)
 	}
 	if err := os.Mkdir(b.programs(), 0o755); err != nil {
 		return err
@@ -192,7 +192,7 @@ func (b builder) assemble(ctx context.Context, image image, reference string) er
 	}
 	args = append(args, bin+":/usr/bin")
 	for source, destination := range image.files {
-		args = append(args, filepath.Join(b.root, "test/images", source)+":"+destination)
+		args = append(args, filepath.Join(b.root, "test/samples/images", source)+":"+destination)
 	}
 	if image.compiled != nil {
 		files, err := image.compiled(b, ctx)

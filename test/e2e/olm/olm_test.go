@@ -44,7 +44,7 @@ func inOperatorNamespace(name string) client.ObjectKey {
 // config/olm, with this catalog and these settings.
 func subscribe(ctx context.Context, catalog string, env map[string]string) {
 	GinkgoHelper()
-	file, err := os.Open(filepath.Join("..", "..", "config", "olm", "install.yaml"))
+	file, err := os.Open(filepath.Join("..", "..", "..", "config", "olm", "install.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	defer file.Close()
 	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)

@@ -1,4 +1,4 @@
-package e2e
+package berg
 
 import (
 	"context"
@@ -15,29 +15,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
 var _ = Describe("The bandwidth of a container", func() {
 	It("is asked of the network plugin, which keeps it where it can", func(ctx SpecContext) {
 		const limit = "8M"
-		stage := newStage(ctx)
-		container := toolbox("box", port("flood", 9001, bergv1.PublicPort))
+		stage := journey.NewStage(ctx)
+		container := journey.Toolbox("box", port("flood", 9001, bergv1.PublicPort))
 		container.EgressBandwidth = limit
 		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_FLOOD": bergv1.StringValue(":9001")}
-		stage.challenge(ctx, "limited", container)
-		running := stage.start(ctx, stage.instance("limited")).expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+		stage.Challenge(ctx, "limited", container)
+		running := stage.Start(ctx, stage.Instance("limited")).ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 
-		pods, err := world.pods(ctx, running.Status.Namespace, client.MatchingLabels{bergv1.LabelContainer: "box"})
+		pods, err := world.Pods(ctx, running.Status.Namespace, client.MatchingLabels{bergv1.LabelContainer: "box"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pods).To(HaveLen(1))
 		Expect(pods[0].Annotations).To(HaveKeyWithValue("kubernetes.io/egress-bandwidth", limit))
-		if !world.limitsBandwidth(ctx) {
+		if !limitsBandwidth(ctx) {
 			return
 		}
 
 		var connection net.Conn
-		until(ctx, reactLimit, func(ctx context.Context) (err error) { // it runs, and may not listen yet
-			connection, err = (&net.Dialer{}).DialContext(ctx, "tcp", world.atNode(endpoint(running, "flood").Port))
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) (err error) { // it runs, and may not listen yet
+			connection, err = (&net.Dialer{}).DialContext(ctx, "tcp", world.AtNode(endpoint(running, "flood").Port))
 			return err
 		})
 		DeferCleanup(connection.Close)
@@ -55,7 +57,7 @@ var _ = Describe("The bandwidth of a container", func() {
 			}
 		}
 		Expect(fastest).To(BeNumerically(">", 5*allowed), "bytes per second before the limit took effect")
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 })
 
 // received reads for a while and returns the bytes per second.
@@ -71,9 +73,9 @@ func received(ctx context.Context, connection net.Conn, window time.Duration) fl
 
 // limitsBandwidth tells whether the network plugin does, as the node says of
 // itself: profile node of test/cluster does where the kernel can.
-func (c *cluster) limitsBandwidth(ctx context.Context) bool {
+func limitsBandwidth(ctx context.Context) bool {
 	GinkgoHelper()
 	var nodes corev1.NodeList
-	Expect(c.List(ctx, &nodes, client.MatchingLabels{"berg.test/bandwidth": "true"})).To(Succeed())
+	Expect(world.List(ctx, &nodes, client.MatchingLabels{"berg.test/bandwidth": "true"})).To(Succeed())
 	return len(nodes.Items) > 0
 }

@@ -1,4 +1,4 @@
-package e2e
+package berg
 
 import (
 	"bufio"
@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
 // clientTimeout bounds one attempt of a client.
@@ -27,72 +29,72 @@ const clientTimeout = 5 * time.Second
 
 var _ = Describe("What clients reach", Label("network"), Serial, func() {
 	It("is what status.services says, until the instance ends", func(ctx SpecContext) {
-		stage := newStage(ctx)
-		told, running := stage.exposed(ctx)
+		stage := journey.NewStage(ctx)
+		told, running := startExposed(ctx, stage)
 		site, line := endpoint(running, "web"), endpoint(running, "line")
-		tcp, udp := world.atNode(endpoint(running, "echo").Port), world.atNode(endpoint(running, "echo-datagrams").Port)
+		tcp, udp := world.AtNode(endpoint(running, "echo").Port), world.AtNode(endpoint(running, "echo-datagrams").Port)
 		Expect(site.URL).To(Equal("https://" + site.Hostname))
 		Expect(line.URL).To(Equal("tls://" + line.Hostname + ":8443"))
 		Expect(endpoint(running, "echo").URL).To(Equal(fmt.Sprintf("tcp://%s:%d", setting("CHALLENGE_DOMAIN"), endpoint(running, "echo").Port)))
 		Expect(endpoint(running, "echo-datagrams").URL).To(HavePrefix("udp://"))
 
 		By("HTTPS by its host name, under a certificate for it")
-		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
 		unknown := site
 		unknown.URL = "https://nobody." + setting("CHALLENGE_DOMAIN")
 		Expect(visit(ctx, unknown, http.StatusNotFound)).To(Succeed())
 
 		By("plain TCP behind TLS, under a certificate for its host name")
-		until(ctx, reactLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			_, err := echoTLS(ctx, line, trusting())
 			return err
 		})
 
 		By("TCP and UDP at a node's port")
-		until(ctx, reactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", tcp) })
-		until(ctx, reactLimit, func(ctx context.Context) error { return echo(ctx, "udp", udp) })
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", tcp) })
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "udp", udp) })
 
 		By("nothing once it has ended")
-		told.patch(ctx, `{"terminationReason":"UserRequest"}`)
-		told.expectEnd(ctx)
-		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
+		told.Patch(ctx, `{"terminationReason":"UserRequest"}`)
+		told.ExpectEnd(ctx)
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
 		Expect(echo(ctx, "tcp", tcp)).NotTo(Succeed())
 		Expect(echo(ctx, "udp", udp)).NotTo(Succeed())
 		_, err := echoTLS(ctx, line, trusting())
 		Expect(err).To(HaveOccurred())
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("is a challenge's own certificate on a listener that passes TLS through", func(ctx SpecContext) {
 		for name, value := range map[string]string{"CHALLENGE_TLS_LISTENER_NAME": "tls-passthrough", "CHALLENGE_TLS_PORT": "1337"} {
-			DeferCleanup(func(ctx SpecContext) { setVariable(ctx, name, setting(name)) }, NodeTimeout(2*startLimit))
-			setVariable(ctx, name, value)
+			DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, setting(name)) }, NodeTimeout(2*deployed.StartLimit))
+			deployed.SetVariable(ctx, name, value)
 		}
-		stage := newStage(ctx)
-		stage.challenge(ctx, "certified", exposedBox())
-		running := stage.start(ctx, stage.instance("certified")).expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+		stage := journey.NewStage(ctx)
+		stage.Challenge(ctx, "certified", exposedBox())
+		running := stage.Start(ctx, stage.Instance("certified")).ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 		secure := endpoint(running, "secure")
 		Expect(secure.URL).To(Equal("tls://" + secure.Hostname + ":1337"))
-		until(ctx, reactLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			who, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return err
 			}
-			return not(who != "toolbox", "the certificate is that of "+who)
+			return deployed.ErrorIf(who != "toolbox", "the certificate is that of "+who)
 		})
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("stays connected while the operator looks at the instance again and again, and starts anew", func(ctx SpecContext) {
-		stage := newStage(ctx)
-		told, running := stage.exposed(ctx)
+		stage := journey.NewStage(ctx)
+		told, running := startExposed(ctx, stage)
 		site := endpoint(running, "web")
-		until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
 
 		dialer := websocket.Dialer{NetDialContext: atGateway, TLSClientConfig: trusting(), HandshakeTimeout: clientTimeout}
 		socket, response, err := dialer.DialContext(ctx, strings.Replace(site.URL, "http", "ws", 1)+"/echo", nil)
 		Expect(err).NotTo(HaveOccurred())
 		response.Body.Close()
 		DeferCleanup(socket.Close)
-		raw, err := (&net.Dialer{Timeout: clientTimeout}).DialContext(ctx, "tcp", world.atNode(endpoint(running, "echo").Port))
+		raw, err := (&net.Dialer{Timeout: clientTimeout}).DialContext(ctx, "tcp", world.AtNode(endpoint(running, "echo").Port))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(raw.Close)
 		lines := bufio.NewReader(raw)
@@ -120,33 +122,33 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 			instance := running.DeepCopy()
 			Expect(world.Patch(ctx, instance, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 		}
-		DeferCleanup(func(ctx SpecContext) { setVariable(ctx, "LOG_LEVEL", setting("LOG_LEVEL")) }, NodeTimeout(2*startLimit))
-		setVariable(ctx, "LOG_LEVEL", "1")
+		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "LOG_LEVEL", setting("LOG_LEVEL")) }, NodeTimeout(2*deployed.StartLimit))
+		deployed.SetVariable(ctx, "LOG_LEVEL", "1")
 		alive(reconciliations)
-		Expect(told.now().Status.InstanceID).To(Equal(running.Status.InstanceID))
-	}, SpecTimeout(specLimit))
+		Expect(told.Now().Status.InstanceID).To(Equal(running.Status.InstanceID))
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("is what the instance itself reaches: its public address, through the Gateway", func(ctx SpecContext) {
-		stage := newStage(ctx)
+		stage := journey.NewStage(ctx)
 		outbound := &bergv1.Challenge{Spec: bergv1.ChallengeSpec{AllowOutboundTraffic: true, Containers: []bergv1.Container{exposedBox()}}}
-		outbound.Name, outbound.Namespace = "outbound", stage.namespace
+		outbound.Name, outbound.Namespace = "outbound", stage.Namespace
 		Expect(world.Create(ctx, outbound)).To(Succeed())
-		stage.challenge(ctx, "closed", exposedBox())
+		stage.Challenge(ctx, "closed", exposedBox())
 		for name, way := range map[string][]string{
 			// Without outbound traffic names outside the instance do not resolve.
-			"closed":   {"-connect", net.JoinHostPort(world.nodeAddress, setting("CHALLENGE_HTTP_PORT"))},
+			"closed":   {"-connect", net.JoinHostPort(world.NodeAddress, setting("CHALLENGE_HTTP_PORT"))},
 			"outbound": nil,
 		} {
-			running := stage.start(ctx, stage.instance(name)).expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+			running := stage.Start(ctx, stage.Instance(name)).ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 			site := endpoint(running, "web")
-			until(ctx, reactLimit, func(ctx context.Context) error {
+			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 				// The toolbox does not know the authority of the cluster.
 				command := append([]string{"get", "-timeout", "3s", "-insecure"}, way...)
-				_, err := world.exec(ctx, running.Status.Namespace, "box", "", append(command, site.URL+"/")...)
+				_, err := world.Exec(ctx, running.Status.Namespace, "box", "", append(command, site.URL+"/")...)
 				return err
 			})
 		}
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 })
 
 func exposedBox() bergv1.Container {
@@ -156,15 +158,15 @@ func exposedBox() bergv1.Container {
 	return c
 }
 
-// exposed starts an instance with a service behind each port, and a line of plain TCP
+// startExposed starts an instance with a service behind each port, and a line of plain TCP
 // behind a TLS route.
-func (s *stage) exposed(ctx context.Context) (*story, *bergv1.ChallengeInstance) {
+func startExposed(ctx context.Context, s *journey.Stage) (*journey.Story, *bergv1.ChallengeInstance) {
 	GinkgoHelper()
-	line := toolbox("line", port("line", 9000, bergv1.PublicTLSRoute))
+	line := journey.Toolbox("line", port("line", 9000, bergv1.PublicTLSRoute))
 	line.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_TCP": bergv1.StringValue(":9000")}
-	s.challenge(ctx, "exposed", exposedBox(), line)
-	told := s.start(ctx, s.instance("exposed"))
-	return told, told.expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+	s.Challenge(ctx, "exposed", exposedBox(), line)
+	told := s.Start(ctx, s.Instance("exposed"))
+	return told, told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 }
 
 // atGateway leads every name to the Gateway, as the DNS of an event does.
@@ -173,14 +175,14 @@ func atGateway(ctx context.Context, network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(world.nodeAddress, port))
+	return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(world.NodeAddress, port))
 }
 
 // trusting believes certificates of the cluster's authority, as that of the Gateway is.
 func trusting() *tls.Config {
 	GinkgoHelper()
 	authorities := x509.NewCertPool()
-	Expect(authorities.AppendCertsFromPEM(world.rest.CAData)).To(BeTrue())
+	Expect(authorities.AppendCertsFromPEM(world.Rest.CAData)).To(BeTrue())
 	return &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}
 }
 
@@ -198,7 +200,7 @@ func visit(ctx context.Context, e bergv1.ServiceEndpoint, want int) error {
 		return err
 	}
 	defer response.Body.Close()
-	return not(response.StatusCode != want, fmt.Sprintf("%s answered %s", e.URL, response.Status))
+	return deployed.ErrorIf(response.StatusCode != want, fmt.Sprintf("%s answered %s", e.URL, response.Status))
 }
 
 // echoTLS sends a line to an endpoint by its name, expects it back, and tells

@@ -1,4 +1,4 @@
-package e2e
+package journey
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/bergctf/berg-operator/test/lib/deployed"
 )
 
 // reportedLines is how much of the operator's log a failure shows.
@@ -19,29 +21,29 @@ const reportedLines = 60
 // report prints what is needed to understand a failure: what each instance was
 // told to be and became, its pods, the events, the end of the operator's log.
 // What cannot be had is said and does not hide the rest.
-func (s *stage) report(ctx context.Context) {
-	for _, story := range s.stories {
-		say("== %s: phases %v", story.key, story.phases())
-		for _, m := range story.told() {
-			say("   %s %s", m.at.Format("15:04:05.000"), summary(m.instance))
+func (s *Stage) report(ctx context.Context) {
+	for _, story := range s.Stories {
+		say("== %s: phases %v", story.Key, story.Phases())
+		for _, m := range story.Told() {
+			say("   %s %s", m.At.Format("15:04:05.000"), Summary(m.Instance))
 		}
-		if now := story.now(); now != nil {
+		if now := story.Now(); now != nil {
 			status, err := yaml.Marshal(now.Status)
 			say("%s%v", status, orNothing(err))
 		}
-		s.reportPods(ctx, story.instanceNamespace())
+		s.reportPods(ctx, story.InstanceNamespace())
 	}
-	for _, namespace := range append([]string{s.namespace}, s.instanceNamespaces()...) {
+	for _, namespace := range append([]string{s.Namespace}, s.InstanceNamespaces()...) {
 		s.reportEvents(ctx, namespace)
 	}
-	log, err := world.operatorLog(ctx)
+	log, err := deployed.World.OperatorLog(ctx)
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	say("== operator's log %v\n%s", orNothing(err), strings.Join(lines[max(0, len(lines)-reportedLines):], "\n"))
 }
 
-func (s *stage) reportPods(ctx context.Context, namespace string) {
+func (s *Stage) reportPods(ctx context.Context, namespace string) {
 	var pods corev1.PodList
-	if err := world.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+	if err := deployed.World.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		say("pods of %s: %v", namespace, err)
 	}
 	for _, pod := range pods.Items {
@@ -54,9 +56,9 @@ func (s *stage) reportPods(ctx context.Context, namespace string) {
 	}
 }
 
-func (s *stage) reportEvents(ctx context.Context, namespace string) {
+func (s *Stage) reportEvents(ctx context.Context, namespace string) {
 	var events corev1.EventList
-	if err := world.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+	if err := deployed.World.List(ctx, &events, client.InNamespace(namespace)); err != nil {
 		say("events of %s: %v", namespace, err)
 	}
 	slices.SortFunc(events.Items, func(a, b corev1.Event) int {

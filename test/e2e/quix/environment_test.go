@@ -1,4 +1,4 @@
-package e2e
+package quix
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
 )
 
 // newEnvironment creates an Environment and removes it after the spec.
@@ -31,8 +32,8 @@ func newEnvironment(ctx context.Context, id string) *quixv1.Environment {
 	Expect(world.Create(ctx, env)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(world.Delete(ctx, env.DeepCopy()))).To(Succeed())
-		until(ctx, deleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
-	}, NodeTimeout(deleteLimit+reactLimit))
+		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
+	}, NodeTimeout(deployed.DeleteLimit+deployed.ReactLimit))
 	return env
 }
 
@@ -51,12 +52,12 @@ func environmentGone(ctx context.Context, env *quixv1.Environment) error {
 // and refreshes it.
 func environmentIs(ctx context.Context, env *quixv1.Environment, phase quixv1.Phase, conditionType, reason string) {
 	GinkgoHelper()
-	until(ctx, reactLimit, func(ctx context.Context) error {
+	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 		if err := world.Get(ctx, client.ObjectKeyFromObject(env), env); err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(env.Status.Conditions, conditionType)
-		return not(env.Status.Phase != phase || c == nil || c.Reason != reason,
+		return deployed.ErrorIf(env.Status.Phase != phase || c == nil || c.Reason != reason,
 			fmt.Sprintf("phase %s: %s; conditions %+v", env.Status.Phase, env.Status.Message, env.Status.Conditions))
 	})
 }
@@ -69,22 +70,22 @@ func environmentReady(ctx context.Context, env *quixv1.Environment) {
 // platform returns a client with nothing but a token of the platform's account.
 func platform(ctx context.Context) client.Client {
 	GinkgoHelper()
-	name, err := world.setting("SERVICE_ACCOUNT_NAME")
+	name, err := world.Setting("SERVICE_ACCOUNT_NAME")
 	Expect(err).NotTo(HaveOccurred())
-	namespace, err := world.setting("SERVICE_ACCOUNT_NAMESPACE")
+	namespace, err := world.Setting("SERVICE_ACCOUNT_NAMESPACE")
 	Expect(err).NotTo(HaveOccurred())
-	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{stageLabel: ""}}}
+	home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{deployed.StageLabel: ""}}}
 	Expect(world.Create(ctx, home)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(world.Delete(ctx, home)).To(Succeed())
-		until(ctx, deleteLimit, func(ctx context.Context) error { return world.namespaceGone(ctx, namespace) })
-	}, NodeTimeout(deleteLimit))
+		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, namespace) })
+	}, NodeTimeout(deployed.DeleteLimit))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	Expect(world.Create(ctx, account)).To(Succeed())
 	token := &authenticationv1.TokenRequest{}
 	Expect(world.SubResource("token").Create(ctx, account, token)).To(Succeed())
 
-	config := rest.AnonymousClientConfig(world.rest)
+	config := rest.AnonymousClientConfig(world.Rest)
 	config.BearerToken = token.Status.Token
 	c, err := client.New(config, client.Options{Scheme: world.Scheme(), Mapper: world.RESTMapper()})
 	Expect(err).NotTo(HaveOccurred())
@@ -101,7 +102,7 @@ var _ = Describe("A Quix environment", func() {
 			return &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "work-", Namespace: namespace},
 				Spec: corev1.PodSpec{
-					Containers:                    []corev1.Container{{Name: "toolbox", Image: toolboxImage, ImagePullPolicy: corev1.PullIfNotPresent}},
+					Containers:                    []corev1.Container{{Name: "toolbox", Image: deployed.ToolboxImage, ImagePullPolicy: corev1.PullIfNotPresent}},
 					TerminationGracePeriodSeconds: new(int64),
 				},
 			}
@@ -109,16 +110,16 @@ var _ = Describe("A Quix environment", func() {
 
 		By("working inside")
 		work := pod(inside)
-		until(ctx, reactLimit, func(ctx context.Context) error { return as.Create(ctx, work) })
-		until(ctx, startLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return as.Create(ctx, work) })
+		deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 			if err := as.Get(ctx, client.ObjectKeyFromObject(work), work); err != nil {
 				return err
 			}
-			return not(!podReady(work), "the platform's pod is not ready")
+			return deployed.ErrorIf(!deployed.PodReady(work), "the platform's pod is not ready")
 		})
 
 		By("trying more")
-		for _, outside := range []string{metav1.NamespaceDefault, world.operator.Namespace} {
+		for _, outside := range []string{metav1.NamespaceDefault, world.Operator.Namespace} {
 			Expect(apierrors.IsForbidden(as.Create(ctx, pod(outside)))).To(BeTrue(), outside)
 		}
 		for _, object := range []client.Object{
@@ -134,7 +135,7 @@ var _ = Describe("A Quix environment", func() {
 		}
 
 		By("making the role dangerous")
-		key := client.ObjectKey{Name: world.settings["CLUSTER_ROLE_NAME"]}
+		key := client.ObjectKey{Name: world.Settings["CLUSTER_ROLE_NAME"]}
 		role := &rbacv1.ClusterRole{}
 		Expect(world.Get(ctx, key, role)).To(Succeed())
 		harmless := role.DeepCopy()
@@ -144,13 +145,13 @@ var _ = Describe("A Quix environment", func() {
 			role.Rules = harmless.Rules
 			Expect(world.Update(ctx, role)).To(Succeed())
 		}
-		DeferCleanup(func(ctx SpecContext) { mend(ctx) }, NodeTimeout(reactLimit))
+		DeferCleanup(func(ctx SpecContext) { mend(ctx) }, NodeTimeout(deployed.ReactLimit))
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create"}})
 		edited := time.Now()
 		Expect(world.Update(ctx, role)).To(Succeed())
-		until(ctx, reactLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			err := as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})
-			return not(!apierrors.IsForbidden(err), fmt.Sprintf("the platform still may: %v", err))
+			return deployed.ErrorIf(!apierrors.IsForbidden(err), fmt.Sprintf("the platform still may: %v", err))
 		})
 		AddReportEntry("rights gone after the edit of the role", time.Since(edited).String())
 		environmentIs(ctx, env, quixv1.PhaseFailed, quixv1.ConditionRoleValidated, quixv1.ReasonSecurityViolation)
@@ -159,44 +160,44 @@ var _ = Describe("A Quix environment", func() {
 		By("mending it")
 		mend(ctx)
 		environmentReady(ctx, env)
-		until(ctx, reactLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			return as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})
 		})
 
 		By("ending it, with the platform's pod in it")
 		Expect(world.Delete(ctx, env)).To(Succeed())
-		until(ctx, deleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
-		Expect(world.namespaceGone(ctx, inside)).To(Succeed())
-	}, SpecTimeout(specLimit))
+		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
+		Expect(world.NamespaceGone(ctx, inside)).To(Succeed())
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("leaves alone what is not its own", func(ctx SpecContext) {
 		id := newID()
-		suffix, err := world.setting("NAMESPACE_SUFFIX")
+		suffix, err := world.Setting("NAMESPACE_SUFFIX")
 		Expect(err).NotTo(HaveOccurred())
-		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: id + suffix, Labels: map[string]string{stageLabel: ""}}}
+		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: id + suffix, Labels: map[string]string{deployed.StageLabel: ""}}}
 		Expect(world.Create(ctx, foreign)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(world.Delete(ctx, foreign))).To(Succeed()) }, NodeTimeout(reactLimit))
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(world.Delete(ctx, foreign))).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
 		unlucky, second := newEnvironment(ctx, id), newEnvironment(ctx, id)
 		for _, env := range []*quixv1.Environment{unlucky, second} {
 			environmentIs(ctx, env, quixv1.PhaseFailed, quixv1.ConditionNamespaceReady, quixv1.ReasonNamespaceNotManaged)
 		}
 		Expect(world.Delete(ctx, unlucky)).To(Succeed())
-		until(ctx, reactLimit, func(ctx context.Context) error { return environmentGone(ctx, unlucky) })
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return environmentGone(ctx, unlucky) })
 		now := &corev1.Namespace{}
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(foreign), now)).To(Succeed())
 		Expect(now.ResourceVersion).To(Equal(foreign.ResourceVersion), "the namespace was touched")
 
 		By("making room: the one that is left goes on, and a third of its id does not")
 		Expect(world.Delete(ctx, foreign)).To(Succeed())
-		until(ctx, deleteLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			if err := world.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
 				return err
 			}
-			return not(second.Status.Phase != quixv1.PhaseReady, second.Status.Message)
+			return deployed.ErrorIf(second.Status.Phase != quixv1.PhaseReady, second.Status.Message)
 		})
 		third := newEnvironment(ctx, id)
 		environmentIs(ctx, third, quixv1.PhaseFailed, quixv1.ConditionNamespaceReady, quixv1.ReasonNamespaceOwnershipConflict)
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("gets back its binding and its namespace, and says what holds up its end", func(ctx SpecContext) {
 		env := newEnvironment(ctx, newID())
@@ -206,24 +207,24 @@ var _ = Describe("A Quix environment", func() {
 		binding := &rbacv1.RoleBinding{}
 		Expect(world.Get(ctx, key, binding)).To(Succeed())
 		Expect(world.Delete(ctx, binding)).To(Succeed())
-		until(ctx, reactLimit, func(ctx context.Context) error { return world.Get(ctx, key, &rbacv1.RoleBinding{}) })
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return world.Get(ctx, key, &rbacv1.RoleBinding{}) })
 		Expect(world.Get(ctx, key, binding)).To(Succeed())
 		binding.Subjects = nil
 		Expect(world.Update(ctx, binding)).To(Succeed())
-		until(ctx, reactLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			if err := world.Get(ctx, key, binding); err != nil {
 				return err
 			}
-			return not(len(binding.Subjects) != 1, "the platform is not bound")
+			return deployed.ErrorIf(len(binding.Subjects) != 1, "the platform is not bound")
 		})
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		Expect(world.Delete(ctx, namespace)).To(Succeed())
-		until(ctx, deleteLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			now := &corev1.Namespace{}
 			if err := world.Get(ctx, client.ObjectKeyFromObject(namespace), now); err != nil {
 				return err
 			}
-			return not(now.UID == namespace.UID || now.DeletionTimestamp != nil, "it is still the deleted one")
+			return deployed.ErrorIf(now.UID == namespace.UID || now.DeletionTimestamp != nil, "it is still the deleted one")
 		})
 		environmentReady(ctx, env)
 
@@ -232,12 +233,12 @@ var _ = Describe("A Quix environment", func() {
 		lift := func(ctx context.Context) error {
 			return client.IgnoreNotFound(world.Patch(ctx, hold, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
 		}
-		DeferCleanup(func(ctx SpecContext) { Expect(lift(ctx)).To(Succeed()) }, NodeTimeout(reactLimit))
+		DeferCleanup(func(ctx SpecContext) { Expect(lift(ctx)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
 		Expect(world.Delete(ctx, env)).To(Succeed())
 		environmentIs(ctx, env, quixv1.PhaseDeleting, quixv1.ConditionNamespaceReady, quixv1.ReasonDeletionBlocked)
 		Expect(env.Status.Message).To(ContainSubstring("example.com/hold"))
 		Expect(lift(ctx)).To(Succeed())
-		until(ctx, deleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
-		Expect(world.namespaceGone(ctx, name)).To(Succeed())
-	}, SpecTimeout(specLimit))
+		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
+		Expect(world.NamespaceGone(ctx, name)).To(Succeed())
+	}, SpecTimeout(deployed.SpecLimit))
 })

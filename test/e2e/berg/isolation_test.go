@@ -1,4 +1,4 @@
-package e2e
+package berg
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/internal/isolation"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
 // Where policies are enforced the check must find that, and where they are not it
@@ -24,25 +24,25 @@ import (
 var _ = Describe("The check of isolation", Label("isolation"), Serial, func() {
 	It("tells whether this cluster enforces network policies", func(ctx SpecContext) {
 		status, reason, sample := corev1.ConditionFalse, isolation.ReasonIgnored, "berg_isolation_verified 0"
-		if world.runsCilium(ctx) {
+		if runsCilium(ctx) {
 			status, reason, sample = corev1.ConditionTrue, isolation.ReasonEnforced, "berg_isolation_verified 1"
 		}
-		DeferCleanup(func(ctx SpecContext) { setVariable(ctx, "ISOLATION_CHECK", "off") }, NodeTimeout(2*startLimit))
-		setVariable(ctx, "ISOLATION_CHECK", "startup")
+		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "ISOLATION_CHECK", "off") }, NodeTimeout(2*deployed.StartLimit))
+		deployed.SetVariable(ctx, "ISOLATION_CHECK", "startup")
 
 		var leader *corev1.Pod
 		var found *corev1.PodCondition
-		until(ctx, 2*startLimit, func(ctx context.Context) (err error) {
-			leader, found, err = world.isolationVerified(ctx)
+		deployed.Until(ctx, 2*deployed.StartLimit, func(ctx context.Context) (err error) {
+			leader, found, err = isolationVerified(ctx)
 			return err
 		})
 		Expect(found.Reason).To(Equal(reason), found.Message)
 		Expect(found.Status).To(Equal(status))
 
-		Expect(newStage(ctx).metrics(ctx, leader)).To(ContainSubstring(sample))
+		Expect(deployed.Metrics(ctx, journey.NewStage(ctx).Namespace, leader)).To(ContainSubstring(sample))
 
 		if status != corev1.ConditionTrue {
-			until(ctx, reactLimit, func(ctx context.Context) error {
+			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 				var events corev1.EventList
 				if err := world.List(ctx, &events, client.InNamespace(leader.Namespace)); err != nil {
 					return err
@@ -50,10 +50,10 @@ var _ = Describe("The check of isolation", Label("isolation"), Serial, func() {
 				warned := slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 					return e.InvolvedObject.UID == leader.UID && e.Reason == reason && e.Type == corev1.EventTypeWarning
 				})
-				return not(!warned, "there is no Warning about the operator's pod")
+				return deployed.ErrorIf(!warned, "there is no Warning about the operator's pod")
 			})
 		}
-		until(ctx, deleteLimit, func(ctx context.Context) error {
+		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			var namespaces corev1.NamespaceList
 			if err := world.List(ctx, &namespaces); err != nil {
 				return err
@@ -65,16 +65,16 @@ var _ = Describe("The check of isolation", Label("isolation"), Serial, func() {
 			}
 			return nil
 		})
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 })
 
 // runsCilium tells whether Cilium's agent is at work: it alone makes these.
-func (c *cluster) runsCilium(ctx context.Context) bool {
+func runsCilium(ctx context.Context) bool {
 	GinkgoHelper()
 	nodes := &unstructured.UnstructuredList{}
 	nodes.SetAPIVersion("cilium.io/v2")
 	nodes.SetKind("CiliumNodeList")
-	err := c.List(ctx, nodes)
+	err := world.List(ctx, nodes)
 	if meta.IsNoMatchError(err) {
 		return false
 	}
@@ -83,8 +83,8 @@ func (c *cluster) runsCilium(ctx context.Context) bool {
 }
 
 // isolationVerified finds the operator's pod that has come to a verdict.
-func (c *cluster) isolationVerified(ctx context.Context) (*corev1.Pod, *corev1.PodCondition, error) {
-	pods, err := c.operatorPods(ctx)
+func isolationVerified(ctx context.Context) (*corev1.Pod, *corev1.PodCondition, error) {
+	pods, err := world.OperatorPods(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -96,30 +96,4 @@ func (c *cluster) isolationVerified(ctx context.Context) (*corev1.Pod, *corev1.P
 		}
 	}
 	return nil, nil, fmt.Errorf("none of the operator's %d pods has the condition %s", len(pods), isolation.ConditionType)
-}
-
-// setVariable changes the operator's environment and waits until every pod has
-// the new one.
-func setVariable(ctx context.Context, name, value string) {
-	GinkgoHelper()
-	changeManager(ctx, fmt.Sprintf(`"env":[{"name":%q,"value":%q}]`, name, value))
-}
-
-// changeManager changes fields of the operator's container and waits until every pod
-// has them.
-func changeManager(ctx context.Context, fields string) {
-	GinkgoHelper()
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: world.operator.Namespace, Name: world.operator.Name}}
-	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"manager",` + fields + `}]}}}}`
-	Expect(world.Patch(ctx, deployment, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))).To(Succeed())
-	until(ctx, startLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, world.operator, deployment); err != nil {
-			return err
-		}
-		s := deployment.Status
-		rolledOut := s.ObservedGeneration >= deployment.Generation && s.UpdatedReplicas == *deployment.Spec.Replicas &&
-			s.Replicas == s.UpdatedReplicas && s.AvailableReplicas == s.Replicas
-		return not(!rolledOut, fmt.Sprintf("the operator is not rolled out: %+v", s))
-	})
-	until(ctx, startLimit, expectLease)
 }

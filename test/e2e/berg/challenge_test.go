@@ -1,7 +1,8 @@
-package e2e
+package berg
 
 import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
 func port(name string, number int32, portType bergv1.PortType) bergv1.Port {
@@ -13,7 +14,7 @@ func port(name string, number int32, portType bergv1.PortType) bergv1.Port {
 func everyPort() bergv1.Container {
 	udp := port("echo-datagrams", 9000, bergv1.PublicPort)
 	udp.Protocol = "udp"
-	c := toolbox("box",
+	c := journey.Toolbox("box",
 		port("web", 8080, bergv1.PublicHTTPRoute),
 		port("secure", 8443, bergv1.PublicTLSRoute),
 		port("echo", 9000, bergv1.PublicPort),

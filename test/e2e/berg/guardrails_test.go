@@ -1,4 +1,4 @@
-package e2e
+package berg
 
 import (
 	"context"
@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
 const (
@@ -44,72 +46,67 @@ const (
 
 var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 	var (
-		stage     *stage
+		stage     *journey.Stage
 		neighbour *neighbour
 	)
 	BeforeAll(func(ctx SpecContext) {
-		stage = newStage(ctx)
-		neighbour = stage.neighbour(ctx)
+		stage = journey.NewStage(ctx)
+		neighbour = startNeighbour(ctx, stage)
 		// All that holds this container is what the operator gives by default.
-		stage.challenge(ctx, "greedy", bergv1.Container{Hostname: "box", Image: toolboxImage})
-	}, NodeTimeout(specLimit))
+		stage.Challenge(ctx, "greedy", bergv1.Container{Hostname: "box", Image: deployed.ToolboxImage})
+	}, NodeTimeout(deployed.SpecLimit))
+
+	// attack lets a player take one thing for a while, when it is known from the taker's words
+	// that it has begun, and returns the neighbour's p99 meanwhile.
+	attack := func(ctx context.Context, pod client.ObjectKey, of, what, says string, why ...any) time.Duration {
+		GinkgoHelper()
+		return neighbour.expectUnharmed(ctx, of, func() time.Time {
+			said := exhaust(ctx, pod, what)
+			Eventually(ctx, said).WithTimeout(deployed.ReactLimit).Should(gbytes.Say(says), why...)
+			begun := time.Now()
+			passTime(ctx, badWindows*pulseWindow)
+			return begun
+		})
+	}
 
 	It("computes, as it may", func(ctx SpecContext) {
-		told, pod := stage.greedy(ctx)
-		neighbour.computing = neighbour.expectUnharmed(ctx, "computing", func() time.Time {
-			said := exhaust(ctx, pod, "processor")
-			Eventually(ctx, said).WithTimeout(reactLimit).Should(gbytes.Say("computing\n"))
-			begun := time.Now()
-			passTime(ctx, badWindows*pulseWindow)
-			return begun
-		})
-		told.delete(ctx)
-		told.expectEnd(ctx)
-	}, SpecTimeout(specLimit))
+		told, pod := startGreedy(ctx, stage)
+		neighbour.computing = attack(ctx, pod, "computing", "processor", "computing\n")
+		told.Delete(ctx)
+		told.ExpectEnd(ctx)
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("gets no more processes than the node allows", func(ctx SpecContext) {
-		told, pod := stage.greedy(ctx)
-		neighbour.expectUnharmed(ctx, "fork bomb", func() time.Time {
-			said := exhaust(ctx, pod, "processes")
-			Eventually(ctx, said).WithTimeout(reactLimit).Should(gbytes.Say("refused: resource temporarily unavailable\n"),
-				"podPidsLimit of the kubelet bounds the processes of a pod")
-			begun := time.Now()
-			passTime(ctx, badWindows*pulseWindow)
-			return begun
-		})
-		told.delete(ctx)
-		told.expectEnd(ctx)
-	}, SpecTimeout(specLimit))
+		told, pod := startGreedy(ctx, stage)
+		attack(ctx, pod, "fork bomb", "processes", "refused: resource temporarily unavailable\n",
+			"podPidsLimit of the kubelet bounds the processes of a pod")
+		told.Delete(ctx)
+		told.ExpectEnd(ctx)
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("gets no more memory than its limit", func(ctx SpecContext) {
-		told, pod := stage.greedy(ctx)
-		neighbour.expectUnharmed(ctx, "full memory", func() time.Time {
-			said := exhaust(ctx, pod, "memory")
-			Eventually(ctx, said).WithTimeout(reactLimit).Should(gbytes.Say("signal: killed\n"))
-			begun := time.Now()
-			passTime(ctx, badWindows*pulseWindow)
-			return begun
-		})
-		until(ctx, startLimit, func(context.Context) error { return unhappy(told.now()) })
-		told.delete(ctx)
-		told.expectEnd(ctx)
-	}, SpecTimeout(specLimit))
+		told, pod := startGreedy(ctx, stage)
+		attack(ctx, pod, "full memory", "memory", "signal: killed\n")
+		deployed.Until(ctx, deployed.StartLimit, func(context.Context) error { return journey.Unhappy(told.Now()) })
+		told.Delete(ctx)
+		told.ExpectEnd(ctx)
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("gets no more of the disk than its limit", func(ctx SpecContext) {
 		limit := resource.MustParse(setting("CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
-		told, pod := stage.greedy(ctx)
+		told, pod := startGreedy(ctx, stage)
 		neighbour.expectUnharmed(ctx, "full disk", func() time.Time {
 			begun := time.Now()
-			written, err := world.execIn(ctx, pod, "", "exhaust", "disk", "/full", strconv.FormatInt(limit.Value()+limit.Value()/8, 10))
+			written, err := world.ExecIn(ctx, pod, "", "exhaust", "disk", "/full", strconv.FormatInt(limit.Value()+limit.Value()/8, 10))
 			Expect(err).NotTo(HaveOccurred())
-			Expect(written.stdout).To(HaveSuffix("bytes written\n"))
-			until(ctx, evictionLimit, func(ctx context.Context) error {
+			Expect(written.Stdout).To(HaveSuffix("bytes written\n"))
+			deployed.Until(ctx, evictionLimit, func(ctx context.Context) error {
 				// The pod itself does not tell, when its program ends well on being asked to.
 				var events corev1.EventList
 				if err := world.List(ctx, &events, client.InNamespace(pod.Namespace)); err != nil {
 					return err
 				}
-				return not(!slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+				return deployed.ErrorIf(!slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 					return e.Reason == "Evicted" && e.InvolvedObject.Name == pod.Name && strings.Contains(e.Message, "ephemeral local storage")
 				}), "the pod was not evicted")
 			})
@@ -117,25 +114,25 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 		})
 
 		By("starting anew, with an empty disk")
-		told.expect(ctx, reactLimit, "moment of bad health", func(m moment) bool {
-			return meta.IsStatusConditionFalse(m.instance.Status.Conditions, bergv1.ConditionHealthy)
+		told.Expect(ctx, deployed.ReactLimit, "moment of bad health", func(m journey.Moment) bool {
+			return meta.IsStatusConditionFalse(m.Instance.Status.Conditions, bergv1.ConditionHealthy)
 		})
-		until(ctx, startLimit, func(ctx context.Context) error {
-			pods, err := world.pods(ctx, told.instanceNamespace(), client.MatchingLabels{bergv1.LabelContainer: "box"})
+		deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+			pods, err := world.Pods(ctx, told.InstanceNamespace(), client.MatchingLabels{bergv1.LabelContainer: "box"})
 			if err != nil {
 				return err
 			}
-			return not(!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Name != pod.Name && podReady(&p) }), "no pod took its place")
+			return deployed.ErrorIf(!slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Name != pod.Name && deployed.PodReady(&p) }), "no pod took its place")
 		})
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 })
 
-// greedy starts an instance of the Challenge greedy and returns its pod too.
-func (s *stage) greedy(ctx context.Context) (*story, client.ObjectKey) {
+// startGreedy starts an instance of the Challenge greedy and returns its pod too.
+func startGreedy(ctx context.Context, s *journey.Stage) (*journey.Story, client.ObjectKey) {
 	GinkgoHelper()
-	told := s.start(ctx, s.instance("greedy"))
-	running := told.expectPhase(ctx, startLimit, bergv1.PhaseRunning)
-	pods, err := world.pods(ctx, running.Status.Namespace, client.MatchingLabels{bergv1.LabelContainer: "box"})
+	told := s.Start(ctx, s.Instance("greedy"))
+	running := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+	pods, err := world.Pods(ctx, running.Status.Namespace, client.MatchingLabels{bergv1.LabelContainer: "box"})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(pods).To(HaveLen(1))
 	return told, client.ObjectKeyFromObject(&pods[0])
@@ -145,14 +142,14 @@ func (s *stage) greedy(ctx context.Context) (*story, client.ObjectKey) {
 func exhaust(ctx context.Context, pod client.ObjectKey, what string) *gbytes.Buffer {
 	said := gbytes.NewBuffer()
 	go func() {
-		_ = world.stream(ctx, pod, remotecommand.StreamOptions{Stdout: said, Stderr: said}, "exhaust", what)
+		_ = world.Stream(ctx, pod, remotecommand.StreamOptions{Stdout: said, Stderr: said}, "exhaust", what)
 	}()
 	return said
 }
 
 // neighbour is an instance that is asked all the time, as many players would.
 type neighbour struct {
-	*story
+	*journey.Story
 	pod types.UID
 	// computing is its p99 beside an instance that merely computes, zero before that was tried.
 	computing time.Duration
@@ -168,23 +165,23 @@ type beat struct {
 	err  error
 }
 
-// neighbour starts one, and measures it while nobody disturbs it.
-func (s *stage) neighbour(ctx context.Context) *neighbour {
+// startNeighbour starts one, and measures it while nobody disturbs it.
+func startNeighbour(ctx context.Context, s *journey.Stage) *neighbour {
 	GinkgoHelper()
-	s.challenge(ctx, "neighbour", bergv1.Container{
-		Hostname: "web", Image: toolboxImage, Ports: []bergv1.Port{port("web", 8080, bergv1.PublicPort)},
+	s.Challenge(ctx, "neighbour", bergv1.Container{
+		Hostname: "web", Image: deployed.ToolboxImage, Ports: []bergv1.Port{port("web", 8080, bergv1.PublicPort)},
 		Environment: map[string]bergv1.EnvironmentValue{"TOOLBOX_HTTP": bergv1.StringValue(":8080")},
 	})
-	n := &neighbour{story: s.start(ctx, s.instance("neighbour"))}
-	running := n.expectPhase(ctx, startLimit, bergv1.PhaseRunning)
+	n := &neighbour{Story: s.Start(ctx, s.Instance("neighbour"))}
+	running := n.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 	pod, err := n.onlyPod(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	n.pod = pod.UID
 
 	// A connection for each request, as the first one of each player is.
 	player := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	url := "http://" + world.atNode(endpoint(running, "web").Port) + "/healthz"
-	until(ctx, reactLimit, func(context.Context) error { return ask(player, url) })
+	url := "http://" + world.AtNode(endpoint(running, "web").Port) + "/healthz"
+	deployed.Until(ctx, deployed.ReactLimit, func(context.Context) error { return ask(player, url) })
 	stop := make(chan struct{})
 	var asked sync.WaitGroup
 	asked.Go(func() {
@@ -217,11 +214,11 @@ func ask(player *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(response.Body.Close(), not(response.StatusCode != http.StatusOK, response.Status))
+	return errors.Join(response.Body.Close(), deployed.ErrorIf(response.StatusCode != http.StatusOK, response.Status))
 }
 
 func (n *neighbour) onlyPod(ctx context.Context) (*corev1.Pod, error) {
-	pods, err := world.pods(ctx, n.instanceNamespace(), nil)
+	pods, err := world.Pods(ctx, n.InstanceNamespace(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -288,11 +285,11 @@ func (n *neighbour) expectUnharmed(ctx context.Context, of string, attack func()
 	pod, err := n.onlyPod(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(pod.UID).To(Equal(n.pod), "the neighbour's pod was replaced")
-	Expect(podReady(pod)).To(BeTrue(), "the neighbour's pod is not ready")
+	Expect(deployed.PodReady(pod)).To(BeTrue(), "the neighbour's pod is not ready")
 	Expect(pod.Status.ContainerStatuses).To(HaveEach(HaveField("RestartCount", BeZero())))
-	for _, m := range n.told() {
-		if m.at.After(begun) {
-			Expect(meta.IsStatusConditionFalse(m.instance.Status.Conditions, bergv1.ConditionHealthy)).To(BeFalse(), summary(m.instance))
+	for _, m := range n.Told() {
+		if m.At.After(begun) {
+			Expect(meta.IsStatusConditionFalse(m.Instance.Status.Conditions, bergv1.ConditionHealthy)).To(BeFalse(), journey.Summary(m.Instance))
 		}
 	}
 	return now

@@ -11,12 +11,12 @@ import (
 var update = flag.Bool("update", false, "write the table into docs/isolation.md")
 
 const (
-	tableBegin = "<!-- table of test/e2e/attack: begin -->\n"
-	tableEnd   = "<!-- table of test/e2e/attack: end -->\n"
+	tableBegin = "<!-- table of test/e2e/berg/attack: begin -->\n"
+	tableEnd   = "<!-- table of test/e2e/berg/attack: end -->\n"
 )
 
 func TestDocumentsShowTheMatrix(t *testing.T) {
-	path := filepath.Join("..", "..", "..", "docs", "isolation.md")
+	path := filepath.Join("..", "..", "..", "..", "docs", "isolation.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func TestDocumentsShowTheMatrix(t *testing.T) {
 		return
 	}
 	if string(text) != want {
-		t.Errorf("%s differs from the matrix: run go test ./test/e2e/attack -update", path)
+		t.Errorf("%s differs from the matrix: run go test ./test/e2e/berg/attack -update", path)
 	}
 }
 

@@ -1,4 +1,4 @@
-package e2e
+package berg
 
 import (
 	"context"
@@ -16,16 +16,18 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
 var _ = Describe("A running instance", func() {
 	It("gets back what was deleted and what was changed", func(ctx SpecContext) {
-		stage := newStage(ctx)
-		stage.challenge(ctx, "ports", everyPort())
-		told := stage.start(ctx, stage.instance("ports"))
-		told.expectPhase(ctx, startLimit, bergv1.PhaseRunning)
-		namespace := told.instanceNamespace()
-		before := told.now().Status
+		stage := journey.NewStage(ctx)
+		stage.Challenge(ctx, "ports", everyPort())
+		told := stage.Start(ctx, stage.Instance("ports"))
+		told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		namespace := told.InstanceNamespace()
+		before := told.Now().Status
 
 		for _, c := range []struct {
 			name   string
@@ -45,11 +47,11 @@ var _ = Describe("A running instance", func() {
 			Expect(world.Get(ctx, key, c.object)).To(Succeed())
 			uid := c.object.GetUID()
 			Expect(world.Delete(ctx, c.object)).To(Succeed())
-			until(ctx, reactLimit, func(ctx context.Context) error {
+			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 				if err := world.Get(ctx, key, c.object); err != nil {
 					return err
 				}
-				return not(c.object.GetUID() == uid, "it is still the deleted one")
+				return deployed.ErrorIf(c.object.GetUID() == uid, "it is still the deleted one")
 			})
 		}
 
@@ -67,7 +69,7 @@ var _ = Describe("A running instance", func() {
 				return o.(*corev1.Service).Spec.Selector[bergv1.LabelContainer] == "box"
 			}},
 			{"flag-content", &corev1.ConfigMap{}, `{"binaryData":{"content":"bm8="}}`, func(o client.Object) bool {
-				return string(o.(*corev1.ConfigMap).BinaryData["content"]) == told.flag+"\n"
+				return string(o.(*corev1.ConfigMap).BinaryData["content"]) == told.Flag+"\n"
 			}},
 			{"box-8080", &gatewayv1.HTTPRoute{}, `{"spec":{"hostnames":["elsewhere.example.com"]}}`, func(o client.Object) bool {
 				return string(o.(*gatewayv1.HTTPRoute).Spec.Hostnames[0]) != "elsewhere.example.com"
@@ -78,17 +80,17 @@ var _ = Describe("A running instance", func() {
 			c.object.SetName(c.name)
 			Expect(world.Patch(ctx, c.object, client.RawPatch("application/merge-patch+json", []byte(c.patch)))).To(Succeed())
 			Expect(c.back(c.object)).To(BeFalse(), "the change did not take place")
-			until(ctx, reactLimit, func(ctx context.Context) error {
+			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 				if err := world.Get(ctx, client.ObjectKeyFromObject(c.object), c.object); err != nil {
 					return err
 				}
-				return not(!c.back(c.object), "the change is still there")
+				return deployed.ErrorIf(!c.back(c.object), "the change is still there")
 			})
 		}
 
 		By("being healthy again, at the same host names, and telling the node ports of today")
-		until(ctx, startLimit, func(ctx context.Context) error {
-			now := told.now()
+		deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+			now := told.Now()
 			service := &corev1.Service{}
 			if err := world.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "box-node-port"}, service); err != nil {
 				return err
@@ -98,15 +100,15 @@ var _ = Describe("A running instance", func() {
 				live[p.Protocol] = p.NodePort
 			}
 			return errors.Join(
-				unhappy(now),
-				not(now.Status.Phase != bergv1.PhaseRunning, "phase "+string(now.Status.Phase)),
-				not(endpoint(now, "echo").Port != live[corev1.ProtocolTCP], "the status tells another TCP node port"),
-				not(endpoint(now, "echo-datagrams").Port != live[corev1.ProtocolUDP], "the status tells another UDP node port"),
+				journey.Unhappy(now),
+				deployed.ErrorIf(now.Status.Phase != bergv1.PhaseRunning, "phase "+string(now.Status.Phase)),
+				deployed.ErrorIf(endpoint(now, "echo").Port != live[corev1.ProtocolTCP], "the status tells another TCP node port"),
+				deployed.ErrorIf(endpoint(now, "echo-datagrams").Port != live[corev1.ProtocolUDP], "the status tells another UDP node port"),
 			)
 		})
 		for _, name := range []string{"web", "secure"} {
-			Expect(endpoint(told.now(), name)).To(Equal(endpoint(&bergv1.ChallengeInstance{Status: before}, name)))
+			Expect(endpoint(told.Now(), name)).To(Equal(endpoint(&bergv1.ChallengeInstance{Status: before}, name)))
 		}
-		Expect(told.phases()).NotTo(ContainElement(bergv1.PhaseFailed))
-	}, SpecTimeout(specLimit))
+		Expect(told.Phases()).NotTo(ContainElement(bergv1.PhaseFailed))
+	}, SpecTimeout(deployed.SpecLimit))
 })

@@ -1,4 +1,4 @@
-package e2e
+package berg
 
 import (
 	"context"
@@ -21,7 +21,9 @@ import (
 	"github.com/cilium/cilium/pkg/policy/api"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/test/e2e/attack"
+	"github.com/bergctf/berg-operator/test/e2e/berg/attack"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
 // The hosts outside the cluster's network, as profile network of test/cluster
@@ -37,12 +39,12 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 	for _, kind := range []string{"cilium", "kubernetes"} {
 		It("is what the documents say, with NETWORK_POLICY="+kind, func(ctx SpecContext) {
 			if setting("NETWORK_POLICY") != kind {
-				for name, value := range map[string]string{"NETWORK_POLICY": kind, "CLUSTER_NODE_CIDRS": world.nodeAddress + "/32"} {
-					DeferCleanup(func(ctx SpecContext) { setVariable(ctx, name, setting(name)) }, NodeTimeout(2*startLimit))
-					setVariable(ctx, name, value)
+				for name, value := range map[string]string{"NETWORK_POLICY": kind, "CLUSTER_NODE_CIDRS": world.NodeAddress + "/32"} {
+					DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, setting(name)) }, NodeTimeout(2*deployed.StartLimit))
+					deployed.SetVariable(ctx, name, value)
 				}
 			}
-			stage := newStage(ctx)
+			stage := journey.NewStage(ctx)
 			battlefield := newBattlefield(ctx, stage)
 			rows := attack.Matrix()
 			expected := func(r attack.Row) attack.Expected {
@@ -76,14 +78,14 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 			AddReportEntry("what the packets say with NETWORK_POLICY="+kind, evidence(rows, closed, open, lifted))
 			slices.Sort(wrong)
 			Expect(wrong).To(BeEmpty(), strings.Join(wrong, "\n"))
-		}, SpecTimeout(2*specLimit))
+		}, SpecTimeout(2*deployed.SpecLimit))
 	}
 
 	It("includes private networks and the metadata of a cloud only where CHALLENGE_OUTBOUND_PRIVATE says so", func(ctx SpecContext) {
 		const name = "CHALLENGE_OUTBOUND_PRIVATE"
-		DeferCleanup(func(ctx SpecContext) { setVariable(ctx, name, setting(name)) }, NodeTimeout(2*startLimit))
-		setVariable(ctx, name, "true")
-		battlefield := newBattlefield(ctx, newStage(ctx))
+		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, setting(name)) }, NodeTimeout(2*deployed.StartLimit))
+		deployed.SetVariable(ctx, name, "true")
+		battlefield := newBattlefield(ctx, journey.NewStage(ctx))
 		rows := slices.DeleteFunc(attack.Matrix(), func(r attack.Row) bool { return r.Cilium != attack.Nobody })
 		opened := map[string]bool{}
 		for i, answer := range battlefield.attack(ctx, battlefield.open, rows) {
@@ -92,96 +94,96 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 			}
 		}
 		Expect(opened).To(Equal(map[string]bool{"metadata of a cloud": true, "private network next to the cluster": true}))
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("does not depend on the address that a packet claims to come from", func(ctx SpecContext) {
-		stage := newStage(ctx)
+		stage := journey.NewStage(ctx)
 		battlefield := newBattlefield(ctx, stage)
-		visitor := stage.visitor(ctx)
+		visitor := stage.Visitor(ctx)
 		target := outsideHost + ":9000"
 		send := func(payload, source string) {
 			GinkgoHelper()
-			_, err := world.exec(ctx, battlefield.open.namespace, "box", payload, "spoof", source, target)
+			_, err := world.Exec(ctx, battlefield.open.namespace, "box", payload, "spoof", source, target)
 			Expect(err).NotTo(HaveOccurred())
 		}
 		arrived := func(ctx context.Context) (string, error) {
-			out, err := world.execIn(ctx, visitor, "", "get", "http://"+outsideHost+"/datagrams")
-			return out.stdout, err
+			out, err := world.ExecIn(ctx, visitor, "", "get", "http://"+outsideHost+"/datagrams")
+			return out.Stdout, err
 		}
-		send("claims to be the other instance "+stage.namespace, battlefield.places.OtherPod)
-		send("claims to be the internet "+stage.namespace, "198.51.100.7")
+		send("claims to be the other instance "+stage.Namespace, battlefield.places.OtherPod)
+		send("claims to be the internet "+stage.Namespace, "198.51.100.7")
 		// Sent last, so that those before it have had their time.
-		send("is what it is "+stage.namespace, battlefield.open.address)
-		until(ctx, reactLimit, func(ctx context.Context) error {
+		send("is what it is "+stage.Namespace, battlefield.open.address)
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			datagrams, err := arrived(ctx)
 			if err != nil {
 				return err
 			}
-			return not(!strings.Contains(datagrams, "is what it is "+stage.namespace), "an honest datagram does not arrive")
+			return deployed.ErrorIf(!strings.Contains(datagrams, "is what it is "+stage.Namespace), "an honest datagram does not arrive")
 		})
 		Expect(arrived(ctx)).NotTo(ContainSubstring("claims to be"))
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("does not include secrets of the cluster, nor the flag that only a program tells", func(ctx SpecContext) {
 		const program = "/opt/get_flag"
-		stage := newStage(ctx)
-		container := toolbox("box")
+		stage := journey.NewStage(ctx)
+		container := journey.Toolbox("box")
 		container.DynamicFlag = &bergv1.DynamicFlag{Executable: &bergv1.FlagFile{Path: program}}
-		stage.challenge(ctx, "executable", container)
-		told := stage.start(ctx, stage.instance("executable"))
-		namespace := told.expectPhase(ctx, startLimit, bergv1.PhaseRunning).Status.Namespace
+		stage.Challenge(ctx, "executable", container)
+		told := stage.Start(ctx, stage.Instance("executable"))
+		namespace := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
 		for _, path := range []string{"/var/run/secrets", "/run/secrets"} {
-			_, err := world.exec(ctx, namespace, "box", "", "ls", path)
+			_, err := world.Exec(ctx, namespace, "box", "", "ls", path)
 			Expect(err).To(MatchError(ContainSubstring("no such file or directory")), path)
 		}
-		Expect(world.run(ctx, namespace, "box", "id")).To(HavePrefix("uid=0 "))
-		_, err := world.exec(ctx, namespace, "box", "", "cat", program)
+		Expect(world.Run(ctx, namespace, "box", "id")).To(HavePrefix("uid=0 "))
+		_, err := world.Exec(ctx, namespace, "box", "", "cat", program)
 		Expect(err).To(MatchError(ContainSubstring("permission denied")))
-		Expect(world.run(ctx, namespace, "box", "run", program)).To(Equal(told.flag))
-	}, SpecTimeout(specLimit))
+		Expect(world.Run(ctx, namespace, "box", "run", program)).To(Equal(told.Flag))
+	}, SpecTimeout(deployed.SpecLimit))
 
 	It("does not include the node by way of a privileged pod, whoever makes one", func(ctx SpecContext) {
-		stage := newStage(ctx)
-		namespace := stage.runToolbox(ctx).instanceNamespace()
-		for where, level := range map[string]string{namespace: "baseline", world.operator.Namespace: "restricted"} {
+		stage := journey.NewStage(ctx)
+		namespace := stage.RunToolbox(ctx).InstanceNamespace()
+		for where, level := range map[string]string{namespace: "baseline", world.Operator.Namespace: "restricted"} {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Name: "privileged", Namespace: where},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "toolbox", Image: toolboxImage, SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+					Name: "toolbox", Image: deployed.ToolboxImage, SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
 				}}},
 			}
 			err := world.Create(ctx, pod, client.DryRunAll)
 			Expect(err).To(MatchError(ContainSubstring(`violates PodSecurity "`+level+`:`)), where)
 		}
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 })
 
 var _ = Describe("What instances need", Label("network"), Serial, func() {
 	It("is each other, by host name, whichever C library they were built with", func(ctx SpecContext) {
-		stage := newStage(ctx)
-		asker := toolbox("asker")
-		asker.Image = strings.Replace(toolboxImage, "/toolbox:", "/resolvers:", 1)
+		stage := journey.NewStage(ctx)
+		asker := journey.Toolbox("asker")
+		asker.Image = strings.Replace(deployed.ToolboxImage, "/toolbox:", "/resolvers:", 1)
 		asked := everyPort()
 		asked.DynamicFlag = nil
-		stage.challenge(ctx, "names", asker, asked)
-		told := stage.start(ctx, stage.instance("names"))
-		namespace := told.expectPhase(ctx, startLimit, bergv1.PhaseRunning).Status.Namespace
+		stage.Challenge(ctx, "names", asker, asked)
+		told := stage.Start(ctx, stage.Instance("names"))
+		namespace := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
 		want := serviceAddress(ctx, namespace, "box") + "\n"
 		for _, resolver := range []string{"resolve-glibc", "resolve-musl"} {
 			for _, name := range []string{"box", "box." + namespace + ".svc.cluster.local."} {
-				Expect(world.run(ctx, namespace, "asker", resolver, name)).To(Equal(want), "%s %s", resolver, name)
+				Expect(world.Run(ctx, namespace, "asker", resolver, name)).To(Equal(want), "%s %s", resolver, name)
 			}
-			_, err := world.exec(ctx, namespace, "asker", "", resolver, "www.example.org.")
+			_, err := world.Exec(ctx, namespace, "asker", "", resolver, "www.example.org.")
 			Expect(err).To(HaveOccurred(), "%s finds a name outside", resolver)
 		}
-		until(ctx, reactLimit, func(ctx context.Context) error {
-			out, err := world.exec(ctx, namespace, "asker", "", "probe", "tcp/box:8080", "udp/box:9000")
+		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+			out, err := world.Exec(ctx, namespace, "asker", "", "probe", "tcp/box:8080", "udp/box:9000")
 			if err != nil {
 				return err
 			}
-			return not(strings.Count(out.stdout, "\treached\n") != 2, out.stdout)
+			return deployed.ErrorIf(strings.Count(out.Stdout, "\treached\n") != 2, out.Stdout)
 		})
-	}, SpecTimeout(specLimit))
+	}, SpecTimeout(deployed.SpecLimit))
 })
 
 // battlefield is three instances: one attacks without outbound traffic, one with
@@ -197,34 +199,34 @@ type combatant struct {
 	namespace, address, service string
 }
 
-func newBattlefield(ctx context.Context, s *stage) *battlefield {
+func newBattlefield(ctx context.Context, s *journey.Stage) *battlefield {
 	GinkgoHelper()
 	container := func() bergv1.Container {
 		c := everyPort()
 		c.DynamicFlag = nil
 		return c
 	}
-	s.challenge(ctx, "closed", container())
+	s.Challenge(ctx, "closed", container())
 	outbound := &bergv1.Challenge{
-		ObjectMeta: metav1.ObjectMeta{Name: "open", Namespace: s.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "open", Namespace: s.Namespace},
 		Spec:       bergv1.ChallengeSpec{AllowOutboundTraffic: true, Containers: []bergv1.Container{container()}},
 	}
 	Expect(world.Create(ctx, outbound)).To(Succeed())
-	told := []*story{s.start(ctx, s.instance("closed")), s.start(ctx, s.instance("open")), s.start(ctx, s.instance("closed"))}
+	told := []*journey.Story{s.Start(ctx, s.Instance("closed")), s.Start(ctx, s.Instance("open")), s.Start(ctx, s.Instance("closed"))}
 	var who [3]combatant
 	var attacked *bergv1.ChallengeInstance
 	for i, t := range told {
-		attacked = t.expectPhase(ctx, 2*startLimit, bergv1.PhaseRunning)
+		attacked = t.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
 		who[i] = newCombatant(ctx, attacked.Status.Namespace)
 	}
 	b := &battlefield{
 		closed: who[0], open: who[1], other: who[2],
 		site: endpoint(attacked, "web"), tcp: endpoint(attacked, "echo"), udp: endpoint(attacked, "echo-datagrams"),
 	}
-	operator, err := world.operatorPods(ctx)
+	operator, err := world.OperatorPods(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	b.places = attack.Places{
-		Node:              world.nodeAddress,
+		Node:              world.NodeAddress,
 		DNS:               serviceAddress(ctx, "kube-system", "kube-dns"),
 		API:               serviceAddress(ctx, "default", "kubernetes"),
 		Other:             b.other.namespace,
@@ -233,7 +235,7 @@ func newBattlefield(ctx context.Context, s *stage) *battlefield {
 		OtherNodePort:     strconv.Itoa(int(b.tcp.Port)),
 		OtherDatagramPort: strconv.Itoa(int(b.udp.Port)),
 		Operator:          operator[0].Status.PodIP,
-		Visitor:           s.server(ctx),
+		Visitor:           startServer(ctx, s),
 		DNSPod:            podAddress(ctx, "kube-system", client.MatchingLabels{"k8s-app": "kube-dns"}),
 		Outside:           outsideHost,
 		Metadata:          metadataHost,
@@ -261,23 +263,23 @@ func (b *battlefield) attack(ctx context.Context, from combatant, rows []attack.
 	for _, r := range rows {
 		command = append(command, r.Probe(places))
 	}
-	out, err := world.exec(ctx, from.namespace, "box", "", command...)
+	out, err := world.Exec(ctx, from.namespace, "box", "", command...)
 	Expect(err).NotTo(HaveOccurred())
 	var answers []string
-	for line := range strings.Lines(out.stdout) {
+	for line := range strings.Lines(out.Stdout) {
 		_, answer, _ := strings.Cut(strings.TrimSpace(line), "\t")
 		answers = append(answers, answer)
 	}
-	Expect(answers).To(HaveLen(len(rows)), out.stdout)
+	Expect(answers).To(HaveLen(len(rows)), out.Stdout)
 	return answers
 }
 
 // visit reaches what is public: policies that keep everybody out are no use.
 func (b *battlefield) visit(ctx context.Context) {
 	GinkgoHelper()
-	until(ctx, reactLimit, func(ctx context.Context) error { return visit(ctx, b.site, http.StatusOK) })
-	until(ctx, reactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", world.atNode(b.tcp.Port)) })
-	until(ctx, reactLimit, func(ctx context.Context) error { return echo(ctx, "udp", world.atNode(b.udp.Port)) })
+	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, b.site, http.StatusOK) })
+	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", world.AtNode(b.tcp.Port)) })
+	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "udp", world.AtNode(b.udp.Port)) })
 }
 
 // evidence is what each probe was answered, as a table.
@@ -301,7 +303,7 @@ func passes(answer string) bool {
 func (b *battlefield) lift(ctx context.Context) {
 	GinkgoHelper()
 	everybody := api.EntitySlice{api.EntityAll}
-	for _, namespace := range []string{b.closed.namespace, b.other.namespace, world.operator.Namespace} {
+	for _, namespace := range []string{b.closed.namespace, b.other.namespace, world.Operator.Namespace} {
 		policy := &ciliumv2.CiliumNetworkPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "lifted", Namespace: namespace},
 			Spec: &api.Rule{
@@ -323,44 +325,44 @@ func (b *battlefield) lift(ctx context.Context) {
 		Expect(world.Create(ctx, policy)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(client.IgnoreNotFound(world.Delete(ctx, policy))).To(Succeed())
-		}, NodeTimeout(reactLimit))
+		}, NodeTimeout(deployed.ReactLimit))
 	}
-	until(ctx, reactLimit, func(ctx context.Context) error {
-		out, err := world.exec(ctx, b.closed.namespace, "box", "", "probe", "tcp/"+outsideHost+":80")
+	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		out, err := world.Exec(ctx, b.closed.namespace, "box", "", "probe", "tcp/"+outsideHost+":80")
 		if err != nil {
 			return err
 		}
-		return not(!strings.Contains(out.stdout, "\treached"), "the policies are not lifted yet")
+		return deployed.ErrorIf(!strings.Contains(out.Stdout, "\treached"), "the policies are not lifted yet")
 	})
 }
 
-// server starts a pod outside every instance that answers, and returns its
+// startServer starts a pod outside every instance that answers, and returns its
 // address.
-func (s *stage) server(ctx context.Context) string {
+func startServer(ctx context.Context, s *journey.Stage) string {
 	GinkgoHelper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "server", Namespace: s.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "server", Namespace: s.Namespace},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
-				Name: "toolbox", Image: toolboxImage, ImagePullPolicy: corev1.PullIfNotPresent,
+				Name: "toolbox", Image: deployed.ToolboxImage, ImagePullPolicy: corev1.PullIfNotPresent,
 				Env: []corev1.EnvVar{{Name: "TOOLBOX_HTTP", Value: ":8080"}},
 			}},
 			TerminationGracePeriodSeconds: new(int64),
 		},
 	}
 	Expect(world.Create(ctx, pod)).To(Succeed())
-	until(ctx, startLimit, func(ctx context.Context) error {
+	deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
-		return not(!podReady(pod), "the server's pod is not ready")
+		return deployed.ErrorIf(!deployed.PodReady(pod), "the server's pod is not ready")
 	})
 	return pod.Status.PodIP
 }
 
 func podAddress(ctx context.Context, namespace string, labels client.MatchingLabels) string {
 	GinkgoHelper()
-	pods, err := world.pods(ctx, namespace, labels)
+	pods, err := world.Pods(ctx, namespace, labels)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(pods).NotTo(BeEmpty(), "pods of %s with %v", namespace, labels)
 	return pods[0].Status.PodIP
