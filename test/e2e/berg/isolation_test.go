@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/internal/isolation"
+	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )

@@ -335,7 +335,7 @@ func bareClient(ctx context.Context) time.Duration {
 func each[T any](all []T, do func(n int)) {
 	next := make(chan int)
 	var workers sync.WaitGroup
-	for range cfg.Process.MaxConcurrentReconciles {
+	for range process.MaxConcurrentReconciles {
 		workers.Go(func() {
 			defer GinkgoRecover()
 			for n := range next {

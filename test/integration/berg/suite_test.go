@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bergctf/berg-operator/internal/berg"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
@@ -27,8 +28,10 @@ import (
 var (
 	k8s        client.WithWatch
 	restConfig *rest.Config
-	// cfg are the settings of the operator that all specs share.
-	cfg config.Config
+	// cfg are the family's settings in the operator that all specs share, process those of the
+	// process.
+	cfg     config.Berg
+	process config.Process
 )
 
 func TestIntegration(t *testing.T) {
@@ -43,7 +46,7 @@ func TestIntegration(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	apiserver.Connect(ctx)
 	k8s, restConfig = apiserver.Client, apiserver.Config
-	cfg = inprocess.Load(inprocess.With(nil))
+	process, _ = inprocess.Load(inprocess.With(nil), berg.New(&cfg))
 	bergtest.WatchAll()
 	inprocess.Begin()
 })
@@ -59,6 +62,14 @@ var _ = AfterSuite(func(ctx context.Context) {
 	inprocess.End()
 	apiserver.DeleteNamespaces(ctx, challengeinstance.NamespacePrefix)
 }, NodeTimeout(4*time.Minute))
+
+// settings are the family's settings as variables make them.
+func settings(env map[string]string) config.Berg {
+	GinkgoHelper()
+	var c config.Berg
+	inprocess.Load(env, berg.New(&c))
+	return c
+}
 
 func parse(text string, into any) {
 	GinkgoHelper()

@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -32,7 +32,7 @@ var _ = Describe("An API that is not enabled", func() {
 				}
 			}
 		}))
-		if enabled == config.APIQuix {
+		if enabled == quixv1.GroupVersion.Group {
 			env := quixtest.Environment(ctx, quixtest.NewID())
 			expect.Settles(ctx, env, quixv1.PhaseReady)
 		} else {
@@ -47,7 +47,7 @@ var _ = Describe("An API that is not enabled", func() {
 			Fail("it asked for " + *path)
 		}
 	},
-		Entry("without Quix", config.APIBerg, "/environments", "/rolebindings", "/clusterroles"),
-		Entry("without Berg", config.APIQuix, "/challenges", "/challengeinstances", "/pods", "/deployments", "/services", "/customresourcedefinitions"),
+		Entry("without Quix", bergv1.GroupVersion.Group, "/environments", "/rolebindings", "/clusterroles"),
+		Entry("without Berg", quixv1.GroupVersion.Group, "/challenges", "/challengeinstances", "/pods", "/deployments", "/services", "/customresourcedefinitions"),
 	)
 })

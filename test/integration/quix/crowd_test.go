@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -48,7 +49,7 @@ var _ = Describe("A crowd of environments", func() {
 			}
 			close(work)
 			var wg sync.WaitGroup
-			for range cfg.Process.MaxConcurrentReconciles {
+			for range process.MaxConcurrentReconciles {
 				wg.Go(func() {
 					defer GinkgoRecover()
 					for n := range work {
@@ -116,7 +117,7 @@ func bareEnvironments() bare {
 	rc := rest.CopyConfig(restConfig)
 	rc.Impersonate = rest.ImpersonationConfig{UserName: apiserver.OperatorUser}
 	rc.QPS = -1
-	scheme, err := operator.NewScheme()
+	scheme, err := operator.NewScheme(families.All()...)
 	Expect(err).NotTo(HaveOccurred())
 	c, err := client.New(rc, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -24,8 +25,8 @@ import (
 var (
 	k8s        client.WithWatch
 	restConfig *rest.Config
-	// cfg are the settings of the operator that all specs share.
-	cfg config.Config
+	// process are the settings of the operator that all specs share.
+	process config.Process
 )
 
 func TestIntegration(t *testing.T) {
@@ -40,7 +41,7 @@ func TestIntegration(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	apiserver.Connect(ctx)
 	k8s, restConfig = apiserver.Client, apiserver.Config
-	cfg = inprocess.Load(inprocess.With(nil))
+	process, _ = inprocess.Load(inprocess.With(nil), families.All()...)
 	inprocess.Begin()
 })
 

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/yaml"
 
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 )
@@ -69,7 +70,7 @@ func Connect(ctx context.Context) {
 	Config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	Expect(err).NotTo(HaveOccurred())
 	Config.QPS = -1
-	scheme, err := operator.NewScheme()
+	scheme, err := operator.NewScheme(families.All()...)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	Client, err = client.NewWithWatch(Config, client.Options{Scheme: scheme})

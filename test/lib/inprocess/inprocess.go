@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/installed"
@@ -59,13 +61,14 @@ func With(changes map[string]string) map[string]string {
 	return all
 }
 
-// Load parses variables as the operator does; it elects no leader and serves nothing.
-func Load(env map[string]string) config.Config {
+// Load parses variables as the operator does, for families of APIs with places of their own
+// for their settings. It elects no leader and serves nothing.
+func Load(env map[string]string, all ...family.Family) (process config.Process, enabled []family.Family) {
 	GinkgoHelper()
-	c, _, err := config.Load([]string{"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0"},
+	process, enabled, _, err := operator.Load(all, []string{"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0"},
 		func(name string) string { return env[name] }, nil)
 	Expect(err).NotTo(HaveOccurred())
-	return c
+	return process, enabled
 }
 
 // Begin starts the operator that all specs share: at the beginning of a suite.
@@ -133,7 +136,7 @@ func begin(now clock.PassiveClock, env map[string]string, wrap Wrap) *process {
 	p := &process{cancel: cancel, ended: make(chan error, 1)}
 	mgr := Manager(ctx, now, env, wrap)
 	go func() { p.ended <- mgr.Start(ctx) }()
-	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
+	Eventually(mgr.Elected()).Should(BeClosed()) // its caches are filled before
 	return p
 }
 
@@ -148,7 +151,8 @@ func Manager(ctx context.Context, now clock.PassiveClock, env map[string]string,
 	if wrap != nil {
 		rc.Wrap(wrap)
 	}
-	mgr, err := operator.New(ctx, rc, Load(env), operator.Options{SkipNameValidation: true, Clock: now})
+	process, enabled := Load(env, families.All()...)
+	mgr, err := operator.New(ctx, rc, process, enabled, operator.Options{SkipNameValidation: true, Clock: now})
 	Expect(err).NotTo(HaveOccurred())
 	return mgr
 }
