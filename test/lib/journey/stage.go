@@ -22,6 +22,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 // Stage is a namespace for the Challenges and instances of one spec.
@@ -56,7 +57,7 @@ func (s *Stage) clear(ctx context.Context) {
 	GinkgoHelper()
 	all := client.InNamespace(s.Namespace)
 	Expect(deployed.World.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, all)).To(Succeed())
-	deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 		var left bergv1.ChallengeInstanceList
 		if err := deployed.World.List(ctx, &left, all); err != nil {
 			return err
@@ -193,7 +194,7 @@ func (s *Stage) Visitor(ctx context.Context) client.ObjectKey {
 	}
 	Expect(deployed.World.Create(ctx, pod)).To(Succeed())
 	key := client.ObjectKeyFromObject(pod)
-	deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 		if err := deployed.World.Get(ctx, key, pod); err != nil {
 			return err
 		}
