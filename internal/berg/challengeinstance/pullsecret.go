@@ -195,6 +195,6 @@ func pullSecret(in Inputs, source *corev1.Secret, name string) *corev1.Secret {
 		Type:       source.Type,
 		Data:       source.Data,
 	}
-	copied.Annotations = map[string]string{bergv1.AnnotationInstanceUID: string(in.UID)}
+	marks.Proof(in.UID, nil).Stamp(copied)
 	return copied
 }
