@@ -41,7 +41,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 			Objects:   []apply.Set{apply.All(f.Services)},
 			Write:     applyService,
 			Then: func(_ context.Context, live []client.Object) (err error) {
-				reached, err = endpoints(in, asServices(live))
+				reached, err = endpointsOf(in, asServices(live))
 				return err
 			},
 		},

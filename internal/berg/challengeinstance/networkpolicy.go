@@ -94,8 +94,8 @@ func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 }
 
 // prune deletes what is left in one namespace and carries the proof.
-func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, proof ownership.Proof, namespace string) error {
-	left, err := p.in(ctx, live, namespace)
+func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, proof ownership.Proof, ns string) error {
+	left, err := p.in(ctx, live, ns)
 	if err != nil {
 		return err
 	}
@@ -112,11 +112,11 @@ func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.left, namespace)
+	delete(p.left, ns)
 	return nil
 }
 
-func (p *formerPolicies) in(ctx context.Context, live client.Reader, namespace string) ([]*metav1.PartialObjectMetadata, error) {
+func (p *formerPolicies) in(ctx context.Context, live client.Reader, ns string) ([]*metav1.PartialObjectMetadata, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.listed {
@@ -138,5 +138,5 @@ func (p *formerPolicies) in(ctx context.Context, live client.Reader, namespace s
 		}
 		p.left, p.listed = left, true
 	}
-	return p.left[namespace], nil
+	return p.left[ns], nil
 }

@@ -129,7 +129,7 @@ func renderPlan(t *testing.T, in Inputs) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := endpoints(in, allotNodePorts(f.Services))
+	e, err := endpointsOf(in, allotNodePorts(f.Services))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func create[T client.Object](ctx context.Context, w Writer, to write, desired T)
 	if err := w.Client.Create(ctx, created, client.FieldOwner(w.Manager)); err != nil {
 		return none, err
 	}
-	written(ctx, w, "created", to, desired, created, nil)
+	noteWritten(ctx, w, "created", to, desired, created, nil)
 	return created, nil
 }
 
@@ -172,7 +172,7 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 			out, err = replace(ctx, w, to, desired, live)
 			return err
 		}
-		written(ctx, w, "updated", to, desired, updated, claimants(w.Manager, live))
+		noteWritten(ctx, w, "updated", to, desired, updated, claimants(w.Manager, live))
 		out = updated
 		return nil
 	})
@@ -206,8 +206,8 @@ func successor[T client.Object](w Writer, proof ownership.Proof, desired, live T
 	return updated, nil
 }
 
-// written takes note of a write and of what the API server made of it.
-func written(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, by []string) {
+// noteWritten takes note of a write and of what the API server made of it.
+func noteWritten(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, by []string) {
 	w.Restraint.wrote(to, by)
 	log := log.FromContext(ctx)
 	log.V(2).Info(verb, "kind", to.kind.Kind, "object", to.name)

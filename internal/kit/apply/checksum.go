@@ -32,7 +32,7 @@ func ChecksumAnnotation(proof string) string {
 func contentOf(obj, like client.Object) (checksum, error) {
 	var bare any
 	if u, ok := obj.(runtime.Unstructured); ok {
-		bare = content(u)
+		bare = contentMap(u)
 	} else {
 		bare = obj.DeepCopyObject()
 		for _, name := range besidesContent {

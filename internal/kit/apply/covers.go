@@ -31,7 +31,7 @@ func Covers(desired, live client.Object) bool {
 	}
 	if d, ok := desired.(runtime.Unstructured); ok {
 		l, ok := live.(runtime.Unstructured)
-		return ok && coversJSON(content(d), content(l))
+		return ok && coversJSON(contentMap(d), contentMap(l))
 	}
 	d, l := reflect.ValueOf(desired).Elem(), reflect.ValueOf(live).Elem()
 	for i := range d.NumField() {

@@ -61,9 +61,9 @@ func listOf(scheme *runtime.Scheme, like client.Object) (client.ObjectList, erro
 // besidesContent are the fields of an object that are not its content, as Go names them.
 var besidesContent = []string{"TypeMeta", "ObjectMeta", "Status"}
 
-// content returns an unstructured object without what is not its content. The values are
+// contentMap returns an unstructured object without what is not its content. The values are
 // those of the object.
-func content(obj runtime.Unstructured) map[string]any {
+func contentMap(obj runtime.Unstructured) map[string]any {
 	bare := maps.Clone(obj.UnstructuredContent())
 	for _, key := range []string{"apiVersion", "kind", "metadata", "status"} {
 		delete(bare, key)

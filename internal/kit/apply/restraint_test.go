@@ -98,7 +98,7 @@ func TestRollsOut(t *testing.T) {
 	proof := ownership.Proof{Annotation: "example.com/uid", UID: "one"}
 	o := object{services, types.NamespacedName{Namespace: "n", Name: "web"}, proof.UID}
 	live := func(modify ...func(*corev1.Service)) *corev1.Service {
-		s := service()
+		s := newService()
 		s.Annotations = map[string]string{ChecksumAnnotation(proof.Annotation): "a"}
 		s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "us", Operation: metav1.ManagedFieldsOperationUpdate}}
 		for _, m := range modify {
@@ -185,7 +185,7 @@ func TestChecksumOfAPlan(t *testing.T) {
 		t.Errorf("ChecksumAnnotation = %s", got)
 	}
 	sum := func(modify ...func(*corev1.Service)) string {
-		s := service(modify...)
+		s := newService(modify...)
 		if err := stampChecksum(s, "sum"); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestChecksumOfAPlan(t *testing.T) {
 	if known := sum(func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30000 }); known != same {
 		t.Error("a node port that is known by now makes another plan")
 	}
-	twice := service()
+	twice := newService()
 	for range 2 {
 		if err := stampChecksum(twice, "sum"); err != nil {
 			t.Fatal(err)

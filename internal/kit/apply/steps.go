@@ -170,7 +170,7 @@ func prune(ctx context.Context, w Writer, proof ownership.Proof, namespace strin
 		}
 		list, err := listOf(w.Client.Scheme(), set.kind)
 		if err == nil {
-			keys := wanted(w.Client.Scheme(), kindOf(w.Client.Scheme(), set.kind), all)
+			keys := wantedKeys(w.Client.Scheme(), kindOf(w.Client.Scheme(), set.kind), all)
 			err = Prune(ctx, w, proof, list, namespace, keys.Has)
 		}
 		errs = append(errs, err)
@@ -178,8 +178,8 @@ func prune(ctx context.Context, w Writer, proof ownership.Proof, namespace strin
 	return errors.Join(errs...)
 }
 
-// wanted returns the objects of a kind that any of the steps wants.
-func wanted(scheme *runtime.Scheme, kind schema.GroupKind, steps []Step) sets.Set[types.NamespacedName] {
+// wantedKeys returns the objects of a kind that any of the steps wants.
+func wantedKeys(scheme *runtime.Scheme, kind schema.GroupKind, steps []Step) sets.Set[types.NamespacedName] {
 	keys := sets.New[types.NamespacedName]()
 	for _, step := range steps {
 		for _, set := range step.Objects {

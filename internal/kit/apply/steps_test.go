@@ -159,7 +159,7 @@ func TestWhatIsPruned(t *testing.T) {
 		{Objects: []Set{All(configMaps("a")), All[*corev1.Secret](nil)}},
 		{Objects: []Set{Only(configMaps("b")...), Only(&corev1.Namespace{}), AllOf(run, nil)}},
 	}
-	keys := wanted(scheme, schema.GroupKind{Kind: "ConfigMap"}, steps)
+	keys := wantedKeys(scheme, schema.GroupKind{Kind: "ConfigMap"}, steps)
 	if len(keys) != 2 || !keys.Has(types.NamespacedName{Name: "a"}) || !keys.Has(types.NamespacedName{Name: "b"}) {
 		t.Errorf("wanted %v", keys)
 	}
