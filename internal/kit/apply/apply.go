@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
@@ -119,6 +120,18 @@ func inPlace(w Writer, proof ownership.Proof, desired, live client.Object) bool 
 	return Covers(desired, live) || w.Restraint.accepts(proof, desired, live)
 }
 
+// asMade reports whether an object is what the API server made of this plan, nobody else
+// having touched it: where it is not what the plan says, an admission webhook or the API
+// server itself has changed it, as the labels of a Job's pods. Of a plan that asks for node
+// ports the checksum does not tell.
+func asMade(w Writer, proof ownership.Proof, desired, live client.Object) bool {
+	if service, ok := desired.(*corev1.Service); ok && asksForNodePorts(service) {
+		return false
+	}
+	annotation := ChecksumAnnotation(proof.Annotation)
+	return Undisturbed(w.Manager, live) && live.GetAnnotations()[annotation] == desired.GetAnnotations()[annotation]
+}
+
 // rollsOut reports whether an object is written because its plan is another one now, and not
 // because somebody has changed it: it stands as it was written last.
 func rollsOut(w Writer, proof ownership.Proof, to write, live client.Object) bool {
@@ -157,7 +170,8 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 			return nil
 		}
 		to.rollout = rollsOut(w, proof, to, live)
-		if w.Replace && sealed(desired, live) {
+		made := asMade(w, proof, desired, live)
+		if w.Replace && sealed(desired, live) && !made {
 			out, err = replace(ctx, w, to, desired, live)
 			return err
 		}
@@ -165,11 +179,17 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 		if err != nil {
 			return err
 		}
-		if err := w.Client.Update(ctx, updated, client.FieldOwner(w.Manager)); err != nil {
-			if !w.Replace || !replaceable(ctx, w, desired, err) {
-				return err
-			}
+		err = w.Client.Update(ctx, updated, client.FieldOwner(w.Manager))
+		switch {
+		case err == nil:
+		case made && changeRefused(err):
+			w.Restraint.accept(desired, live)
+			out = live
+			return nil
+		case w.Replace && replaceable(ctx, w, desired, err):
 			out, err = replace(ctx, w, to, desired, live)
+			return err
+		default:
 			return err
 		}
 		noteWritten(ctx, w, "updated", to, desired, updated, claimants(w.Manager, live))

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -28,14 +29,17 @@ func sealed(desired, live client.Object) bool {
 	}
 }
 
+// changeRefused reports whether an update was refused for what it says. Admission webhooks say
+// BadRequest. Forbidden is most often a right that is missing.
+func changeRefused(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
+
 // replaceable reports whether an update was refused because of what is changed, and not of
 // what is wanted. A refusal does not tell, and each API has its own words for it. So the API
 // server is asked to create the object, without doing it: it looks at the whole object
 // before it finds that there is one of that name. Whatever else it answers, the object
 // that exists is better than none.
 func replaceable[T client.Object](ctx context.Context, w Writer, desired T, refusal error) bool {
-	// Admission webhooks say BadRequest. Forbidden is most often a right that is missing.
-	if !apierrors.IsInvalid(refusal) && !apierrors.IsBadRequest(refusal) {
+	if !changeRefused(refusal) {
 		return false
 	}
 	trial := desired.DeepCopyObject().(client.Object)
@@ -67,4 +71,8 @@ func forgetNodePorts(service *corev1.Service) {
 	for i := range service.Spec.Ports {
 		service.Spec.Ports[i].NodePort = 0
 	}
+}
+
+func asksForNodePorts(service *corev1.Service) bool {
+	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort != 0 })
 }

@@ -134,6 +134,38 @@ func TestRollsOut(t *testing.T) {
 	}
 }
 
+// What the API server made of a plan is no reason to make it anew, though it differs from it.
+func TestAsMade(t *testing.T) {
+	proof := ownership.Proof{Annotation: "example.com/uid", UID: "one"}
+	desired := newService()
+	if err := stampChecksum(desired, ChecksumAnnotation(proof.Annotation)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		modify func(*corev1.Service)
+		want   bool
+	}{
+		"the same":           {func(*corev1.Service) {}, true},
+		"changed on its way": {func(s *corev1.Service) { s.Spec.Selector["added"] = "by the API server" }, true},
+		"of another plan":    {func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }, false},
+		"changed by others":  {func(s *corev1.Service) { s.ManagedFields = append(s.ManagedFields, byHand) }, false},
+		"made by others":     {func(s *corev1.Service) { s.ManagedFields = nil }, false},
+	} {
+		live := desired.DeepCopy()
+		live.ManagedFields = []metav1.ManagedFieldsEntry{own}
+		tc.modify(live)
+		if got := asMade(Writer{Manager: us}, proof, desired, live); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	live := desired.DeepCopy()
+	live.ManagedFields = []metav1.ManagedFieldsEntry{own}
+	desired.Spec.Ports[0].NodePort = 30000
+	if asMade(Writer{Manager: us}, proof, desired, live) {
+		t.Error("the checksum says nothing of node ports")
+	}
+}
+
 // However many there are, of whom.
 func TestRestraintIsBounded(t *testing.T) {
 	r := NewRestraint(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
