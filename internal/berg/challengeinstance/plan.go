@@ -99,15 +99,15 @@ func planWorkloads(in Inputs, endpoints []Endpoint) []*appsv1.Deployment {
 	return out
 }
 
-// marks are those of all that belongs to an instance.
-var marks = ownership.Marks{
+// Marks are those of all that belongs to an instance.
+var Marks = ownership.Marks{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "instance",
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
 }
 
 func proofOf(instance *bergv1.ChallengeInstance) ownership.Proof {
-	return marks.Proof(instance.UID, nil)
+	return Marks.Proof(instance.UID, nil)
 }
 
 // NamespacePrefix begins the name of every instance's namespace; the owner's ID

@@ -225,7 +225,7 @@ func TestProof(t *testing.T) {
 	if got := apply.ChecksumAnnotation(proof.Annotation); got != "berg.norelect.ch/plan-checksum" {
 		t.Errorf("the checksum stands in %s", got)
 	}
-	if got := marks.Selector().String(); got != "app.kubernetes.io/managed-by=berg" {
+	if got := Marks.Selector().String(); got != "app.kubernetes.io/managed-by=berg" {
 		t.Errorf("objects are found by %s", got)
 	}
 }

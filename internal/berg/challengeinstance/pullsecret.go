@@ -195,6 +195,6 @@ func pullSecret(in Inputs, source *corev1.Secret, name string) *corev1.Secret {
 		Type:       source.Type,
 		Data:       source.Data,
 	}
-	marks.Proof(in.UID, nil).Stamp(copied)
+	Marks.Proof(in.UID, nil).Stamp(copied)
 	return copied
 }

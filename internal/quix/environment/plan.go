@@ -72,8 +72,8 @@ func newRoleBindingName(id string) string { return id + "-quix-crb" }
 // among all namespaces: a foreign one in its way must be seen.
 var marks = ownership.Marks{Domain: quixv1.GroupVersion.Group, Owner: "environment"}
 
-// roleBindingMarks are those of a RoleBinding.
-var roleBindingMarks = ownership.Marks{
+// RoleBindingMarks are those of a RoleBinding.
+var RoleBindingMarks = ownership.Marks{
 	Domain: marks.Domain, Owner: marks.Owner,
 	Found: map[string]string{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy},
 }
@@ -86,7 +86,7 @@ func namespaceProof(env *quixv1.Environment) ownership.Proof {
 
 // roleBindingProof is the UID alone: labels of a binding are put back.
 func roleBindingProof(env *quixv1.Environment) ownership.Proof {
-	return roleBindingMarks.Proof(env.UID, nil)
+	return RoleBindingMarks.Proof(env.UID, nil)
 }
 
 // identity returns the labels that say to which environment an object belongs.
