@@ -66,9 +66,6 @@ func AllOf[T client.Object](like T, objects []T) Set {
 // Only are objects beside which nothing is pruned, as a namespace.
 func Only[T client.Object](objects ...T) Set { return Set{objects: asObjects(objects)} }
 
-// Objects returns the objects of the set, in the order in which they are written.
-func (s Set) Objects() []client.Object { return s.objects }
-
 func asObjects[T client.Object](objects []T) []client.Object {
 	out := make([]client.Object, 0, len(objects))
 	for _, o := range objects {
