@@ -52,7 +52,7 @@ func New(cfg *config.Berg) family.Family {
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
-		Selector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
+		Selector: challengeinstance.Marks.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&bergv1.Challenge{}:         all,
 			&bergv1.ChallengeInstance{}: all,

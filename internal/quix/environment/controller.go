@@ -134,7 +134,7 @@ func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Obser
 	}
 	if out.problem() == nil {
 		desired := roleBinding(in)
-		_, err := apply.Apply(ctx, r.Writer, roleBindingProof(env), desired)
+		_, err := apply.Apply(ctx, r.replacing(), roleBindingProof(env), desired)
 		out.RoleBinding = roleBindingProblem(o, err)
 		out.RoleBindingCreated = err == nil && o.RoleBinding == nil
 		if off := takenOff(in, desired); err == nil && len(off) > 0 {
@@ -162,6 +162,14 @@ func (r *Reconciler) unbind(ctx context.Context, env *quixv1.Environment) error 
 func (r *Reconciler) recording() apply.Writer {
 	w := r.Writer
 	w.Record = quixv1.AnnotationApplied
+	return w
+}
+
+// replacing makes a binding anew that grants another role: the API server does not change
+// which one.
+func (r *Reconciler) replacing() apply.Writer {
+	w := r.Writer
+	w.Replace = true
 	return w
 }
 
