@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/cluster/disk"
+	"github.com/bergctf/berg-operator/test/cluster/kube"
+	"github.com/bergctf/berg-operator/test/cluster/progress"
 )
 
 // misfortune is what happens to an operator, or to the API server.
@@ -151,10 +155,17 @@ func (w *world) strike(ctx context.Context, m misfortune) error {
 func (w *world) restartAPIServer(ctx context.Context) error {
 	w.api.Lock()
 	defer w.api.Unlock()
-	name := filepath.Base(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))))
-	out, err := exec.CommandContext(ctx, "go", "run", "./test/cluster", "restart", "--name", name, "kube-apiserver").CombinedOutput()
+	places, err := disk.Find()
 	if err != nil {
-		return fmt.Errorf("%w\n%s", err, out)
+		return err
+	}
+	var out strings.Builder
+	options := kube.Options{
+		Name:    filepath.Base(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))),
+		Timeout: patience,
+	}
+	if err := kube.Restart(ctx, places, options, "kube-apiserver", progress.New(&out)); err != nil {
+		return fmt.Errorf("%w\n%s", err, &out)
 	}
 	return nil
 }
