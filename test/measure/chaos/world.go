@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
@@ -65,7 +66,7 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 		return nil, err
 	}
 	config.QPS = -1
-	scheme, err := operator.NewScheme()
+	scheme, err := operator.NewScheme(families.All()...)
 	if err != nil {
 		return nil, err
 	}

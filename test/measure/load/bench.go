@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
@@ -70,7 +71,7 @@ func prepare(ctx context.Context, o options, show *progress) (*bench, error) {
 		return nil, err
 	}
 	restConfig.QPS = -1
-	scheme, err := operator.NewScheme()
+	scheme, err := operator.NewScheme(families.All()...)
 	if err != nil {
 		return nil, err
 	}

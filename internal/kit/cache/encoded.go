@@ -1,4 +1,4 @@
-package operator
+package cache
 
 import (
 	"fmt"
@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// packed is an object as it is kept: encoded. Of a Pod or a Deployment nearly all fields
+// encoded is an object as it is kept: encoded. Of a Pod or a Deployment nearly all fields
 // are empty, and take more than a kilobyte; every map of labels takes a third of one.
 // It is made anew for everybody who reads it.
-type packed struct {
+type encoded struct {
 	metav1.Object // nil: of what is kept, an informer asks for no more than the following
 
 	namespace, name, version string
@@ -28,8 +28,8 @@ type encodable interface {
 	Unmarshal([]byte) error
 }
 
-// pack returns what is kept of an object: the object itself where it cannot be encoded.
-func pack(object client.Object) (client.Object, error) {
+// encode returns what is kept of an object: the object itself where it cannot be encoded.
+func encode(object client.Object) (client.Object, error) {
 	o, ok := object.(encodable)
 	if !ok {
 		return object, nil
@@ -42,22 +42,22 @@ func pack(object client.Object) (client.Object, error) {
 	text := o.GetNamespace() + o.GetName() + o.GetResourceVersion()
 	name := len(o.GetNamespace())
 	version := name + len(o.GetName())
-	return &packed{
+	return &encoded{
 		namespace: text[:name], name: text[name:version], version: text[version:],
 		kind: reflect.TypeOf(o).Elem(), data: data,
 	}, nil
 }
 
-func (p *packed) GetNamespace() string       { return p.namespace }
-func (p *packed) GetName() string            { return p.name }
-func (p *packed) GetResourceVersion() string { return p.version }
+func (p *encoded) GetNamespace() string       { return p.namespace }
+func (p *encoded) GetName() string            { return p.name }
+func (p *encoded) GetResourceVersion() string { return p.version }
 
-func (p *packed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-func (p *packed) DeepCopyObject() runtime.Object   { return p }
+func (p *encoded) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (p *encoded) DeepCopyObject() runtime.Object   { return p }
 
-// unpack returns an object as it is read.
-func unpack(kept any) any {
-	p, ok := kept.(*packed)
+// decode returns an object as it is read.
+func decode(kept any) any {
+	p, ok := kept.(*encoded)
 	if !ok {
 		return kept
 	}
@@ -68,9 +68,9 @@ func unpack(kept any) any {
 	return object
 }
 
-func unpackAll(kept []any) []any {
+func decodeAll(kept []any) []any {
 	for i := range kept {
-		kept[i] = unpack(kept[i])
+		kept[i] = decode(kept[i])
 	}
 	return kept
 }

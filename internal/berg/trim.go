@@ -1,4 +1,4 @@
-package operator
+package berg
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
@@ -7,64 +7,26 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// compact returns what makes objects small before they are cached: it drops what
-// nobody here looks at, encodes what it can, and of the rest keeps one copy of what many
-// objects have in common. There are eight objects for each instance, which are nearly
-// the same in all of them.
-//
-// What is read from the cache is a copy, and what is in it is never changed, so
-// nobody notices.
-func compact() toolscache.TransformFunc {
-	claims, common := apply.Compact(fieldManager), newSharing()
-	return func(o any) (any, error) {
-		if _, done := o.(*packed); done {
-			return o, nil // an informer may transform an object twice
-		}
-		object, ok := o.(client.Object)
-		if !ok {
-			return o, nil // the last known state of an object that is gone
-		}
-		if _, err := claims(object); err != nil {
-			return nil, err
-		}
-		strip(object)
-		kept, err := pack(object)
-		if err != nil || kept != object {
-			return kept, err
-		}
-		// These are shared already, and may be read at this moment.
-		managed := object.GetManagedFields()
-		object.SetManagedFields(nil)
-		common.share(object)
-		object.SetManagedFields(managed)
-		return object, nil
-	}
-}
-
-// strip drops what the operator does not look at. What it writes are patches, or is
-// made from what the API server has, so nothing is lost there.
-func strip(o client.Object) {
-	// The object once more, as kubectl wrote it, with the flag of an instance.
-	delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+// trim drops what the family does not look at. What it writes are patches, or is made from
+// what the API server has, so nothing is lost there.
+func trim(o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
-		stripPod(o)
+		trimPod(o)
 	case *corev1.Service:
 		o.Status = corev1.ServiceStatus{}
 	case *appsv1.Deployment:
-		stripDeployment(o)
+		trimDeployment(o)
 	case *eventsv1.Event:
-		challengeinstance.CompactEvent(o)
+		challengeinstance.TrimEvent(o)
 	case *policyv1.PodDisruptionBudget:
 		o.Status = policyv1.PodDisruptionBudgetStatus{}
 	case *gatewayv1.HTTPRoute:
@@ -74,9 +36,9 @@ func strip(o client.Object) {
 	}
 }
 
-// stripDeployment keeps of a Deployment's status why its pods are not made. Of one that
+// trimDeployment keeps of a Deployment's status why its pods are not made. Of one that
 // gets on nothing is left.
-func stripDeployment(d *appsv1.Deployment) {
+func trimDeployment(d *appsv1.Deployment) {
 	var refusals []appsv1.DeploymentCondition
 	for _, c := range d.Status.Conditions {
 		if challengeinstance.Refusal(c) {
@@ -90,9 +52,9 @@ func stripDeployment(d *appsv1.Deployment) {
 // podLabels are those by which pods are found.
 var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer)
 
-// stripPod keeps what the status of an instance is made of. It also keeps the
+// trimPod keeps what the status of an instance is made of. It also keeps the
 // flag, which stands in a pod's environment, out of the cache.
-func stripPod(pod *corev1.Pod) {
+func trimPod(pod *corev1.Pod) {
 	pod.ManagedFields = nil
 	id, marked := pod.Annotations[bergv1.LabelInstanceID]
 	pod.Annotations = nil
@@ -127,7 +89,7 @@ func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for _, s := range all {
 		if s.State.Waiting != nil {
-			kept = append(kept, challengeinstance.CompactContainer(s))
+			kept = append(kept, challengeinstance.TrimContainer(s))
 		}
 	}
 	return kept

@@ -1,4 +1,4 @@
-package operator
+package cache
 
 import (
 	"hash/maphash"
@@ -17,9 +17,9 @@ const (
 	longestText = 512
 )
 
-// sharing finds parts of objects that were met before: texts, and what pointers,
+// intern finds parts of objects that were met before: texts, and what pointers,
 // slices and maps refer to.
-type sharing struct {
+type intern struct {
 	mu    sync.Mutex
 	seed  maphash.Seed
 	texts generations[string, string]
@@ -31,19 +31,19 @@ type partKey struct {
 	hash uint64
 }
 
-func newSharing() *sharing { return &sharing{seed: maphash.MakeSeed()} }
+func newIntern() *intern { return &intern{seed: maphash.MakeSeed()} }
 
 // share replaces parts of an object by equal ones that other objects have, and the rest
 // by copies: what was decoded lies among what is dropped, and would keep whole pages of
 // that in memory. The object must not be changed afterwards.
-func (s *sharing) share(object any) {
+func (s *intern) share(object any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.walk(reflect.ValueOf(object).Elem())
 }
 
 // walk shares what v consists of, from the inside out, and returns a hash of it.
-func (s *sharing) walk(v reflect.Value) uint64 {
+func (s *intern) walk(v reflect.Value) uint64 {
 	switch v.Kind() {
 	case reflect.String:
 		return s.text(v)
@@ -80,7 +80,7 @@ func (s *sharing) walk(v reflect.Value) uint64 {
 	}
 }
 
-func (s *sharing) text(v reflect.Value) uint64 {
+func (s *intern) text(v reflect.Value) uint64 {
 	text := v.String()
 	if v.CanSet() && text != "" {
 		v.SetString(s.shared(text))
@@ -90,7 +90,7 @@ func (s *sharing) text(v reflect.Value) uint64 {
 
 var timeType = reflect.TypeFor[time.Time]()
 
-func (s *sharing) fields(v reflect.Value) uint64 {
+func (s *intern) fields(v reflect.Value) uint64 {
 	if v.Type() == timeType {
 		return 0 // its parts include the time zone; equality decides
 	}
@@ -101,7 +101,7 @@ func (s *sharing) fields(v reflect.Value) uint64 {
 	return hash
 }
 
-func (s *sharing) elements(v reflect.Value) uint64 {
+func (s *intern) elements(v reflect.Value) uint64 {
 	if v.Type().Elem().Kind() == reflect.Uint8 {
 		return maphash.Bytes(s.seed, v.Bytes())
 	}
@@ -114,7 +114,7 @@ func (s *sharing) elements(v reflect.Value) uint64 {
 
 // entries does not depend on the order, which is another one each time. Elements of
 // a map cannot be set; one of texts is made anew.
-func (s *sharing) entries(v reflect.Value) uint64 {
+func (s *intern) entries(v reflect.Value) uint64 {
 	if m, ok := settableTexts(v); ok {
 		shared := make(map[string]string, len(m))
 		for key, value := range m {
@@ -137,7 +137,7 @@ func settableTexts(v reflect.Value) (map[string]string, bool) {
 	return m, ok
 }
 
-func (s *sharing) shared(text string) string {
+func (s *intern) shared(text string) string {
 	if len(text) > longestText {
 		return strings.Clone(text)
 	}
@@ -151,7 +151,7 @@ func (s *sharing) shared(text string) string {
 
 // part replaces a reference by an equal one that is known, or by a copy, which is
 // known from now on.
-func (s *sharing) part(v reflect.Value, hash uint64) uint64 {
+func (s *intern) part(v reflect.Value, hash uint64) uint64 {
 	hash = mix(hash, 1)
 	if !v.CanSet() {
 		return hash

@@ -5,7 +5,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -16,8 +15,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/isolation"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
@@ -35,8 +36,13 @@ const gcPercent = 50
 const streamedLists = "KUBE_FEATURE_WatchListClient"
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == isolation.Command {
-		os.Exit(isolation.Probe(os.Args[2:], os.Stderr))
+	all := families.All()
+	if len(os.Args) > 1 {
+		for _, f := range all {
+			if run, ok := f.Commands[os.Args[1]]; ok {
+				os.Exit(run(os.Args[2:], os.Stderr))
+			}
+		}
 	}
 	opts := operator.Options{}
 	if os.Getenv("GOGC") == "" {
@@ -46,33 +52,33 @@ func main() {
 	if os.Getenv(streamedLists) == "" {
 		_ = os.Setenv(streamedLists, "false") // fails for names alone that cannot be
 	}
-	cfg, values, err := config.Load(os.Args[1:], os.Getenv, os.Stdout)
+	process, enabled, effective, err := operator.Load(all, os.Args[1:], os.Getenv, os.Stdout)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, settings.ErrHelp):
 		return
 	case err != nil:
-		fail(cfg, fmt.Errorf("the configuration is not valid, nothing was started:\n%w", err))
+		fail(process, fmt.Errorf("the configuration is not valid, nothing was started:\n%w", err))
 	}
-	opts.Deposed = func() { deposed(cfg) }
-	if err := run(cfg, values, opts); err != nil {
-		fail(cfg, err)
+	opts.Deposed = func() { deposed(process) }
+	if err := run(process, enabled, effective, opts); err != nil {
+		fail(process, err)
 	}
 }
 
-func run(cfg config.Config, values []config.Value, opts operator.Options) error {
+func run(process config.Process, enabled []family.Family, effective []settings.Effective, opts operator.Options) error {
 	logger := zap.New(
-		zap.Level(zapcore.Level(-cfg.Process.LogLevel)),
+		zap.Level(zapcore.Level(-process.LogLevel)),
 		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is no defect of ours
 	)
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger) // what client-go says without a context
 	log := ctrl.Log.WithName("setup")
-	effective := make([]any, 0, 2*len(values))
-	for _, v := range values {
-		effective = append(effective, v.Name, v.Value)
+	told := []any{"version", version}
+	for _, e := range effective {
+		told = append(told, e.Name, e.Value)
 	}
-	log.Info("effective configuration", append(effective, "version", version)...)
-	for _, warning := range cfg.Warnings() {
+	log.Info("effective configuration", told...)
+	for _, warning := range warnings(enabled) {
 		log.Info("the configuration is hardly what is meant", "warning", warning)
 	}
 	// Near the memory limit of the container, garbage is collected more often: slower is
@@ -86,7 +92,7 @@ func run(cfg config.Config, values []config.Value, opts operator.Options) error 
 	if err != nil {
 		return fmt.Errorf("find the API server: %w", err)
 	}
-	err = operator.AwaitAPIServer(ctx, restConfig, cfg.Process.HealthProbeBindAddress, log)
+	err = operator.AwaitAPIServer(ctx, restConfig, process.HealthProbeBindAddress, log)
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // told to stop before there was anything to do
 	}
@@ -94,22 +100,30 @@ func run(cfg config.Config, values []config.Value, opts operator.Options) error 
 		return err
 	}
 	operator.AnnounceVersion(version)
-	mgr, err := operator.New(ctx, restConfig, cfg, opts)
+	mgr, err := operator.New(ctx, restConfig, process, enabled, opts)
 	if err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
+func warnings(enabled []family.Family) []string {
+	sections := make([]settings.Section, len(enabled))
+	for i, f := range enabled {
+		sections[i] = f.Settings
+	}
+	return settings.Warnings(sections)
+}
+
 // deposed ends the process at once: the new leader goes on with what this one has
 // begun, wherever it was.
-func deposed(cfg config.Config) {
-	fail(cfg, errors.New("another replica leads: this one was stopped or cut off from the API server for longer than the lease lasts"))
+func deposed(process config.Process) {
+	fail(process, errors.New("another replica leads: this one was stopped or cut off from the API server for longer than the lease lasts"))
 }
 
 // fail ends the process with a reason that kubectl describe pod shows.
-func fail(cfg config.Config, err error) {
+func fail(process config.Process, err error) {
 	fmt.Fprintln(os.Stderr, err)
-	writeTerminationLog(cmp.Or(cfg.Process.TerminationLog, config.DefaultTerminationLog), err)
+	writeTerminationLog(cmp.Or(process.TerminationLog, config.DefaultTerminationLog), err)
 	os.Exit(1)
 }

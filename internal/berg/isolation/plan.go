@@ -123,7 +123,7 @@ func onNode(name string) *corev1.Affinity {
 }
 
 // policies are those of an instance without outbound traffic.
-func policies(s site, cfg config.Config) []client.Object {
+func policies(s site, cfg config.Berg) []client.Object {
 	all := challengeinstance.ClosedPolicies(cfg, s.namespaceName())
 	for _, p := range all {
 		p.SetLabels(map[string]string{bergv1.LabelManagedBy: managedBy, bergv1.LabelComponent: component})

@@ -1,4 +1,4 @@
-package operator
+package berg
 
 import (
 	"bytes"
@@ -8,25 +8,26 @@ import (
 	"io"
 	"maps"
 	"os"
-	"reflect"
-	"runtime"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"testing"
-	"unsafe"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
 // sample is one object of testdata/instance.yaml, in JSON.
@@ -67,8 +68,9 @@ func recorded(t *testing.T, n int) []client.Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scheme, err := NewScheme()
-	if err != nil {
+	scheme := runtime.NewScheme()
+	family := New(&config.Berg{})
+	if err := family.AddToScheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	change := strings.NewReplacer("5f0c3e64-", fmt.Sprintf("%08x-", n), "alice", fmt.Sprintf("alice-%d", n))
@@ -89,83 +91,75 @@ func recorded(t *testing.T, n int) []client.Object {
 	return out
 }
 
-// compacted returns an object as it is read from a cache.
-func compacted(t *testing.T, o client.Object) client.Object {
+// kept is a cache with one index, as the informer of every kind has it.
+type kept struct {
+	transform toolscache.TransformFunc
+	store     toolscache.Indexer
+}
+
+func newKept() kept {
+	options := cache.New("berg-operator").Options(caches())
+	informer := options.NewInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	return kept{options.DefaultTransform, informer.GetIndexer()}
+}
+
+func (k kept) add(t *testing.T, o client.Object) {
 	t.Helper()
-	out, err := compact()(o)
+	small, err := k.transform(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return unpack(out).(client.Object)
+	if err := k.store.Add(small); err != nil {
+		t.Fatal(err)
+	}
 }
 
-func TestSharingChangesNothing(t *testing.T) {
-	common := newSharing()
+// trimmed returns an object as it is read from a cache.
+func trimmed(t *testing.T, o client.Object) client.Object {
+	t.Helper()
+	k := newKept()
+	k.add(t, o)
+	return k.store.List()[0].(client.Object)
+}
+
+// What is read is what the API server sent, but for what is trimmed and what the operator has
+// written there itself.
+func TestWhatIsReadIsAsItWas(t *testing.T) {
+	k := newKept()
 	for n := range 50 {
 		for _, o := range recorded(t, n) {
-			before := o.DeepCopyObject()
-			common.share(o)
-			if !reflect.DeepEqual(before, o) {
-				t.Fatalf("%T of instance %d was changed:\n%+v\n%+v", o, n, before, o)
+			want := o.DeepCopyObject().(client.Object)
+			trim(want)
+			k.add(t, o)
+			read, exists, err := k.store.Get(o)
+			if !exists || err != nil {
+				t.Fatalf("%T is not there: %v", o, err)
+			}
+			got := read.(client.Object)
+			for _, o := range []client.Object{want, got} {
+				o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // what is read from a cache gets it anew
+				o.SetManagedFields(nil)
+				if a := o.GetAnnotations(); a != nil {
+					delete(a, corev1.LastAppliedConfigAnnotation)
+				}
+			}
+			if diff := cmp.Diff(inJSON(t, want), inJSON(t, got)); diff != "" {
+				t.Fatalf("%T of instance %d:\n%s", o, n, diff)
+			}
+			if err := k.store.Delete(o); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
 }
 
-func TestEqualPartsAreOne(t *testing.T) {
-	common := newSharing()
-	deployment := func(image string) *appsv1.Deployment {
-		d := &appsv1.Deployment{}
-		d.Labels = map[string]string{"a": "b"}
-		d.Spec.Template.Spec.Containers = []corev1.Container{{Image: image, SecurityContext: &corev1.SecurityContext{}}}
-		common.share(d)
-		return d
+func inJSON(t *testing.T, o any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(o, "", " ")
+	if err != nil {
+		t.Fatal(err)
 	}
-	one, same, other := deployment("x"), deployment("x"), deployment("y")
-	if &one.Spec.Template.Spec.Containers[0] != &same.Spec.Template.Spec.Containers[0] {
-		t.Error("equal containers are kept twice")
-	}
-	if reflect.ValueOf(one.Labels).Pointer() != reflect.ValueOf(other.Labels).Pointer() {
-		t.Error("equal labels are kept twice")
-	}
-	if one.Spec.Template.Spec.Containers[0].SecurityContext != other.Spec.Template.Spec.Containers[0].SecurityContext {
-		t.Error("an equal part of parts that differ is kept twice")
-	}
-	if other.Spec.Template.Spec.Containers[0].Image != "y" {
-		t.Errorf("got the image %s", other.Spec.Template.Spec.Containers[0].Image)
-	}
-}
-
-func TestWhatIsKeptLiesApartFromWhatWasDecoded(t *testing.T) {
-	common := newSharing()
-	for _, size := range []int{5, longestText + 1} {
-		decoded := strings.Repeat("x", 2*size)
-		replicas := ptr.To(int32(size))
-		d := &appsv1.Deployment{}
-		d.Name, d.Spec.Replicas = decoded[:size], replicas
-		common.share(d)
-		if d.Name != decoded[:size] || unsafe.StringData(d.Name) == unsafe.StringData(decoded) {
-			t.Errorf("a text of %d bytes keeps the %d it was cut out of", size, len(decoded))
-		}
-		if *d.Spec.Replicas != int32(size) || d.Spec.Replicas == replicas {
-			t.Error("what a pointer refers to is kept where it was")
-		}
-	}
-}
-
-func TestSharingForgetsWhatWasMetOnce(t *testing.T) {
-	common := newSharing()
-	for n := range 10 * recentParts {
-		common.share(&corev1.Namespace{Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerName(fmt.Sprint(n))}}})
-	}
-	for name, kept := range map[string]int{
-		"texts": len(common.texts.recent) + len(common.texts.earlier),
-		"parts": len(common.parts.recent) + len(common.parts.earlier),
-	} {
-		if kept > 2*recentParts {
-			t.Errorf("%d %s are kept", kept, name)
-		}
-	}
+	return string(text)
 }
 
 func TestWhatKubectlNotedIsDropped(t *testing.T) {
@@ -173,7 +167,7 @@ func TestWhatKubectlNotedIsDropped(t *testing.T) {
 		if _, noted := o.GetAnnotations()[corev1.LastAppliedConfigAnnotation]; !noted {
 			continue
 		}
-		if got := compacted(t, o).GetAnnotations(); len(got) != 0 {
+		if got := trimmed(t, o).GetAnnotations(); len(got) != 0 {
 			t.Errorf("kept %v", got)
 		}
 		return
@@ -194,7 +188,7 @@ func TestPodsKeepWhatTheirStatusIsJudgedBy(t *testing.T) {
 		conditions := len(pod.Status.Conditions)
 		mark := map[string]string{bergv1.LabelInstanceID: "0192f3c4-0000-7000-8000-000000000000"}
 		maps.Copy(pod.Annotations, mark)
-		got := compacted(t, pod).(*corev1.Pod)
+		got := trimmed(t, pod).(*corev1.Pod)
 		if !equality.Semantic.DeepEqual(got.Spec, corev1.PodSpec{}) || !maps.Equal(got.Annotations, mark) || len(got.Labels) != 3 {
 			t.Errorf("kept too much: %+v", got)
 		}
@@ -218,7 +212,7 @@ func TestOfAContainerThatEndedItsOwnWordsAreDropped(t *testing.T) {
 			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: 3, Message: message, ContainerID: "c"}},
 		}}
-		return compacted(t, p).(*corev1.Pod)
+		return trimmed(t, p).(*corev1.Pod)
 	}
 	for reason, want := range map[string]string{"Error": "", "OOMKilled": "", "StartError": "no such file", "ContainerCannotRun": "no such file"} {
 		got := pod(reason, "no such file").Status.ContainerStatuses[0].LastTerminationState.Terminated
@@ -233,7 +227,7 @@ func TestOfAContainerThatEndedItsOwnWordsAreDropped(t *testing.T) {
 
 func TestOfAPodThatEndedTheReasonIsKept(t *testing.T) {
 	for phase, want := range map[corev1.PodPhase]string{corev1.PodFailed: "Evicted", corev1.PodSucceeded: "Evicted", corev1.PodRunning: "", corev1.PodPending: ""} {
-		got := compacted(t, &corev1.Pod{Status: corev1.PodStatus{Phase: phase, Reason: "Evicted", Message: "Evicted"}}).(*corev1.Pod)
+		got := trimmed(t, &corev1.Pod{Status: corev1.PodStatus{Phase: phase, Reason: "Evicted", Message: "Evicted"}}).(*corev1.Pod)
 		if got.Status.Reason != want || got.Status.Message != want {
 			t.Errorf("kept of one that is %s: %+v", phase, got.Status)
 		}
@@ -256,7 +250,7 @@ func TestOfADeploymentsStatusWhatKeepsPodsAwayIsKept(t *testing.T) {
 		"pods are refused no more": {condition(appsv1.DeploymentReplicaFailure, corev1.ConditionFalse, "FailedCreate"), 0},
 	} {
 		d := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 1, Conditions: []appsv1.DeploymentCondition{tc.condition}}}
-		got := compacted(t, d).(*appsv1.Deployment)
+		got := trimmed(t, d).(*appsv1.Deployment)
 		if len(got.Status.Conditions) != tc.kept || got.Status.Replicas != 0 {
 			t.Errorf("%s: kept %+v", name, got.Status)
 		}
@@ -267,7 +261,7 @@ func TestOfEventsOnlyWhatOurPodsSufferIsKept(t *testing.T) {
 	event := func(namespace string) *eventsv1.Event {
 		e := &eventsv1.Event{Note: "sandbox " + strings.Repeat("a", 64) + ": no runtime", Reason: "FailedCreatePodSandBox", DeprecatedCount: 3}
 		e.Namespace, e.Regarding.UID, e.Regarding.Name = namespace, "uid", "pod"
-		return compacted(t, e).(*eventsv1.Event)
+		return trimmed(t, e).(*eventsv1.Event)
 	}
 	if got := event("challenge-a"); got.Note != "sandbox ...: no runtime" || got.Regarding.UID != "uid" || got.Regarding.Name != "" || got.DeprecatedCount != 0 {
 		t.Errorf("of ours: %+v", got)
@@ -277,33 +271,24 @@ func TestOfEventsOnlyWhatOurPodsSufferIsKept(t *testing.T) {
 	}
 }
 
-// TestCachesHoldLittleForEachInstance bounds what the caches grow by. Without sharing
-// and packing it is 26 KiB, and 33 KiB with all that the API server sends.
+// TestCachesHoldLittleForEachInstance bounds what the caches grow by. Without interning
+// and encoding it is 26 KiB, and 33 KiB with all that the API server sends.
 func TestCachesHoldLittleForEachInstance(t *testing.T) {
-	const instances, most = 600, 8 << 10
-	transform := compact()
-	byNamespace := index{functions: toolscache.Indexers{}}
-	byNamespace.Indexer = toolscache.NewIndexer(toolscache.DeletionHandlingMetaNamespaceKeyFunc,
-		byNamespace.coarse(toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}))
+	const first, instances, most = 900, 300, 11 << 10
+	all := newKept()
 	fill := func(from, to int) {
 		for n := from; n < to; n++ {
 			for _, o := range recorded(t, n) {
 				o.SetName(fmt.Sprintf("%T-%s", o, o.GetName())) // one index stands for those of all kinds
-				kept, err := transform(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := byNamespace.Add(kept); err != nil {
-					t.Fatal(err)
-				}
+				all.add(t, o)
 			}
 		}
 	}
-	fill(0, instances/2) // what is shared is there now
+	fill(0, first) // what is interned for all is there now, and the tables for that have their size
 	before := heapInUse()
-	fill(instances/2, instances)
-	each := (heapInUse() - before) / (instances / 2)
-	runtime.KeepAlive(byNamespace)
+	fill(first, first+instances)
+	each := (heapInUse() - before) / instances
+	goruntime.KeepAlive(all)
 	t.Logf("%d bytes", each)
 	if each > most {
 		t.Errorf("the caches hold %d bytes for each instance, more than %d", each, most)
@@ -311,21 +296,21 @@ func TestCachesHoldLittleForEachInstance(t *testing.T) {
 }
 
 func heapInUse() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
+	goruntime.GC()
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
 }
 
 func TestSharedPartsAreReadWhileOthersAreAdded(t *testing.T) {
-	transform := compact()
+	k := newKept()
 	var working sync.WaitGroup
 	for worker := range 4 {
 		objects := [][]client.Object{recorded(t, worker), recorded(t, worker+100)}
 		working.Go(func() {
 			for _, instance := range objects {
 				for _, o := range instance {
-					out, err := transform(o)
+					out, err := k.transform(o)
 					if err != nil {
 						t.Error(err)
 						return

@@ -53,9 +53,11 @@ type Checker struct {
 	Client client.Client
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	Config config.Config
-	// PodName is the operator's pod, in Config.Challenge.OperatorNamespace.
-	PodName string
+	Config config.Berg
+	// Pod is the operator's own pod.
+	Pod client.ObjectKey
+	// Address is where the operator can be connected to: what it listens at, such as :8443.
+	Address string
 	// Program is the path of the operator's program in its image.
 	Program string
 	// Settle is how long a plugin may take to heed a policy.
@@ -69,7 +71,7 @@ func (c *Checker) NeedLeaderElection() bool { return true }
 func (c *Checker) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		c.checkOnce(ctx)
-		if c.Config.Process.IsolationCheck != config.IsolationCheckInterval {
+		if c.Config.IsolationCheck != config.IsolationCheckInterval {
 			return nil
 		}
 		select {
@@ -110,8 +112,7 @@ func (c *Checker) checkOnce(ctx context.Context) {
 // survey finds the operator itself. The pod is nil when it is not found.
 func (c *Checker) survey(ctx context.Context) (*corev1.Pod, site, error) {
 	pod := &corev1.Pod{}
-	key := client.ObjectKey{Namespace: c.Config.Challenge.OperatorNamespace, Name: c.PodName}
-	if err := c.Client.Get(ctx, key, pod); err != nil {
+	if err := c.Client.Get(ctx, c.Pod, pod); err != nil {
 		return nil, site{}, fmt.Errorf("find the operator's own pod: %w", err)
 	}
 	if pod.Status.PodIP == "" || pod.Spec.HostNetwork || len(pod.Spec.Containers) == 0 {
@@ -121,13 +122,7 @@ func (c *Checker) survey(ctx context.Context) (*corev1.Pod, site, error) {
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, ns); err != nil {
 		return pod, site{}, fmt.Errorf("find the operator's own namespace: %w", err)
 	}
-	// A policy of the operator's own may close its probes to other pods, hardly
-	// its metrics.
-	address := c.Config.Process.MetricsBindAddress
-	if address == "0" {
-		address = c.Config.Process.HealthProbeBindAddress
-	}
-	_, port, err := net.SplitHostPort(address)
+	_, port, err := net.SplitHostPort(c.Address)
 	if err != nil {
 		return pod, site{}, fmt.Errorf("the operator serves nothing to connect to: %w", err)
 	}
