@@ -22,9 +22,9 @@ import (
 	"github.com/bergctf/berg-operator/test/invariants"
 )
 
-// witness sees every version of every instance, and what its objects tell players,
+// observer sees every version of every instance, and what its objects tell players,
 // and notes what cannot be.
-type witness struct {
+type observer struct {
 	client client.WithWatch
 	lives  map[string]*life
 
@@ -37,23 +37,23 @@ type witness struct {
 	found    []string
 }
 
-func newWitness(c client.WithWatch, lives []*life) *witness {
-	w := &witness{client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, told: map[types.UID]map[string]string{}}
+func newObserver(c client.WithWatch, lives []*life) *observer {
+	w := &observer{client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, told: map[types.UID]map[string]string{}}
 	for _, l := range lives {
 		w.meet(l)
 	}
 	return w
 }
 
-// meet tells the witness what an instance is meant to go through.
-func (w *witness) meet(l *life) {
+// meet tells the observer what an instance is meant to go through.
+func (w *observer) meet(l *life) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lives[l.name] = l
 }
 
 // watch looks on until ctx ends.
-func (w *witness) watch(ctx context.Context) {
+func (w *observer) watch(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { w.follow(ctx, &bergv1.ChallengeInstanceList{}) })
 	all.Go(func() { w.follow(ctx, &appsv1.DeploymentList{}) })
@@ -64,7 +64,7 @@ func (w *witness) watch(ctx context.Context) {
 
 // follow sees every version of every object of a kind. Where the API server forgot
 // what was between two looks, it goes on with what there is.
-func (w *witness) follow(ctx context.Context, kind client.ObjectList) {
+func (w *observer) follow(ctx context.Context, kind client.ObjectList) {
 	version := ""
 	for ctx.Err() == nil {
 		if version == "" {
@@ -99,7 +99,7 @@ func (w *witness) follow(ctx context.Context, kind client.ObjectList) {
 }
 
 // gap takes what there is after versions may have been missed.
-func (w *witness) gap(now client.ObjectList) {
+func (w *observer) gap(now client.ObjectList) {
 	if instances, ok := now.(*bergv1.ChallengeInstanceList); ok {
 		w.mu.Lock()
 		w.gaps++
@@ -124,7 +124,7 @@ func (w *witness) gap(now client.ObjectList) {
 	})
 }
 
-func (w *witness) see(object client.Object, gone bool) {
+func (w *observer) see(object client.Object, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.versions++
@@ -145,7 +145,7 @@ func (w *witness) see(object client.Object, gone bool) {
 	}
 }
 
-func (w *witness) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
+func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 	before := w.last[after.UID]
 	if before == nil {
 		before = &bergv1.ChallengeInstance{}
@@ -168,7 +168,7 @@ func (w *witness) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 }
 
 // judgeEnd checks that nothing ends unless it was asked to, or its time is over.
-func (w *witness) judgeEnd(before, after *bergv1.ChallengeInstance) {
+func (w *observer) judgeEnd(before, after *bergv1.ChallengeInstance) {
 	l := w.lives[after.Name]
 	if l == nil {
 		return
@@ -203,7 +203,7 @@ func expiryOf(i *bergv1.ChallengeInstance) *time.Time {
 }
 
 // tell notes what an object of an instance tells, which must not change in its life.
-func (w *witness) tell(uid types.UID, key, value string) {
+func (w *observer) tell(uid types.UID, key, value string) {
 	if uid == "" || value == "" {
 		return
 	}
@@ -216,12 +216,12 @@ func (w *witness) tell(uid types.UID, key, value string) {
 	w.told[uid][key] = value
 }
 
-func (w *witness) wrong(i *bergv1.ChallengeInstance, format string, args ...any) {
+func (w *observer) wrong(i *bergv1.ChallengeInstance, format string, args ...any) {
 	w.found = append(w.found, fmt.Sprintf("%s %s (%s): %s", i.Name, i.Status.Phase, i.ResourceVersion, fmt.Sprintf(format, args...)))
 }
 
 // verdict returns what cannot be, nil if all is well.
-func (w *witness) verdict() error {
+func (w *observer) verdict() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.found) == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/progress"
 )
 
-// misfortune is what happens to an operator, or to the API server.
-type misfortune struct {
+// disruption is what happens to an operator, or to the API server.
+type disruption struct {
 	at    time.Duration // since the storm began
 	what  string
 	who   int    // which operator
@@ -41,21 +41,21 @@ const (
 	apiEvery      = 25 * time.Second
 )
 
-// misfortunesOf returns what follows from a seed.
-func misfortunesOf(o options) []misfortune {
+// disruptionsOf returns what follows from a seed.
+func disruptionsOf(o options) []disruption {
 	chance := rand.New(rand.NewPCG(o.seed, 2))
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(chance.Int64N(int64(to-from))) }
 	// As often as it stands there.
 	kinds := []string{killed, killed, killed, killed, killed, stopped, paused, cutOff, bothKilled, edited, edited, edited, recreated}
-	var all []misfortune
+	var all []disruption
 	api := apiEvery / 2
 	for at := 2 * time.Second; at < o.storm; at += between(500*time.Millisecond, 6*time.Second) {
 		if at > api {
-			all = append(all, misfortune{at: at, what: apiKilled})
+			all = append(all, disruption{at: at, what: apiKilled})
 			api += apiEvery
 			continue
 		}
-		m := misfortune{at: at, what: kinds[chance.IntN(len(kinds))], who: chance.IntN(2), whose: sound[chance.IntN(len(sound))]}
+		m := disruption{at: at, what: kinds[chance.IntN(len(kinds))], who: chance.IntN(2), whose: sound[chance.IntN(len(sound))]}
 		switch m.what {
 		case paused, cutOff:
 			m.lasts = between(time.Second, 18*time.Second)
@@ -67,12 +67,12 @@ func misfortunesOf(o options) []misfortune {
 	return all
 }
 
-// suffer lets everything go wrong until the storm is over, and everything stand
+// disruptAll lets everything go wrong until the storm is over, and everything stand
 // again.
-func (w *world) suffer(ctx context.Context) error {
+func (w *world) disruptAll(ctx context.Context) error {
 	began := time.Now()
 	errs := make(chan error)
-	all := misfortunesOf(w.options)
+	all := disruptionsOf(w.options)
 	for _, m := range all {
 		go func() {
 			if err := pause(ctx, m.at-time.Since(began)); err != nil {
@@ -85,7 +85,7 @@ func (w *world) suffer(ctx context.Context) error {
 				return
 			}
 			w.count(m.what)
-			if err := w.strike(ctx, m); err != nil {
+			if err := w.disrupt(ctx, m); err != nil {
 				errs <- fmt.Errorf("%s: %w", m.what, err)
 				return
 			}
@@ -109,7 +109,7 @@ func (w *world) suffer(ctx context.Context) error {
 
 // hurtsOperators: while nobody leads, nothing is done that could go wrong, and whoever
 // is killed then only has to wait for the lease anew.
-func hurtsOperators(m misfortune) bool {
+func hurtsOperators(m disruption) bool {
 	return slices.Contains([]string{killed, bothKilled, stopped, paused, cutOff}, m.what)
 }
 
@@ -122,7 +122,7 @@ func (w *world) isLed(ctx context.Context) bool {
 	})
 }
 
-func (w *world) strike(ctx context.Context, m misfortune) error {
+func (w *world) disrupt(ctx context.Context, m disruption) error {
 	r := w.replicas[m.who]
 	switch m.what {
 	case killed:
