@@ -3,7 +3,7 @@
 .PHONY: e2e
 e2e: image images ## Run the journeys on real pods; needs root.
 	hack/with-cluster --profile node --name $(E2E_CLUSTER) --audit -- bash -c \
-		'$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER) && go run ./test/rights --collect $(DIST)/rights/e2e.json'
+		'$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER) && go run ./test/measure/rights --collect $(DIST)/rights/e2e.json'
 
 # Which journeys run: those on a real data plane need Cilium and a Gateway.
 E2E_LABELS ?= !network

@@ -3,7 +3,7 @@
 # ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
 .PHONY: load
 load: build ## Measure the operator against a bare client: all takes more than an hour, ARGS='--scenarios burst-100' minutes.
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run ./test/load $(ARGS)
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run ./test/measure/load $(ARGS)
 
 .PHONY: load-pods
 load-pods: build ## Measure what the operator adds to the start of real pods; needs root.
@@ -14,7 +14,7 @@ load-pods: build ## Measure what the operator adds to the start of real pods; ne
 .PHONY: load-pods-run
 load-pods-run:
 	go run ./test/cluster load --name $(TEST_CLUSTER)-load $(DIST)/images/web.tar
-	go run ./test/load --scenarios pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
+	go run ./test/measure/load --scenarios pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
 
 .PHONY: load-smoke
 load-smoke: ## Count what an instance costs the API server in requests.
@@ -28,7 +28,7 @@ STORM ?= 75s
 .PHONY: chaos
 chaos: build ## Let LIVES=60 instances live while all fails for STORM=75s; SEED repeats a run.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
-		go run ./test/chaos --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
+		go run ./test/measure/chaos --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
 
 FUZZTIME ?= 5m
 

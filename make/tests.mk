@@ -20,7 +20,7 @@ test: test-unit test-cluster test-integration ## Run unit and integration tests;
 test-unit: ## Run the unit tests; needs no cluster.
 	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./hack/... \
 		./test/images/... ./test/demo/... ./test/docs/... \
-		./test/scorecard/... ./test/compatibility/... ./test/load/... ./test/e2e/attack/... ./test/chaos/... ./test/rights/...
+		./test/scorecard/... ./test/compatibility/... ./test/measure/... ./test/lib/... ./test/e2e/attack/...
 	$(GO_TEST) -short ./test/cluster/...
 	go test -C test/cluster/components/image $(if $(RACE),-race) $(TESTARGS) ./...
 	go test -C test/cluster/components/outside $(if $(RACE),-race) $(TESTARGS) ./...
@@ -49,11 +49,11 @@ test-integration-2: HALF = -ginkgo.skip-file='$(FIRST_HALF)'
 .PHONY: test-integration-1 test-integration-2
 test-integration-1 test-integration-2: test-integration-%:
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
-		'(cd test/integration && $$0 "$$@") && go run ./test/rights --collect $(DIST)/rights/integration-$*.json' \
+		'(cd test/integration && $$0 "$$@") && go run ./test/measure/rights --collect $(DIST)/rights/integration-$*.json' \
 		$(DIST)/integration.test -test.timeout 40m $(HALF)
 
 .PHONY: rights
 rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
 	@compgen -G '$(DIST)/rights/*.json' >/dev/null || { \
 		echo "make: nothing tells what the operator used: run 'make test-integration' and 'make e2e' first" >&2; exit 1; }
-	go run ./test/rights $(DIST)/rights/*.json
+	go run ./test/measure/rights $(DIST)/rights/*.json
