@@ -96,7 +96,7 @@ func run(ctx context.Context, withE2E, onlyPlan bool) error {
 	if failure == nil && ctx.Err() != nil {
 		failure = errors.New("ended by a signal")
 	}
-	if err := r.removeClusters(); err != nil && failure == nil {
+	if err := r.removeClusters(ctx); err != nil && failure == nil {
 		failure = err
 	}
 	r.table(left, failure)
@@ -113,8 +113,8 @@ func printPlan(chosen, left []stage, missing []string) {
 }
 
 // removeClusters removes what a stage that was killed could not, also when ctx has ended.
-func (r *runner) removeClusters() error {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+func (r *runner) removeClusters(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	var problems []error
 	for _, s := range r.list {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/cluster/disk"
 )
 
 var (
@@ -42,6 +44,9 @@ func TestStagesAreWellFormed(t *testing.T) {
 					t.Errorf("two stages make a cluster %q", s.cluster)
 				}
 				clusters[s.cluster] = true
+				if s.cluster != "" && !disk.ValidName.MatchString(s.cluster) {
+					t.Errorf("no cluster can be called %q", s.cluster)
+				}
 			}
 			// All of it ends: nothing waits for itself.
 			if order := simulate(list); len(order) != len(list) {

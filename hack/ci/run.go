@@ -20,7 +20,7 @@ const (
 	// sign is how often a line tells what is running.
 	sign = time.Minute
 	// courtesy is the niceness of work: suites measure time, and go first.
-	courtesy = "10"
+	courtesy = "5"
 )
 
 // runner runs stages, several at once where they allow it, until all have passed or one has not.
@@ -77,7 +77,7 @@ func (r *runner) run(ctx context.Context) error {
 		select {
 		case done := <-results:
 			under--
-			if err := r.finish(done, within); err != nil && failure == nil {
+			if err := r.finish(done); err != nil && failure == nil {
 				failure = err
 				cancel()
 			}
@@ -126,7 +126,7 @@ func (r *runner) execute(ctx context.Context, s stage) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	command := s.command
 	if s.class == work {
 		command = append([]string{"nice", "-n", courtesy}, command...)
@@ -189,7 +189,7 @@ func gone(leader int, patience time.Duration) bool {
 }
 
 // finish notes how a stage went, and prints what it had to say. The error tells that all others must end.
-func (r *runner) finish(done result, ctx context.Context) error {
+func (r *runner) finish(done result) error {
 	s := done.stage
 	r.took[s.name] = time.Since(r.started[s.name])
 	var failure error
@@ -205,13 +205,19 @@ func (r *runner) finish(done result, ctx context.Context) error {
 		failure = fmt.Errorf("%s: %w", s.name, done.err)
 	}
 	how := string(r.state[s.name])
-	if failure != nil {
+	switch {
+	case failure != nil:
 		how += " (" + done.err.Error() + ")"
+	case r.state[s.name] == ended:
+		// Its output would only hide that of the one that failed.
+		how += ", output in " + r.log(s)
 	}
-	fmt.Fprintf(r.out, "\n=== output of %s\n", s.name)
-	if file, err := os.Open(r.log(s)); err == nil {
-		_, _ = io.Copy(r.out, file)
-		_ = file.Close()
+	if r.state[s.name] != ended {
+		fmt.Fprintf(r.out, "\n=== output of %s\n", s.name)
+		if file, err := os.Open(r.log(s)); err == nil {
+			_, _ = io.Copy(r.out, file)
+			_ = file.Close()
+		}
 	}
 	fmt.Fprintf(r.out, "=== %s  %s: %s after %s\n\n", clock(time.Since(r.begun)), s.name, how, clock(r.took[s.name]))
 	return failure

@@ -61,18 +61,18 @@ var integrationTimes = map[string]time.Duration{
 
 // How long it takes to build a part of test/cluster after those before it; others are new and may take a while.
 var partTimes = map[string]time.Duration{
-	"control-plane": minutes(9),
+	"control-plane": minutes(10),
 	"kwok":          seconds(40),
 	"crds":          seconds(20),
 	"node":          minutes(1),
 	"image":         seconds(10),
-	"coredns":       seconds(90),
-	"images":        seconds(10),
-	"outside":       seconds(10),
+	"coredns":       seconds(45),
+	"images":        seconds(5),
+	"outside":       seconds(5),
 	"cilium":        minutes(5),
 	"traefik":       minutes(3),
 	"olm":           minutes(5),
-	"olm-images":    minutes(1),
+	"olm-images":    seconds(10),
 }
 
 const unknownPart = 5 * time.Minute
@@ -96,7 +96,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 	}
 	list := []stage{
 		{name: "system packages", command: packages, class: work, usual: seconds(5), first: seconds(40)},
-		{name: "tools", command: []string{"make", "tools"}, class: work, after: []string{"system packages"}, usual: seconds(30), first: minutes(9)},
+		{name: "tools", command: []string{"make", "tools"}, class: work, after: []string{"system packages"}, usual: seconds(60), first: minutes(9)},
 		// It writes the files that it compares: nothing may read them meanwhile.
 		{name: "generated files", command: []string{"make", "verify"}, class: work, after: []string{"tools"}, usual: seconds(90), first: seconds(60)},
 		simulated,
@@ -187,7 +187,7 @@ func buildOf(profile string, before []string) stage {
 
 // The names of clusters, unless the environment has others.
 var clusterNames = map[string]string{
-	"TEST_CLUSTER": "berg-ci-test", "E2E_CLUSTER": "berg-ci-e2e", "OLM_CLUSTER": "berg-ci-olm", "NETWORK_CLUSTER": "berg-ci-network",
+	"TEST_CLUSTER": "berg-ci", "E2E_CLUSTER": "berg-ci-e2e", "OLM_CLUSTER": "berg-ci-olm", "NETWORK_CLUSTER": "berg-ci-network",
 }
 
 func name(variable string) string {
