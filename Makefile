@@ -48,14 +48,24 @@ GO_MODULES := . test/cluster/components/image test/cluster/components/outside te
 generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
 	$(BIN)/controller-gen object paths=./api/...
 
+# A family is a folder of api/, of internal/ and of config/.
+FAMILIES := $(notdir $(wildcard api/*))
+
 # staticValue is a number with a fraction in the Challenges that run today; the
 # warning against such fields cannot be heeded any more.
 .PHONY: manifests
-manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC from markers, and name the images.
-	$(BIN)/controller-gen \
-		crd:allowDangerousTypes=true rbac:roleName=manager-role \
-		paths=./api/... paths=./internal/... \
-		output:crd:artifacts:config=config/crd/bases output:rbac:dir=config/rbac
+manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, and name the images.
+	for family in $(FAMILIES); do \
+		$(BIN)/controller-gen \
+			crd:allowDangerousTypes=true rbac:roleName=$$family \
+			paths=./api/$$family/... paths=./internal/$$family/... \
+			output:crd:artifacts:config=config/$$family/crd/bases output:rbac:dir=config/$$family/rbac; \
+		grep -qx -- "- ../$$family" config/default/kustomization.yaml || \
+			(cd config/default && $(BIN)/kustomize edit add component ../$$family); \
+		grep -qx -- "- ../$$family/samples" config/samples/kustomization.yaml || \
+			(cd config/samples && $(BIN)/kustomize edit add resource ../$$family/samples); \
+	done
+	hack/project
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
 	sed -i 's|image: .*|image: $(CATALOG_IMG)|' config/olm/install.yaml
@@ -259,7 +269,7 @@ e2e: image images ## Run the journeys on real pods; needs root.
 # Which journeys run: those on a real data plane need Cilium and a Gateway.
 E2E_LABELS ?= !network
 
-# What the Gateway of config/samples/prerequisites wants the operator to be told.
+# What the Gateway of config/berg/samples/prerequisites wants the operator to be told.
 SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
 
 # The part of e2e that runs while the cluster is up.
@@ -341,12 +351,12 @@ rendered-config: $(BIN)/kustomize
 	@cd $(DIST)/config/manager && $(BIN)/kustomize edit set image controller=$(IMG)
 
 .PHONY: install
-install: $(BIN)/kustomize ## Install the CRDs.
-	$(BIN)/kustomize build config/crd | $(KUBECTL_APPLY) -f -
+install: ## Install the CRDs.
+	$(KUBECTL_APPLY) $(addprefix -f ,$(wildcard config/*/crd/bases))
 
 .PHONY: uninstall
-uninstall: $(BIN)/kustomize end-instances ## End all instances and environments, remove the CRDs and every Challenge.
-	$(BIN)/kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+uninstall: end-instances ## End all instances and environments, remove the CRDs and every Challenge.
+	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(wildcard config/*/crd/bases))
 
 .PHONY: deploy
 deploy: rendered-config ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it works.

@@ -383,7 +383,7 @@ func (c *cluster) installGateway(ctx context.Context, progress *progress) error 
 		if err != nil {
 			return err
 		}
-		sample, err := os.ReadFile(filepath.Join(repository, "config", "samples", "prerequisites", "gateway.yaml"))
+		sample, err := os.ReadFile(filepath.Join(repository, "config", "berg", "samples", "prerequisites", "gateway.yaml"))
 		if err != nil {
 			return err
 		}

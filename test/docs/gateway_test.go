@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-const sampleGateway = "config/samples/prerequisites/gateway.yaml"
+const sampleGateway = "config/berg/samples/prerequisites/gateway.yaml"
 
 // What players are told is what the sample does, once its reader has followed the
 // README, by either way of installing.

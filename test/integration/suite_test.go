@@ -171,7 +171,7 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func installCRDs(ctx context.Context) {
-	paths, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	paths, err := filepath.Glob("../../config/*/crd/bases/*.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	Expect(paths).NotTo(BeEmpty())
 	for _, path := range paths {

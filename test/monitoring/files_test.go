@@ -58,10 +58,10 @@ func TestServiceMonitorScrapesTheMetricsService(t *testing.T) {
 			} `json:"ports"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal(read(t, "config/default/metrics_service.yaml"), &service); err != nil {
+	if err := yaml.Unmarshal(read(t, "config/manager/metrics_service.yaml"), &service); err != nil {
 		t.Fatal(err)
 	}
-	service.Metadata.Labels["app.kubernetes.io/name"] = "berg-operator" // added by config/default
+	service.Metadata.Labels["app.kubernetes.io/name"] = "berg-operator" // added by config/operator
 	for name, value := range monitor.Spec.Selector.MatchLabels {
 		if service.Metadata.Labels[name] != value {
 			t.Errorf("the Service has no label %s=%s", name, value)
