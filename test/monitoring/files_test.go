@@ -278,7 +278,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	}
 	for name, where := range used {
 		if name != "up" && !known[name] { // up is made by Prometheus itself
-			t.Errorf("%s: docs/metrics.md does not list %s", where, name)
+			t.Errorf("%s: no metrics.md lists %s", where, name)
 		}
 	}
 }
@@ -310,19 +310,21 @@ func collect(t *testing.T, used map[string]string, where, expr string) {
 
 var row = regexp.MustCompile("^\\| `([a-z_]+)` \\|")
 
-// documented are the metrics of docs/metrics.md; a test of the operator's module
+// documented are the metrics of docs/metrics.md and of the page of each family; a test of the operator's module
 // compares them with those that the operator registers.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	lines := bufio.NewScanner(bytes.NewReader(read(t, "docs/metrics.md")))
-	for lines.Scan() {
-		if m := row.FindStringSubmatch(lines.Text()); m != nil {
-			out[m[1]] = true
+	for _, page := range append(glob(t, "docs/*/metrics.md"), "docs/metrics.md") {
+		lines := bufio.NewScanner(bytes.NewReader(read(t, page)))
+		for lines.Scan() {
+			if m := row.FindStringSubmatch(lines.Text()); m != nil {
+				out[m[1]] = true
+			}
 		}
 	}
 	if len(out) < 8 {
-		t.Fatalf("docs/metrics.md lists only %d metrics", len(out))
+		t.Fatalf("the pages list only %d metrics", len(out))
 	}
 	return out
 }
