@@ -80,6 +80,7 @@ api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fiel
 .PHONY: verify
 verify: ## Fail unless every generated file is what its sources give, and the next release would work.
 	hack/verify-generated
+	hack/verify-families
 	hack/verify-release
 
 .PHONY: fmt
