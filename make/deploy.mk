@@ -1,0 +1,47 @@
+##@ Deployment, on the cluster of KUBECONFIG
+
+# The cluster runner's own kubectl serves where none is installed.
+KUBECTL ?= $(shell command -v kubectl || echo "$$(go run ./test/cluster bin)/kubectl")
+KUBECTL_APPLY = $(KUBECTL) apply --server-side --force-conflicts
+
+# Of every family; the files are called <group>_<plural>.yaml.
+DEFINITIONS := $(wildcard config/*/crd/bases/*.yaml)
+
+# A copy of config/ that names IMG: the tracked files stay as they are.
+.PHONY: rendered-config
+rendered-config: $(BIN)/kustomize
+	@rm -rf $(DIST)/config && mkdir -p $(DIST) && cp -r config $(DIST)/config
+	@cd $(DIST)/config/manager && $(BIN)/kustomize edit set image controller=$(IMG)
+
+.PHONY: install
+install: ## Install the CRDs.
+	$(KUBECTL_APPLY) $(addprefix -f ,$(DEFINITIONS))
+
+.PHONY: uninstall
+uninstall: end-instances ## End all instances and environments, remove the CRDs and every Challenge.
+	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(DEFINITIONS))
+
+.PHONY: deploy
+deploy: rendered-config ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it works.
+	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL_APPLY) -f -
+	$(if $(SETTINGS),$(KUBECTL) -n berg-operator-system set env deployment/berg-operator-controller-manager $(SETTINGS))
+	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=180s
+
+.PHONY: undeploy
+undeploy: rendered-config end-instances ## End all instances and environments, remove operator and CRDs.
+	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL) delete --ignore-not-found -f -
+
+# Resources with a status are those that the operator works on. While it still runs:
+# afterwards nothing would take their finalizers off.
+.PHONY: end-instances
+end-instances:
+	@for kind in $$(grep -l '^      status: {}' $(DEFINITIONS) | sed -E 's|.*/(.*)_(.*)\.yaml|\2.\1|'); do \
+		if $(KUBECTL) get customresourcedefinition $$kind --ignore-not-found -o name | grep -q .; then \
+			$(KUBECTL) delete $$kind --all --all-namespaces --timeout=180s || { \
+				echo "make: some $$kind do not end: is the operator running? Start it with 'make deploy' and try again" >&2; exit 1; }; \
+		fi; \
+	done
+
+.PHONY: build-installer
+build-installer: rendered-config ## Write everything to install into one file: dist/install.yaml.
+	$(BIN)/kustomize build $(DIST)/config/default >$(DIST)/install.yaml

@@ -1,0 +1,63 @@
+##@ Measurements and storms
+
+# ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
+.PHONY: load
+load: build ## Measure the operator against a bare client: all takes more than an hour, ARGS='--scenarios burst-100' minutes.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run ./test/load $(ARGS)
+
+.PHONY: load-pods
+load-pods: build ## Measure what the operator adds to the start of real pods; needs root.
+	go run ./test/images --output $(DIST)/images web
+	hack/with-cluster --profile node --name $(TEST_CLUSTER)-load --audit -- \
+		$(MAKE) load-pods-run ARGS='$(ARGS)'
+
+.PHONY: load-pods-run
+load-pods-run:
+	go run ./test/cluster load --name $(TEST_CLUSTER)-load $(DIST)/images/web.tar
+	go run ./test/load --scenarios pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
+
+.PHONY: load-smoke
+load-smoke: ## Count what an instance costs the API server in requests.
+	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'
+
+# The seed that a failed run prints brings the same lives and faults again.
+SEED  ?= 0
+LIVES ?= 60
+STORM ?= 75s
+
+.PHONY: chaos
+chaos: build ## Let LIVES=60 instances live while all fails for STORM=75s; SEED repeats a run.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
+		go run ./test/chaos --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
+
+FUZZTIME ?= 5m
+
+.PHONY: fuzz
+fuzz: ## Fuzz Challenges from JSON to plan, and the flag's program, for FUZZTIME=5m each.
+	$(GO_TEST) ./internal/berg/challengeinstance -run '^$$' -fuzz '^FuzzAuthors$$' -fuzztime $(FUZZTIME)
+	$(GO_TEST) ./internal/berg/challengeinstance -run '^$$' -fuzz '^FuzzFromJSON$$' -fuzztime $(FUZZTIME)
+	$(GO_TEST) ./internal/berg/flagexec -run '^$$' -fuzz '^FuzzBuild$$' -fuzztime $(FUZZTIME)
+
+# How long, and how many.
+QUIET           ?= 10m
+QUIET_INSTANCES ?= 500
+
+.PHONY: quiet
+quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no request may be made.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-quiet -- \
+		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration -ginkgo.v -ginkgo.focus='instances that run, while time goes by'
+
+PRESSURE ?= 1000
+
+.PHONY: pressure
+pressure: ## One instance that always fails among PRESSURE=1000 good ones, as many namespaces that are held, a full etcd, a throttled operator.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-press -- \
+		env PRESSURE=$(PRESSURE) $(GO_TEST) -v -count=1 -timeout 3h ./test/integration -ginkgo.v -ginkgo.focus='Pressure'
+
+CROWD ?= 500
+
+.PHONY: crowd
+crowd: ## Create CROWD=500 Environments at once, and tell how much longer it takes than their writes alone.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
+		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration -ginkgo.v -ginkgo.focus='A crowd of environments'

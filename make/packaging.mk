@@ -1,0 +1,47 @@
+##@ Packaging for the Operator Lifecycle Manager
+
+.PHONY: bundle
+bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundle/ and bundle.Dockerfile, and validate them.
+	BIN=$(BIN) CONFIG=$(DIST)/config hack/generate-bundle $(VERSION) $(CHANNELS) $(DEFAULT_CHANNEL)
+
+.PHONY: catalog
+catalog: $(BIN)/opm ## Render catalog/ from its template and bundle/, and validate it.
+	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG)
+
+.PHONY: release
+release: ## Make the tree that of the next version: VERSION=0.2.0, after the present one was published.
+	go run ./hack/release $(VERSION)
+	$(MAKE) manifests bundle catalog api-docs
+
+.PHONY: bundle-build
+bundle-build: ## Build the bundle's image without Docker: dist/images/berg-operator-bundle.tar.
+	mkdir -p $(DIST)/images
+	$(IMAGE_BUILD) --ref $(BUNDLE_IMG) --output $(DIST)/images/berg-operator-bundle.tar --platform linux/$(ARCH) \
+		$$(sed -n 's/^LABEL /--label /p' bundle.Dockerfile) \
+		$(CURDIR)/bundle/manifests:/manifests $(CURDIR)/bundle/metadata:/metadata $(CURDIR)/bundle/tests/scorecard:/tests/scorecard
+
+.PHONY: catalog-build
+catalog-build: ## Build the catalog's image without Docker: dist/images/berg-operator-catalog.tar.
+	mkdir -p $(DIST)/images
+	$(IMAGE_BUILD) --ref $(CATALOG_IMG) --output $(DIST)/images/berg-operator-catalog.tar --platform linux/$(ARCH) \
+		$$(sed -n 's/^LABEL /--label /p' catalog.Dockerfile) \
+		$(CURDIR)/catalog/berg-operator:/configs/berg-operator
+
+.PHONY: scorecard-build
+scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-operator-scorecard.tar.
+	mkdir -p $(DIST)/images
+	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/scorecard ./test/scorecard
+	$(IMAGE_BUILD) --ref $(SCORECARD_IMG) --output $(DIST)/images/berg-operator-scorecard.tar --platform linux/$(ARCH) \
+		--user 65532:65532 --entrypoint /scorecard $(DIST)/linux-$(ARCH)/scorecard:/scorecard:0555
+
+.PHONY: bundle-push
+bundle-push: ## Build and push the bundle's image for all PLATFORMS with CONTAINER_TOOL.
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+
+.PHONY: scorecard-push
+scorecard-push: ## Build and push the image of our own scorecard test for all PLATFORMS with CONTAINER_TOOL.
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f scorecard.Dockerfile -t $(SCORECARD_IMG) .
+
+.PHONY: catalog-push
+catalog-push: ## Build and push the catalog's image for all PLATFORMS with CONTAINER_TOOL.
+	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f catalog.Dockerfile -t $(CATALOG_IMG) .
