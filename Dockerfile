@@ -20,7 +20,7 @@ COPY internal/ internal/
 ARG VERSION=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /manager ./cmd
+    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /manager ./cmd/berg-operator
 
 # No shell, no libc, no certificates: the only peer is the API server, whose CA
 # comes with the service account.

@@ -4,11 +4,11 @@ GO_BUILD := go build -buildvcs=false -ldflags='-s -w -X main.version=v$(VERSION)
 
 .PHONY: build
 build: ## Build the operator for this machine into bin/manager.
-	$(GO_BUILD) -o $(BIN)/manager ./cmd
+	$(GO_BUILD) -o $(BIN)/manager ./cmd/berg-operator
 
 .PHONY: run
 run: ## Run the operator on this machine against the cluster of KUBECONFIG (make install first).
-	POD_NAMESPACE=$${POD_NAMESPACE:-default} go run ./cmd --leader-elect=false --metrics-bind-address=0 $(ARGS)
+	POD_NAMESPACE=$${POD_NAMESPACE:-default} go run ./cmd/berg-operator --leader-elect=false --metrics-bind-address=0 $(ARGS)
 
 # ARCH is the architecture of the image that is built without Docker.
 ARCH ?= $(shell go env GOARCH)
@@ -17,7 +17,7 @@ IMAGE_BUILD := go run -C test/cluster/components/image . build
 .PHONY: image
 image: ## Build the operator's image without Docker, and list what is in it: dist/images/berg-operator.tar, .cdx.json.
 	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
-	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/manager ./cmd
+	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/manager ./cmd/berg-operator
 	$(IMAGE_BUILD) --ref $(IMG) --output $(DIST)/images/berg-operator.tar --platform linux/$(ARCH) \
 		--user 65532:65532 --entrypoint /manager $(DIST)/linux-$(ARCH)/manager:/manager:0555
 	go run -C tools/sbom . --name berg-operator --version v$(VERSION) \

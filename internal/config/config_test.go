@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,12 +10,34 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-func load(t *testing.T, args []string, env map[string]string) (Config, error) {
+// everything is what all sections are read into.
+type everything struct {
+	Berg
+	Quix    Quix
+	Process Process
+}
+
+func (e *everything) sections() []settings.Section {
+	return []settings.Section{e.Berg.Section(), e.Quix.Section(), e.Process.Section([]string{"berg.norelect.ch", "quix.io"})}
+}
+
+func (e *everything) all() []settings.Setting {
+	var all []settings.Setting
+	for _, section := range e.sections() {
+		all = append(all, section.Settings...)
+	}
+	return all
+}
+
+func load(t *testing.T, args []string, env map[string]string) (everything, error) {
 	t.Helper()
-	cfg, _, err := Load(args, func(name string) string { return env[name] }, &bytes.Buffer{})
-	return cfg, err
+	var e everything
+	_, err := settings.Load("", e.sections(), args, func(name string) string { return env[name] }, &bytes.Buffer{})
+	return e, err
 }
 
 func TestDefaultsAreValid(t *testing.T) {
@@ -66,7 +87,7 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, v := range Variables() {
+	for _, v := range new(everything).all() {
 		if _, ok := bad[v.Name]; !ok {
 			t.Errorf("the table has %s and this test has no bad value for it", v.Name)
 		}
@@ -78,10 +99,10 @@ func TestEveryErrorNamesItsVariable(t *testing.T) {
 
 func TestEnabledAPIs(t *testing.T) {
 	for text, want := range map[string][]string{
-		"":                             {APIBerg, APIQuix},
-		"quix.io":                      {APIQuix},
-		" quix.io , berg.norelect.ch,": {APIQuix, APIBerg},
-		"quix.io,quix.io":              {APIQuix},
+		"":                             {"berg.norelect.ch", "quix.io"},
+		"quix.io":                      {"quix.io"},
+		" quix.io , berg.norelect.ch,": {"quix.io", "berg.norelect.ch"},
+		"quix.io,quix.io":              {"quix.io"},
 	} {
 		cfg, err := load(t, nil, map[string]string{"ENABLED_APIS": text})
 		if err != nil || !slices.Equal(cfg.Process.EnabledAPIs, want) {
@@ -144,7 +165,7 @@ func TestWarnings(t *testing.T) {
 		"CHALLENGE_HTTP_TLS=false and CHALLENGE_HTTP_PORT=443": {"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "443", "CHALLENGE_TLS_PORT": "8443"},
 	} {
 		cfg, err := load(t, nil, env)
-		if got := cfg.Warnings(); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], want) {
+		if got := settings.Warnings(cfg.sections()); err != nil || len(got) != 1 || !strings.HasPrefix(got[0], want) {
 			t.Errorf("%v: warnings %q, error %v", env, got, err)
 		}
 	}
@@ -152,10 +173,9 @@ func TestWarnings(t *testing.T) {
 		{"CHALLENGE_HTTP_PORT": "443", "CHALLENGE_TLS_PORT": "8443"},
 		{"CHALLENGE_HTTP_TLS": "false"},
 		{"CHALLENGE_HTTP_TLS": "false", "CHALLENGE_HTTP_PORT": "8080"},
-		{"ENABLED_APIS": "quix.io"},
 	} {
 		cfg, err := load(t, nil, env)
-		if got := cfg.Warnings(); err != nil || len(got) > 0 {
+		if got := settings.Warnings(cfg.sections()); err != nil || len(got) > 0 {
 			t.Errorf("%v: warnings %q, error %v", env, got, err)
 		}
 	}
@@ -215,10 +235,11 @@ func TestUnknownArguments(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	if _, _, err := Load([]string{"--help"}, func(string) string { return "" }, &out); !errors.Is(err, flag.ErrHelp) {
+	var e everything
+	if _, err := settings.Load("It is for tests.", e.sections(), []string{"--help"}, func(string) string { return "" }, &out); !errors.Is(err, settings.ErrHelp) {
 		t.Fatalf("error %v", err)
 	}
-	for _, v := range Variables() {
+	for _, v := range e.all() {
 		if !strings.Contains(out.String(), v.Name) || !strings.Contains(out.String(), "--"+v.Flag()) {
 			t.Errorf("the help does not show %s", v.Name)
 		}

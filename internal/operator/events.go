@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/time/rate"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	eventsclient "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,7 +42,12 @@ func newReportingManager(mgr ctrl.Manager, starts *precedence.Precedence) (*repo
 
 // GetEventRecorder returns a recorder for a controller of this name.
 func (m *reportingManager) GetEventRecorder(name string) recorder.EventRecorder {
-	return m.broadcaster.NewRecorder(m.GetScheme(), name).(recorder.EventRecorder)
+	return m.recorder(m.GetScheme(), name)
+}
+
+// recorder returns one for objects whose kinds are in a scheme.
+func (m *reportingManager) recorder(scheme *runtime.Scheme, name string) recorder.EventRecorder {
+	return m.broadcaster.NewRecorder(scheme, name).(recorder.EventRecorder)
 }
 
 // Start returns when the manager has ended and its last events are written, or are given up.

@@ -1,5 +1,6 @@
-// Package operator puts the operator together: the scheme, the caches, the
-// manager and the controllers.
+// Package operator is the process around the families: the manager, the leader election and
+// its fence, events, metrics, and one cache for each family. It knows what a family is, and
+// none of them.
 package operator
 
 import (
@@ -7,47 +8,36 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"net/http"
+	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // shutdownTime is how long the process may take to end: what the reconciliations
 // under way may take, and a little more. The Deployment's
 // terminationGracePeriodSeconds must be longer.
-const shutdownTime = challengeinstance.DrainTime + 5*time.Second
+const shutdownTime = 20 * time.Second
 
 // fieldManager is the operator's name in metadata.managedFields.
 const fieldManager = "berg-operator"
@@ -66,27 +56,43 @@ type Options struct {
 	Deposed func()
 }
 
-// NewScheme returns a scheme with every kind that the operator reads or writes.
-func NewScheme() (*runtime.Scheme, error) {
+// Load reads the settings of the process and of all families, and returns the families that
+// are enabled. Its other results are those of settings.Load.
+func Load(all []family.Family, args []string, getenv func(string) string, out io.Writer) (process config.Process, enabled []family.Family, effective []settings.Effective, err error) {
+	const about = "berg-operator runs CTF challenge instances and Quix environments on Kubernetes."
+	effective, err = settings.Load(about, Sections(&process, all), args, getenv, out)
+	enabled = slices.DeleteFunc(slices.Clone(all), func(f family.Family) bool { return !slices.Contains(process.EnabledAPIs, f.API) })
+	return process, enabled, effective, err
+}
+
+// Sections returns every table of settings, those of the process last.
+func Sections(process *config.Process, all []family.Family) []settings.Section {
+	var sections []settings.Section
+	var apis []string
+	for _, f := range all {
+		sections, apis = append(sections, f.Settings), append(apis, f.API)
+	}
+	return append(sections, process.Section(apis))
+}
+
+// NewScheme returns a scheme with every kind that some families read or write.
+func NewScheme(families ...family.Family) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, eventsv1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
-		rbacv1.AddToScheme, gatewayv1.Install, ciliumv2.AddToScheme, bergv1.AddToScheme, quixv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("build the scheme: %w", err)
+	for _, f := range families {
+		if err := f.AddToScheme.AddToScheme(scheme); err != nil {
+			return nil, fmt.Errorf("build the scheme of %s: %w", f.API, err)
 		}
 	}
 	return scheme, nil
 }
 
-// New returns a manager with every controller, ready to be started. It needs the
-// API server: its kinds are looked up.
-func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts Options) (ctrl.Manager, error) {
+// New returns a manager with the controllers of the families, ready to be started. It needs
+// the API server: its kinds are looked up.
+func New(ctx context.Context, restConfig *rest.Config, process config.Process, families []family.Family, opts Options) (ctrl.Manager, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	scheme, err := NewScheme()
+	scheme, err := NewScheme(families...)
 	if err != nil {
 		return nil, err
 	}
@@ -99,77 +105,77 @@ func New(ctx context.Context, restConfig *rest.Config, cfg config.Config, opts O
 	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
 
 	options := ctrl.Options{
-		Scheme: scheme,
-		Cache:  caches(cfg),
-		Client: client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Scheme:    scheme,
+		NewClient: client.New,
 
-		HealthProbeBindAddress:  cfg.Process.HealthProbeBindAddress,
-		PprofBindAddress:        cfg.Process.PprofBindAddress,
-		Metrics:                 metricsOptions(cfg.Process),
+		HealthProbeBindAddress:  process.HealthProbeBindAddress,
+		PprofBindAddress:        process.PprofBindAddress,
+		Metrics:                 metricsOptions(process),
 		GracefulShutdownTimeout: ptr.To(shutdownTime),
 		Controller:              controllerOptions(opts),
 		Logger:                  ctrl.Log,
 	}
-	presence := &optional.Presence{}
 	var candidate <-chan struct{}
-	options.NewClient = client.New
-	if cfg.Process.LeaderElect {
-		lease, err := newLease(restConfig, cfg.Challenge.OperatorNamespace, opts.Deposed)
+	if process.LeaderElect {
+		lease, err := newLease(restConfig, process.Namespace, opts.Deposed)
 		if err != nil {
 			return nil, fmt.Errorf("prepare the leader election: %w", err)
 		}
 		elect(&options, lease)
 		candidate = lease.candidate
 	}
-	options.NewClient = presence.Clients(options.NewClient)
 	manager, err := ctrl.NewManager(restConfig, options)
-	if meta.IsNoMatchError(err) {
-		return nil, fmt.Errorf("make the manager: %w: install its definition, or take its API out of ENABLED_APIS", err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
-	starts := &precedence.Precedence{}
-	mgr, err := newReportingManager(newGuardedManager(manager, presence), starts)
+	urgent := &precedence.Precedence{}
+	mgr, err := newReportingManager(manager, urgent)
 	if err != nil {
 		return nil, fmt.Errorf("set up events: %w", err)
 	}
-
-	common := common{
-		clock:  opts.Clock,
-		config: cfg,
-		starts: starts,
-		jumps:  walltime.NewWatcher(opts.Clock),
-
-		presence: presence,
-		direct:   manager.GetAPIReader(),
-		// All who write hold back together.
-		writer: apply.Writer{
-			Client:    mgr.GetClient(),
-			Live:      mgr.GetAPIReader(),
-			Manager:   fieldManager,
-			Restraint: apply.NewRestraint(opts.Clock),
+	jumps := walltime.NewWatcher(opts.Clock)
+	sites := siteMaker{
+		mgr: mgr, restConfig: restConfig, newClient: options.NewClient,
+		caches: cache.New(fieldManager),
+		site: family.Site{
+			// All who write hold back together.
+			Writer: apply.Writer{Manager: fieldManager, Restraint: apply.NewRestraint(opts.Clock)},
+			Clock:  opts.Clock, Jumps: jumps, Urgent: urgent,
+			Workers: process.MaxConcurrentReconciles, Namespace: process.Namespace,
+			Probes: process.HealthProbeBindAddress, Metrics: process.MetricsBindAddress,
 		},
 	}
-	for _, r := range openRooms(cfg) {
-		if err := r.setup(ctx, mgr, common); err != nil {
-			return nil, fmt.Errorf("set up the controllers of %s: %w", r.api, err)
+	var busy []busyFamily
+	for _, f := range families {
+		site, err := sites.make(f)
+		if err == nil {
+			err = f.Setup(ctx, site)
+		}
+		if meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("set up %s: %w: install its definition, or take its API out of ENABLED_APIS", f.API, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("set up %s: %w", f.API, err)
+		}
+		if f.Busy.Kind != nil {
+			busy = append(busy, busyFamily{f.Busy, site.Manager.GetCache()})
 		}
 	}
-	if err := mgr.Add(common.jumps); err != nil {
+	if process.OperatorConditionName != "" {
+		gate, err := newGate(ctx, mgr, process, busy, opts.Clock)
+		if err != nil {
+			return nil, fmt.Errorf("set up what holds up an upgrade: %w", err)
+		}
+		jumps.Wake(gate.LookAgain)
+		if err := mgr.Add(gate); err != nil {
+			return nil, err
+		}
+	}
+	if err := mgr.Add(jumps); err != nil {
 		return nil, err
 	}
 	if err := mgr.Add(memoryKeeper{opts.GCPercent}); err != nil {
 		return nil, err
-	}
-	if cfg.Process.IsolationCheck != config.IsolationCheckOff {
-		checker, err := newIsolationCheck(mgr, cfg, opts.Clock)
-		if err != nil {
-			return nil, fmt.Errorf("set up the check of network policies: %w", err)
-		}
-		if err := mgr.Add(checker); err != nil {
-			return nil, err
-		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
@@ -190,28 +196,6 @@ func elect(options *ctrl.Options, lease *lease) {
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(HoldDuration), ptr.To(RenewDeadline), ptr.To(RetryPeriod)
 	options.NewClient = lease.fencedClient
 	options.Logger = calmLogger(options.Logger)
-}
-
-// caches bounds what is kept in memory: of the kinds that a cluster is full of
-// only our own objects, and of every object only what is looked at.
-//
-// What a challenge instance consists of is the default and the rest the
-// exception, because a kind can only be named here when the API server serves
-// it, and some are optional.
-func caches(cfg config.Config) cache.Options {
-	objects := map[client.Object]cache.ByObject{
-		// A foreign namespace in our way must be seen.
-		&corev1.Namespace{}: {Label: labels.Everything()},
-	}
-	for _, r := range openRooms(cfg) {
-		maps.Copy(objects, r.caches(cfg))
-	}
-	return cache.Options{
-		DefaultLabelSelector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
-		DefaultTransform:     compact(),
-		NewInformer:          newInformers(),
-		ByObject:             objects,
-	}
 }
 
 func metricsOptions(p config.Process) server.Options {

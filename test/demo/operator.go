@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/test/installed"
+	"github.com/bergctf/berg-operator/test/lib/launch"
 )
 
 const (
@@ -223,16 +222,9 @@ func (d *demo) startOperatorProcess(ctx context.Context) error {
 	})
 }
 
-// launch starts the operator in a session of its own, so that it outlives the demo, and waits until
-// it says that it is ready.
+// launch starts the operator, which outlives the demo, and waits until it says that it is ready.
 func (d *demo) launch(ctx context.Context, state, logFile string) (int, error) {
-	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer log.Close()
-	probes, err := installed.FreeAddress()
-	if err != nil {
+	if err := os.RemoveAll(logFile); err != nil {
 		return 0, err
 	}
 	// The copy stays what it is while the repository is built again.
@@ -240,59 +232,27 @@ func (d *demo) launch(ctx context.Context, state, logFile string) (int, error) {
 	if err := copyProgram(filepath.Join(d.target.root, "bin", "manager"), binary); err != nil {
 		return 0, err
 	}
-	command := exec.Command(binary)
-	command.Dir = state
-	command.Env = append(os.Environ(),
-		processMark+"="+d.target.name,
-		"KUBECONFIG="+d.target.kubeconfig,
-		"POD_NAMESPACE=default",
-		"LEADER_ELECT=false",
-		"METRICS_BIND_ADDRESS=0",
-		"HEALTH_PROBE_BIND_ADDRESS="+probes)
+	env := []string{processMark + "=" + d.target.name, "LEADER_ELECT=false", "METRICS_BIND_ADDRESS=0"}
 	if d.target.own {
-		command.Env = append(command.Env, gatewayPorts...)
+		env = append(env, gatewayPorts...)
 	}
-	command.Stdout, command.Stderr = log, log
-	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := command.Start(); err != nil {
+	operator, err := launch.New(launch.Settings{
+		Program: binary, Kubeconfig: d.target.kubeconfig, Namespace: "default", Inherit: true, Env: env, Dir: state, Log: logFile, Outlive: true,
+	})
+	if err != nil {
 		return 0, err
 	}
-	pid := command.Process.Pid
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	process, err := operator.Start()
+	if err != nil {
+		return 0, err
+	}
+	pid := process.PID()
 	if err := os.WriteFile(filepath.Join(state, "operator.pid"), []byte(strconv.Itoa(pid)), 0o600); err != nil {
 		return pid, err
 	}
-
-	ctx, cancel := context.WithTimeout(ctx, operatorStart)
+	ready, cancel := context.WithTimeout(ctx, operatorStart)
 	defer cancel()
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		if isReady(ctx, "http://"+probes+"/readyz") {
-			return pid, nil
-		}
-		select {
-		case err := <-ended:
-			return pid, fmt.Errorf("the operator ended at once: %w\n%s", err, tailOf(logFile))
-		case <-ctx.Done():
-			return pid, fmt.Errorf("the operator is not ready: %w\n%s", ctx.Err(), tailOf(logFile))
-		case <-ticker.C:
-		}
-	}
-}
-
-func isReady(ctx context.Context, address string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	return pid, process.Ready(ready)
 }
 
 // stopOperatorProcess ends the operator of an earlier demo, if it still runs. A process number may
@@ -404,14 +364,6 @@ func quietly(command *exec.Cmd) error {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "), err, lastLines(string(output)))
 	}
 	return nil
-}
-
-func tailOf(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err.Error()
-	}
-	return lastLines(string(text))
 }
 
 func lastLines(text string) string {

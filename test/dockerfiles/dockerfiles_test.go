@@ -157,7 +157,7 @@ func TestFaultsAreFound(t *testing.T) {
 // A program is compiled by whatever builds its image, for whatever runs it, from
 // all that it is made of.
 func TestProgramsAreCrossCompiled(t *testing.T) {
-	for file, program := range map[string]string{"Dockerfile": "./cmd", "scorecard.Dockerfile": "./test/scorecard"} {
+	for file, program := range map[string]string{"Dockerfile": "./cmd/berg-operator", "scorecard.Dockerfile": "./test/scorecard"} {
 		t.Run(file, func(t *testing.T) { expectCrossCompiled(t, file, program) })
 	}
 }

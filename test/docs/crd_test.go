@@ -10,7 +10,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/operator"
 )
 
 // schema is the part of an OpenAPI schema that kubectl explain shows.
@@ -122,8 +124,10 @@ func TestSettingsInDescriptionsExistAndTellTheirDefault(t *testing.T) {
 	defaults := map[string]string{
 		"CHALLENGE_NAMESPACE": "", // of the container: not a setting of the operator alone
 	}
-	for _, v := range config.Variables() {
-		defaults[v.Name] = v.Default
+	for _, section := range operator.Sections(new(config.Process), families.All()) {
+		for _, v := range section.Settings {
+			defaults[v.Name] = v.Default
+		}
 	}
 	told := 0
 	eachField(t, func(path, _, description string) {

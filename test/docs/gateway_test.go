@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 const sampleGateway = "config/berg/samples/prerequisites/gateway.yaml"
@@ -34,11 +35,12 @@ func TestReadmeMakesTheSampleGatewayTrue(t *testing.T) {
 		"Deployment": assignments(t, `set env deployment/berg-operator-controller-manager (CHALLENGE_DOMAIN=.*)`),
 		"OLM":        subscribed(t),
 	} {
-		cfg, _, err := config.Load(nil, func(name string) string { return env[name] }, nil)
-		if err != nil {
+		var cfg config.Berg
+		sections := []settings.Section{cfg.Section()}
+		if _, err := settings.Load("", sections, nil, func(name string) string { return env[name] }, nil); err != nil {
 			t.Fatal(err)
 		}
-		if warnings := cfg.Warnings(); len(warnings) > 0 {
+		if warnings := settings.Warnings(sections); len(warnings) > 0 {
 			t.Errorf("%s: %v", way, warnings)
 		}
 		if gateway.Name != cfg.Gateway.Name || gateway.Namespace != cfg.Gateway.Namespace {

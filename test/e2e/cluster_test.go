@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
@@ -54,7 +55,7 @@ func connect(ctx context.Context) (*cluster, error) {
 	}
 	// A client-side limit would show up as slowness of the operator.
 	config.QPS = -1
-	scheme, err := operator.NewScheme()
+	scheme, err := operator.NewScheme(families.All()...)
 	if err != nil {
 		return nil, err
 	}

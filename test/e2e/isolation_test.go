@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/internal/isolation"
+	"github.com/bergctf/berg-operator/internal/berg/isolation"
 )
 
 // Where policies are enforced the check must find that, and where they are not it

@@ -11,13 +11,8 @@ import (
 	"net"
 	"os/exec"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -49,20 +44,6 @@ func Definitions(ctx context.Context, c client.Client, owner string) error {
 			}
 		}
 	}
-}
-
-// AccountConfig is how the operator's account reaches the API server for a day. The
-// scheme of the client must know authentication.k8s.io/v1.
-func AccountConfig(ctx context.Context, c client.Client, admin *rest.Config) (*rest.Config, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 60 * 60)}}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: Account}}
-	if err := c.SubResource("token").Create(ctx, account, request); err != nil {
-		return nil, fmt.Errorf("get a token of the operator: %w", err)
-	}
-	config := rest.AnonymousClientConfig(admin)
-	config.BearerToken = request.Status.Token
-	config.QPS = -1
-	return config, nil
 }
 
 // FreeAddress returns an address of this machine that nobody listened at a moment ago.

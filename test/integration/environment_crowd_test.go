@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
@@ -114,7 +115,7 @@ func bareEnvironments() bare {
 	rc := rest.CopyConfig(restConfig)
 	rc.Impersonate = rest.ImpersonationConfig{UserName: operatorUser}
 	rc.QPS = -1
-	scheme, err := operator.NewScheme()
+	scheme, err := operator.NewScheme(families.All()...)
 	Expect(err).NotTo(HaveOccurred())
 	c, err := client.New(rc, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 )
@@ -312,7 +313,7 @@ var _ = Describe("An API that is not enabled", func() {
 				}
 			}
 		}))
-		if enabled == config.APIQuix {
+		if enabled == quixv1.GroupVersion.Group {
 			env := newEnvironment(ctx, newID())
 			environmentReaches(ctx, env, quixv1.PhaseReady)
 		} else {
@@ -327,7 +328,7 @@ var _ = Describe("An API that is not enabled", func() {
 			Fail("it asked for " + *path)
 		}
 	},
-		Entry("without Quix", config.APIBerg, "/environments", "/rolebindings", "/clusterroles"),
-		Entry("without Berg", config.APIQuix, "/challenges", "/challengeinstances", "/pods", "/deployments", "/services", "/customresourcedefinitions"),
+		Entry("without Quix", bergv1.GroupVersion.Group, "/environments", "/rolebindings", "/clusterroles"),
+		Entry("without Berg", quixv1.GroupVersion.Group, "/challenges", "/challengeinstances", "/pods", "/deployments", "/services", "/customresourcedefinitions"),
 	)
 })

@@ -278,7 +278,7 @@ var _ = Describe("A thousand instances that are over at the same second", Serial
 		AddReportEntry("expiry", fmt.Sprintf(
 			"%d instances: the deletion of the first was seen %s after the moment, of half of them %s, of the last %s; a bare client needs %s for the same requests",
 			crowd, late[0].Round(time.Millisecond), late[crowd/2].Round(time.Millisecond), late[crowd-1].Round(time.Millisecond), bare.Round(time.Millisecond)))
-		// How long it may take compared with a bare client is for test/load to say, which
+		// How long it may take compared with a bare client is for test/measure/load to say, which
 		// has the machine to itself.
 
 		By("nothing is left")

@@ -15,7 +15,7 @@ import (
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 
-	"github.com/bergctf/berg-operator/internal/isolation"
+	"github.com/bergctf/berg-operator/internal/berg/isolation"
 )
 
 var _ = Describe("ISOLATION_CHECK", func() {
@@ -93,22 +93,23 @@ func newChecker(ctx context.Context) (*isolation.Checker, *events.FakeRecorder) 
 	}).Should(Succeed())
 	recorder := events.NewFakeRecorder(10)
 	return &isolation.Checker{
-		Client: k8s, Events: recorder, Clock: clock.RealClock{}, PodName: pod.Name, Program: "/manager", Settle: time.Minute,
-		Config: load(map[string]string{"POD_NAMESPACE": own, "ISOLATION_CHECK": "startup", "HEALTH_PROBE_BIND_ADDRESS": ":8081"}),
+		Client: k8s, Events: recorder, Clock: clock.RealClock{}, Settle: time.Minute,
+		Pod: client.ObjectKeyFromObject(pod), Address: ":8081", Program: "/manager",
+		Config: load(map[string]string{"ISOLATION_CHECK": "startup"}).Berg,
 	}, recorder
 }
 
 func checkNamespace(ctx context.Context, c *isolation.Checker) string {
 	GinkgoHelper()
 	own := &corev1.Namespace{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Name: c.Config.Challenge.OperatorNamespace}, own)).To(Succeed())
+	Expect(k8s.Get(ctx, client.ObjectKey{Name: c.Pod.Namespace}, own)).To(Succeed())
 	return "berg-isolation-check-" + string(own.UID)
 }
 
 func isolationCondition(ctx context.Context, c *isolation.Checker) corev1.PodCondition {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
-	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: c.Config.Challenge.OperatorNamespace, Name: c.PodName}, pod)).To(Succeed())
+	Expect(k8s.Get(ctx, c.Pod, pod)).To(Succeed())
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == isolation.ConditionType {
 			return condition

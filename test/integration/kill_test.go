@@ -276,7 +276,7 @@ func startAndKill(ctx context.Context, i *bergv1.ChallengeInstance, n int, done 
 	l := &line{deaf: map[string]int{i.Spec.OwnerID: n}, writes: map[string]int{}, kill: kill}
 	rc := rest.CopyConfig(restConfig)
 	rc.Wrap(l.wrap)
-	mgr, err := operator.New(living, rc, cfg, operator.Options{SkipNameValidation: true})
+	mgr, err := operator.New(living, rc, cfg.Process, cfg.families(), operator.Options{SkipNameValidation: true})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(living) }()

@@ -54,7 +54,7 @@ func withProcesses() {
 		installRights(ctx)
 		if program == "" {
 			var err error
-			program, err = gexec.Build("github.com/bergctf/berg-operator/cmd")
+			program, err = gexec.Build("github.com/bergctf/berg-operator/cmd/berg-operator")
 			Expect(err).NotTo(HaveOccurred())
 		}
 		stopOperator()

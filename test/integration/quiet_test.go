@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/config"
 )
 
 var _ = Describe("What has not changed costs no request", Serial, func() {
@@ -193,7 +192,7 @@ spec:
 
 // lookAgain starts an operator, waits until it has looked at every instance, and
 // returns what it has asked of the API server.
-func lookAgain(ctx context.Context, c config.Config, now clock.PassiveClock, instances int) (seen *traffic, stop func()) {
+func lookAgain(ctx context.Context, c configuration, now clock.PassiveClock, instances int) (seen *traffic, stop func()) {
 	GinkgoHelper()
 	before := reconciles()
 	seen = &traffic{}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/docs"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/scorecard/examples"
@@ -53,7 +54,7 @@ var _ = Describe("The examples of the bundle", func() {
 		}
 		limited := rest.CopyConfig(restConfig)
 		limited.Impersonate = rest.ImpersonationConfig{UserName: user}
-		scheme, err := operator.NewScheme()
+		scheme, err := operator.NewScheme(families.All()...)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(eventsv1.AddToScheme(scheme)).To(Succeed())
 		run.Client, err = client.New(limited, client.Options{Scheme: scheme})

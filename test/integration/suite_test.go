@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,9 +37,14 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
+	"github.com/bergctf/berg-operator/internal/berg"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/quix"
 )
 
 const (
@@ -51,7 +57,7 @@ const (
 var (
 	k8s        client.WithWatch
 	restConfig *rest.Config
-	cfg        config.Config
+	cfg        configuration
 	// environment is that of the operator that all specs share.
 	environment = map[string]string{"PULL_SECRET_NAME": "registry", "POD_NAMESPACE": operatorNamespace, "CHALLENGE_START_DEADLINE": "1h"}
 	// stopOperator ends the operator that all specs share; nil while it is paused.
@@ -76,7 +82,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	restConfig.QPS = -1
 
-	scheme, err := operator.NewScheme()
+	scheme, err := operator.NewScheme(families.All()...)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(authorizationv1.AddToScheme(scheme)).To(Succeed())
 	k8s, err = client.NewWithWatch(restConfig, client.Options{Scheme: scheme})
@@ -89,9 +95,25 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	stopOperator = start(cfg, nil)
 })
 
+// configuration is what an operator is started with. A spec may change its copy.
+type configuration struct {
+	config.Berg
+	Environment config.Quix
+	Process     config.Process
+}
+
+// families are those that the configuration enables, with its settings.
+func (c configuration) families() []family.Family {
+	all := []family.Family{berg.New(&c.Berg), quix.New(&c.Environment)}
+	return slices.DeleteFunc(all, func(f family.Family) bool { return !slices.Contains(c.Process.EnabledAPIs, f.API) })
+}
+
 // load makes a configuration from variables; nothing is served.
-func load(env map[string]string) config.Config {
-	c, _, err := config.Load([]string{"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0"},
+func load(env map[string]string) configuration {
+	var c configuration
+	all := []family.Family{berg.New(&c.Berg), quix.New(&c.Environment)}
+	_, err := settings.Load("", operator.Sections(&c.Process, all),
+		[]string{"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:0"},
 		func(name string) string { return env[name] }, nil)
 	Expect(err).NotTo(HaveOccurred())
 	return c
@@ -99,23 +121,23 @@ func load(env map[string]string) config.Config {
 
 // start runs an operator until stop is called. wrap, if given, wraps its
 // transport to the API server.
-func start(c config.Config, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+func start(c configuration, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	return startAt(c, clock.RealClock{}, wrap)
 }
 
 // startAt is start at another time.
-func startAt(c config.Config, now clock.PassiveClock, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+func startAt(c configuration, now clock.PassiveClock, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	rc := rest.CopyConfig(restConfig)
 	rc.Impersonate = rest.ImpersonationConfig{UserName: operatorUser}
 	if wrap != nil {
 		rc.Wrap(wrap)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	mgr, err := operator.New(ctx, rc, c, operator.Options{SkipNameValidation: true, Clock: now})
+	mgr, err := operator.New(ctx, rc, c.Process, c.families(), operator.Options{SkipNameValidation: true, Clock: now})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	Expect(mgr.GetCache().WaitForCacheSync(ctx)).To(BeTrue())
+	Eventually(mgr.Elected()).Should(BeClosed()) // its caches are filled before
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -147,7 +169,7 @@ func pause() (resume func()) {
 
 // instead runs another operator in place of the shared one until stop is called,
 // at the latest until the spec ends.
-func instead(now clock.PassiveClock, c config.Config, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
+func instead(now clock.PassiveClock, c configuration, wrap func(http.RoundTripper) http.RoundTripper) (stop func()) {
 	GinkgoHelper()
 	pause()
 	stop = startAt(c, now, wrap)

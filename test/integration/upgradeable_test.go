@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/kit/upgradeable"
 	"github.com/bergctf/berg-operator/internal/operator"
 )
@@ -40,7 +41,7 @@ var _ = Describe("An upgrade by OLM", Serial, func() {
 		Expect(err).NotTo(HaveOccurred())
 		delete(definition, "status")
 		installCRD(ctx, &unstructured.Unstructured{Object: definition})
-		scheme, err := operator.NewScheme()
+		scheme, err := operator.NewScheme(families.All()...)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(operatorsv2.AddToScheme(scheme)).To(Succeed())
 		Expect(rbacv1.AddToScheme(scheme)).To(Succeed())
@@ -155,7 +156,7 @@ var _ = Describe("An upgrade by OLM", Serial, func() {
 				challenge(ctx, ns, "wake-"+strings.Repeat("x", n), oneContainer)
 			}
 			gate := &upgradeable.Gate{
-				Key: client.ObjectKey{Namespace: ns, Name: name}, Client: direct, Informers: informers, Kind: &bergv1.Challenge{},
+				Key: client.ObjectKey{Namespace: ns, Name: name}, Client: direct, Watched: []upgradeable.Watched{{Informers: informers, Kind: &bergv1.Challenge{}}},
 				Work: func(context.Context) ([]time.Time, error) {
 					w := <-work
 					work <- w

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
@@ -94,7 +95,7 @@ func connect() (*cluster, error) {
 	}
 	// A client-side limit would show up as slowness of the operator.
 	config.QPS = -1
-	scheme, err := operator.NewScheme()
+	scheme, err := operator.NewScheme(families.All()...)
 	if err != nil {
 		return nil, err
 	}

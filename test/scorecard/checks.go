@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/operator"
 )
 
 // check looks at one promise. It returns what is wrong, one line each.
@@ -30,6 +32,18 @@ var checks = []check{
 	{"fields-are-described", fields},
 }
 
+// setting is a variable that the operator reads.
+type setting struct{ Name, Default string }
+
+func settings() (all []setting) {
+	for _, section := range operator.Sections(new(config.Process), families.All()) {
+		for _, s := range section.Settings {
+			all = append(all, setting{s.Name, s.Default})
+		}
+	}
+	return all
+}
+
 // relatedImage is the prefix of variables that are there for operator-sdk.
 const relatedImage = "RELATED_IMAGE_"
 
@@ -46,7 +60,7 @@ func variables(b bundle) []string {
 		env[v.Name] = v
 	}
 	var wanted []string
-	for _, v := range config.Variables() {
+	for _, v := range settings() {
 		wanted = append(wanted, v.Name)
 		got, there := env[v.Name]
 		switch {

@@ -40,7 +40,11 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 	// Jumps tells when the clock has got ahead of the timers.
 	Jumps  *walltime.Watcher
-	Config config.Config
+	Config config.Berg
+	// Workers is how many instances are built at the same time.
+	Workers int
+	// Namespace is the operator's own: the pull secret is read from there.
+	Namespace string
 	// Presence is what Client, Live and Writer know missing kinds by. Direct reads from the
 	// API server past it, to find out whether a kind is there by now.
 	Presence *optional.Presence

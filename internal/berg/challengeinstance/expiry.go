@@ -31,6 +31,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 // expirer ends live instances: those whose time is over, and those that are asked
@@ -54,7 +55,7 @@ func (e *expirer) setup(mgr ctrl.Manager) error {
 		})).
 		WatchesRawSource(source.Channel(e.jumped, handler.EnqueueRequestsFromMapFunc(e.every(isLive)))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: endingWorkers(e.Config.Process),
+			MaxConcurrentReconciles: endingWorkers(e.Workers),
 			ReconciliationTimeout:   longestPass,
 		}).
 		Complete(drained{e})
@@ -256,7 +257,7 @@ func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
 	case err == nil:
 		return d, d > 0
 	case timeout != "" && numbersWithUnits.MatchString(timeout):
-		return config.LongestDuration, true // nothing else is wrong with it than its size
+		return settings.LongestDuration, true // nothing else is wrong with it than its size
 	default:
 		return 0, false
 	}

@@ -22,7 +22,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -46,7 +45,7 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(d.endingIn), builder.WithPredicates(goneOr(isEnding))).
 		WatchesRawSource(d.calls.source()).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: endingWorkers(d.Config.Process),
+			MaxConcurrentReconciles: endingWorkers(d.Workers),
 			ReconciliationTimeout:   longestPass,
 		}).
 		Complete(drained{d})
@@ -63,7 +62,7 @@ func (d *deletion) endingIn(ctx context.Context, ns client.Object) []reconcile.R
 // endingWorkers is how many instances the controllers of expiries and of deletions work
 // on at once. More would end few of them sooner, and the API server would be slower for
 // those that are started.
-func endingWorkers(cfg config.Process) int { return max(1, cfg.MaxConcurrentReconciles/2) }
+func endingWorkers(workers int) int { return max(1, workers/2) }
 
 // Reconcile brings the end of one instance a step further. It returns no errors, like
 // the Reconciler's.

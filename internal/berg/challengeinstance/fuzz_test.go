@@ -44,7 +44,7 @@ func FuzzAuthors(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, byte(seed*6), "flag{fuzz}", seed%2 == 0)
 	}
-	configs := []config.Config{
+	configs := []config.Berg{
 		testConfig(f, nil),
 		testConfig(f, map[string]string{
 			"NETWORK_POLICY": "both", "CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "true", "PULL_SECRET_NAME": "registry",
@@ -96,7 +96,7 @@ func TestAuthors(t *testing.T) {
 // check takes an instance from its Challenge to its plan. It is refused for a
 // reason that names the field, or all that is planned is within bounds. It reports
 // whether a plan was made.
-func check(t *testing.T, cfg config.Config, challenge bergv1.ChallengeSpec, spec bergv1.ChallengeInstanceSpec) bool {
+func check(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, spec bergv1.ChallengeInstanceSpec) bool {
 	t.Helper()
 	instance := testInstance(func(i *bergv1.ChallengeInstance) {
 		owner := i.Spec.OwnerID

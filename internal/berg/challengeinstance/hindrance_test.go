@@ -83,7 +83,7 @@ func TestTheLatestFailureOfASandboxCounts(t *testing.T) {
 		e := eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-a", Name: name}, Note: note}
 		e.Regarding.UID = "pod"
 		e.DeprecatedLastTimestamp.Time = noon.Add(time.Duration(second) * time.Second)
-		CompactEvent(&e)
+		TrimEvent(&e)
 		return e
 	}
 	for name, events := range map[string][]eventsv1.Event{

@@ -17,6 +17,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -26,16 +27,17 @@ const testFlag = "flag{golden}"
 // firstNodePort is what the stand-in for the API server allots first.
 const firstNodePort = 30000
 
-func testConfig(t testing.TB, overrides map[string]string) config.Config {
+func testConfig(t testing.TB, overrides map[string]string) config.Berg {
 	t.Helper()
-	cfg, _, err := config.Load(nil, func(name string) string { return overrides[name] }, nil)
+	var cfg config.Berg
+	_, err := settings.Load("", []settings.Section{cfg.Section()}, nil, func(name string) string { return overrides[name] }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return cfg
 }
 
-func testInputs(cfg config.Config, challenge Snapshot) Inputs {
+func testInputs(cfg config.Berg, challenge Snapshot) Inputs {
 	return Inputs{
 		UID:                "7c0ffee0-1111-4222-8333-444455556666",
 		Name:               types.NamespacedName{Namespace: "berg", Name: "owner-1"},

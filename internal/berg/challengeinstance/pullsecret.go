@@ -72,10 +72,10 @@ func (r *Reconciler) copyPullSecrets(ctx context.Context, o Observed, in Inputs)
 		return uses, err
 	}
 	source := &corev1.Secret{}
-	err = r.Live.Get(ctx, types.NamespacedName{Namespace: in.Config.OperatorNamespace, Name: name}, source)
+	err = r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, source)
 	if apierrors.IsNotFound(err) {
 		r.Events.Eventf(o.Instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing, actionCreate,
-			"Pull secret %s/%s not found: images that need it cannot be pulled", in.Config.OperatorNamespace, name)
+			"Pull secret %s/%s not found: images that need it cannot be pulled", r.Namespace, name)
 		return uses, nil
 	}
 	if err != nil {

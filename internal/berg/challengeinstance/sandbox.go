@@ -34,9 +34,9 @@ func SandboxFailures() fields.Selector {
 // sandboxID is a name that the runtime gives to each try.
 var sandboxID = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// CompactEvent keeps of an event what was the matter with which pod, and of those of
+// TrimEvent keeps of an event what was the matter with which pod, and of those of
 // foreign pods nothing. Every try has a sandbox of another name, which is no news.
-func CompactEvent(e *eventsv1.Event) {
+func TrimEvent(e *eventsv1.Event) {
 	kept := eventsv1.Event{TypeMeta: e.TypeMeta}
 	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = e.Namespace, e.Name, e.UID, e.ResourceVersion
 	if strings.HasPrefix(e.Namespace, NamespacePrefix) {

@@ -395,9 +395,9 @@ func neverRan(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
 }
 
-// CompactContainer keeps of a container's status why it waits, and how it ended before
+// TrimContainer keeps of a container's status why it waits, and how it ended before
 // that, but not what it wrote in the end.
-func CompactContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
+func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
 	kept := corev1.ContainerStatus{Name: s.Name, State: corev1.ContainerState{Waiting: s.State.Waiting}}
 	if last := s.LastTerminationState.Terminated; last != nil {
 		ended := &corev1.ContainerStateTerminated{Reason: last.Reason, ExitCode: last.ExitCode}

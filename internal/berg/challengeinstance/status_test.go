@@ -27,6 +27,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 var noon = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -464,9 +465,9 @@ func TestLifetime(t *testing.T) {
 		"for a default, too":         {pinned: "8h", cap: 3 * time.Hour, want: 3 * time.Hour},
 		"a default below the cap":    {pinned: "1h", cap: 3 * time.Hour, want: time.Hour},
 		"the longest":                {own: "2562047h47m16s", want: 2562047*time.Hour + 47*time.Minute + 16*time.Second},
-		"too long to count":          {own: "2562048h", want: config.LongestDuration},
-		"far too long":               {own: "9999999999h", pinned: "1h", want: config.LongestDuration},
-		"far too long, in sum":       {own: "2562047h99m", want: config.LongestDuration},
+		"too long to count":          {own: "2562048h", want: settings.LongestDuration},
+		"far too long":               {own: "9999999999h", pinned: "1h", want: settings.LongestDuration},
+		"far too long, in sum":       {own: "2562047h99m", want: settings.LongestDuration},
 		"too long, and capped":       {own: "9999999999h", cap: 3 * time.Hour, want: 3 * time.Hour},
 		"zero, of another schema":    {own: "0s", pinned: "1h", want: time.Hour},
 		"nonsense of another schema": {own: "soon", pinned: "1h", want: time.Hour},
@@ -562,7 +563,7 @@ func TestApparentReason(t *testing.T) {
 	deleted := func(after time.Duration) func(*bergv1.ChallengeInstance) {
 		return func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon.Add(after)} }
 	}
-	r := &Reconciler{Config: config.Config{Challenge: config.Challenge{Timeout: time.Hour}}}
+	r := &Reconciler{Config: config.Berg{Challenge: config.Challenge{Timeout: time.Hour}}}
 	for name, tc := range map[string]struct {
 		instance *bergv1.ChallengeInstance
 		want     bergv1.TerminationReason
@@ -585,7 +586,7 @@ func TestApparentReason(t *testing.T) {
 }
 
 func TestExpiryMoves(t *testing.T) {
-	e := &expirer{Reconciler: &Reconciler{Config: config.Config{Challenge: config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: 3 * time.Hour}}}}
+	e := &expirer{Reconciler: &Reconciler{Config: config.Berg{Challenge: config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: 3 * time.Hour}}}}
 	for name, tc := range map[string]struct {
 		before, after *bergv1.ChallengeInstance
 		want          bool

@@ -39,7 +39,7 @@ import (
 // those who have set them.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
-	r.yields = make(chan struct{}, max(1, r.Config.Process.MaxConcurrentReconciles/8))
+	r.yields = make(chan struct{}, max(1, r.Workers/8))
 	r.copies = lru.New(rememberedCopies)
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
@@ -79,7 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WatchesRawSource(r.calls.source()).
 		WatchesRawSource(source.Channel(deadlines, handler.EnqueueRequestsFromMapFunc(r.every(r.hasDeadline)))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Config.Process.MaxConcurrentReconciles,
+			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   longestPass,
 		})
 	seen := []client.Object{

@@ -29,6 +29,12 @@ const (
 	farewell = 5 * time.Second
 )
 
+// Watched is a kind and what tells of its changes.
+type Watched struct {
+	Informers ctrlcache.Informers
+	Kind      client.Object
+}
+
 // Gate keeps the condition Upgradeable true to the work in flight. It is a
 // runnable of the manager; only the leader writes.
 type Gate struct {
@@ -37,10 +43,8 @@ type Gate struct {
 	// Client must read from the API server: OLM grants get, update and patch of
 	// this one object, and a cache would need list and watch.
 	Client client.Client
-	// Informers tell of changes of Kind.
-	Informers ctrlcache.Informers
-	// Kind whose objects are the work.
-	Kind client.Object
+	// Watched are the kinds whose objects are the work.
+	Watched []Watched
 	// Work lists when each piece of work in flight began.
 	Work func(context.Context) ([]time.Time, error)
 	// Bounds of a hold.
@@ -79,18 +83,13 @@ func (g *Gate) NeedLeaderElection() bool { return true }
 
 // Start runs the gate until the context ends.
 func (g *Gate) Start(ctx context.Context) error {
-	notify := func() { g.LookAgain(ctx) }
-	informer, err := g.Informers.GetInformer(ctx, g.Kind)
-	if err != nil {
-		return fmt.Errorf("watch what an upgrade must wait for: %w", err)
+	for _, w := range g.Watched {
+		stop, err := g.watch(ctx, w)
+		if err != nil {
+			return fmt.Errorf("watch what an upgrade must wait for: %w", err)
+		}
+		defer stop()
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { notify() }, UpdateFunc: func(any, any) { notify() }, DeleteFunc: func(any) { notify() },
-	})
-	if err != nil {
-		return fmt.Errorf("watch what an upgrade must wait for: %w", err)
-	}
-	defer func() { _ = informer.RemoveEventHandler(registration) }()
 
 	g.lastBusy = g.Clock.Now()
 	for ctx.Err() == nil {
@@ -113,6 +112,22 @@ func (g *Gate) Start(ctx context.Context) error {
 		g.leave(ctx)
 	}
 	return nil
+}
+
+// watch has the gate look again after every change of a kind.
+func (g *Gate) watch(ctx context.Context, w Watched) (stop func(), err error) {
+	informer, err := w.Informers.GetInformer(ctx, w.Kind)
+	if err != nil {
+		return nil, err
+	}
+	again := func() { g.LookAgain(ctx) }
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { again() }, UpdateFunc: func(any, any) { again() }, DeleteFunc: func(any) { again() },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = informer.RemoveEventHandler(registration) }, nil
 }
 
 // look decides, writes if that is news, and returns when to look again.

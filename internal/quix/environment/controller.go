@@ -29,7 +29,9 @@ type Reconciler struct {
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	Config config.Config
+	Config config.Quix
+	// Workers is how many environments are worked on at the same time.
+	Workers int
 
 	backoff    *outcome.Backoff
 	finalizers finalizer.Remover
@@ -99,7 +101,7 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now tim
 		return nil
 	}
 	before := env.DeepCopy()
-	deriveStarted(env, r.Config.Environment.NamespaceSuffix, now)
+	deriveStarted(env, r.Config.NamespaceSuffix, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
 		return err
 	}
@@ -111,7 +113,7 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now tim
 // nothing is granted that was not judged before.
 func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Observed) Outcome {
 	out := Outcome{Observed: o}
-	cfg := r.Config.Environment
+	cfg := r.Config
 	in := inputs(env, o, cfg)
 
 	if out.Namespace = judgeNamespace(env, o, cfg.IDPattern); out.Namespace == nil {

@@ -31,7 +31,7 @@ func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o Ob
 	if o.RoleBinding, err = found(ctx, r.Client, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
 		return o, err
 	}
-	o.Role, err = found(ctx, r.Client, types.NamespacedName{Name: r.Config.Environment.ClusterRoleName}, &rbacv1.ClusterRole{})
+	o.Role, err = found(ctx, r.Client, types.NamespacedName{Name: r.Config.ClusterRoleName}, &rbacv1.ClusterRole{})
 	return o, err
 }
 

@@ -26,10 +26,10 @@ type Inputs struct {
 	// Bound is the RoleBinding as it is; nil when there is none.
 	Bound *rbacv1.RoleBinding
 
-	Config config.Environment
+	Config config.Quix
 }
 
-func inputs(env *quixv1.Environment, o Observed, cfg config.Environment) Inputs {
+func inputs(env *quixv1.Environment, o Observed, cfg config.Quix) Inputs {
 	return Inputs{
 		UID:         env.UID,
 		Name:        env.Name,

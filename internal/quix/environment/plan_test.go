@@ -16,17 +16,19 @@ import (
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func testConfig(t testing.TB, overrides map[string]string) config.Environment {
+func testConfig(t testing.TB, overrides map[string]string) config.Quix {
 	t.Helper()
-	cfg, _, err := config.Load(nil, func(name string) string { return overrides[name] }, nil)
+	var cfg config.Quix
+	_, err := settings.Load("", []settings.Section{cfg.Section()}, nil, func(name string) string { return overrides[name] }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cfg.Environment
+	return cfg
 }
 
 func testInputs(t testing.TB) Inputs {

@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,26 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // longestPass bounds one reconciliation, should the API server not answer.
 const longestPass = time.Minute
-
-// Caches bounds what is kept in memory for environments. Namespaces are shared
-// with others and left to the manager: all of them must be seen.
-func Caches(cfg config.Environment) map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{
-		&quixv1.Environment{}: {Label: labels.Everything(), SyncPeriod: &cfg.CacheSyncPeriod},
-		&rbacv1.RoleBinding{}: {Label: labels.SelectorFromSet(labels.Set{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy})},
-		&rbacv1.ClusterRole{}: {
-			Label: labels.Everything(),
-			Field: fields.OneTermEqualSelector("metadata.name", cfg.ClusterRoleName),
-		},
-	}
-}
 
 // indexNamespace finds the Environments that want a namespace, by its name. More
 // than one may.
@@ -74,7 +58,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
 		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(r.everyEnvironment)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.Config.Process.MaxConcurrentReconciles,
+			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   longestPass,
 		}).
 		Complete(r)

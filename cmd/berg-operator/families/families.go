@@ -1,0 +1,17 @@
+// Package families is the only list of what the operator runs.
+package families
+
+import (
+	"github.com/bergctf/berg-operator/internal/berg"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/quix"
+)
+
+// All returns every family, with places of its own for the settings of each.
+func All() []family.Family {
+	return []family.Family{
+		berg.New(&config.Berg{}),
+		quix.New(&config.Quix{}),
+	}
+}

@@ -1,0 +1,324 @@
+package berg
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+)
+
+// sample is one object of testdata/instance.yaml, in JSON.
+type sample struct {
+	kind schema.GroupVersionKind
+	text string
+}
+
+var readSamples = sync.OnceValues(func() ([]sample, error) {
+	data, err := os.ReadFile("testdata/instance.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var out []sample
+	documents := yamlstream.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		if err := documents.Decode(u); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(u.Object) == 0 {
+			continue // comments alone
+		}
+		text, err := json.Marshal(u.Object)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, sample{u.GroupVersionKind(), string(text)})
+	}
+})
+
+// recorded returns the objects of the n-th instance, as they come from the API server.
+func recorded(t *testing.T, n int) []client.Object {
+	t.Helper()
+	samples, err := readSamples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	family := New(&config.Berg{})
+	if err := family.AddToScheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	change := strings.NewReplacer("5f0c3e64-", fmt.Sprintf("%08x-", n), "alice", fmt.Sprintf("alice-%d", n))
+	out := make([]client.Object, 0, len(samples))
+	for _, r := range samples {
+		o, err := scheme.New(r.kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(change.Replace(r.text)), o); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, o.(client.Object))
+	}
+	if len(out) != 8 {
+		t.Fatalf("%d objects were recorded", len(out))
+	}
+	return out
+}
+
+// kept is a cache with one index, as the informer of every kind has it.
+type kept struct {
+	transform toolscache.TransformFunc
+	store     toolscache.Indexer
+}
+
+func newKept() kept {
+	options := cache.New("berg-operator").Options(caches())
+	informer := options.NewInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	return kept{options.DefaultTransform, informer.GetIndexer()}
+}
+
+func (k kept) add(t *testing.T, o client.Object) {
+	t.Helper()
+	small, err := k.transform(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.store.Add(small); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// trimmed returns an object as it is read from a cache.
+func trimmed(t *testing.T, o client.Object) client.Object {
+	t.Helper()
+	k := newKept()
+	k.add(t, o)
+	return k.store.List()[0].(client.Object)
+}
+
+// What is read is what the API server sent, but for what is trimmed and what the operator has
+// written there itself.
+func TestWhatIsReadIsAsItWas(t *testing.T) {
+	k := newKept()
+	for n := range 50 {
+		for _, o := range recorded(t, n) {
+			want := o.DeepCopyObject().(client.Object)
+			trim(want)
+			k.add(t, o)
+			read, exists, err := k.store.Get(o)
+			if !exists || err != nil {
+				t.Fatalf("%T is not there: %v", o, err)
+			}
+			got := read.(client.Object)
+			for _, o := range []client.Object{want, got} {
+				o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // what is read from a cache gets it anew
+				o.SetManagedFields(nil)
+				if a := o.GetAnnotations(); a != nil {
+					delete(a, corev1.LastAppliedConfigAnnotation)
+				}
+			}
+			if diff := cmp.Diff(inJSON(t, want), inJSON(t, got)); diff != "" {
+				t.Fatalf("%T of instance %d:\n%s", o, n, diff)
+			}
+			if err := k.store.Delete(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func inJSON(t *testing.T, o any) string {
+	t.Helper()
+	text, err := json.MarshalIndent(o, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestWhatKubectlNotedIsDropped(t *testing.T) {
+	for _, o := range recorded(t, 0) {
+		if _, noted := o.GetAnnotations()[corev1.LastAppliedConfigAnnotation]; !noted {
+			continue
+		}
+		if got := trimmed(t, o).GetAnnotations(); len(got) != 0 {
+			t.Errorf("kept %v", got)
+		}
+		return
+	}
+	t.Fatal("nothing was recorded that kubectl wrote")
+}
+
+func TestPodsKeepWhatTheirStatusIsJudgedBy(t *testing.T) {
+	for _, o := range recorded(t, 0) {
+		pod, ok := o.(*corev1.Pod)
+		if !ok {
+			continue
+		}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: "web", Image: "x", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
+			{Name: "log", Ready: true},
+		}
+		conditions := len(pod.Status.Conditions)
+		mark := map[string]string{bergv1.LabelInstanceID: "0192f3c4-0000-7000-8000-000000000000"}
+		maps.Copy(pod.Annotations, mark)
+		got := trimmed(t, pod).(*corev1.Pod)
+		if !equality.Semantic.DeepEqual(got.Spec, corev1.PodSpec{}) || !maps.Equal(got.Annotations, mark) || len(got.Labels) != 3 {
+			t.Errorf("kept too much: %+v", got)
+		}
+		if len(got.Status.ContainerStatuses) != 1 || got.Status.ContainerStatuses[0].State.Waiting.Reason != "CrashLoopBackOff" {
+			t.Errorf("got %+v", got.Status.ContainerStatuses)
+		}
+		if len(got.Status.Conditions) != 2 || conditions <= 2 {
+			t.Errorf("of %d conditions: %+v", conditions, got.Status.Conditions)
+		}
+		return
+	}
+	t.Fatal("no pod was recorded")
+}
+
+func TestOfAContainerThatEndedItsOwnWordsAreDropped(t *testing.T) {
+	pod := func(reason, message string) *corev1.Pod {
+		p := &corev1.Pod{}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "mesh", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name:                 "web",
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: 3, Message: message, ContainerID: "c"}},
+		}}
+		return trimmed(t, p).(*corev1.Pod)
+	}
+	for reason, want := range map[string]string{"Error": "", "OOMKilled": "", "StartError": "no such file", "ContainerCannotRun": "no such file"} {
+		got := pod(reason, "no such file").Status.ContainerStatuses[0].LastTerminationState.Terminated
+		if got.Reason != reason || got.ExitCode != 3 || got.Message != want || got.ContainerID != "" {
+			t.Errorf("kept of %s: %+v", reason, got)
+		}
+	}
+	if got := pod("Error", "").Status.InitContainerStatuses; len(got) != 1 || got[0].State.Waiting.Reason != "ErrImagePull" {
+		t.Errorf("of containers that admission has added: %+v", got)
+	}
+}
+
+func TestOfAPodThatEndedTheReasonIsKept(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]string{corev1.PodFailed: "Evicted", corev1.PodSucceeded: "Evicted", corev1.PodRunning: "", corev1.PodPending: ""} {
+		got := trimmed(t, &corev1.Pod{Status: corev1.PodStatus{Phase: phase, Reason: "Evicted", Message: "Evicted"}}).(*corev1.Pod)
+		if got.Status.Reason != want || got.Status.Message != want {
+			t.Errorf("kept of one that is %s: %+v", phase, got.Status)
+		}
+	}
+}
+
+func TestOfADeploymentsStatusWhatKeepsPodsAwayIsKept(t *testing.T) {
+	condition := func(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus, reason string) appsv1.DeploymentCondition {
+		return appsv1.DeploymentCondition{Type: kind, Status: status, Reason: reason, Message: "why"}
+	}
+	for name, tc := range map[string]struct {
+		condition appsv1.DeploymentCondition
+		kept      int
+	}{
+		"pods are refused":         {condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate"), 1},
+		"no ReplicaSet":            {condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ReplicaSetCreateError"), 1},
+		"it takes long":            {condition(appsv1.DeploymentProgressing, corev1.ConditionFalse, "ProgressDeadlineExceeded"), 0},
+		"it gets on":               {condition(appsv1.DeploymentProgressing, corev1.ConditionTrue, "NewReplicaSetAvailable"), 0},
+		"its pods are not there":   {condition(appsv1.DeploymentAvailable, corev1.ConditionFalse, "MinimumReplicasUnavailable"), 0},
+		"pods are refused no more": {condition(appsv1.DeploymentReplicaFailure, corev1.ConditionFalse, "FailedCreate"), 0},
+	} {
+		d := &appsv1.Deployment{Status: appsv1.DeploymentStatus{Replicas: 1, Conditions: []appsv1.DeploymentCondition{tc.condition}}}
+		got := trimmed(t, d).(*appsv1.Deployment)
+		if len(got.Status.Conditions) != tc.kept || got.Status.Replicas != 0 {
+			t.Errorf("%s: kept %+v", name, got.Status)
+		}
+	}
+}
+
+func TestOfEventsOnlyWhatOurPodsSufferIsKept(t *testing.T) {
+	event := func(namespace string) *eventsv1.Event {
+		e := &eventsv1.Event{Note: "sandbox " + strings.Repeat("a", 64) + ": no runtime", Reason: "FailedCreatePodSandBox", DeprecatedCount: 3}
+		e.Namespace, e.Regarding.UID, e.Regarding.Name = namespace, "uid", "pod"
+		return trimmed(t, e).(*eventsv1.Event)
+	}
+	if got := event("challenge-a"); got.Note != "sandbox ...: no runtime" || got.Regarding.UID != "uid" || got.Regarding.Name != "" || got.DeprecatedCount != 0 {
+		t.Errorf("of ours: %+v", got)
+	}
+	if got := event("kube-system"); got.Note != "" || got.Regarding.UID != "" {
+		t.Errorf("of another: %+v", got)
+	}
+}
+
+// TestCachesHoldLittleForEachInstance bounds what the caches grow by. Without interning
+// and encoding it is 26 KiB, and 33 KiB with all that the API server sends.
+func TestCachesHoldLittleForEachInstance(t *testing.T) {
+	const first, instances, most = 900, 300, 11 << 10
+	all := newKept()
+	fill := func(from, to int) {
+		for n := from; n < to; n++ {
+			for _, o := range recorded(t, n) {
+				o.SetName(fmt.Sprintf("%T-%s", o, o.GetName())) // one index stands for those of all kinds
+				all.add(t, o)
+			}
+		}
+	}
+	fill(0, first) // what is interned for all is there now, and the tables for that have their size
+	before := heapInUse()
+	fill(first, first+instances)
+	each := (heapInUse() - before) / instances
+	goruntime.KeepAlive(all)
+	t.Logf("%d bytes", each)
+	if each > most {
+		t.Errorf("the caches hold %d bytes for each instance, more than %d", each, most)
+	}
+}
+
+func heapInUse() int {
+	goruntime.GC()
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+func TestSharedPartsAreReadWhileOthersAreAdded(t *testing.T) {
+	k := newKept()
+	var working sync.WaitGroup
+	for worker := range 4 {
+		objects := [][]client.Object{recorded(t, worker), recorded(t, worker+100)}
+		working.Go(func() {
+			for _, instance := range objects {
+				for _, o := range instance {
+					out, err := k.transform(o)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_ = out.(client.Object).DeepCopyObject()
+				}
+			}
+		})
+	}
+	working.Wait()
+}

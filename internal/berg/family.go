@@ -1,0 +1,160 @@
+// Package berg is the family of ChallengeInstances: its door to the operator.
+package berg
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/isolation"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+)
+
+// New returns the family. Its settings are read into cfg.
+func New(cfg *config.Berg) family.Family {
+	return family.Family{
+		API:      bergv1.GroupVersion.Group,
+		Settings: cfg.Section(),
+		AddToScheme: runtime.SchemeBuilder{
+			bergv1.AddToScheme, corev1.AddToScheme, eventsv1.AddToScheme, appsv1.AddToScheme,
+			networkingv1.AddToScheme, policyv1.AddToScheme, gatewayv1.Install, ciliumv2.AddToScheme,
+		},
+		Cache:    caches,
+		Setup:    func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
+		Busy:     family.Busy{Kind: &bergv1.ChallengeInstance{}, Since: inTransition},
+		Commands: map[string]func([]string, io.Writer) int{isolation.Command: isolation.Probe},
+	}
+}
+
+// caches: of the kinds that a cluster is full of only what belongs to instances is kept. What
+// an instance consists of is the default and the rest the exception, because a kind can only
+// be named when the API server serves it, and some are optional.
+func caches() cache.Options {
+	all := ctrlcache.ByObject{Label: labels.Everything()}
+	return cache.Options{
+		Selector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
+		ByObject: map[client.Object]ctrlcache.ByObject{
+			&bergv1.Challenge{}:            all,
+			&bergv1.ChallengeInstance{}:    all,
+			challengeinstance.Definition(): all,
+			&corev1.Namespace{}:            all, // a foreign one in our way must be seen
+			&eventsv1.Event{}:              {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
+			&corev1.Pod{}: {
+				Label: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
+			},
+		},
+		Trim: trim,
+	}
+}
+
+func setup(ctx context.Context, site family.Site, cfg config.Berg) error {
+	mgr := site.Manager
+	reconciler := &challengeinstance.Reconciler{
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(),
+		Writer: site.Writer,
+		Starts: site.Urgent,
+		Events: mgr.GetEventRecorder("berg-operator"),
+		Clock:  site.Clock,
+		Jumps:  site.Jumps,
+
+		Config:    cfg,
+		Workers:   site.Workers,
+		Namespace: site.Namespace,
+
+		Presence: site.Presence,
+		Direct:   site.Direct,
+	}
+	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	if cfg.IsolationCheck == config.IsolationCheckOff {
+		return nil
+	}
+	check, err := isolationCheck(site, cfg)
+	if err != nil {
+		return fmt.Errorf("the check of network policies: %w", err)
+	}
+	return mgr.Add(check)
+}
+
+// isolationCheck returns what tries whether network policies are enforced.
+func isolationCheck(site family.Site, cfg config.Berg) (*isolation.Checker, error) {
+	mgr := site.Manager
+	// A client of its own: nothing of the check is in the caches.
+	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient()})
+	if err != nil {
+		return nil, err
+	}
+	// The kubelet names a container's host after its pod.
+	pod, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	// A policy of the operator's own may close its probes to other pods, hardly its metrics.
+	address := site.Metrics
+	if address == "0" {
+		address = site.Probes
+	}
+	return &isolation.Checker{
+		Client: direct, Events: mgr.GetEventRecorder("berg-operator"), Clock: site.Clock, Config: cfg,
+		Pod: client.ObjectKey{Namespace: site.Namespace, Name: pod}, Address: address, Program: program,
+		Settle: isolation.DefaultSettle,
+	}, nil
+}
+
+// inTransition lists since when somebody waits for the operator to build instances or to take
+// them away.
+func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
+	var instances bergv1.ChallengeInstanceList
+	if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var since []time.Time
+	for i := range instances.Items {
+		if began, ok := transition(&instances.Items[i]); ok {
+			since = append(since, began)
+		}
+	}
+	return since, nil
+}
+
+// transition returns since when somebody waits for an instance, ok if anybody does. For a
+// Failed one somebody else must do something.
+func transition(i *bergv1.ChallengeInstance) (began time.Time, ok bool) {
+	if !i.DeletionTimestamp.IsZero() {
+		return i.DeletionTimestamp.Time, true
+	}
+	switch i.Status.Phase {
+	case "", bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting:
+		if i.Status.StartedAt != nil {
+			return i.Status.StartedAt.Time, true
+		}
+		return i.CreationTimestamp.Time, true
+	default:
+		return time.Time{}, false
+	}
+}

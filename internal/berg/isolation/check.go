@@ -1,0 +1,261 @@
+// Package isolation finds out whether the cluster enforces network policies.
+//
+// An API server stores policies whether anybody enforces them or not; a network
+// plugin that does not leaves every instance open, and nothing says so. So a pod
+// in a namespace of its own connects to the operator: without a policy, under
+// that of an instance, and without again. See
+// docs/adr/0015-isolation-is-checked-by-packets.md.
+package isolation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+const (
+	// Interval between two checks, where more than one is wanted.
+	Interval = time.Hour
+	// startLimit covers the start of a pod on a busy cluster, deleteLimit the end
+	// of its namespace.
+	startLimit  = 2 * time.Minute
+	deleteLimit = 2 * time.Minute
+	// DefaultSettle is how long a plugin may take to heed a policy that was written
+	// or deleted; usual is a second.
+	DefaultSettle = time.Minute
+	pollInterval  = time.Second
+	// farewell bounds the deletion when the operator is told to end.
+	farewell = 5 * time.Second
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=system
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,namespace=system
+
+// Checker makes the check. It is a runnable of the manager.
+type Checker struct {
+	// Client must read from the API server.
+	Client client.Client
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	Config config.Berg
+	// Pod is the operator's own pod.
+	Pod client.ObjectKey
+	// Address is where the operator can be connected to: what it listens at, such as :8443.
+	Address string
+	// Program is the path of the operator's program in its image.
+	Program string
+	// Settle is how long a plugin may take to heed a policy.
+	Settle time.Duration
+}
+
+// NeedLeaderElection has the manager run the check in the leader only.
+func (c *Checker) NeedLeaderElection() bool { return true }
+
+// Start checks once or, when so configured, again and again.
+func (c *Checker) Start(ctx context.Context) error {
+	for ctx.Err() == nil {
+		c.checkOnce(ctx)
+		if c.Config.IsolationCheck != config.IsolationCheckInterval {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(Interval):
+		}
+	}
+	return nil
+}
+
+func (c *Checker) checkOnce(ctx context.Context) {
+	pod, s, err := c.survey(ctx)
+	var verdict Verdict
+	if err != nil {
+		verdict = inconclusive("%v", err)
+	} else {
+		verdict = c.check(ctx, s)
+		// Also when the operator is told to end: nothing would do it later.
+		c.leave(ctx, s)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	measure(verdict)
+	logger := log.FromContext(ctx).WithName("isolation")
+	logger.Info("checked whether network policies are enforced", "verified", verdict.Status, "reason", verdict.Reason, "message", verdict.Message)
+	if pod == nil {
+		return
+	}
+	if verdict.Status != metav1.ConditionTrue {
+		c.Events.Eventf(pod, nil, corev1.EventTypeWarning, verdict.Reason, "CheckIsolation", "%s", verdict.Message)
+	}
+	if err := c.setCondition(ctx, pod, verdict); err != nil {
+		logger.Info("cannot write the condition of the operator's pod", "reason", err.Error())
+	}
+}
+
+// survey finds the operator itself. The pod is nil when it is not found.
+func (c *Checker) survey(ctx context.Context) (*corev1.Pod, site, error) {
+	pod := &corev1.Pod{}
+	if err := c.Client.Get(ctx, c.Pod, pod); err != nil {
+		return nil, site{}, fmt.Errorf("find the operator's own pod: %w", err)
+	}
+	if pod.Status.PodIP == "" || pod.Spec.HostNetwork || len(pod.Spec.Containers) == 0 {
+		return pod, site{}, errors.New("the operator's pod has no address of its own to connect to")
+	}
+	ns := &corev1.Namespace{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, ns); err != nil {
+		return pod, site{}, fmt.Errorf("find the operator's own namespace: %w", err)
+	}
+	_, port, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return pod, site{}, fmt.Errorf("the operator serves nothing to connect to: %w", err)
+	}
+	return pod, site{
+		Operator: ns.UID,
+		Image:    pod.Spec.Containers[0].Image,
+		Program:  c.Program,
+		Node:     pod.Spec.NodeName,
+		Target:   net.JoinHostPort(pod.Status.PodIP, port),
+	}, nil
+}
+
+// check asks three times. The last answer proves that it was the policy that
+// made the difference.
+func (c *Checker) check(ctx context.Context, s site) Verdict {
+	if err := c.clear(ctx, s); err != nil {
+		return inconclusive("remove what an earlier check has left: %v", err)
+	}
+	for _, object := range []client.Object{namespace(s), deployment(s)} {
+		if err := c.Client.Create(ctx, object); err != nil {
+			return inconclusive("create %s: %v", object.GetName(), err)
+		}
+	}
+	if !c.await(ctx, s, reached, startLimit) {
+		return inconclusive("a pod without a network policy did not reach the operator: %s", c.hindrance(ctx, s))
+	}
+
+	wanted := policies(s, c.Config)
+	for _, policy := range wanted {
+		if err := c.Client.Create(ctx, policy); meta.IsNoMatchError(err) {
+			return inconclusive("the cluster does not know the policies of NETWORK_POLICY=%s", c.Config.Challenge.NetworkPolicy)
+		} else if err != nil {
+			return inconclusive("create the network policy: %v", err)
+		}
+	}
+	if !c.await(ctx, s, notReached, c.Settle) {
+		if c.await(ctx, s, reached, pollInterval) {
+			return ignored()
+		}
+		return inconclusive("the pod of the check ended: %s", c.hindrance(ctx, s))
+	}
+
+	for _, policy := range wanted {
+		if err := c.Client.Delete(ctx, policy); err != nil {
+			return inconclusive("delete the network policy: %v", err)
+		}
+	}
+	if !c.await(ctx, s, reached, c.Settle) {
+		return inconclusive("the pod does not reach the operator any more, with the network policy or without: %s", c.hindrance(ctx, s))
+	}
+	return enforced()
+}
+
+// await tells whether the probe comes to say so in time.
+func (c *Checker) await(ctx context.Context, s site, wanted reach, limit time.Duration) bool {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
+		pods, err := c.pods(ctx, s)
+		return err == nil && reachOf(pods) == wanted, nil
+	})
+	return err == nil
+}
+
+func (c *Checker) hindrance(ctx context.Context, s site) string {
+	pods, err := c.pods(ctx, s)
+	if err != nil {
+		return err.Error()
+	}
+	return hindrance(pods)
+}
+
+func (c *Checker) pods(ctx context.Context, s site) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	err := c.Client.List(ctx, &list, client.InNamespace(s.namespaceName()))
+	return list.Items, err
+}
+
+// clear deletes the namespace of an earlier check and waits for its end.
+func (c *Checker) clear(ctx context.Context, s site) error {
+	return wait.PollUntilContextTimeout(ctx, pollInterval, deleteLimit, true, func(ctx context.Context) (bool, error) {
+		return c.remove(ctx, s)
+	})
+}
+
+// leave deletes the namespace; the next check waits for its end.
+func (c *Checker) leave(ctx context.Context, s site) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if _, err := c.remove(ctx, s); err != nil {
+		log.FromContext(ctx).Info("cannot delete the namespace of the check; the next check does", "namespace", s.namespaceName(), "reason", err.Error())
+	}
+}
+
+// remove deletes the namespace and tells whether it is gone.
+func (c *Checker) remove(ctx context.Context, s site) (gone bool, err error) {
+	ns := &corev1.Namespace{}
+	err = c.Client.Get(ctx, client.ObjectKey{Name: s.namespaceName()}, ns)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, err
+	case !s.proof().Holds(ns):
+		return false, fmt.Errorf("namespace %s exists and was not made by this operator: delete it", ns.Name)
+	case ns.DeletionTimestamp != nil:
+		return false, nil
+	}
+	// The very one that was looked at.
+	err = c.Client.Delete(ctx, ns, client.Preconditions{UID: &ns.UID})
+	return false, client.IgnoreNotFound(err)
+}
+
+// setCondition shows the verdict on the operator's pod, where kubectl describe
+// prints it; the kubelet leaves conditions of others alone.
+func (c *Checker) setCondition(ctx context.Context, pod *corev1.Pod, v Verdict) error {
+	condition := map[string]any{
+		"type": ConditionType, "status": v.Status, "reason": v.Reason, "message": v.Message,
+		"lastProbeTime": metav1.NewTime(c.Clock.Now()),
+	}
+	if old := conditionOf(pod); old == nil || string(old.Status) != string(v.Status) {
+		condition["lastTransitionTime"] = metav1.NewTime(c.Clock.Now())
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
+	if err != nil {
+		return err
+	}
+	return c.Client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+func conditionOf(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == ConditionType {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package isolation
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+const (
+	// annotationOperator proves which installation made the namespace: it holds
+	// the UID of the operator's own.
+	annotationOperator = "berg.norelect.ch/operator-namespace-uid"
+	// managedBy differs from that of instances, whose controller looks for its own.
+	managedBy = "berg-operator"
+	component = "isolation-check"
+	probeName = "probe"
+)
+
+// site is what a check depends on.
+type site struct {
+	// Operator is the UID of the operator's namespace.
+	Operator types.UID
+	// Image and Program are those of the operator.
+	Image, Program string
+	// Node that has the image already.
+	Node string
+	// Target is an address of the operator, HOST:PORT, that the policy closes.
+	Target string
+}
+
+func (s site) proof() ownership.Proof {
+	return ownership.Proof{Annotation: annotationOperator, UID: s.Operator}
+}
+
+// namespaceName is the same for every check of one installation, so that a check
+// finds what an earlier one has left.
+func (s site) namespaceName() string {
+	return "berg-isolation-check-" + string(s.Operator)
+}
+
+func namespace(s site) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: s.namespaceName(),
+		Labels: map[string]string{
+			bergv1.LabelManagedBy:                managedBy,
+			bergv1.LabelComponent:                component,
+			"pod-security.kubernetes.io/enforce": "restricted",
+			"pod-security.kubernetes.io/warn":    "restricted",
+			"pod-security.kubernetes.io/audit":   "restricted",
+		},
+	}}
+	s.proof().Stamp(ns)
+	return ns
+}
+
+// deployment runs a pod that is ready while it reaches the target. A Deployment,
+// because the operator may make those anyway: it needs no right to make pods.
+func deployment(s site) *appsv1.Deployment {
+	labels := map[string]string{bergv1.LabelManagedBy: managedBy, bergv1.LabelComponent: component}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: probeName, Namespace: s.namespaceName(), Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Affinity:                      onNode(s.Node),
+					AutomountServiceAccountToken:  ptr.To(false),
+					EnableServiceLinks:            ptr.To(false),
+					TerminationGracePeriodSeconds: ptr.To[int64](1),
+					SecurityContext: &corev1.PodSecurityContext{
+						RunAsNonRoot:   ptr.To(true),
+						RunAsUser:      ptr.To[int64](65532),
+						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+					Containers: []corev1.Container{{
+						Name:            probeName,
+						Image:           s.Image,
+						ImagePullPolicy: corev1.PullIfNotPresent,
+						Command:         []string{s.Program, Command},
+						ReadinessProbe: &corev1.Probe{
+							ProbeHandler:     corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{s.Program, Command, s.Target}}},
+							PeriodSeconds:    2,
+							TimeoutSeconds:   5,
+							FailureThreshold: 2,
+						},
+						Resources: corev1.ResourceRequirements{
+							Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("32Mi")},
+							Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+						},
+						SecurityContext: &corev1.SecurityContext{
+							AllowPrivilegeEscalation: ptr.To(false),
+							ReadOnlyRootFilesystem:   ptr.To(true),
+							Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+						},
+					}},
+				},
+			},
+		},
+	}
+}
+
+// onNode prefers a node that need not pull the image: the Secret that this may
+// take is not there.
+func onNode(name string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+			Weight: 100,
+			Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
+			}},
+		}},
+	}}
+}
+
+// policies are those of an instance without outbound traffic.
+func policies(s site, cfg config.Berg) []client.Object {
+	all := challengeinstance.ClosedPolicies(cfg, s.namespaceName())
+	for _, p := range all {
+		p.SetLabels(map[string]string{bergv1.LabelManagedBy: managedBy, bergv1.LabelComponent: component})
+	}
+	return all
+}

@@ -1,0 +1,96 @@
+package berg
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+)
+
+// trim drops what the family does not look at. What it writes are patches, or is made from
+// what the API server has, so nothing is lost there.
+func trim(o client.Object) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		trimPod(o)
+	case *corev1.Service:
+		o.Status = corev1.ServiceStatus{}
+	case *appsv1.Deployment:
+		trimDeployment(o)
+	case *eventsv1.Event:
+		challengeinstance.TrimEvent(o)
+	case *policyv1.PodDisruptionBudget:
+		o.Status = policyv1.PodDisruptionBudgetStatus{}
+	case *gatewayv1.HTTPRoute:
+		o.Status = gatewayv1.HTTPRouteStatus{}
+	case *gatewayv1.TLSRoute:
+		o.Status = gatewayv1.TLSRouteStatus{}
+	}
+}
+
+// trimDeployment keeps of a Deployment's status why its pods are not made. Of one that
+// gets on nothing is left.
+func trimDeployment(d *appsv1.Deployment) {
+	var refusals []appsv1.DeploymentCondition
+	for _, c := range d.Status.Conditions {
+		if challengeinstance.Refusal(c) {
+			c.LastUpdateTime = metav1.Time{}
+			refusals = append(refusals, c)
+		}
+	}
+	d.Status = appsv1.DeploymentStatus{Conditions: refusals}
+}
+
+// podLabels are those by which pods are found.
+var podLabels = sets.New(bergv1.LabelManagedBy, bergv1.LabelComponent, bergv1.LabelContainer)
+
+// trimPod keeps what the status of an instance is made of. It also keeps the
+// flag, which stands in a pod's environment, out of the cache.
+func trimPod(pod *corev1.Pod) {
+	pod.ManagedFields = nil
+	id, marked := pod.Annotations[bergv1.LabelInstanceID]
+	pod.Annotations = nil
+	if marked {
+		pod.Annotations = map[string]string{bergv1.LabelInstanceID: id}
+	}
+	pod.OwnerReferences = nil
+	for name := range pod.Labels {
+		if !podLabels.Has(name) {
+			delete(pod.Labels, name)
+		}
+	}
+	pod.Spec = corev1.PodSpec{}
+	status := corev1.PodStatus{Phase: pod.Status.Phase}
+	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
+		status.Reason, status.Message = pod.Status.Reason, pod.Status.Message
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled ||
+			c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue {
+			status.Conditions = append(status.Conditions, corev1.PodCondition{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message,
+			})
+		}
+	}
+	status.InitContainerStatuses = waiting(pod.Status.InitContainerStatuses)
+	status.ContainerStatuses = waiting(pod.Status.ContainerStatuses)
+	pod.Status = status
+}
+
+func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for _, s := range all {
+		if s.State.Waiting != nil {
+			kept = append(kept, challengeinstance.TrimContainer(s))
+		}
+	}
+	return kept
+}

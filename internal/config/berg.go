@@ -1,0 +1,413 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// Berg is what an administrator can set about challenge instances.
+type Berg struct {
+	Challenge      Challenge
+	Gateway        Gateway
+	IsolationCheck IsolationCheck
+}
+
+// Challenge is what every challenge instance gets unless its Challenge says
+// otherwise.
+type Challenge struct {
+	Namespace           string
+	Domain              string
+	HTTPPort            int32
+	HTTPTLS             bool // whether players speak HTTPS to HTTPPort
+	TLSPort             int32
+	Timeout             time.Duration
+	MaxLifetime         time.Duration // 0: no cap
+	StartDeadline       time.Duration // 0: none
+	WithdrawalPolicy    WithdrawalPolicy
+	RefPolicy           RefPolicy
+	AllowedCapabilities []string // without CAP_; AllCapabilities stands for every one
+	CPULimit            resource.Quantity
+	CPURequest          resource.Quantity
+	MemoryLimit         resource.Quantity
+	MemoryRequest       resource.Quantity
+	EgressBandwidth     string
+	IngressBandwidth    string
+	ImagePullPolicy     corev1.PullPolicy
+	RuntimeClassName    string
+	PullSecretName      string
+	HeadlessService     bool
+	ClusterDomain       string
+	NetworkPolicy       NetworkPolicy
+	NodeCIDRs           []netip.Prefix // nil: not known
+	PodCIDRs            []netip.Prefix // of pods and Services; nil: private addresses
+	OutboundPrivate     bool           // whether outbound traffic may go to private networks too
+	OrphanGracePeriod   time.Duration  // 0: namespaces whose instance is gone stay
+
+	// What a container may do to its node. Ephemeral storage is the disk that it writes
+	// to: its own file system and its log.
+	EphemeralStorageLimit   resource.Quantity         // 0: none
+	EphemeralStorageRequest resource.Quantity         // 0: nothing
+	SeccompProfile          corev1.SeccompProfileType // "": the node's, of instances that an earlier version started
+	UserNamespaces          bool
+}
+
+// Gateway names the Gateway that exposes challenges, and its listeners.
+type Gateway struct {
+	Name                string
+	Namespace           string
+	HTTPListener        string
+	TLSListener         string
+	DataplaneNamespaces []string // nil: its proxies may be any pod
+}
+
+// NetworkPolicy says which kind of policy isolates an instance.
+type NetworkPolicy string
+
+// The kinds of network policy.
+const (
+	// NetworkPolicyCilium writes a CiliumNetworkPolicy.
+	NetworkPolicyCilium NetworkPolicy = "cilium"
+	// NetworkPolicyKubernetes writes a NetworkPolicy of networking.k8s.io, for
+	// other network plugins.
+	NetworkPolicyKubernetes NetworkPolicy = "kubernetes"
+	// NetworkPolicyBoth writes both.
+	NetworkPolicyBoth NetworkPolicy = "both"
+)
+
+// Cilium reports whether a CiliumNetworkPolicy is wanted.
+func (p NetworkPolicy) Cilium() bool { return p != NetworkPolicyKubernetes }
+
+// Kubernetes reports whether a NetworkPolicy of networking.k8s.io is wanted.
+func (p NetworkPolicy) Kubernetes() bool { return p != NetworkPolicyCilium }
+
+// IsolationCheck says when the operator tries whether network policies are
+// enforced.
+type IsolationCheck string
+
+// The times of the check.
+const (
+	IsolationCheckOff     IsolationCheck = "off"
+	IsolationCheckStartup IsolationCheck = "startup"
+	// IsolationCheckInterval is at startup and every hour from then on.
+	IsolationCheckInterval IsolationCheck = "interval"
+)
+
+// WithdrawalPolicy says what happens to live instances whose Challenge is
+// deleted.
+type WithdrawalPolicy string
+
+// The withdrawal policies.
+const (
+	WithdrawalKeep WithdrawalPolicy = "Keep"
+	WithdrawalStop WithdrawalPolicy = "Stop"
+)
+
+// RefPolicy says of which namespaces an instance may use Challenges.
+type RefPolicy string
+
+// The policies of references.
+const (
+	RefAny                 RefPolicy = "Any"
+	RefConfiguredNamespace RefPolicy = "ConfiguredNamespace"
+	RefSameNamespace       RefPolicy = "SameNamespace"
+)
+
+// AllCapabilities among the allowed ones allows every capability.
+const AllCapabilities = "ALL"
+
+// noCapabilities as the whole list allows none: an empty variable means its
+// default.
+const noCapabilities = "NONE"
+
+// Section returns the settings, which are read into b.
+func (b *Berg) Section() settings.Section {
+	return settings.Section{
+		Title:    "Challenge instances (berg.norelect.ch)",
+		Check:    b.check,
+		Warnings: b.warnings,
+		Settings: []settings.Setting{
+			{
+				Name: "CHALLENGE_NAMESPACE", Default: "berg",
+				Help:  "Namespace of a Challenge when a ChallengeInstance does not name one.",
+				Value: settings.Name(&b.Challenge.Namespace, validation.IsDNS1123Label),
+			},
+			{
+				Name: "CHALLENGE_DOMAIN", Default: "challenges.example.com",
+				Help:  "Domain under which instances are reached: <uuid>.<domain> for routes, <domain>:<port> for public ports.",
+				Value: settings.Name(&b.Challenge.Domain, domain),
+			},
+			{
+				Name: "CHALLENGE_HTTP_PORT", Default: "80",
+				Help:  "Port of the Gateway's HTTP listener, as players see it.",
+				Value: settings.Port(&b.Challenge.HTTPPort),
+			},
+			{
+				Name: "CHALLENGE_HTTP_TLS", Default: "true",
+				Help:  "Whether players speak HTTPS to that listener, as status.services then tells them. false: plain HTTP.",
+				Value: settings.Bool(&b.Challenge.HTTPTLS),
+			},
+			{
+				Name: "CHALLENGE_TLS_PORT", Default: "443",
+				Help:  "Port of the Gateway's TLS listener, as players see it.",
+				Value: settings.Port(&b.Challenge.TLSPort),
+			},
+			{
+				Name: "GATEWAY_NAME", Default: "berg-gateway",
+				Help:  "Name of the Gateway that routes attach to.",
+				Value: settings.Name(&b.Gateway.Name, validation.IsDNS1123Subdomain),
+			},
+			{
+				Name: "GATEWAY_NAMESPACE", Default: "berg",
+				Help:  "Namespace of that Gateway.",
+				Value: settings.Name(&b.Gateway.Namespace, validation.IsDNS1123Label),
+			},
+			{
+				Name: "CHALLENGE_HTTP_LISTENER_NAME", Default: "http",
+				Help:  "Listener of the Gateway for ports of type publicHttpRoute.",
+				Value: settings.Name(&b.Gateway.HTTPListener, validation.IsDNS1123Subdomain),
+			},
+			{
+				Name: "CHALLENGE_TLS_LISTENER_NAME", Default: "tls",
+				Help:  "Listener of the Gateway for ports of type publicTlsRoute.",
+				Value: settings.Name(&b.Gateway.TLSListener, validation.IsDNS1123Subdomain),
+			},
+			{
+				Name: "GATEWAY_DATAPLANE_NAMESPACES", Default: "",
+				Help:  "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances, and Cilium's own Gateway, may reach an instance.",
+				Value: settings.Names(&b.Gateway.DataplaneNamespaces),
+			},
+			{
+				Name: "NETWORK_POLICY", Default: "cilium",
+				Help:  "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins) or both.",
+				Value: settings.OneOf(&b.Challenge.NetworkPolicy, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth),
+			},
+			{
+				Name: "CLUSTER_NODE_CIDRS", Default: "",
+				Help:  "Comma-separated address ranges of the nodes. Used by the policies of kubernetes, which cannot name nodes otherwise.",
+				Value: settings.Prefixes(&b.Challenge.NodeCIDRs),
+			},
+			{
+				Name: "CLUSTER_POD_CIDRS", Default: "",
+				Help:  "Comma-separated address ranges of pods and Services. Used by the policies of kubernetes, needed where these are public addresses.",
+				Value: settings.Prefixes(&b.Challenge.PodCIDRs),
+			},
+			{
+				Name: "CHALLENGE_OUTBOUND_PRIVATE", Default: "false",
+				Help:  "Whether allowOutboundTraffic opens private networks and cloud metadata too, not the internet alone.",
+				Value: settings.Bool(&b.Challenge.OutboundPrivate),
+			},
+			{
+				Name: "CHALLENGE_INSTANCE_TIMEOUT", Default: "2h",
+				Help:  "How long an instance lives when it does not say, for example 90m or 2h.",
+				Value: settings.Duration(&b.Challenge.Timeout),
+			},
+			{
+				Name: "CHALLENGE_MAX_LIFETIME", Default: "",
+				Help:  "Longest life of an instance, whatever it says. Empty: no limit.",
+				Value: settings.OptionalDuration(&b.Challenge.MaxLifetime),
+			},
+			{
+				Name: "CHALLENGE_START_DEADLINE", Default: "",
+				Help:  "Time after which an instance that never became ready is Failed. Empty: it may start for as long as it lives.",
+				Value: settings.OptionalDuration(&b.Challenge.StartDeadline),
+			},
+			{
+				Name: "CHALLENGE_WITHDRAWAL_POLICY", Default: "Keep",
+				Help:  "What happens to live instances when their Challenge is deleted: Keep lets them run on, Stop ends them.",
+				Value: settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop),
+			},
+			{
+				Name: "ORPHAN_GRACE_PERIOD", Default: "",
+				Help:  "How long a namespace may outlive its instance, whose finalizer was removed by hand, before it is deleted. Empty: such namespaces are counted and stay.",
+				Value: settings.OptionalDuration(&b.Challenge.OrphanGracePeriod),
+			},
+			{
+				Name: "CHALLENGE_REF_POLICY", Default: "Any",
+				Help:  "Whose Challenges an instance may use: Any namespace's, those of the ConfiguredNamespace (CHALLENGE_NAMESPACE) or of the SameNamespace.",
+				Value: settings.OneOf(&b.Challenge.RefPolicy, RefAny, RefConfiguredNamespace, RefSameNamespace),
+			},
+			{
+				Name: "CHALLENGE_ALLOWED_CAPABILITIES", Default: "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE",
+				Help:  "Comma-separated Linux capabilities that a Challenge may add. ALL allows every one, NONE none.",
+				Value: capabilities(&b.Challenge.AllowedCapabilities),
+			},
+			{
+				Name: "CHALLENGE_CPU_LIMIT", Default: "1000m",
+				Help:  "Processor time that a container may use when its Challenge does not say.",
+				Value: settings.Amount(&b.Challenge.CPULimit),
+			},
+			{
+				Name: "CHALLENGE_CPU_REQUEST", Default: "100m",
+				Help:  "Processor time set aside for a container when its Challenge does not say.",
+				Value: settings.Amount(&b.Challenge.CPURequest),
+			},
+			{
+				Name: "CHALLENGE_MEMORY_LIMIT", Default: "512Mi",
+				Help:  "Memory that a container may use when its Challenge does not say.",
+				Value: settings.Amount(&b.Challenge.MemoryLimit),
+			},
+			{
+				Name: "CHALLENGE_MEMORY_REQUEST", Default: "128Mi",
+				Help:  "Memory set aside for a container when its Challenge does not say.",
+				Value: settings.Amount(&b.Challenge.MemoryRequest),
+			},
+			{
+				Name: "CHALLENGE_EPHEMERAL_STORAGE_LIMIT", Default: "1Gi",
+				Help:  "What a container may write to its node's disk, its log included; its pod is evicted above that. 0: no limit.",
+				Value: settings.Bytes(&b.Challenge.EphemeralStorageLimit),
+			},
+			{
+				Name: "CHALLENGE_EPHEMERAL_STORAGE_REQUEST", Default: "64Mi",
+				Help:  "Disk of its node that is set aside for a container. 0: nothing, for nodes that do not tell the size of their disk.",
+				Value: settings.Bytes(&b.Challenge.EphemeralStorageRequest),
+			},
+			{
+				Name: "CHALLENGE_SECCOMP_PROFILE", Default: string(corev1.SeccompProfileTypeRuntimeDefault),
+				Help:  "Which system calls containers may make: RuntimeDefault, or Unconfined for every one, which takes the Pod Security level privileged.",
+				Value: settings.OneOf(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined),
+			},
+			{
+				Name: "CHALLENGE_USER_NAMESPACES", Default: "false",
+				Help:  "Whether root of a container is nobody on its node (hostUsers: false). Every node's kernel and container runtime must support it.",
+				Value: settings.Bool(&b.Challenge.UserNamespaces),
+			},
+			{
+				Name: "CHALLENGE_EGRESS_BANDWIDTH", Default: "10M",
+				Help:  "Bits per second that a pod may send when its Challenge does not say.",
+				Value: bandwidth(&b.Challenge.EgressBandwidth),
+			},
+			{
+				Name: "CHALLENGE_INGRESS_BANDWIDTH", Default: "10M",
+				Help:  "Bits per second that a pod may receive when its Challenge does not say.",
+				Value: bandwidth(&b.Challenge.IngressBandwidth),
+			},
+			{
+				Name: "CHALLENGE_IMAGE_PULL_POLICY", Default: "IfNotPresent",
+				Help:  "When nodes pull the images of challenges: Always, IfNotPresent or Never.",
+				Value: settings.OneOf(&b.Challenge.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),
+			},
+			{
+				Name: "CHALLENGE_RUNTIME_CLASS_NAME", Default: "",
+				Help:  "RuntimeClass of pods whose Challenge does not name one, for example gvisor. Empty: that of the cluster.",
+				Value: settings.OptionalName(&b.Challenge.RuntimeClassName),
+			},
+			{
+				Name: "PULL_SECRET_NAME", Default: "",
+				Help:  "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace that is copied to every instance. Empty: none.",
+				Value: settings.OptionalName(&b.Challenge.PullSecretName),
+			},
+			{
+				Name: "CHALLENGE_ADDITIONAL_HEADLESS_SERVICE", Default: "false",
+				Help:  "Whether every container also gets a headless Service <hostname>-headless.",
+				Value: settings.Bool(&b.Challenge.HeadlessService),
+			},
+			{
+				Name: "CLUSTER_DOMAIN", Default: "cluster.local",
+				Help:  "DNS domain of the cluster.",
+				Value: settings.Name(&b.Challenge.ClusterDomain, validation.IsDNS1123Subdomain),
+			},
+			{
+				Name: "ISOLATION_CHECK", Default: "off",
+				Help:  "When a pod tries whether the cluster enforces network policies: off, startup, or interval (at startup and every hour).",
+				Value: settings.OneOf(&b.IsolationCheck, IsolationCheckOff, IsolationCheckStartup, IsolationCheckInterval),
+			},
+		},
+	}
+}
+
+// check compares settings with each other. Those that were not understood are zero and pass.
+func (b *Berg) check() []error {
+	var wrong []error
+	if b.Challenge.CPURequest.Cmp(b.Challenge.CPULimit) > 0 && !b.Challenge.CPULimit.IsZero() {
+		wrong = append(wrong, errors.New("CHALLENGE_CPU_REQUEST: must not be above CHALLENGE_CPU_LIMIT"))
+	}
+	if b.Challenge.MemoryRequest.Cmp(b.Challenge.MemoryLimit) > 0 && !b.Challenge.MemoryLimit.IsZero() {
+		wrong = append(wrong, errors.New("CHALLENGE_MEMORY_REQUEST: must not be above CHALLENGE_MEMORY_LIMIT"))
+	}
+	if b.Challenge.EphemeralStorageRequest.Cmp(b.Challenge.EphemeralStorageLimit) > 0 && !b.Challenge.EphemeralStorageLimit.IsZero() {
+		wrong = append(wrong, errors.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST: must not be above CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
+	}
+	if b.Challenge.HTTPPort == b.Challenge.TLSPort && b.Challenge.HTTPPort != 0 {
+		wrong = append(wrong, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))
+	}
+	if b.Gateway.HTTPListener == b.Gateway.TLSListener && b.Gateway.HTTPListener != "" {
+		wrong = append(wrong, errors.New("CHALLENGE_TLS_LISTENER_NAME: must differ from CHALLENGE_HTTP_LISTENER_NAME: no listener serves HTTPRoutes and TLSRoutes"))
+	}
+	return wrong
+}
+
+// The ports at which clients expect HTTP and HTTPS.
+const (
+	plainWebPort  = 80
+	secureWebPort = 443
+)
+
+func (b *Berg) warnings() []string {
+	switch {
+	case b.Challenge.HTTPTLS && b.Challenge.HTTPPort == plainWebPort:
+		return []string{"CHALLENGE_HTTP_TLS=true and CHALLENGE_HTTP_PORT=80: players are sent to HTTPS at the port of plain HTTP. If the Gateway serves HTTPS at 443, set that port; if it serves plain HTTP, set CHALLENGE_HTTP_TLS=false"}
+	case !b.Challenge.HTTPTLS && b.Challenge.HTTPPort == secureWebPort:
+		return []string{"CHALLENGE_HTTP_TLS=false and CHALLENGE_HTTP_PORT=443: players are sent to plain HTTP at the port of HTTPS. If the Gateway serves HTTPS there, set CHALLENGE_HTTP_TLS=true"}
+	}
+	return nil
+}
+
+// domain leaves room for "<uuid>." in front: 253 - 37.
+func domain(s string) []string {
+	if len(s) > 216 {
+		return []string{"must be no more than 216 characters"}
+	}
+	return validation.IsDNS1123Subdomain(s)
+}
+
+// capabilityName is a capability as Kubernetes writes it.
+var capabilityName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+
+func capabilities(to *[]string) settings.Value {
+	return settings.Func(func(text string) error {
+		*to = nil
+		if text == noCapabilities {
+			return nil
+		}
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part == "" {
+				continue
+			}
+			part = strings.TrimPrefix(part, "CAP_")
+			if !capabilityName.MatchString(part) || part == noCapabilities {
+				return fmt.Errorf("%q: must be the name of a capability such as NET_ADMIN, ALL or, alone, NONE", part)
+			}
+			*to = append(*to, part)
+		}
+		return nil
+	})
+}
+
+// bandwidth follows the limits that the bandwidth plugin of the CNI accepts: 1k
+// to 1P bits per second.
+func bandwidth(to *string) settings.Value {
+	return settings.Func(func(text string) error {
+		*to = text
+		return Bandwidth(text)
+	})
+}
+
+// Bandwidth checks a number of bits per second as the Kubernetes annotations
+// kubernetes.io/egress-bandwidth and ingress-bandwidth accept it: 1k to 1P.
+func Bandwidth(s string) error {
+	q, err := resource.ParseQuantity(s)
+	if err != nil || q.Cmp(resource.MustParse("1k")) < 0 || q.Cmp(resource.MustParse("1P")) > 0 {
+		return errors.New("must be a number of bits per second from 1k to 1P, for example 10M")
+	}
+	return nil
+}

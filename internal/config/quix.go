@@ -1,0 +1,93 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// Quix is what every Quix environment gets.
+type Quix struct {
+	// NamespaceSuffix follows the ID in the name of a new namespace: at most 19
+	// characters, so that the name fits into 63.
+	NamespaceSuffix string
+	// IDPattern must match the ID of a new environment; nil: any ID will do.
+	IDPattern *regexp.Regexp
+	// ServiceAccountName and ServiceAccountNamespace name the platform's
+	// ServiceAccount, which is bound in every environment.
+	ServiceAccountName      string
+	ServiceAccountNamespace string
+	// ClusterRoleName names the ClusterRole that it is bound to.
+	ClusterRoleName     string
+	RoleViolationPolicy RoleViolationPolicy
+	CacheSyncPeriod     time.Duration
+}
+
+// RoleViolationPolicy says what happens to the bindings of live environments
+// while their ClusterRole is dangerous.
+type RoleViolationPolicy string
+
+// The role violation policies.
+const (
+	RoleViolationUnbind RoleViolationPolicy = "Unbind"
+	RoleViolationReport RoleViolationPolicy = "Report"
+)
+
+// Section returns the settings, which are read into q.
+func (q *Quix) Section() settings.Section {
+	return settings.Section{
+		Title: "Environments (quix.io)",
+		Settings: []settings.Setting{
+			{
+				Name: "NAMESPACE_SUFFIX", Default: "-qdep",
+				Help:  "What follows the ID of a new Environment in the name of its namespace, at most 19 characters. Existing environments keep their names.",
+				Value: settings.Name(&q.NamespaceSuffix, namespaceSuffix),
+			},
+			{
+				Name: "ENVIRONMENT_REGEX", Default: "",
+				Help:  "Regular expression that the ID of a new Environment must match. Empty: any ID will do.",
+				Value: settings.Pattern(&q.IDPattern),
+			},
+			{
+				Name: "SERVICE_ACCOUNT_NAME", Default: "quix-platform-account",
+				Help:  "ServiceAccount of the platform, which may work in every environment.",
+				Value: settings.Name(&q.ServiceAccountName, validation.IsDNS1123Subdomain),
+			},
+			{
+				Name: "SERVICE_ACCOUNT_NAMESPACE", Default: "quix-environment",
+				Help:  "Namespace of that ServiceAccount.",
+				Value: settings.Name(&q.ServiceAccountNamespace, validation.IsDNS1123Label),
+			},
+			{
+				Name: "CLUSTER_ROLE_NAME", Default: "quix-platform-account-role",
+				Help:  "ClusterRole that says what the platform may do in an environment. The operator must be allowed to bind it.",
+				Value: settings.Name(&q.ClusterRoleName, content.IsPathSegmentName),
+			},
+			{
+				Name: "ROLE_VIOLATION_POLICY", Default: "Unbind",
+				Help:  "What happens to live environments while that ClusterRole lets the platform gain more rights: Unbind takes the platform's rights away, Report only says so.",
+				Value: settings.OneOf(&q.RoleViolationPolicy, RoleViolationUnbind, RoleViolationReport),
+			},
+			{
+				Name: "CACHE_SYNC_PERIOD", Default: "10m",
+				Help:  "How often every Environment is looked at again though nothing has changed.",
+				Value: settings.Duration(&q.CacheSyncPeriod),
+			},
+		},
+	}
+}
+
+// longestSuffix leaves room for an ID of 44 characters in the 63 of a name.
+const longestSuffix = 19
+
+func namespaceSuffix(s string) []string {
+	if len(s) > longestSuffix {
+		return []string{fmt.Sprintf("must be no more than %d characters", longestSuffix)}
+	}
+	return validation.IsDNS1123Label("id" + s)
+}

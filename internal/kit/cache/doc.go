@@ -1,0 +1,17 @@
+// Package cache bounds what a family keeps in memory of the cluster, and makes little of it.
+//
+// Every family has a cache of its own, with its own selectors and its own idea of which parts
+// of an object it looks at: two families that watch the same kind do not meet in one informer.
+// What they share is the turn to list, so that a start takes no more memory with five families
+// than with one.
+//
+// What is kept is small by three means:
+//
+//	transform.go  a family trims from each object what it does not look at
+//	encoded.go    Kubernetes' own kinds are kept encoded, and decoded for each reader
+//	intern.go     of other kinds, equal parts of different objects are kept once
+//	index.go      values that only one object has share a set
+//	lists.go      the objects of a list are made small before the next kind is listed
+//
+// docs/adr/0019-caches.md says why, with figures.
+package cache

@@ -1,0 +1,74 @@
+package cache
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// informer is the usual one, which needs less memory here: for what it keeps, for its
+// indexes, and while it lists.
+type informer struct {
+	toolscache.SharedIndexInformer
+	lists *lists
+	index index
+}
+
+// newInformers returns what makes informers that take turns.
+func newInformers(turns chan struct{}) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		return newInformer(&lists{from: toolscache.ToListerWatcherWithContext(lw), turns: turns}, kind, resync, indexers)
+	}
+}
+
+func newInformer(lists *lists, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) informer {
+	index := index{functions: toolscache.Indexers{}}
+	shared := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{
+		ListWithContextFunc:  lists.list,
+		WatchFuncWithContext: lists.from.WatchWithContext,
+	}, kind, resync, index.coarse(indexers))
+	index.Indexer = shared.GetIndexer()
+	return informer{SharedIndexInformer: shared, lists: lists, index: index}
+}
+
+func (i informer) SetTransform(transform toolscache.TransformFunc) error {
+	i.lists.transform = transform
+	return i.SharedIndexInformer.SetTransform(i.lists.once)
+}
+
+func (i informer) GetIndexer() toolscache.Indexer { return i.index }
+func (i informer) GetStore() toolscache.Store     { return i.index }
+
+func (i informer) AddIndexers(indexers toolscache.Indexers) error {
+	return i.SharedIndexInformer.AddIndexers(i.index.coarse(indexers))
+}
+
+func (i informer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandler(decoding{handler})
+}
+
+func (i informer) AddEventHandlerWithResyncPeriod(handler toolscache.ResourceEventHandler, period time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandlerWithResyncPeriod(decoding{handler}, period)
+}
+
+func (i informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.SharedIndexInformer.AddEventHandlerWithOptions(decoding{handler}, options)
+}
+
+// decoding is a handler that is told of objects as they are read.
+type decoding struct {
+	handler toolscache.ResourceEventHandler
+}
+
+func (u decoding) OnAdd(object any, initial bool) { u.handler.OnAdd(decode(object), initial) }
+
+func (u decoding) OnUpdate(before, after any) { u.handler.OnUpdate(decode(before), decode(after)) }
+
+func (u decoding) OnDelete(object any) {
+	if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		last.Obj = decode(last.Obj)
+		object = last
+	}
+	u.handler.OnDelete(decode(object))
+}

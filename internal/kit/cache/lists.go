@@ -1,0 +1,110 @@
+package cache
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+const (
+	// listsAtOnce is how many kinds are listed at the same time: one is decoded while
+	// the API server encodes the other.
+	listsAtOnce = 2
+	// longestTurn is how long a list waits for others. One that gets no answer is no
+	// reason to keep all from being listed.
+	longestTurn = 30 * time.Second
+)
+
+// lists makes the objects of a list small before the next kind is listed. All kinds at
+// once take several times of what is kept of them.
+type lists struct {
+	from      toolscache.ListerWatcherWithContext
+	turns     chan struct{}
+	transform toolscache.TransformFunc
+
+	mu sync.Mutex
+	// small are the objects of a list that the informer has not taken yet: it
+	// transforms what it takes.
+	small map[any]struct{}
+}
+
+func (l *lists) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	patience := time.NewTimer(longestTurn)
+	defer patience.Stop()
+	select {
+	case l.turns <- struct{}{}:
+		defer func() { <-l.turns }()
+	case <-patience.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	all, err := l.from.ListWithContext(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	about, err := meta.ListAccessor(all)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := meta.ExtractListWithAlloc(all)
+	if err != nil {
+		return nil, err
+	}
+	if options.Continue == "" {
+		l.forget()
+	}
+	for i := range objects {
+		if objects[i], err = l.trim(objects[i]); err != nil {
+			return nil, err
+		}
+	}
+	return &internalversion.List{
+		ListMeta: metav1.ListMeta{ResourceVersion: about.GetResourceVersion(), Continue: about.GetContinue(), RemainingItemCount: about.GetRemainingItemCount()},
+		Items:    objects,
+	}, nil
+}
+
+// forget drops what is left of a list of which not all came to be taken.
+func (l *lists) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.small = nil
+}
+
+func (l *lists) trim(object runtime.Object) (runtime.Object, error) {
+	if l.transform == nil {
+		return object, nil
+	}
+	small, err := l.transform(object)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.small == nil {
+		l.small = map[any]struct{}{}
+	}
+	l.small[small] = struct{}{}
+	return small.(runtime.Object), nil
+}
+
+// once transforms what comes from a watch; what comes from a list is small already.
+func (l *lists) once(object any) (any, error) {
+	l.mu.Lock()
+	_, done := l.small[object]
+	delete(l.small, object)
+	if len(l.small) == 0 {
+		l.small = nil
+	}
+	l.mu.Unlock()
+	if done || l.transform == nil {
+		return object, nil
+	}
+	return l.transform(object)
+}

@@ -1,0 +1,138 @@
+// Package settings reads what an administrator can set: from the command line, then the
+// environment, then the defaults. A section is a table of settings, that of the process or
+// that of a family; help, documentation and the checks of the deployed manifests are derived
+// from it.
+package settings
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Section is a table of settings that belong together.
+type Section struct {
+	// Title is what the section is called in help and documentation.
+	Title string
+	// Settings in the order of the documentation.
+	Settings []Setting
+	// Check compares settings with each other after all were read; one that was not
+	// understood is the zero value. Nil: there is nothing to compare.
+	Check func() []error
+	// Warnings returns what can be meant and hardly is, each naming its settings. Nil: nothing.
+	Warnings func() []string
+}
+
+// Setting is one row of a table.
+type Setting struct {
+	// Name of the environment variable.
+	Name string
+	// Default is the value where the variable is absent or empty.
+	Default string
+	// Help is one sentence or two for an administrator.
+	Help string
+	// Value reads a text into its place.
+	Value Value
+}
+
+// Flag returns the name of the command line option, without the dashes.
+func (s Setting) Flag() string {
+	return strings.ToLower(strings.ReplaceAll(s.Name, "_", "-"))
+}
+
+// Value reads a text into its place, or returns what the text must be.
+type Value struct {
+	set     func(text string) error
+	boolean bool // as an option it needs no text
+}
+
+// Effective is a setting with the text that counts.
+type Effective struct {
+	Name, Value string
+}
+
+// ErrHelp is returned after the help was printed.
+var ErrHelp = flag.ErrHelp
+
+// Load reads every setting of some sections. An empty variable counts as absent. It reports
+// all errors at once, each naming its variable. Where args ask for help it prints that to out,
+// beginning with about, and returns ErrHelp.
+func Load(about string, sections []Section, args []string, getenv func(string) string, out io.Writer) ([]Effective, error) {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // errors are returned, and help is printed once, below
+	given := map[string]*option{}
+	for _, section := range sections {
+		for _, s := range section.Settings {
+			given[s.Name] = &option{boolean: s.Value.boolean}
+			flags.Var(given[s.Name], s.Flag(), s.Help)
+		}
+	}
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			printHelp(out, about, sections)
+		}
+		return nil, err
+	}
+	if rest := flags.Args(); len(rest) > 0 {
+		return nil, fmt.Errorf("unexpected argument %q: options begin with --", rest[0])
+	}
+
+	var effective []Effective
+	var wrong []error
+	for _, section := range sections {
+		for _, s := range section.Settings {
+			text := s.Default
+			if env := strings.TrimSpace(getenv(s.Name)); env != "" {
+				text = env
+			}
+			if o := given[s.Name]; o.set {
+				text = o.text
+			}
+			if err := s.Value.set(text); err != nil {
+				wrong = append(wrong, fmt.Errorf("%s=%q: %w", s.Name, text, err))
+			}
+			effective = append(effective, Effective{s.Name, text})
+		}
+	}
+	for _, section := range sections {
+		if section.Check != nil {
+			wrong = append(wrong, section.Check()...)
+		}
+	}
+	return effective, errors.Join(wrong...)
+}
+
+// Warnings returns those of some sections.
+func Warnings(sections []Section) []string {
+	var all []string
+	for _, section := range sections {
+		if section.Warnings != nil {
+			all = append(all, section.Warnings()...)
+		}
+	}
+	return slices.Clip(all)
+}
+
+// option is a flag that remembers whether it was given.
+type option struct {
+	text    string
+	set     bool
+	boolean bool
+}
+
+func (o *option) String() string     { return o.text }
+func (o *option) Set(s string) error { o.text, o.set = s, true; return nil }
+func (o *option) IsBoolFlag() bool   { return o.boolean }
+
+func printHelp(out io.Writer, about string, sections []Section) {
+	_, _ = fmt.Fprintf(out, "%s\n\nOptions (each also as an environment variable; an option wins):\n", about)
+	for _, section := range sections {
+		_, _ = fmt.Fprintf(out, "\n%s\n", section.Title)
+		for _, s := range section.Settings {
+			_, _ = fmt.Fprintf(out, "  --%s  (%s, default %q)\n        %s\n", s.Flag(), s.Name, s.Default, s.Help)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// LongestDuration is the longest that can be told in Go, in whole hours: 292 years.
+const LongestDuration = 2562047 * time.Hour
+
+// Func is a value that a function reads.
+func Func(set func(text string) error) Value { return Value{set: set} }
+
+// Name is a name that check, one of Kubernetes' validations, has no objection to.
+func Name(to *string, check func(string) []string) Value {
+	return Func(func(text string) error {
+		*to = text
+		return joined(check(text))
+	})
+}
+
+// OptionalName is the name of an object (DNS-1123 subdomain), or empty.
+func OptionalName(to *string) Value {
+	return Func(func(text string) error {
+		*to = text
+		if text == "" {
+			return nil
+		}
+		return joined(validation.IsDNS1123Subdomain(text))
+	})
+}
+
+// Names are names of namespaces, separated by commas; nil for an empty text.
+func Names(to *[]string) Value {
+	return Func(func(text string) error {
+		*to = nil
+		for part := range parts(text) {
+			if err := joined(validation.IsDNS1123Label(part)); err != nil {
+				return fmt.Errorf("%q: %w", part, err)
+			}
+			*to = append(*to, part)
+		}
+		return nil
+	})
+}
+
+// OneOf is one of some texts.
+func OneOf[T ~string](to *T, allowed ...T) Value {
+	return Func(func(text string) error {
+		*to = T(text)
+		return oneOf(T(text), allowed)
+	})
+}
+
+// SomeOf are some of the texts that may be told, at least one, separated by commas.
+func SomeOf(to *[]string, allowed ...string) Value {
+	return Func(func(text string) error {
+		*to = nil
+		for part := range parts(text) {
+			if slices.Contains(*to, part) {
+				continue
+			}
+			if err := oneOf(part, allowed); err != nil {
+				return fmt.Errorf("%q: %w", part, err)
+			}
+			*to = append(*to, part)
+		}
+		if len(*to) == 0 {
+			return oneOf("", allowed)
+		}
+		return nil
+	})
+}
+
+func oneOf[T ~string](text T, allowed []T) error {
+	if slices.Contains(allowed, text) {
+		return nil
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return fmt.Errorf("must be one of %s", strings.Join(names, ", "))
+}
+
+// Bool is true or false.
+func Bool(to *bool) Value {
+	return Value{boolean: true, set: func(text string) error {
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return errors.New("must be true or false")
+		}
+		*to = b
+		return nil
+	}}
+}
+
+// Int is a whole number from low to high.
+func Int(to *int, low, high int) Value {
+	return Func(func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < low || n > high {
+			return fmt.Errorf("must be a number from %d to %d", low, high)
+		}
+		*to = n
+		return nil
+	})
+}
+
+// Port is the number of a port.
+func Port(to *int32) Value {
+	return Func(func(text string) error {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 1 || n > 65535 {
+			return errors.New("must be a port number from 1 to 65535")
+		}
+		*to = int32(n)
+		return nil
+	})
+}
+
+// Duration is a second or longer, as Go writes it.
+func Duration(to *time.Duration) Value {
+	return Func(func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < time.Second {
+			return fmt.Errorf("must be a duration from 1s to %dh, for example 90m or 2h", int64(LongestDuration.Hours()))
+		}
+		*to = d
+		return nil
+	})
+}
+
+// OptionalDuration is a Duration, or empty for 0.
+func OptionalDuration(to *time.Duration) Value {
+	some := Duration(to)
+	return Func(func(text string) error {
+		if text == "" {
+			*to = 0
+			return nil
+		}
+		return some.set(text)
+	})
+}
+
+// Amount is a quantity of Kubernetes above zero.
+func Amount(to *resource.Quantity) Value {
+	return Func(func(text string) error {
+		q, err := resource.ParseQuantity(text)
+		if err != nil || q.Sign() <= 0 {
+			return errors.New("must be an amount above zero, for example 500m or 256Mi")
+		}
+		*to = q
+		return nil
+	})
+}
+
+// Bytes is a whole number of bytes, zero among them. "500m" would be half a byte.
+func Bytes(to *resource.Quantity) Value {
+	return Func(func(text string) error {
+		q, err := resource.ParseQuantity(text)
+		if err != nil || q.Sign() < 0 || q.MilliValue()%1000 != 0 {
+			return errors.New("must be a number of bytes, for example 512Mi, or 0")
+		}
+		*to = q
+		return nil
+	})
+}
+
+// Prefixes are address ranges, separated by commas, each written with the host bits zero, as
+// a network policy wants them; nil for an empty text.
+func Prefixes(to *[]netip.Prefix) Value {
+	return Func(func(text string) error {
+		*to = nil
+		for part := range parts(text) {
+			prefix, err := netip.ParsePrefix(part)
+			if err != nil || prefix != prefix.Masked() || prefix.Bits() == 0 || prefix.Addr().Is4In6() {
+				return fmt.Errorf("%q: must be an address range such as 10.0.0.0/24 or fd00:1::/64", part)
+			}
+			*to = append(*to, prefix)
+		}
+		return nil
+	})
+}
+
+// Address is where to listen, and off a text that says not to.
+func Address(to *string, off string) Value {
+	return Func(func(text string) error {
+		*to = text
+		if text == off {
+			return nil
+		}
+		_, port, err := net.SplitHostPort(text)
+		if err != nil {
+			return errors.New("must be an address such as :8081")
+		}
+		if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+			return errors.New("must end in a port number")
+		}
+		return nil
+	})
+}
+
+// Path is the absolute path of a file.
+func Path(to *string) Value {
+	return Func(func(text string) error {
+		if !filepath.IsAbs(text) {
+			return errors.New("must be an absolute path")
+		}
+		*to = text
+		return nil
+	})
+}
+
+// Pattern is a regular expression of Go; nil for an empty text.
+func Pattern(to **regexp.Regexp) Value {
+	return Func(func(text string) error {
+		*to = nil
+		if text == "" {
+			return nil
+		}
+		pattern, err := regexp.Compile(text)
+		if err != nil {
+			return fmt.Errorf("must be a regular expression of Go: %w", err)
+		}
+		*to = pattern
+		return nil
+	})
+}
+
+// parts are what stands between commas and is not empty.
+func parts(text string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part != "" && !yield(part) {
+				return
+			}
+		}
+	}
+}
+
+func joined(wrong []string) error {
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(wrong, "; "))
+}

@@ -1,0 +1,66 @@
+// Package quix is the family of Environments: its door to the operator.
+package quix
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/quix/environment"
+)
+
+// New returns the family. Its settings are read into cfg.
+func New(cfg *config.Quix) family.Family {
+	return family.Family{
+		API:         quixv1.GroupVersion.Group,
+		Settings:    cfg.Section(),
+		AddToScheme: runtime.SchemeBuilder{quixv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme},
+		Cache:       func() cache.Options { return caches(*cfg) },
+		Setup: func(ctx context.Context, site family.Site) error {
+			return (&environment.Reconciler{
+				Client:  site.Manager.GetClient(),
+				Writer:  site.Writer,
+				Events:  site.Manager.GetEventRecorder("environment-controller"),
+				Clock:   site.Clock,
+				Config:  *cfg,
+				Workers: site.Workers,
+			}).SetupWithManager(ctx, site.Manager)
+		},
+	}
+}
+
+func caches(cfg config.Quix) cache.Options {
+	return cache.Options{
+		ByObject: map[client.Object]ctrlcache.ByObject{
+			&quixv1.Environment{}: {Label: labels.Everything(), SyncPeriod: &cfg.CacheSyncPeriod},
+			&corev1.Namespace{}:   {Label: labels.Everything()}, // a foreign one in our way must be seen
+			&rbacv1.RoleBinding{}: {Label: labels.SelectorFromSet(labels.Set{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy})},
+			&rbacv1.ClusterRole{}: {
+				Label: labels.Everything(),
+				Field: fields.OneTermEqualSelector(metav1.ObjectNameField, cfg.ClusterRoleName),
+			},
+		},
+		Trim: trim,
+	}
+}
+
+// trim leaves of a foreign namespace only that it is there: a cluster has thousands, and what
+// they are is no business of ours.
+func trim(o client.Object) {
+	ns, ok := o.(*corev1.Namespace)
+	if !ok || ns.Labels[quixv1.LabelManagedBy] == quixv1.ManagedBy || ns.Annotations[quixv1.AnnotationUID] != "" || ns.DeletionTimestamp != nil {
+		return
+	}
+	*ns = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name, UID: ns.UID, ResourceVersion: ns.ResourceVersion, CreationTimestamp: ns.CreationTimestamp}}
+}
