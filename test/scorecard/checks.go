@@ -86,7 +86,7 @@ func variables(b bundle) []string {
 			problems = append(problems, fmt.Sprintf("the Deployment sets %s, which the operator does not read", name))
 		}
 	}
-	if len(problems) == 0 && !(inOrder && len(names) == len(wanted)) {
+	if len(problems) == 0 && (!inOrder || len(names) != len(wanted)) {
 		problems = append(problems, "the variables of the Deployment are not in the order of internal/config")
 	}
 	if args := b.container().Args; len(args) > 0 {
