@@ -10,7 +10,7 @@ import (
 )
 
 // operatorPackage is the operator's main package.
-const operatorPackage = "github.com/bergctf/berg-operator/cmd"
+const operatorPackage = "github.com/bergctf/berg-operator/cmd/berg-operator"
 
 // Build is the operator's program, built when it is first asked for. The zero value is ready
 // to use, also by several goroutines.
