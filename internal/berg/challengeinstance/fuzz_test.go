@@ -21,7 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	kit "github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/test/authors"
+	"github.com/bergctf/berg-operator/test/lib/authors"
 )
 
 // FuzzFromJSON is about any JSON that an API server under any schema may hold.

@@ -27,7 +27,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/operator"
-	"github.com/bergctf/berg-operator/test/installed"
+	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
 // run lets everybody live through the storm, and looks what is left.

@@ -19,7 +19,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/test/invariants"
+	"github.com/bergctf/berg-operator/test/lib/invariants"
 )
 
 // witness sees every version of every instance, and what its objects tell players,

@@ -10,7 +10,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/bergctf/berg-operator/test/installed"
+	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
 // auditLog is the API server's own record of every request.

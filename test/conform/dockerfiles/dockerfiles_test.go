@@ -1,0 +1,221 @@
+// Package dockerfiles checks the Dockerfiles with the parser and the linter of
+// BuildKit, where no daemon runs that could build them. Of what they would build,
+// make image and its like make images of the same content.
+package dockerfiles
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/buildkit/frontend/dockerfile/instructions"
+	"github.com/moby/buildkit/frontend/dockerfile/linter"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
+)
+
+const root = "../../.."
+
+// lint returns the stages of a Dockerfile, and what BuildKit has to say of it.
+func lint(text []byte) (stages []instructions.Stage, warnings []string, err error) {
+	tree, err := parser.Parse(bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, w := range tree.Warnings {
+		warnings = append(warnings, w.Short)
+	}
+	stages, _, err = instructions.Parse(tree.AST, linter.New(&linter.Config{
+		Warn: func(rule, _, _, message string, _ []parser.Range) {
+			warnings = append(warnings, fmt.Sprintf("%s: %s", rule, message))
+		},
+	}))
+	return stages, warnings, err
+}
+
+// files returns what a build is sent of the tree in root: what .dockerignore
+// leaves.
+func files(t *testing.T) []string {
+	t.Helper()
+	ignore, err := os.Open(filepath.Join(root, ".dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ignore.Close() }()
+	patterns, err := ignorefile.ReadAll(ignore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	matcher, err := patternmatcher.New(patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name == ".git" || name == "bin" || name == "dist" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		ignored, err := matcher.MatchesOrParentMatches(name)
+		if err == nil && !ignored {
+			sent = append(sent, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sent
+}
+
+// missing returns what a Dockerfile copies and a build is not sent.
+func missing(stages []instructions.Stage, sent []string) []string {
+	var gone []string
+	for _, stage := range stages {
+		for _, command := range stage.Commands {
+			c, ok := command.(*instructions.CopyCommand)
+			if !ok || c.From != "" {
+				continue
+			}
+			for _, source := range c.SourcePaths {
+				source = strings.TrimSuffix(source, "/")
+				if !slices.ContainsFunc(sent, func(name string) bool { return name == source || strings.HasPrefix(name, source+"/") }) {
+					gone = append(gone, source)
+				}
+			}
+		}
+	}
+	return gone
+}
+
+func TestDockerfiles(t *testing.T) {
+	sent := files(t)
+	paths, err := filepath.Glob(filepath.Join(root, "*Dockerfile"))
+	if err != nil || len(paths) != 4 {
+		t.Fatalf("found %q, want four Dockerfiles (%v)", paths, err)
+	}
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stages, warnings, err := lint(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, w := range warnings {
+				t.Error(w)
+			}
+			for _, source := range missing(stages, sent) {
+				t.Errorf("COPY %s: there is no such file, or .dockerignore keeps it back", source)
+			}
+			if last := stages[len(stages)-1]; last.BaseName != "scratch" {
+				t.Errorf("the image is based on %s, want scratch", last.BaseName)
+			}
+		})
+	}
+}
+
+func TestFaultsAreFound(t *testing.T) {
+	for fault, text := range map[string]string{
+		"MaintainerDeprecated": "FROM scratch\nMAINTAINER me\n",
+		"FromAsCasing":         "FROM scratch as build\n",
+		"StageNameCasing":      "FROM scratch AS Build\n",
+	} {
+		_, warnings, err := lint([]byte(text))
+		if err != nil || !strings.Contains(strings.Join(warnings, "\n"), fault) {
+			t.Errorf("%q: warnings %q, %v; want %s", text, warnings, err, fault)
+		}
+	}
+	if _, _, err := lint([]byte("FROM scratch\nCOPPY a b\n")); err == nil {
+		t.Error("an unknown instruction is accepted")
+	}
+	stages, _, err := lint([]byte("FROM scratch\nCOPY README.md nowhere /\n"))
+	if got := missing(stages, []string{"go.mod"}); err != nil || !slices.Equal(got, []string{"README.md", "nowhere"}) {
+		t.Errorf("missing: %q, %v", got, err)
+	}
+}
+
+// A program is compiled by whatever builds its image, for whatever runs it, from
+// all that it is made of.
+func TestProgramsAreCrossCompiled(t *testing.T) {
+	for file, program := range map[string]string{"Dockerfile": "./cmd/berg-operator", "scorecard.Dockerfile": "./test/scorecard"} {
+		t.Run(file, func(t *testing.T) { expectCrossCompiled(t, file, program) })
+	}
+}
+
+func expectCrossCompiled(t *testing.T, file, program string) {
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages, _, err := lint(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	build, image := stages[0], stages[len(stages)-1]
+	if build.Platform != "$BUILDPLATFORM" {
+		t.Errorf("the compiler runs on %q, want $BUILDPLATFORM", build.Platform)
+	}
+	var compile, user string
+	var copied []string
+	for _, command := range build.Commands {
+		switch c := command.(type) {
+		case *instructions.RunCommand:
+			compile = strings.Join(c.CmdLine, " ")
+		case *instructions.CopyCommand:
+			copied = append(copied, c.SourcePaths...)
+		}
+	}
+	for _, command := range image.Commands {
+		if c, ok := command.(*instructions.UserCommand); ok {
+			user = c.User
+		}
+	}
+	for _, part := range []string{"CGO_ENABLED=0", "GOOS=${TARGETOS}", "GOARCH=${TARGETARCH}", "go build", program} {
+		if !strings.Contains(compile, part) {
+			t.Errorf("%q lacks %q", compile, part)
+		}
+	}
+	if !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).MatchString(user) {
+		t.Errorf("the user is %q, want numbers: Kubernetes must see that it is not root", user)
+	}
+
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}", program)
+	list.Dir = root
+	packages, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir := range strings.FieldsSeq(string(packages)) {
+		name, err := filepath.Rel(top, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(copied, func(folder string) bool { return strings.HasPrefix(name+"/", folder) }) {
+			t.Errorf("the program needs %s, which is not copied", name)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package attack
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the table into docs/berg/isolation.md")
+
+const (
+	tableBegin = "<!-- table of test/e2e/berg/attack: begin -->\n"
+	tableEnd   = "<!-- table of test/e2e/berg/attack: end -->\n"
+)
+
+func TestDocumentsShowTheMatrix(t *testing.T) {
+	path := filepath.Join("..", "..", "..", "..", "docs", "berg", "isolation.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, began := strings.Cut(string(text), tableBegin)
+	_, after, ended := strings.Cut(rest, tableEnd)
+	if !began || !ended {
+		t.Fatalf("%s has no place for the table", path)
+	}
+	want := before + tableBegin + Table() + tableEnd + after
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if string(text) != want {
+		t.Errorf("%s differs from the matrix: run go test ./test/e2e/berg/attack -update", path)
+	}
+}
+
+func TestEachRowIsOnce(t *testing.T) {
+	places := Places{
+		Node: "node", DNS: "dns", API: "api", Own: "own", Other: "other", OwnPod: "own-pod", OwnService: "own-service",
+		OtherPod: "other-pod", OtherService: "other-service", OtherNodePort: "30000", OtherDatagramPort: "30001", Operator: "operator",
+		Visitor: "visitor", DNSPod: "dns-pod", Outside: "outside", Metadata: "metadata", Private: "private",
+	}
+	targets, probes := map[string]bool{}, map[string]bool{}
+	for _, r := range Matrix() {
+		probe := r.Probe(places)
+		if targets[r.Target] || probes[probe] {
+			t.Errorf("%s (%s) is there twice", r.Target, probe)
+		}
+		targets[r.Target], probes[probe] = true, true
+	}
+}

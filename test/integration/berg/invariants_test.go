@@ -1,0 +1,76 @@
+package berg
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/invariants"
+)
+
+var _ = Describe("The watch over all statuses", func() {
+	It("notices a contradiction", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "sound", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "sound")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(invariants.Contradictions(i, i)).To(Succeed())
+		for name, spoil := range map[string]func(*bergv1.ChallengeInstanceStatus){
+			"running, not built": func(s *bergv1.ChallengeInstanceStatus) {
+				set(s, bergv1.ConditionServicesCreated, metav1.ConditionFalse)
+			},
+			"running, never ready": func(s *bergv1.ChallengeInstanceStatus) { s.ReadyAt = nil },
+			"failed, all is well":  func(s *bergv1.ChallengeInstanceStatus) { s.Phase = bergv1.PhaseFailed },
+			"starting, was ready":  func(s *bergv1.ChallengeInstanceStatus) { s.Phase = bergv1.PhaseStarting },
+			"creating, all built":  func(s *bergv1.ChallengeInstanceStatus) { s.Phase = bergv1.PhaseCreating },
+			"pending, all built":   func(s *bergv1.ChallengeInstanceStatus) { s.Phase = bergv1.PhasePending },
+			"gone, still there":    func(s *bergv1.ChallengeInstanceStatus) { s.Phase = bergv1.PhaseTerminated },
+			"deleted, it lives": func(s *bergv1.ChallengeInstanceStatus) {
+				set(s, bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue)
+			},
+			"another ID":           func(s *bergv1.ChallengeInstanceStatus) { s.InstanceID = "x" },
+			"another start":        func(s *bergv1.ChallengeInstanceStatus) { s.StartedAt = &metav1.Time{} },
+			"no phase":             func(s *bergv1.ChallengeInstanceStatus) { s.Phase = "" },
+			"a condition twice":    func(s *bergv1.ChallengeInstanceStatus) { s.Conditions = append(s.Conditions, s.Conditions[0]) },
+			"a generation to come": func(s *bergv1.ChallengeInstanceStatus) { s.ObservedGeneration++ },
+		} {
+			spoiled := i.DeepCopy()
+			spoil(&spoiled.Status)
+			Expect(invariants.Contradictions(i, spoiled)).NotTo(Succeed(), name)
+		}
+	})
+})
+
+func set(s *bergv1.ChallengeInstanceStatus, conditionType string, status metav1.ConditionStatus) {
+	meta.FindStatusCondition(s.Conditions, conditionType).Status = status
+}
+
+// versions watches one instance and returns its versions as they come.
+func versions(ctx context.Context, i client.Object) <-chan watch.Event {
+	GinkgoHelper()
+	w, err := k8s.Watch(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(i.GetNamespace()))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.Stop)
+	return w.ResultChan()
+}
+
+// lastOf returns the last version of an instance before it was gone.
+func lastOf(all <-chan watch.Event, uid types.UID) *bergv1.ChallengeInstance {
+	GinkgoHelper()
+	for {
+		var e watch.Event
+		Eventually(all).Should(Receive(&e))
+		if i, ok := e.Object.(*bergv1.ChallengeInstance); ok && i.UID == uid && e.Type == watch.Deleted {
+			return i
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package quix
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/quixtest"
+)
+
+var _ = Describe("An environment whose namespace is not its own", func() {
+	It("fails beside one that nobody manages, leaves it untouched also when it goes, and goes on when that is gone", func(ctx context.Context) {
+		id := quixtest.NewID()
+		ns := foreignNamespace(ctx, id+"-qdep", map[string]string{"owner": "somebody"})
+		same := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: id + "-quix-crb", Labels: map[string]string{"quix.io/managed-by": "environment-operator"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		}
+		Expect(k8s.Create(ctx, same)).To(Succeed())
+
+		env := quixtest.Environment(ctx, id)
+		expect.Settles(ctx, env, quixv1.PhaseFailed)
+		expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceNotManaged)
+		Expect(env.Status.Message).To(ContainSubstring("namespace conflict"))
+		Expect(env.Status.NamespaceStatus.ResourceName).To(Equal(ns.Name))
+		Expect(env.Status.NamespaceStatus.Phase).To(Equal(quixv1.ResourceFailed))
+		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ConsistOf("Warning/NamespaceNotManaged"))
+		leftAlone(ctx, ns)
+		leftAlone(ctx, same)
+
+		By("deleting another one beside it")
+		second := quixtest.Environment(ctx, id)
+		expect.Settles(ctx, second, quixv1.PhaseFailed)
+		Expect(k8s.Delete(ctx, second)).To(Succeed())
+		expect.Gone(ctx, second)
+		leftAlone(ctx, ns)
+		leftAlone(ctx, same)
+
+		By("making room")
+		Expect(k8s.Delete(ctx, ns)).To(Succeed())
+		expect.Settles(ctx, env, quixv1.PhaseReady)
+		Expect(environmentNamespace(ctx, env).UID).NotTo(Equal(ns.UID))
+	})
+
+	It("never adopts a namespace that only bears the right labels", func(ctx context.Context) {
+		id := quixtest.NewID()
+		for _, labels := range []map[string]string{
+			{"quix.io/managed-by": "quix-environment-operator"},
+			{"quix.io/managed-by": "quix-environment-operator", "quix.io/environment-id": id, "quix.io/environment-name": "forged-" + id},
+		} {
+			ns := foreignNamespace(ctx, id+"-qdep", labels)
+			env := quixtest.Environment(ctx, id, func(env *quixv1.Environment) { env.GenerateName, env.Name = "", "forged-"+id })
+			expect.Settles(ctx, env, quixv1.PhaseFailed)
+			expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceOwnershipConflict)
+			Expect(k8s.Delete(ctx, env)).To(Succeed())
+			expect.Gone(ctx, env)
+			leftAlone(ctx, ns)
+			Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ConsistOf("Warning/NamespaceOwnershipConflict", "Warning/NamespaceEnvironmentIDMismatch"))
+			Expect(k8s.Delete(ctx, ns)).To(Succeed())
+			Eventually(func() bool {
+				return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), &corev1.Namespace{}))
+			}).Should(BeTrue())
+		}
+	})
+
+	It("fails while another Environment of its id holds it, and takes over when that one is gone", func(ctx context.Context) {
+		id := quixtest.NewID()
+		first := quixtest.Environment(ctx, id)
+		expect.Settles(ctx, first, quixv1.PhaseReady)
+		second := quixtest.Environment(ctx, id)
+		expect.Settles(ctx, second, quixv1.PhaseFailed)
+		expect.Shows(ctx, second, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceOwnershipConflict)
+		Expect(second.Status.Message).To(ContainSubstring(first.Name))
+		ns := environmentNamespace(ctx, first)
+		third := quixtest.Environment(ctx, id)
+		expect.Settles(ctx, third, quixv1.PhaseFailed)
+		Expect(k8s.Delete(ctx, third)).To(Succeed())
+		expect.Gone(ctx, third)
+		leftAlone(ctx, ns)
+		leftAlone(ctx, environmentBinding(ctx, first))
+
+		Expect(k8s.Delete(ctx, first)).To(Succeed())
+		expect.Gone(ctx, first)
+		expect.Settles(ctx, second, quixv1.PhaseReady)
+		Expect(environmentNamespace(ctx, second).Annotations).To(HaveKeyWithValue("quix.io/environment-uid", string(second.UID)))
+	})
+
+	It("lets its namespace go when an administrator takes the label off, and takes its rights along", func(ctx context.Context) {
+		env := quixtest.Environment(ctx, quixtest.NewID())
+		expect.Settles(ctx, env, quixv1.PhaseReady)
+		ns := environmentNamespace(ctx, env)
+		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, ns))).To(Succeed()) })
+		Expect(k8s.Patch(ctx, ns, client.RawPatch("application/merge-patch+json",
+			[]byte(`{"metadata":{"labels":{"quix.io/managed-by":null},"ownerReferences":null}}`)))).To(Succeed())
+		expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceNotManaged)
+		Expect(k8s.Delete(ctx, env)).To(Succeed())
+		expect.Gone(ctx, env)
+		leftAlone(ctx, ns)
+		Expect(apierrors.IsNotFound(k8s.Get(ctx, bindingKey(env), &rbacv1.RoleBinding{}))).To(BeTrue(), "the platform still has rights there")
+	})
+})
+
+var _ = Describe("After a restart, an environment", func() {
+	It("keeps its names under another suffix, and leaves a foreign binding alone", func(ctx context.Context) {
+		old := quixtest.Environment(ctx, quixtest.NewID())
+		expect.Settles(ctx, old, quixv1.PhaseReady)
+		robbed := quixtest.Environment(ctx, quixtest.NewID())
+		expect.Settles(ctx, robbed, quixv1.PhaseReady)
+
+		inprocess.Pause()
+		foreign := environmentBinding(ctx, robbed)
+		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
+		foreign = &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: foreign.Namespace, Name: foreign.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		}
+		Expect(k8s.Create(ctx, foreign)).To(Succeed())
+		ns, binding := environmentNamespace(ctx, old), environmentBinding(ctx, old)
+
+		inprocess.Restart(map[string]string{"NAMESPACE_SUFFIX": "-other"}, nil)
+		fresh := quixtest.Environment(ctx, quixtest.NewID())
+		expect.Settles(ctx, fresh, quixv1.PhaseReady)
+		Expect(fresh.Status.NamespaceStatus.ResourceName).To(Equal(fresh.Spec.ID + "-other"))
+		leftAlone(ctx, ns)
+		leftAlone(ctx, binding)
+
+		expect.Settles(ctx, robbed, quixv1.PhaseFailed)
+		expect.Shows(ctx, robbed, quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, quixv1.ReasonRoleBindingConflict)
+		Expect(robbed.Status.NamespaceStatus.Phase).To(Equal(quixv1.ResourceActive))
+		leftAlone(ctx, foreign)
+		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
+		expect.Settles(ctx, robbed, quixv1.PhaseReady)
+
+		By("deleting the old one under the new suffix")
+		Expect(k8s.Delete(ctx, old)).To(Succeed())
+		expect.Gone(ctx, old)
+		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue())
+	})
+
+	It("is held to a pattern only when it is new", func(ctx context.Context) {
+		old := quixtest.Environment(ctx, quixtest.NewID())
+		expect.Settles(ctx, old, quixv1.PhaseReady)
+		inprocess.Pause()
+		inprocess.Instead(clock.RealClock{}, map[string]string{"POD_NAMESPACE": installed.Namespace, "ENVIRONMENT_REGEX": "^only-"}, nil)
+		refused := quixtest.Environment(ctx, quixtest.NewID())
+		expect.Settles(ctx, refused, quixv1.PhaseFailed)
+		expect.Shows(ctx, refused, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonInvalidEnvironmentID)
+		Expect(refused.Status.Message).To(ContainSubstring("invalid environment ID"))
+		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: refused.Spec.ID + "-qdep"}, &corev1.Namespace{}))).To(BeTrue())
+		accepted := quixtest.Environment(ctx, "only-"+quixtest.NewID())
+		expect.Settles(ctx, accepted, quixv1.PhaseReady)
+		apiserver.Change(ctx, old, func() { old.Spec.Labels = map[string]string{"quix.io/a": "1"} })
+		expect.Settles(ctx, old, quixv1.PhaseReady)
+	})
+})

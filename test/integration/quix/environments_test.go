@@ -1,0 +1,73 @@
+package quix
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+)
+
+// environmentNamespace returns the namespace that bears an Environment's name.
+func environmentNamespace(ctx context.Context, env *quixv1.Environment) *corev1.Namespace {
+	GinkgoHelper()
+	ns := &corev1.Namespace{}
+	Expect(k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, ns)).To(Succeed())
+	return ns
+}
+
+func bindingKey(env *quixv1.Environment) client.ObjectKey {
+	return client.ObjectKey{Namespace: env.Spec.ID + "-qdep", Name: env.Spec.ID + "-quix-crb"}
+}
+
+func environmentBinding(ctx context.Context, env *quixv1.Environment) *rbacv1.RoleBinding {
+	GinkgoHelper()
+	binding := &rbacv1.RoleBinding{}
+	Expect(k8s.Get(ctx, bindingKey(env), binding)).To(Succeed())
+	return binding
+}
+
+// environmentEvents returns the events about an Environment, each <type>/<reason>,
+// as often as it was told.
+func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
+	GinkgoHelper()
+	var events corev1.EventList
+	Expect(k8s.List(ctx, &events, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+	var told []string
+	for _, e := range events.Items {
+		if e.InvolvedObject.Kind != "Environment" || e.InvolvedObject.UID != env.UID {
+			continue
+		}
+		Expect(e.ReportingController).To(Equal("environment-controller"))
+		times := int32(1)
+		if e.Series != nil {
+			times = e.Series.Count
+		}
+		for range times {
+			told = append(told, e.Type+"/"+e.Reason)
+		}
+	}
+	return told
+}
+
+// foreignNamespace creates a namespace that is none of the operator's.
+func foreignNamespace(ctx context.Context, name string, labels map[string]string) *corev1.Namespace {
+	GinkgoHelper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	Expect(k8s.Create(ctx, ns)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, ns))).To(Succeed()) })
+	return ns
+}
+
+// leftAlone fails when an object has changed, or is being deleted.
+func leftAlone(ctx context.Context, object client.Object) {
+	GinkgoHelper()
+	now := object.DeepCopyObject().(client.Object)
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(object), now)).To(Succeed())
+	Expect(now.GetResourceVersion()).To(Equal(object.GetResourceVersion()), "%s was touched", object.GetName())
+}

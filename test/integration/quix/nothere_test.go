@@ -1,0 +1,53 @@
+package quix
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/quixtest"
+	"github.com/bergctf/berg-operator/test/lib/transport"
+)
+
+var _ = Describe("A 404 that names no object", Serial, func() {
+	DescribeTable("holds up neither the start nor the end of an Environment",
+		func(ctx context.Context, answered func(id string, r *http.Request) bool) {
+			inprocess.Pause()
+			env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.GenerateName, env.Name = "", env.Spec.ID })
+			lost := &transport.NotFound{Times: 2, Match: func(r *http.Request) bool { return answered(env.Spec.ID, r) }}
+			stop := inprocess.RunAt(clock.RealClock{}, nil, lost.Wrap)
+			DeferCleanup(stop)
+			expect.Settles(ctx, env, quixv1.PhaseReady)
+			Expect(k8s.Delete(ctx, env)).To(Succeed())
+			expect.Gone(ctx, env)
+			err := k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, &corev1.Namespace{})
+			Expect(client.IgnoreNotFound(err)).To(Succeed())
+			Expect(err).To(HaveOccurred(), "the namespace outlives it")
+			Expect(lost.Answered.Load()).To(Equal(int64(2)), "it was not tried again")
+		},
+		Entry("to a write of its status", func(id string, r *http.Request) bool {
+			return r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/environments/"+id+"/status")
+		}),
+		Entry("to the deletion of its namespace", func(id string, r *http.Request) bool {
+			return r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/namespaces/"+id+"-qdep")
+		}),
+		Entry("to the question whether its namespace is gone", func(id string, r *http.Request) bool {
+			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/namespaces/"+id+"-qdep")
+		}),
+		Entry("to the last write of its end", func(id string, r *http.Request) bool {
+			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/environments/"+id) {
+				return false
+			}
+			return !strings.Contains(transport.Body(r), quixv1.Finalizer)
+		}),
+	)
+})

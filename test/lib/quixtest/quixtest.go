@@ -1,0 +1,48 @@
+// Package quixtest makes Environments for the specs of every suite. What waits for them is
+// in expect.
+package quixtest
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+)
+
+// NewID returns an ID that no other spec uses.
+func NewID() string { return "it-" + uuid.NewString()[:8] }
+
+// Environment creates an Environment. At the end of the spec it is deleted; the suite ends
+// by waiting until all of them are gone.
+func Environment(ctx context.Context, id string, modify ...func(*quixv1.Environment)) *quixv1.Environment {
+	GinkgoHelper()
+	env := &quixv1.Environment{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: apiserver.NamespacePrefix},
+		Spec:       quixv1.EnvironmentSpec{ID: id},
+	}
+	for _, m := range modify {
+		m(env)
+	}
+	Expect(apiserver.Client.Create(ctx, env)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(apiserver.Client.Delete(ctx, env.DeepCopy()))).To(Succeed())
+	})
+	return env
+}
+
+// NoneLeft waits until there is no Environment in the cluster: at the end of a suite.
+func NoneLeft(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var environments quixv1.EnvironmentList
+		g.Expect(apiserver.Client.List(ctx, &environments)).To(Succeed())
+		g.Expect(environments.Items).To(BeEmpty())
+	}).WithTimeout(3 * time.Minute).Should(Succeed())
+}

@@ -1,0 +1,180 @@
+// Command toolbox is an image of nothing but the small commands, with a service that the environment
+// describes: tests give it to containers whose behavior they need to choose.
+//
+//	TOOLBOX_HTTP=:8080   answers HTTP: /healthz, / with the host name of the container, and a
+//	                     WebSocket at /echo that sends back every message
+//	TOOLBOX_TCP=:9000    sends back every line
+//	TOOLBOX_UDP=:9000    sends back every datagram
+//	TOOLBOX_FLOOD=:9001  sends zeros without end to whoever connects
+//	TOOLBOX_TLS=:9443    sends back every line, under a certificate of its own for "toolbox"
+//	TOOLBOX_EXIT=3       ends at once with this exit code, as a broken container does
+//
+// Without any of them it waits for SIGTERM.
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/bergctf/berg-operator/test/samples/images/internal/toolbox"
+)
+
+// maxConnections bounds the connections that are echoed at a time.
+const maxConnections = 256
+
+func main() { toolbox.Main(serve) }
+
+func serve(ctx context.Context) error {
+	if text := os.Getenv("TOOLBOX_EXIT"); text != "" {
+		code, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("TOOLBOX_EXIT: %w", err)
+		}
+		fmt.Fprintln(os.Stderr, "ending with exit code", code, "as TOOLBOX_EXIT asks")
+		os.Exit(code)
+	}
+
+	services := []func(context.Context) error{func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}}
+	if address := os.Getenv("TOOLBOX_HTTP"); address != "" {
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeHTTP(ctx, http.HandlerFunc(answer), address)
+		})
+	}
+	if address := os.Getenv("TOOLBOX_TCP"); address != "" {
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeTCP(ctx, address, maxConnections, echo)
+		})
+	}
+	if address := os.Getenv("TOOLBOX_TLS"); address != "" {
+		certificate, err := ownCertificate()
+		if err != nil {
+			return err
+		}
+		config := &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeTCP(ctx, address, maxConnections, func(ctx context.Context, connection net.Conn) {
+				echo(ctx, tls.Server(connection, config))
+			})
+		})
+	}
+	if address := os.Getenv("TOOLBOX_UDP"); address != "" {
+		services = append(services, func(ctx context.Context) error { return echoDatagrams(ctx, address) })
+	}
+	if address := os.Getenv("TOOLBOX_FLOOD"); address != "" {
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeTCP(ctx, address, maxConnections, flood)
+		})
+	}
+	return toolbox.Together(ctx, services...)
+}
+
+func answer(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/healthz":
+		fmt.Fprintln(w, "ok")
+		return
+	case "/echo":
+		echoMessages(w, r)
+		return
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintf(w, "%s answers %s %s for %s\n", name, r.Method, r.URL.Path, r.Host)
+}
+
+// echoMessages is a WebSocket (RFC 6455). A client that is none was answered.
+func echoMessages(w http.ResponseWriter, r *http.Request) {
+	upgrader := websocket.Upgrader{}
+	connection, err := upgrader.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer connection.Close()
+	for {
+		kind, message, err := connection.ReadMessage()
+		if err != nil {
+			return
+		}
+		if err := connection.WriteMessage(kind, message); err != nil {
+			return
+		}
+	}
+}
+
+// ownCertificate makes one that nobody else has signed.
+func ownCertificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "toolbox"},
+		DNSNames:     []string{"toolbox"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().AddDate(1, 0, 0),
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
+}
+
+func flood(ctx context.Context, connection net.Conn) {
+	stop := context.AfterFunc(ctx, func() { connection.Close() })
+	defer stop()
+	zeros := make([]byte, 1<<16)
+	for {
+		if _, err := connection.Write(zeros); err != nil {
+			return
+		}
+	}
+}
+
+func echo(ctx context.Context, connection net.Conn) {
+	stop := context.AfterFunc(ctx, func() { connection.Close() })
+	defer stop()
+	// A client that goes away is no fault of the echo.
+	_, _ = io.Copy(connection, connection)
+}
+
+func echoDatagrams(ctx context.Context, address string) error {
+	socket, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { socket.Close() })
+	defer stop()
+	datagram := make([]byte, 1<<16)
+	for {
+		n, sender, err := socket.ReadFrom(datagram)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// A sender that is gone already (its port is closed) must not end the service.
+		_, _ = socket.WriteTo(datagram[:n], sender)
+	}
+}
