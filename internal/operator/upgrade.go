@@ -13,7 +13,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/family"
-	"github.com/bergctf/berg-operator/internal/kit/upgradeable"
+	"github.com/bergctf/berg-operator/internal/operator/upgradeable"
 )
 
 // upgradeSettle is how long nothing must be created or removed before an upgrade

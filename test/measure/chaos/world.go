@@ -46,7 +46,7 @@ type world struct {
 	client   client.WithWatch // no proxy is on its way
 	replicas []*replica
 	lives    []*life
-	observer  *observer
+	observer *observer
 	foreign  []client.Object
 	api      sync.Mutex // held while the API server restarts
 	stop     context.CancelFunc

@@ -1,0 +1,141 @@
+// Package internal_test holds the house to its floors: what each may import, as an allow-list.
+// A new family needs no line here. docs/adr/0018-five-families.md draws the picture.
+package internal_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/bergctf/berg-operator/"
+
+// allowed returns what a package of the module may import of the module: every package below
+// one of these. dir is the directory of the package, from the root of the module.
+func allowed(dir string, test bool) []string {
+	floor, rest, _ := strings.Cut(dir, "/")
+	name, _, _ := strings.Cut(rest, "/")
+	switch {
+	case floor == "api":
+		return []string{"api/" + name}
+	case floor == "cmd" && strings.HasPrefix(dir, "cmd/berg-operator"):
+		return []string{"cmd/berg-operator", "internal"}
+	case floor == "cmd": // a program of its own
+		return []string{dir, "internal/kit", "api"}
+	case floor == "internal" && name == "kit":
+		return []string{"internal/kit"}
+	case floor == "internal" && name == "config":
+		return []string{"internal/kit"}
+	case floor == "internal" && name == "operator":
+		return []string{"internal/operator", "internal/kit", "internal/config"}
+	case floor == "internal":
+		family := []string{"internal/" + name, "api/" + name, "internal/kit", "internal/config"}
+		if test { // careless authors write for fuzz tests, too
+			family = append(family, "test/lib")
+		}
+		return family
+	default:
+		return []string{""} // tests and scripts look at everything
+	}
+}
+
+func TestEveryFloorImportsWhatIsBelowIt(t *testing.T) {
+	packages := map[string]bool{}
+	root := ".."
+	for _, floor := range []string{"api", "cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, floor), func(file string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(file) != ".go" {
+				return err
+			}
+			relative, err := filepath.Rel(root, file)
+			if err != nil {
+				return err
+			}
+			dir := path.Dir(filepath.ToSlash(relative))
+			packages[dir] = true
+			for _, imported := range importsOf(t, file) {
+				if !below(allowed(dir, strings.HasSuffix(file, "_test.go")), imported) {
+					t.Errorf("%s imports %s, which is not below it", relative, imported)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(packages) < 30 {
+		t.Fatalf("only %d packages were found", len(packages))
+	}
+}
+
+// importsOf returns which packages of the module a file imports, from its root.
+func importsOf(t *testing.T, file string) (all []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range parsed.Imports {
+		imported, err := strconv.Unquote(i.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest, ours := strings.CutPrefix(imported, module); ours {
+			all = append(all, rest)
+		}
+	}
+	return all
+}
+
+func below(roots []string, dir string) bool {
+	for _, root := range roots {
+		if root == "" || dir == root || strings.HasPrefix(dir, root+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// oneUser are rooms of the kit that one family has so far, although they are nothing of its own.
+var oneUser = map[string]bool{"expiry": true}
+
+// A room of the kit that one package alone uses belongs to that package.
+func TestEveryRoomOfTheKitHasTwoUsers(t *testing.T) {
+	rooms, err := os.ReadDir("kit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := map[string]map[string]bool{}
+	err = filepath.WalkDir("..", func(file string, entry fs.DirEntry, err error) error {
+		if entry != nil && entry.IsDir() && (entry.Name() == "test" || entry.Name() == "tools") {
+			return fs.SkipDir
+		}
+		if err != nil || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		for _, imported := range importsOf(t, file) {
+			if room, ok := strings.CutPrefix(imported, "internal/kit/"); ok {
+				if users[room] == nil {
+					users[room] = map[string]bool{}
+				}
+				users[room][path.Dir(filepath.ToSlash(file))] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, room := range rooms {
+		if few := len(users[room.Name()]) < 2; room.IsDir() && few != oneUser[room.Name()] {
+			t.Errorf("internal/kit/%s is imported by %v: a room of the kit has two users (see oneUser)", room.Name(), users[room.Name()])
+		}
+	}
+}
