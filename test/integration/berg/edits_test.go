@@ -127,7 +127,9 @@ var _ = Describe("A configuration that is changed while an instance runs", Seria
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 		Expect(i.Status.Services).To(Equal(told), "players were told another address")
 		Expect(k8s.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "bot"}})).To(Succeed())
-		Eventually(func(g Gomega) { g.Expect(podsByContainer(ctx, i)).To(HaveKeyWithValue("bot", Not(Equal(before["bot"])))) }).Should(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(podsByContainer(ctx, i)).To(HaveKeyWithValue("bot", Not(Equal(before["bot"]))))
+		}).Should(Succeed())
 		Expect(image()).To(Equal(was), "what was started with is not repaired")
 		Expect(podsByContainer(ctx, i)).To(HaveKeyWithValue("web", before["web"]), "a player's pod was restarted")
 
