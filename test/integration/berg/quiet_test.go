@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -214,22 +213,7 @@ func lookAgain(ctx context.Context, env map[string]string, now clock.PassiveCloc
 // reconciles returns how many passes over instances this process has ended.
 func reconciles() float64 {
 	GinkgoHelper()
-	families, err := metrics.Registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
-	var sum float64
-	for _, family := range families {
-		if family.GetName() != "controller_runtime_reconcile_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			for _, label := range m.GetLabel() {
-				if label.GetValue() == "challengeinstance" {
-					sum += m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return sum
+	return inprocess.Metric("controller_runtime_reconcile_total", "controller", "challengeinstance")
 }
 
 // settle waits until there are no instances but those of a namespace, and these
