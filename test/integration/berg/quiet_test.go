@@ -22,7 +22,6 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -79,7 +78,7 @@ var _ = Describe("What has not changed costs no request", Serial, func() {
 
 	It("where admission changes what was written, but for one look after a restart", func(ctx context.Context) {
 		mirrorImages(ctx, "mirrored")
-		i := running(ctx, "mirrored", bergtest.OneContainer)
+		i := startRunning(ctx, "mirrored", bergtest.OneContainer)
 		var deployment appsv1.Deployment
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		Expect(k8s.Get(ctx, key, &deployment)).To(Succeed())
@@ -214,22 +213,7 @@ func lookAgain(ctx context.Context, env map[string]string, now clock.PassiveCloc
 // reconciles returns how many passes over instances this process has ended.
 func reconciles() float64 {
 	GinkgoHelper()
-	families, err := metrics.Registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
-	var sum float64
-	for _, family := range families {
-		if family.GetName() != "controller_runtime_reconcile_total" {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			for _, label := range m.GetLabel() {
-				if label.GetValue() == "challengeinstance" {
-					sum += m.GetCounter().GetValue()
-				}
-			}
-		}
-	}
-	return sum
+	return inprocess.Metric("controller_runtime_reconcile_total", "controller", "challengeinstance")
 }
 
 // settle waits until there are no instances but those of a namespace, and these
