@@ -1,8 +1,7 @@
-package kit
+package operator
 
 import (
 	"context"
-	"encoding/json"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
 // gadgets are a Kind of their own, without a status subresource and with a default.
@@ -53,15 +53,6 @@ spec:
           status: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
 
-// newNamespace makes a namespace for one spec.
-func newNamespace(ctx context.Context) string {
-	GinkgoHelper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kit-"}}
-	Expect(k8s.Create(ctx, ns)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, ns)).To(Succeed()) })
-	return ns.Name
-}
-
 func gadget(namespace string, modify ...func(spec map[string]any)) *unstructured.Unstructured {
 	spec := map[string]any{
 		"size": int64(3), "share": 0.5, "form": "round",
@@ -77,37 +68,67 @@ func gadget(namespace string, modify ...func(spec map[string]any)) *unstructured
 	return u
 }
 
-// proof is that of another custom resource in each namespace.
-func proof(namespace string) ownership.Proof { return marks.Proof(types.UID(namespace), nil) }
+// applier is a family's: it applies for another custom resource in each namespace.
+type applier struct {
+	apply.Writer
+	marks ownership.Marks
+}
 
+func newApplier() applier {
+	return applier{
+		Writer: apply.Writer{Client: k8s, Live: k8s, Manager: "kit", Restraint: apply.NewRestraint(clock.RealClock{})},
+		marks:  ownership.Marks{Domain: "kit.example.com", Owner: "owner", Found: map[string]string{"kit.example.com/managed-by": "kit"}},
+	}
+}
+
+func (a applier) proof(namespace string) ownership.Proof {
+	return a.marks.Proof(types.UID(namespace), nil)
+}
+
+func (a applier) apply(ctx context.Context, desired client.Object) (client.Object, error) {
+	return apply.Apply(ctx, a.Writer, a.proof(desired.GetNamespace()), desired)
+}
+
+// restarted has forgotten what it wrote.
+func (a applier) restarted() applier {
+	a.Restraint = apply.NewRestraint(clock.RealClock{})
+	return a
+}
+
+// What the kit promises of any kind of object, and no family uses as yet.
 var _ = Describe("An object whose type is not known", func() {
-	applied := func(ctx context.Context, w apply.Writer, desired *unstructured.Unstructured) *unstructured.Unstructured {
+	var kit applier
+	BeforeEach(func(ctx context.Context) {
+		kit = newApplier()
+		apiserver.InstallDefinition(ctx, apiserver.Object(gadgets))
+	})
+	applied := func(ctx context.Context, desired *unstructured.Unstructured) *unstructured.Unstructured {
 		GinkgoHelper()
-		live, err := apply.Apply(ctx, w, proof(desired.GetNamespace()), desired)
+		live, err := kit.apply(ctx, desired)
 		Expect(err).NotTo(HaveOccurred())
-		return live
+		return live.(*unstructured.Unstructured)
 	}
 
 	It("is created once and left alone while it is right", func(ctx context.Context) {
-		ns := newNamespace(ctx)
-		first := applied(ctx, writer, gadget(ns))
+		ns := apiserver.Namespace(ctx)
+		first := applied(ctx, gadget(ns))
 		Expect(first.GetLabels()).To(HaveKeyWithValue("kit.example.com/managed-by", "kit"))
 		Expect(first.GetAnnotations()).To(HaveKeyWithValue("kit.example.com/owner-uid", ns))
 		colour, _, _ := unstructured.NestedString(first.Object, "spec", "colour")
 		Expect(colour).To(Equal("red"), "the API server fills in no default")
-		Expect(applied(ctx, writer, gadget(ns)).GetResourceVersion()).To(Equal(first.GetResourceVersion()))
+		Expect(applied(ctx, gadget(ns)).GetResourceVersion()).To(Equal(first.GetResourceVersion()))
 	})
 
 	DescribeTable("is put back after a change by hand", func(ctx context.Context, patch string) {
-		ns := newNamespace(ctx)
-		before := applied(ctx, writer, gadget(ns))
-		Expect(k8s.Patch(ctx, before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"by":"others"}}`)), client.FieldOwner("kubectl"))).To(Succeed())
-		Expect(k8s.Patch(ctx, before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("kubectl"))).To(Succeed())
-		after := applied(ctx, writer, gadget(ns))
+		ns := apiserver.Namespace(ctx)
+		before := applied(ctx, gadget(ns))
+		Expect(k8s.Patch(ctx, before.DeepCopy(), apiserver.RawPatch(`{"status":{"by":"others"}}`), client.FieldOwner("kubectl"))).To(Succeed())
+		Expect(k8s.Patch(ctx, before.DeepCopy(), apiserver.RawPatch(patch), client.FieldOwner("kubectl"))).To(Succeed())
+		after := applied(ctx, gadget(ns))
 		Expect(after.Object["spec"]).To(Equal(before.Object["spec"]))
 		Expect(after.GetUID()).To(Equal(before.GetUID()))
 		Expect(after.Object).To(HaveKeyWithValue("status", HaveKeyWithValue("by", "others")))
-		Expect(applied(ctx, writer, gadget(ns)).GetResourceVersion()).To(Equal(after.GetResourceVersion()), "it is found again")
+		Expect(applied(ctx, gadget(ns)).GetResourceVersion()).To(Equal(after.GetResourceVersion()), "it is found again")
 	},
 		Entry("of a number", `{"spec":{"size":4}}`),
 		Entry("of a fraction", `{"spec":{"share":0.25}}`),
@@ -118,15 +139,15 @@ var _ = Describe("An object whose type is not known", func() {
 	)
 
 	It("is refused when it belongs to somebody else", func(ctx context.Context) {
-		ns := newNamespace(ctx)
+		ns := apiserver.Namespace(ctx)
 		Expect(k8s.Create(ctx, gadget(ns))).To(Succeed())
-		_, err := apply.Apply(ctx, writer, proof(ns), gadget(ns))
+		_, err := kit.apply(ctx, gadget(ns))
 		Expect(err).To(BeAssignableToTypeOf(&ownership.RefusedError{}))
 	})
 
 	It("is pruned when no step wants it, and others stay", func(ctx context.Context) {
-		ns := newNamespace(ctx)
-		applied(ctx, writer, gadget(ns))
+		ns := apiserver.Namespace(ctx)
+		applied(ctx, gadget(ns))
 		other := gadget(ns)
 		other.SetName("others")
 		Expect(k8s.Create(ctx, other)).To(Succeed())
@@ -138,21 +159,23 @@ var _ = Describe("An object whose type is not known", func() {
 				{Condition: "Running", Objects: []apply.Set{apply.AllOf(gadget(ns), nil)}},
 			}
 		}
-		Expect(apply.Steps(ctx, writer, proof(ns), ns, steps(config))).To(BeEmpty())
+		Expect(apply.Steps(ctx, kit.Writer, kit.proof(ns), ns, steps(config))).To(BeEmpty())
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(gadget(ns)), gadget(ns)))).To(BeTrue())
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
-		Expect(apply.Steps(ctx, writer, proof(ns), ns, steps())).To(BeEmpty())
+		Expect(apply.Steps(ctx, kit.Writer, kit.proof(ns), ns, steps())).To(BeEmpty())
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(config), config))).To(BeTrue())
 	})
 })
 
 var _ = Describe("What the API server refuses to change", func() {
-	replacing := func() apply.Writer {
-		w := writer
-		w.Replace = true
-		return w
-	}
+	var kit, replacing applier
+	BeforeEach(func(ctx context.Context) {
+		kit = newApplier()
+		replacing = kit
+		replacing.Replace = true
+		apiserver.InstallDefinition(ctx, apiserver.Object(gadgets))
+	})
 	in := func(ns string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: "it"} }
 	template := func(app string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{
@@ -162,11 +185,11 @@ var _ = Describe("What the API server refuses to change", func() {
 	}
 
 	DescribeTable("is replaced where the caller says so, and only there", func(ctx context.Context, object func(ns, variant string) client.Object) {
-		ns := newNamespace(ctx)
-		before, err := apply.Apply(ctx, writer, proof(ns), object(ns, "a"))
+		ns := apiserver.Namespace(ctx)
+		before, err := kit.apply(ctx, object(ns, "a"))
 		Expect(err).NotTo(HaveOccurred())
 
-		_, err = apply.Apply(ctx, writer, proof(ns), object(ns, "b"))
+		_, err = kit.apply(ctx, object(ns, "b"))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "error %v", err)
 		now := object(ns, "a")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(now), now)).To(Succeed())
@@ -176,18 +199,17 @@ var _ = Describe("What the API server refuses to change", func() {
 		wanted := object(ns, "b")
 		var after client.Object
 		Eventually(func(g Gomega) { // finalizers may hold the old one for a moment, and its node port
-			after, err = apply.Apply(ctx, replacing(), proof(ns), wanted)
+			after, err = replacing.apply(ctx, wanted)
 			g.Expect(err).NotTo(HaveOccurred())
 		}).Should(Succeed())
 		Expect(after.GetUID()).NotTo(Equal(before.GetUID()))
-		checksum := apply.ChecksumAnnotation(marks.Annotation())
+		checksum := apply.ChecksumAnnotation(kit.marks.Annotation())
 		Expect(after.GetAnnotations()).To(HaveKeyWithValue(checksum, wanted.GetAnnotations()[checksum]))
 
 		By("a restart")
-		restarted := replacing()
-		restarted.Restraint = apply.NewRestraint(clock.RealClock{})
+		restarted := replacing.restarted()
 		for range 2 {
-			again, err := apply.Apply(ctx, restarted, proof(ns), object(ns, "b"))
+			again, err := restarted.apply(ctx, object(ns, "b"))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(again.GetUID()).To(Equal(after.GetUID()), "it is replaced though nothing has changed")
 		}
@@ -222,9 +244,10 @@ var _ = Describe("What the API server refuses to change", func() {
 			return s
 		}),
 		Entry("the class of a Service, which asks for the node port that it has", func(ns, variant string) client.Object {
+			// The API server allots none below 30086 itself, as long as there are others.
 			return &corev1.Service{ObjectMeta: in(ns), Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("example.com/" + variant),
-				Ports: []corev1.ServicePort{{Port: 80, NodePort: 31999}},
+				Ports: []corev1.ServicePort{{Port: 80, NodePort: 30007}},
 			}}
 		}),
 		Entry("the role of a RoleBinding", func(ns, variant string) client.Object {
@@ -236,11 +259,11 @@ var _ = Describe("What the API server refuses to change", func() {
 	)
 
 	It("stays when what is wanted is not valid itself", func(ctx context.Context) {
-		ns := newNamespace(ctx)
-		before, err := apply.Apply(ctx, replacing(), proof(ns), gadget(ns))
+		ns := apiserver.Namespace(ctx)
+		before, err := replacing.apply(ctx, gadget(ns))
 		Expect(err).NotTo(HaveOccurred())
 		for _, size := range []int64{10, 1 << 40} {
-			_, err = apply.Apply(ctx, replacing(), proof(ns), gadget(ns, func(spec map[string]any) { spec["form"], spec["size"] = "square", size }))
+			_, err = replacing.apply(ctx, gadget(ns, func(spec map[string]any) { spec["form"], spec["size"] = "square", size }))
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "error %v", err)
 		}
 		now := gadget(ns)
@@ -249,25 +272,19 @@ var _ = Describe("What the API server refuses to change", func() {
 	})
 
 	It("is not created before its finalizers let it go", func(ctx context.Context) {
-		ns := newNamespace(ctx)
-		before, err := apply.Apply(ctx, writer, proof(ns), gadget(ns))
+		ns := apiserver.Namespace(ctx)
+		before, err := kit.apply(ctx, gadget(ns))
 		Expect(err).NotTo(HaveOccurred())
-		setFinalizers := func(names ...string) {
-			GinkgoHelper()
-			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": names}})
-			Expect(err).NotTo(HaveOccurred())
-			Expect(k8s.Patch(ctx, gadget(ns), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-		}
-		setFinalizers("example.com/kept")
+		Expect(k8s.Patch(ctx, gadget(ns), apiserver.RawPatch(`{"metadata":{"finalizers":["example.com/kept"]}}`))).To(Succeed())
 		square := func() *unstructured.Unstructured {
 			return gadget(ns, func(spec map[string]any) { spec["form"] = "square" })
 		}
 		for range 2 {
-			_, err = apply.Apply(ctx, replacing(), proof(ns), square())
+			_, err = replacing.apply(ctx, square())
 			Expect(err).To(BeAssignableToTypeOf(&apply.TerminatingError{}))
 		}
-		setFinalizers()
-		after, err := apply.Apply(ctx, replacing(), proof(ns), square())
+		apiserver.RemoveFinalizers(ctx, gadget(ns))
+		after, err := replacing.apply(ctx, square())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(after.GetUID()).NotTo(Equal(before.GetUID()))
 	})
