@@ -112,10 +112,10 @@ func (s *Stage) InstanceNamespaces() []string {
 	return names
 }
 
-// Sample creates one of the Challenges of config/samples here.
+// Sample creates one of the Challenges of config/berg/samples here.
 func (s *Stage) Sample(ctx context.Context, name string) *bergv1.Challenge {
 	GinkgoHelper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "samples", "berg_v1_challenge_"+name+".yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "berg", "samples", "berg_v1_challenge_"+name+".yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	challenge := &bergv1.Challenge{}
 	Expect(yaml.UnmarshalStrict(text, challenge)).To(Succeed())
