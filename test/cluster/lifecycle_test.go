@@ -37,11 +37,11 @@ func newRunner(t *testing.T, profile string) runner {
 		t.Fatal(err)
 	}
 	for _, part := range kube.PartsOf(profile) {
-		key, err := build.Key(t.Context(), p, part)
+		dir, err := build.Dir(t.Context(), p, part)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !disk.Exists(filepath.Join(p.Binaries, part.Name+"-"+key)) {
+		if !disk.Exists(dir) {
 			t.Skipf("%s is not built, which takes longer than a test may: go run ./test/cluster build --profile %s", part.Name, profile)
 		}
 	}

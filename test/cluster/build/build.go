@@ -31,9 +31,10 @@ import (
 
 // Part is one entry of the cache: a directory that is filled once for each state of its sources.
 type Part struct {
+	// Name is the part's, and the beginning of its directory's.
 	Name string
 	// sources are files and directories below components/ of which the content decides whether to build again.
-	Sources []string
+	sources []string
 	// modules of the repository's own go.mod of which the version decides as well.
 	modules []string
 	// recipe is everything else that decides, such as compiler flags.
@@ -52,7 +53,7 @@ const (
 var (
 	ControlPlane = &Part{
 		Name:    "control-plane",
-		Sources: []string{"kubernetes"},
+		sources: []string{"kubernetes"},
 		recipe:  "everything but the node's programs",
 		build: func(b *builder, out string) error {
 			if err := b.kubernetes(out, func(program string) bool { return !slices.Contains(nodePrograms, program) }); err != nil {
@@ -64,7 +65,7 @@ var (
 	}
 	NodeAgents = &Part{
 		Name:    "node",
-		Sources: []string{"kubernetes"},
+		sources: []string{"kubernetes"},
 		recipe:  strings.Join(nodePrograms, " "),
 		build: func(b *builder, out string) error {
 			return b.kubernetes(out, func(program string) bool { return slices.Contains(nodePrograms, program) })
@@ -72,40 +73,40 @@ var (
 	}
 	Kwok = &Part{
 		Name:    "kwok",
-		Sources: []string{"kwok"},
+		sources: []string{"kwok"},
 		recipe:  "with stages",
 		build:   (*builder).kwok,
 	}
 	ImageTool = &Part{
 		Name:    "image",
-		Sources: []string{"image"},
+		sources: []string{"image"},
 		build: func(b *builder, out string) error {
 			return b.compile("image", out, linkerFlags, ".", "./pause")
 		},
 	}
 	CoreDNS = &Part{
 		Name:    "coredns",
-		Sources: []string{"coredns"},
+		sources: []string{"coredns"},
 		build: func(b *builder, out string) error {
 			return b.compile("coredns", out, linkerFlags, ".")
 		},
 	}
 	SystemImages = &Part{
 		Name:    "images",
-		Sources: []string{"image", "coredns"},
+		sources: []string{"image", "coredns"},
 		recipe:  PauseImage + " " + CoreDNSImage,
 		needs:   []*Part{ImageTool, CoreDNS},
 		build:   (*builder).systemImages,
 	}
 	OLM = &Part{
 		Name:    "olm",
-		Sources: []string{"olm", opmSource},
+		sources: []string{"olm", opmSource},
 		recipe:  olmTags + " " + opmTags + " " + olmImage + " " + opmImage,
 		build:   (*builder).olm,
 	}
 	OLMImages = &Part{
 		Name:    "olm-images",
-		Sources: []string{"olm", opmSource, "image"},
+		sources: []string{"olm", opmSource, "image"},
 		recipe:  strings.Join([]string{olmTags, opmTags, olmImage, opmImage, busyboxImage}, " "),
 		needs:   []*Part{ImageTool, OLM},
 		build:   (*builder).olmImages,
@@ -139,11 +140,10 @@ const (
 // One returns the directory of a part and fills it first where it does not exist.
 // Of several runners that want the same part, one builds and the others wait for it.
 func One(ctx context.Context, p disk.Places, part *Part, show *progress.Progress) (string, error) {
-	hash, err := Key(ctx, p, part)
+	dir, err := Dir(ctx, p, part)
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(p.Binaries, part.Name+"-"+hash)
 	if disk.Exists(dir) {
 		return dir, nil
 	}
@@ -208,11 +208,17 @@ func fill(ctx context.Context, p disk.Places, part *Part, dir string, detail fun
 	return os.Rename(out, dir)
 }
 
+// Dir returns where a part lies in the cache. It is not there before the part is built.
+func Dir(ctx context.Context, p disk.Places, part *Part) (string, error) {
+	key, err := Key(ctx, p, part)
+	return filepath.Join(p.Binaries, part.Name+"-"+key), err
+}
+
 // Key identifies everything that decides what a part is built into.
 func Key(ctx context.Context, p disk.Places, part *Part) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, part.Name, part.recipe, compilerFlags, linkerFlags, runtime.Version(), runtime.GOARCH)
-	for _, source := range part.Sources {
+	for _, source := range part.sources {
 		if err := hashTree(h, filepath.Join(p.Components, source)); err != nil {
 			return "", err
 		}
@@ -262,8 +268,7 @@ func (b *builder) module(name string) string { return filepath.Join(b.places.Com
 
 // dir returns where a part that was built before lies.
 func (b *builder) dir(part *Part) (string, error) {
-	hash, err := Key(b.ctx, b.places, part)
-	return filepath.Join(b.places.Binaries, part.Name+"-"+hash), err
+	return Dir(b.ctx, b.places, part)
 }
 
 // kubernetes builds those tools of the kubernetes module of which the program name is wanted.

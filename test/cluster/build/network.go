@@ -12,19 +12,19 @@ import (
 var (
 	Cilium = &Part{
 		Name:    "cilium",
-		Sources: []string{"cilium"},
+		sources: []string{"cilium"},
 		recipe:  "agent, plugin, programs for the kernel, definitions",
 		build:   (*builder).cilium,
 	}
 	Traefik = &Part{
 		Name:    "traefik",
-		Sources: []string{"traefik"},
+		sources: []string{"traefik"},
 		recipe:  "without what no cluster asks for",
 		build:   (*builder).traefik,
 	}
 	Outside = &Part{
 		Name:    "outside",
-		Sources: []string{"outside"},
+		sources: []string{"outside"},
 		build: func(b *builder, out string) error {
 			return b.compile("outside", out, linkerFlags, ".")
 		},

@@ -13,28 +13,14 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/poll"
 )
 
-// AwaitLock takes the lock on a directory when it is free. detail is told whom it waits for.
-func AwaitLock(ctx context.Context, dir string, detail func(string)) (*Lock, error) {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		lock, holder, err := TryLock(dir)
-		if !errors.Is(err, ErrLocked) {
-			detail("")
-			return lock, err
-		}
-		detail(fmt.Sprintf("waiting for process %d, which is at it already", holder))
-		if err := poll.Wait(ctx, pause); err != nil {
-			return nil, err
-		}
-	}
-}
-
 // Lock holds a directory by flock(2). The kernel releases it with the process, however that ends.
 type Lock struct{ dir *os.File }
 
 // ErrLocked says that somebody else holds the lock.
 var ErrLocked = errors.New("locked")
 
-// TryLock takes the lock on a directory or returns errLocked together with the process that holds it.
+// TryLock takes the lock on a directory or returns ErrLocked together with the number of the process that
+// holds it, 0 where the kernel names none.
 func TryLock(path string) (*Lock, int, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -67,6 +53,21 @@ func TryLock(path string) (*Lock, int, error) {
 func (l *Lock) Release() {
 	if l != nil {
 		l.dir.Close()
+	}
+}
+
+// AwaitLock takes the lock on a directory when it is free. detail is told which process it waits for.
+func AwaitLock(ctx context.Context, dir string, detail func(string)) (*Lock, error) {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		lock, holder, err := TryLock(dir)
+		if !errors.Is(err, ErrLocked) {
+			detail("")
+			return lock, err
+		}
+		detail(fmt.Sprintf("waiting for process %d, which is at it already", holder))
+		if err := poll.Wait(ctx, pause); err != nil {
+			return nil, err
+		}
 	}
 }
 

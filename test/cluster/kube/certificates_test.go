@@ -13,7 +13,7 @@ import (
 )
 
 func TestCertificates(t *testing.T) {
-	for _, profile := range []string{ProfileSimulated, ProfileNode} {
+	for _, profile := range Profiles() {
 		t.Run(profile, func(t *testing.T) {
 			c := &Cluster{Name: "berg", Profile: profile, BasePort: 20000, Subnet: 7, dir: t.TempDir()}
 			if err := c.prepare(); err != nil {

@@ -17,26 +17,6 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/poll"
 )
 
-// Everything wants every component.
-func Everything(string) bool { return true }
-
-// Marked finds the processes of a cluster by their mark.
-func Marked(dir string, wanted func(component string) bool) Find {
-	return func() ([]int, error) {
-		all, err := Of(dir)
-		if err != nil {
-			return nil, err
-		}
-		var pids []int
-		for _, p := range all {
-			if wanted(p.Component) {
-				pids = append(pids, p.PID)
-			}
-		}
-		return pids, nil
-	}
-}
-
 // Every process of a cluster carries these two in its environment. They are the only bookkeeping there is:
 // a process that was started is found again although the runner died before it could write anything down,
 // and a process that does not carry the mark of this very state directory is never touched.
@@ -131,6 +111,26 @@ func markOf(environ []byte, dir string) (component string, ours bool) {
 
 // Find lists processes that are to end. It is called again and again, since they may fork meanwhile.
 type Find func() ([]int, error)
+
+// Everything wants every component.
+func Everything(string) bool { return true }
+
+// Marked finds the processes of a cluster by their mark.
+func Marked(dir string, wanted func(component string) bool) Find {
+	return func() ([]int, error) {
+		all, err := Of(dir)
+		if err != nil {
+			return nil, err
+		}
+		var pids []int
+		for _, p := range all {
+			if wanted(p.Component) {
+				pids = append(pids, p.PID)
+			}
+		}
+		return pids, nil
+	}
+}
 
 // End asks with SIGTERM, waits, and insists with SIGKILL until find finds nothing.
 func End(ctx context.Context, find Find, grace time.Duration) error {

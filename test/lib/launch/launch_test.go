@@ -187,3 +187,18 @@ func TestProcessThatDoesNotStop(t *testing.T) {
 		t.Error("it was left running")
 	}
 }
+
+func TestProcessThatOutlives(t *testing.T) {
+	o := operator(t, "serves")
+	o.Outlive, o.Dir = true, t.TempDir()
+	p := start(t, o)
+	if err := p.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if group, err := syscall.Getpgid(p.PID()); err != nil || group != p.PID() {
+		t.Errorf("it is in the process group %d, %v: what ends this one ends it too", group, err)
+	}
+	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID())); err != nil || dir != o.Dir {
+		t.Errorf("it runs in %s, %v", dir, err)
+	}
+}
