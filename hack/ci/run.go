@@ -104,7 +104,7 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) start(ctx context.Context, results chan<- result) int {
 	count := 0
 	for _, s := range startable(r.list, r.state) {
-		if s.optional && len(r.missing) > 0 && time.Since(r.begun)+s.cost(nil) > r.budget {
+		if s.optional && len(r.missing) > 0 && time.Since(r.begun)+s.cost(r.missing) > r.budget {
 			r.state[s.name] = notRun
 			continue
 		}

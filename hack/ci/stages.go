@@ -123,7 +123,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			},
 		)
 	}
-	integration := []string{}
+	var integration []string
 	for _, folder := range suites {
 		usual, known := integrationTimes[folder]
 		if !known {
@@ -150,10 +150,15 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			},
 		)
 	}
+	// It skips what is not built.
+	profiles := []string{"build: simulated"}
+	if withE2E {
+		profiles = append(profiles, "build: node", "build: network")
+	}
 	list = append(list,
 		stage{
 			name: "clusters come and go", command: []string{"make", "test-cluster"}, class: suite, optional: true,
-			after: []string{"build: simulated"}, usual: minutes(3),
+			after: profiles, usual: minutes(3),
 			indifferent: slices.Concat(prose, []string{"api/", "bundle/", "catalog/", "cmd/", "config/", "internal/", "test/e2e/", "test/integration/", "test/measure/"}),
 		},
 		stage{
