@@ -4,7 +4,7 @@ package docs
 
 import "embed"
 
-// Pages are the pages of this folder.
+// Pages are the pages of this folder and of the folders below it.
 //
-//go:embed *.md
+//go:embed *.md */*.md
 var Pages embed.FS

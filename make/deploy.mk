@@ -4,6 +4,9 @@
 KUBECTL ?= $(shell command -v kubectl || echo "$$(go run $(CLUSTER) bin)/kubectl")
 KUBECTL_APPLY = $(KUBECTL) apply --server-side --force-conflicts
 
+# Of every family; the files are called <group>_<plural>.yaml.
+DEFINITIONS := $(wildcard config/*/crd/bases/*.yaml)
+
 # A copy of config/ that names IMG: the tracked files stay as they are.
 .PHONY: rendered-config
 rendered-config: $(BIN)/kustomize
@@ -11,12 +14,12 @@ rendered-config: $(BIN)/kustomize
 	@cd $(DIST)/config/manager && $(BIN)/kustomize edit set image controller=$(IMG)
 
 .PHONY: install
-install: $(BIN)/kustomize ## Install the CRDs.
-	$(BIN)/kustomize build config/crd | $(KUBECTL_APPLY) -f -
+install: ## Install the CRDs.
+	$(KUBECTL_APPLY) $(addprefix -f ,$(DEFINITIONS))
 
 .PHONY: uninstall
-uninstall: $(BIN)/kustomize end-instances ## End all instances and environments, remove the CRDs and every Challenge.
-	$(BIN)/kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+uninstall: end-instances ## End all instances and environments, remove the CRDs and every Challenge.
+	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(DEFINITIONS))
 
 .PHONY: deploy
 deploy: rendered-config ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it works.
@@ -28,10 +31,11 @@ deploy: rendered-config ## Install CRDs and operator (IMG), with SETTINGS='NAME=
 undeploy: rendered-config end-instances ## End all instances and environments, remove operator and CRDs.
 	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL) delete --ignore-not-found -f -
 
-# While the operator still runs: afterwards nothing would take the finalizers off.
+# Resources with a status are those that the operator works on. While it still runs:
+# afterwards nothing would take their finalizers off.
 .PHONY: end-instances
 end-instances:
-	@for kind in challengeinstances.berg.norelect.ch environments.quix.io; do \
+	@for kind in $$(grep -l '^      status: {}' $(DEFINITIONS) | sed -E 's|.*/(.*)_(.*)\.yaml|\2.\1|'); do \
 		if $(KUBECTL) get customresourcedefinition $$kind --ignore-not-found -o name | grep -q .; then \
 			$(KUBECTL) delete $$kind --all --all-namespaces --timeout=180s || { \
 				echo "make: some $$kind do not end: is the operator running? Start it with 'make deploy' and try again" >&2; exit 1; }; \

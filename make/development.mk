@@ -7,14 +7,24 @@ GO_MODULES := . test/cluster/components/image test/cluster/components/outside te
 generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
 	$(BIN)/controller-gen object paths=./api/...
 
+# A family is a folder of api/, of internal/ and of config/.
+FAMILIES := $(notdir $(wildcard api/*))
+
 # staticValue is a number with a fraction in the Challenges that run today; the
 # warning against such fields cannot be heeded any more.
 .PHONY: manifests
-manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC from markers, and name the images.
-	$(BIN)/controller-gen \
-		crd:allowDangerousTypes=true rbac:roleName=manager-role \
-		paths=./api/... paths=./internal/... \
-		output:crd:artifacts:config=config/crd/bases output:rbac:dir=config/rbac
+manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, and name the images.
+	for family in $(FAMILIES); do \
+		$(BIN)/controller-gen \
+			crd:allowDangerousTypes=true rbac:roleName=$$family \
+			paths=./api/$$family/... paths=./internal/$$family/... \
+			output:crd:artifacts:config=config/$$family/crd/bases output:rbac:dir=config/$$family/rbac; \
+		grep -qx -- "- ../$$family" config/default/kustomization.yaml || \
+			(cd config/default && $(BIN)/kustomize edit add component ../$$family); \
+		grep -qx -- "- ../$$family/samples" config/samples/kustomization.yaml || \
+			(cd config/samples && $(BIN)/kustomize edit add resource ../$$family/samples); \
+	done
+	hack/project
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
 	sed -i 's|image: .*|image: $(CATALOG_IMG)|' config/olm/install.yaml
@@ -29,6 +39,7 @@ api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fiel
 .PHONY: verify
 verify: ## Fail unless every generated file is what its sources give, and the next release would work.
 	hack/verify-generated
+	hack/verify-families
 	hack/verify-release
 
 .PHONY: fmt

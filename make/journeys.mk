@@ -9,7 +9,7 @@ e2e: image images ## Run the journeys on real pods; needs root.
 # Which journeys run: those on a real data plane need Cilium and a Gateway.
 E2E_LABELS ?= !network
 
-# What the Gateway of config/samples/prerequisites wants the operator to be told.
+# What the Gateway of config/berg/samples/prerequisites wants the operator to be told.
 SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
 
 # The part of e2e that runs while the cluster is up.

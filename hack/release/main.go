@@ -19,7 +19,7 @@ import (
 const (
 	versionsFile = "versions.mk"
 	templateFile = "catalog/templates/basic.yaml"
-	definitions  = "config/crd/bases"
+	definitions  = "config/*/crd/bases" // of each family
 	published    = "catalog/crds"
 )
 

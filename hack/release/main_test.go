@@ -32,7 +32,7 @@ func tree(t *testing.T) (root string, read func(string) string) {
 	root = t.TempDir()
 	for path, text := range map[string]string{
 		versionsFile: "# words\nVERSION ?= 0.1.0\nOTHER_VERSION ?= 1\n", templateFile: template,
-		definitions + "/kind.yaml": "kind: A\n", published + "/baseline/kind.yaml": "kind: older\n",
+		"config/family/crd/bases/kind.yaml": "kind: A\n", published + "/baseline/kind.yaml": "kind: older\n",
 	} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

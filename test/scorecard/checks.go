@@ -35,13 +35,16 @@ var checks = []check{
 // setting is a variable that the operator reads.
 type setting struct{ Name, Default string }
 
-func settings() (all []setting) {
+// settings are those of each family, and of the operator itself.
+func settings() (sections [][]setting) {
 	for _, section := range operator.Sections(new(config.Process), families.All()) {
+		var all []setting
 		for _, s := range section.Settings {
 			all = append(all, setting{s.Name, s.Default})
 		}
+		sections = append(sections, all)
 	}
-	return all
+	return sections
 }
 
 // relatedImage is the prefix of variables that are there for operator-sdk.
@@ -60,22 +63,30 @@ func variables(b bundle) []string {
 		env[v.Name] = v
 	}
 	var wanted []string
-	for _, v := range settings() {
-		wanted = append(wanted, v.Name)
-		got, there := env[v.Name]
-		switch {
-		case !there:
-			problems = append(problems, fmt.Sprintf("the Deployment lacks the variable %s: add it to config/manager/manager.yaml", v.Name))
-		case got.ValueFrom == nil && got.Value != v.Default:
-			problems = append(problems, fmt.Sprintf("the Deployment sets %s to %q, its default is %q", v.Name, got.Value, v.Default))
+	inOrder := true
+	for _, section := range settings() {
+		var together []string
+		for _, v := range section {
+			together = append(together, v.Name)
+			got, there := env[v.Name]
+			switch {
+			case !there:
+				problems = append(problems, fmt.Sprintf("the Deployment lacks the variable %s: add it to settings.yaml of its family, or to config/manager/manager.yaml", v.Name))
+			case got.ValueFrom == nil && got.Value != v.Default:
+				problems = append(problems, fmt.Sprintf("the Deployment sets %s to %q, its default is %q", v.Name, got.Value, v.Default))
+			}
 		}
+		wanted = append(wanted, together...)
+		// Sections may stand in any order: a family adds its own.
+		from := max(0, slices.Index(names, together[0]))
+		inOrder = inOrder && slices.Equal(names[from:min(from+len(together), len(names))], together)
 	}
 	for _, name := range names {
 		if !slices.Contains(wanted, name) {
 			problems = append(problems, fmt.Sprintf("the Deployment sets %s, which the operator does not read", name))
 		}
 	}
-	if len(problems) == 0 && !slices.Equal(names, wanted) {
+	if len(problems) == 0 && (!inOrder || len(names) != len(wanted)) {
 		problems = append(problems, "the variables of the Deployment are not in the order of internal/config")
 	}
 	if args := b.container().Args; len(args) > 0 {

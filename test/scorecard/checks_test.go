@@ -50,6 +50,9 @@ func TestChecksFindFaults(t *testing.T) {
 		permissions := &b.csv.Spec.Install.Spec.ClusterPermissions[0]
 		permissions.Rules = append(permissions.Rules, rule)
 	}
+	variable := func(b *bundle, name string) int {
+		return slices.IndexFunc(container(b).Env, func(v corev1.EnvVar) bool { return v.Name == name })
+	}
 	for _, test := range []struct {
 		fault string
 		check string
@@ -57,10 +60,11 @@ func TestChecksFindFaults(t *testing.T) {
 		make  func(*bundle)
 	}{
 		{"a variable is missing", "variables-are-complete", "CHALLENGE_NAMESPACE", func(b *bundle) {
-			container(b).Env = container(b).Env[1:]
+			at := variable(b, "CHALLENGE_NAMESPACE")
+			container(b).Env = slices.Delete(container(b).Env, at, at+1)
 		}},
 		{"a default differs", "variables-are-complete", "CHALLENGE_NAMESPACE", func(b *bundle) {
-			container(b).Env[0].Value = "elsewhere"
+			container(b).Env[variable(b, "CHALLENGE_NAMESPACE")].Value = "elsewhere"
 		}},
 		{"a variable is unknown", "variables-are-complete", "NOBODY_READS_ME", func(b *bundle) {
 			container(b).Env = append(container(b).Env, corev1.EnvVar{Name: "NOBODY_READS_ME"})

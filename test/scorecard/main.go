@@ -122,21 +122,24 @@ func newRun() (examples.Run, error) {
 	return examples.Run{Client: k8s, Namespace: namespace, Patience: patience, Documentation: text}, err
 }
 
-// documentation is the text of all pages.
+// documentation is the text of the pages that explain what is: neither why it is so, nor
+// what to do at an alert.
 func documentation() (string, error) {
-	pages, err := fs.Glob(docs.Pages, "*.md")
-	if err != nil {
-		return "", err
-	}
 	var b strings.Builder
-	for _, page := range pages {
-		text, err := docs.Pages.ReadFile(page)
-		if err != nil {
-			return "", err
+	err := fs.WalkDir(docs.Pages, ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (path == "adr" || path == "runbooks"):
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
 		}
+		text, err := docs.Pages.ReadFile(path)
 		b.Write(text)
-	}
-	return b.String(), nil
+		return err
+	})
+	return b.String(), err
 }
 
 func verdictOf(name string, problems []string) result {

@@ -6,12 +6,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
@@ -80,51 +82,86 @@ func TestNamesOfSettingsAreUnique(t *testing.T) {
 	}
 }
 
-func rows() (rows [][]settings.Setting) {
-	for _, section := range sections() {
-		rows = append(rows, section.Settings)
-	}
-	return rows
-}
-
-// The deployed manifest lists every variable with its default, so that it is
-// found there, and no other.
-func TestManifestListsTheTable(t *testing.T) {
-	data, err := os.ReadFile("../../../config/manager/manager.yaml")
+// The deployed manifests list every variable with its default, so that it is found there, in
+// the order of its table, and no other: those of the process in its Deployment, those of a
+// family in the patch of its folder.
+func TestManifestsListTheSettings(t *testing.T) {
+	files, err := filepath.Glob("../../../config/*/settings.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var deployment appsv1.Deployment
+	listed := map[string][]corev1.EnvVar{} // by the first variable of a file
+	for _, file := range append(files, "../../../config/manager/manager.yaml") {
+		env := variables(t, file)
+		listed[env[0].Name] = env
+	}
+	for _, section := range sections() {
+		first := section.Settings[0].Name
+		var got, want []string
+		for _, e := range listed[first] {
+			if e.ValueFrom != nil {
+				e.Value = e.ValueFrom.FieldRef.FieldPath
+			}
+			got = append(got, e.Name+"="+e.Value)
+		}
+		for _, s := range section.Settings {
+			value := s.Default
+			if s.Name == "POD_NAMESPACE" {
+				value = "metadata.namespace"
+			}
+			want = append(want, s.Name+"="+value)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the file that begins with %s sets\n%q\nwant\n%q", section.Title, first, got, want)
+		}
+		delete(listed, first)
+	}
+	for first := range listed {
+		t.Errorf("the file that begins with %s is of no family", first)
+	}
+}
+
+// variables returns those of the operator in a file with its Deployment, or a part of that.
+func variables(t *testing.T, file string) []corev1.EnvVar {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for doc := range strings.SplitSeq(string(data), "\n---\n") {
-		if strings.Contains(doc, "\nkind: Deployment\n") {
-			if err := yaml.UnmarshalStrict([]byte(doc), &deployment); err != nil {
-				t.Fatal(err)
+		if !strings.Contains(doc, "\nkind: Deployment\n") {
+			continue
+		}
+		var deployment appsv1.Deployment
+		if err := yaml.UnmarshalStrict([]byte(doc), &deployment); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		containers := deployment.Spec.Template.Spec.Containers
+		if len(containers) == 1 && len(containers[0].Env) > 0 {
+			return containers[0].Env
+		}
+	}
+	t.Fatalf("%s: no Deployment of one container with variables", file)
+	return nil
+}
+
+// The README and the description of the bundle show some rows of the page.
+func TestDocumentsShowRowsOfThePage(t *testing.T) {
+	all := strings.Split(markdown(), "\n")
+	row := regexp.MustCompile("(?m)^ *(\\| `[A-Z_]+` \\| .* \\|)$")
+	for _, path := range []string{"README.md", "config/manifests/bases/berg-operator.clusterserviceversion.yaml"} {
+		text, err := os.ReadFile(filepath.Join("../../..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := row.FindAllSubmatch(text, -1)
+		if len(shown) != 5 {
+			t.Errorf("%s shows %d settings instead of the five that most installations change", path, len(shown))
+		}
+		for _, m := range shown {
+			if !slices.Contains(all, string(m[1])) {
+				t.Errorf("%s shows %q, which differs from docs/settings.md", path, m[1])
 			}
 		}
-	}
-	if len(deployment.Spec.Template.Spec.Containers) != 1 {
-		t.Fatal("no Deployment of one container in manager.yaml")
-	}
-	env := deployment.Spec.Template.Spec.Containers[0].Env
-	byName := map[string]string{}
-	for _, e := range env {
-		byName[e.Name] = e.Value
-		if e.ValueFrom != nil {
-			byName[e.Name] = e.ValueFrom.FieldRef.FieldPath
-		}
-	}
-	for _, v := range slices.Concat(rows()...) {
-		want := v.Default
-		if v.Name == "POD_NAMESPACE" {
-			want = "metadata.namespace"
-		}
-		got, ok := byName[v.Name]
-		if !ok || got != want {
-			t.Errorf("manager.yaml has %s=%q (listed: %v), want %q", v.Name, got, ok, want)
-		}
-		delete(byName, v.Name)
-	}
-	for name := range byName {
-		t.Errorf("manager.yaml sets %s, which the operator does not know", name)
 	}
 }

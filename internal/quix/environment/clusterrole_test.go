@@ -128,7 +128,7 @@ func TestNoRulesAreNoDanger(t *testing.T) {
 
 // What we ship is bound by what we ship.
 func TestThePlatformsRoleIsAccepted(t *testing.T) {
-	text, err := os.ReadFile("../../../config/rbac/environment_platform_role.yaml")
+	text, err := os.ReadFile("../../../config/quix/platform/platform_role.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,8 @@
+// Package build fills the cache with what clusters are made of: parts, each a directory that is built once for each
+// state of its sources, from the modules below components.
+//
+// To add a component, give it a module of its own there, and declare a Part here that says what its sources are and how
+// it is built; a profile of package kube then names the part.
 package build
 
 import (
@@ -115,15 +120,18 @@ var (
 
 var nodePrograms = []string{"kubelet", "kube-proxy"}
 
+// Images that only ever live in a cluster's own registry: ".test" is reserved for that (RFC 2606).
+const (
+	PauseImage   = "registry.berg.test/pause:1"
+	CoreDNSImage = "registry.berg.test/coredns:1"
+)
+
 const (
 	ciliumModule  = "github.com/cilium/cilium"
 	gatewayModule = "sigs.k8s.io/gateway-api"
 
-	// Images that only ever live in a cluster's own registry: ".test" is reserved for that (RFC 2606).
-	PauseImage   = "registry.berg.test/pause:1"
-	CoreDNSImage = "registry.berg.test/coredns:1"
-	olmImage     = "registry.berg.test/olm:1"
-	opmImage     = "registry.berg.test/opm:1"
+	olmImage = "registry.berg.test/olm:1"
+	opmImage = "registry.berg.test/opm:1"
 	// Where operator-sdk run bundle-upgrade expects a shell; no option names another image.
 	busyboxImage = "registry.access.redhat.com/ubi9/ubi:9.7"
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/disk"
 )
 
+// Parts of profile network. Outside is everything beyond the cluster.
 var (
 	Cilium = &Part{
 		Name:    "cilium",

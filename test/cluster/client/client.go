@@ -1,3 +1,4 @@
+// Package client speaks to the API server of a cluster as its administrator.
 package client
 
 import (
@@ -76,6 +77,7 @@ func (a *Client) Do(ctx context.Context, method, path string, header http.Header
 	return json.Unmarshal(raw, out)
 }
 
+// Get reads a path and decodes the answer into out where that is not nil.
 func (a *Client) Get(ctx context.Context, path string, out any) error {
 	return a.Do(ctx, http.MethodGet, path, nil, nil, out)
 }
@@ -85,12 +87,14 @@ func (a *Client) Healthy(ctx context.Context) error {
 	return a.Get(ctx, "/readyz", nil)
 }
 
+// Condition is one of an object's status.
 type Condition struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`
 	Message string `json:"message"`
 }
 
+// Holds tells whether the condition of a type is there and true.
 func Holds(conditions []Condition, kind string) bool {
 	for _, c := range conditions {
 		if c.Type == kind {
@@ -109,6 +113,7 @@ type node struct {
 	} `json:"status"`
 }
 
+// Nodes counts the nodes, and those that are ready.
 func (a *Client) Nodes(ctx context.Context) (ready, all int, err error) {
 	var list struct {
 		Items []node `json:"items"`
@@ -180,6 +185,7 @@ func readDefinition(file string) (Definition, error) {
 	return Definition{Name: string(match[1]), manifest: manifest}, nil
 }
 
+// ApplyDefinition creates a definition or brings it up to date.
 func (a *Client) ApplyDefinition(ctx context.Context, d Definition) error {
 	path := definitionsPath + "/" + url.PathEscape(d.Name) + "?fieldManager=berg-cluster&force=true"
 	return a.Do(ctx, http.MethodPatch, path, http.Header{"Content-Type": {"application/apply-patch+yaml"}}, d.manifest, nil)
@@ -224,6 +230,7 @@ func (a *Client) Definitions(ctx context.Context) (map[string]bool, error) {
 	return names, nil
 }
 
+// ReadDefinitions reads the files that match a pattern of filepath.Match, one definition each.
 func ReadDefinitions(pattern string) ([]Definition, error) {
 	files, err := filepath.Glob(pattern)
 	if err != nil {

@@ -1,3 +1,5 @@
+// Package disk knows where the runner keeps what it builds and what clusters leave, and how several runners share that:
+// files are replaced at once, directories are locked.
 package disk
 
 import (
@@ -8,6 +10,7 @@ import (
 	"slices"
 )
 
+// CopyFile copies a file's content, and makes the directory for it.
 func CopyFile(dst, src string) error {
 	content, err := os.ReadFile(src)
 	if err != nil {
@@ -19,6 +22,7 @@ func CopyFile(dst, src string) error {
 	return os.WriteFile(dst, content, 0o644)
 }
 
+// Exists tells whether there is anything at a path.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

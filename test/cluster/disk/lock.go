@@ -13,6 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/poll"
 )
 
+// AwaitLock takes the lock on a directory when it is free. detail is told whom it waits for.
 func AwaitLock(ctx context.Context, dir string, detail func(string)) (*Lock, error) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		lock, holder, err := TryLock(dir)
@@ -30,6 +31,7 @@ func AwaitLock(ctx context.Context, dir string, detail func(string)) (*Lock, err
 // Lock holds a directory by flock(2). The kernel releases it with the process, however that ends.
 type Lock struct{ dir *os.File }
 
+// ErrLocked says that somebody else holds the lock.
 var ErrLocked = errors.New("locked")
 
 // TryLock takes the lock on a directory or returns errLocked together with the process that holds it.
@@ -61,6 +63,7 @@ func TryLock(path string) (*Lock, int, error) {
 	return &Lock{dir: f}, 0, nil
 }
 
+// Release gives the lock back. A nil lock is none.
 func (l *Lock) Release() {
 	if l != nil {
 		l.dir.Close()

@@ -20,6 +20,8 @@ type Places struct {
 	Clusters   string // one directory per cluster
 }
 
+// Find returns the places of this user: the repository around the working directory, and below BERG_CLUSTER_CACHE and
+// BERG_CLUSTER_BIN the rest.
 func Find() (Places, error) {
 	repository, err := FindRepository()
 	if err != nil {
@@ -66,6 +68,7 @@ func Canonical(dir string) (string, error) {
 	return resolved, err
 }
 
+// FindRepository returns the checkout that the working directory is in.
 func FindRepository() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -81,6 +84,7 @@ func FindRepository() (string, error) {
 	}
 }
 
+// ClusterDir is the state directory of the cluster with a name.
 func (p Places) ClusterDir(name string) string { return filepath.Join(p.Clusters, name) }
 
 // Names returns every cluster of which anything is on disk, also one that never came up.

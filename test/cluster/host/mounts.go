@@ -16,6 +16,7 @@ type Mount struct {
 	options string
 }
 
+// Mounts returns all that this process sees, in the order of the kernel.
 func Mounts() ([]Mount, error) {
 	raw, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -1,3 +1,4 @@
+// Package host is the Linux machine that clusters run on: its programs and packages, its mounts and control groups.
 package host
 
 import (

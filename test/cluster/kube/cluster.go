@@ -1,3 +1,7 @@
+// Package kube brings clusters up, mends them, and takes them down.
+//
+// A cluster is a control plane and what its profile adds. To add a profile, write a file such as olm.go or network.go
+// with a value of type profile, and name it in profiles; usage of the command and the README tell of it.
 package kube
 
 import (
@@ -45,6 +49,7 @@ func (c *Cluster) path(elem ...string) string {
 // hasNode reports whether there is a real node, rather than simulated ones.
 func (c *Cluster) hasNode() bool { return c.Profile != ProfileSimulated }
 
+// Kubeconfig is the path of the administrator's.
 func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig", "admin") }
 
 func (c *Cluster) binary(component, name string) string {
@@ -55,6 +60,7 @@ func (c *Cluster) kubectl() string { return c.binary(build.ControlPlane.Name, "k
 
 const stateFile = "cluster.json"
 
+// Open returns the cluster with a name, running or not. The error is ErrNoCluster where there is none.
 func Open(p disk.Places, name string) (*Cluster, error) {
 	c := &Cluster{dir: p.ClusterDir(name)}
 	raw, err := os.ReadFile(c.path(stateFile))
@@ -70,6 +76,7 @@ func Open(p disk.Places, name string) (*Cluster, error) {
 	return c, nil
 }
 
+// ErrNoCluster says that no cluster has the name.
 var ErrNoCluster = errors.New("there is no cluster")
 
 func (c *Cluster) save() error {

@@ -300,7 +300,7 @@ func (c *Cluster) installGateway(ctx context.Context, show *progress.Progress) e
 		if err != nil {
 			return err
 		}
-		sample, err := os.ReadFile(filepath.Join(repository, "config", "samples", "prerequisites", "gateway.yaml"))
+		sample, err := os.ReadFile(filepath.Join(repository, "config", "berg", "samples", "prerequisites", "gateway.yaml"))
 		if err != nil {
 			return err
 		}

@@ -74,6 +74,7 @@ func (c *Cluster) problems(ctx context.Context) []string {
 	return problems
 }
 
+// Status prints the processes and problems of a cluster. The error is ErrUnhealthy if there are problems.
 func Status(ctx context.Context, p disk.Places, name string, out io.Writer) error {
 	c, err := Open(p, name)
 	if err != nil {
@@ -111,6 +112,7 @@ func Status(ctx context.Context, p disk.Places, name string, out io.Writer) erro
 	return ErrUnhealthy
 }
 
+// List prints all clusters of this user.
 func List(p disk.Places, out io.Writer) error {
 	names, err := p.Names()
 	if err != nil {
@@ -134,6 +136,7 @@ func List(p disk.Places, out io.Writer) error {
 	return table.Flush()
 }
 
+// PrintKubeconfig prints the path of the administrator's.
 func PrintKubeconfig(p disk.Places, name string, out io.Writer) error {
 	c, err := Open(p, name)
 	if err != nil {
@@ -171,6 +174,7 @@ func Kubectl(p disk.Places, name string, args []string) error {
 	return nil
 }
 
+// Logs prints the log of a component, or the names of all log files when none is named.
 func Logs(p disk.Places, name string, args []string, out io.Writer) error {
 	c, err := Open(p, name)
 	if err != nil {

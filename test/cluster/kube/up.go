@@ -14,19 +14,22 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/progress"
 )
 
-// Options are what the command line can say. A command registers only those that it heeds.
+// Options say what a cluster is to be.
 type Options struct {
-	Name                string
-	Profile             string
-	Nodes               int
-	Audit               bool
-	WithoutOptionalAPIs bool
-	Timeout             time.Duration
+	Name                string        // see disk.ValidName
+	Profile             string        // one of Profiles
+	Nodes               int           // simulated ones, 1 to MaxSimulatedNodes
+	Audit               bool          // write an audit log of every request, without bodies
+	WithoutOptionalAPIs bool          // do not install the Cilium and Gateway APIs
+	Timeout             time.Duration // give up after it; what Build takes is not counted
 }
 
 // Up makes a cluster, or mends one that is there.
 func Up(ctx context.Context, p disk.Places, opts Options, show *progress.Progress) error {
 	begin := time.Now()
+	if _, known := findProfile(opts.Profile); !known {
+		return fmt.Errorf("there is no profile %q", opts.Profile)
+	}
 	if opts.Profile != ProfileSimulated {
 		if err := nodePreconditions(ctx, opts.Profile, show); err != nil {
 			return err

@@ -1,3 +1,4 @@
+// Package pki issues the certificates of a cluster.
 package pki
 
 import (
@@ -17,18 +18,20 @@ const validity = 14 * 24 * time.Hour
 
 // Identity is one certificate to issue: for a server when it has hosts, for a client otherwise, or for both.
 type Identity struct {
-	Name      string
-	Authority string
-	User      string
-	Group     string
-	Hosts     []string
+	Name      string   // of its files
+	Authority string   // which signs it, by name
+	User      string   // as which it acts
+	Group     string   // of the user; may be empty
+	Hosts     []string // names and addresses that the server answers to
 }
 
+// Authority signs certificates.
 type Authority struct {
 	Certificate *x509.Certificate
 	Key         *ecdsa.PrivateKey
 }
 
+// NewAuthority makes an authority with a certificate that it signs itself.
 func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,6 +52,7 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{Certificate: certificate, Key: key}, err
 }
 
+// Issue makes a key and a certificate for it. Authority of the identity is not looked at.
 func (a *Authority) Issue(id Identity) (raw []byte, key *ecdsa.PrivateKey, err error) {
 	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, nil, err
@@ -92,6 +96,7 @@ func newTemplate() (*x509.Certificate, error) {
 	}, nil
 }
 
+// Encode writes a certificate or key in PEM.
 func Encode(kind string, raw []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw})
 }

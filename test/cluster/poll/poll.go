@@ -1,3 +1,4 @@
+// Package poll waits for what tells nobody when it happens.
 package poll
 
 import (

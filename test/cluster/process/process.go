@@ -1,3 +1,4 @@
+// Package process finds and ends the processes of a cluster, by a mark in their environment.
 package process
 
 import (
@@ -16,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/poll"
 )
 
+// Everything wants every component.
 func Everything(string) bool { return true }
 
 // Marked finds the processes of a cluster by their mark.

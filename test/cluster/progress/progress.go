@@ -1,3 +1,4 @@
+// Package progress shows a person what a command is at.
 package progress
 
 import (
@@ -15,6 +16,7 @@ type Progress struct {
 	terminal bool
 }
 
+// New returns a Progress that writes to out.
 func New(out io.Writer) *Progress {
 	p := &Progress{out: out}
 	if f, ok := out.(*os.File); ok {
@@ -25,6 +27,7 @@ func New(out io.Writer) *Progress {
 	return p
 }
 
+// Say writes a line.
 func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
@@ -87,6 +90,7 @@ func (p *Progress) Step(what string, work func(detail func(string)) error) error
 	return err
 }
 
+// Elapsed writes how long ago something was.
 func Elapsed(since time.Time) string {
 	d := time.Since(since)
 	if d < time.Minute {

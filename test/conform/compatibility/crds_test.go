@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	ours      = "../../../config/crd/bases"
+	ours      = "../../../config/*/crd/bases"
 	published = "../../../catalog/crds"
 )
 
@@ -81,7 +81,7 @@ func TestDefinitionsOnlyGrow(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log("Resources of clusters may depend on it: make the change optional, or offer it as a new version of the kind. " +
-			"While nothing is published yet, the definitions may become the new baseline: cp config/crd/bases/*.yaml catalog/crds/baseline")
+			"While nothing is published yet, the definitions may become the new baseline: cp config/*/crd/bases/*.yaml catalog/crds/baseline")
 	}
 }
 
@@ -102,6 +102,7 @@ func newestPublished() (string, error) {
 	return filepath.Join(published, folder), nil
 }
 
+// read returns the definitions of a folder, or of all folders of a pattern, by name.
 func read(t *testing.T, folder string) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))

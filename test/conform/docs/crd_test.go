@@ -47,7 +47,7 @@ type definition struct {
 func definitions(t *testing.T) map[string]definition {
 	t.Helper()
 	out := map[string]definition{}
-	for _, path := range glob(t, "config/crd/bases/*.yaml") {
+	for _, path := range glob(t, "config/*/crd/bases/*.yaml") {
 		var d definition
 		if err := yaml.Unmarshal(read(t, path), &d); err != nil {
 			t.Fatalf("%s: %v", path, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-const sampleGateway = "config/samples/prerequisites/gateway.yaml"
+const sampleGateway = "config/berg/samples/prerequisites/gateway.yaml"
 
 // What players are told is what the sample does, once its reader has followed the
 // README, by either way of installing.

@@ -43,27 +43,37 @@ func registered(t *testing.T) map[string][]string {
 	return out
 }
 
+// metricsPages is the text of the page of the operator's metrics, and of those of each family.
+func metricsPages(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	for _, page := range append(glob(t, "docs/*/metrics.md"), "docs/metrics.md") {
+		text.Write(read(t, page))
+	}
+	return text.String()
+}
+
 func TestMetricsPageAndOperatorAgree(t *testing.T) {
 	actual := registered(t)
 	documented := map[string]bool{}
-	for _, m := range metricRow.FindAllStringSubmatch(string(read(t, "docs/metrics.md")), -1) {
+	for _, m := range metricRow.FindAllStringSubmatch(metricsPages(t), -1) {
 		name, labels := m[1], strings.FieldsFunc(m[3], func(r rune) bool { return strings.ContainsRune("`, ", r) })
 		slices.Sort(labels)
 		documented[name] = true
 		have, exists := actual[name]
 		switch {
 		case !exists:
-			t.Errorf("docs/metrics.md: the operator has no metric %s", name)
+			t.Errorf("metrics.md: the operator has no metric %s", name)
 		case !slices.Equal(have, labels):
-			t.Errorf("docs/metrics.md: %s has the labels %v, not %v", name, have, labels)
+			t.Errorf("metrics.md: %s has the labels %v, not %v", name, have, labels)
 		}
 		if !slices.Contains([]string{"counter", "gauge", "histogram"}, m[2]) {
-			t.Errorf("docs/metrics.md: %s: there is no type %q", name, m[2])
+			t.Errorf("metrics.md: %s: there is no type %q", name, m[2])
 		}
 	}
 	for name := range actual {
 		if (strings.HasPrefix(name, "berg_") || strings.HasPrefix(name, "quix_")) && !documented[name] {
-			t.Errorf("docs/metrics.md does not list %s", name)
+			t.Errorf("no metrics.md lists %s", name)
 		}
 	}
 	if len(documented) < 15 {
@@ -83,11 +93,11 @@ func TestTypesOfMetrics(t *testing.T) {
 		types[f.GetName()] = strings.ToLower(f.GetType().String())
 	}
 	compared := 0
-	for _, m := range metricRow.FindAllStringSubmatch(string(read(t, "docs/metrics.md")), -1) {
+	for _, m := range metricRow.FindAllStringSubmatch(metricsPages(t), -1) {
 		if actual := types[m[1]]; actual != "" {
 			compared++
 			if actual != m[2] {
-				t.Errorf("docs/metrics.md: %s is a %s, not a %s", m[1], actual, m[2])
+				t.Errorf("metrics.md: %s is a %s, not a %s", m[1], actual, m[2])
 			}
 		}
 	}
@@ -99,7 +109,7 @@ func TestTypesOfMetrics(t *testing.T) {
 // A cluster without the Prometheus operator refuses its kinds, and the Operator
 // Lifecycle Manager then gives the whole installation up.
 func TestInstallationNeedsNoPrometheusOperator(t *testing.T) {
-	for _, path := range slices.Concat(glob(t, "bundle/manifests/*.yaml"), glob(t, "config/default/*.yaml"), glob(t, "config/manager/*.yaml")) {
+	for _, path := range slices.Concat(glob(t, "bundle/manifests/*.yaml"), glob(t, "config/default/*.yaml"), glob(t, "config/operator/*.yaml"), glob(t, "config/manager/*.yaml")) {
 		if text := string(read(t, path)); strings.Contains(text, "apiVersion: monitoring.coreos.com") || strings.Contains(text, "../prometheus") {
 			t.Errorf("%s brings kinds of the Prometheus operator", path)
 		}

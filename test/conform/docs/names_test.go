@@ -30,7 +30,7 @@ func TestCommandsNameObjectsThatExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	mentions := 0
-	for _, page := range append(glob(t, "docs/*.md"), append(glob(t, "docs/runbooks/*.md"), "README.md")...) {
+	for _, page := range append(glob(t, "docs/*.md"), append(glob(t, "docs/*/*.md"), "README.md")...) {
 		for _, name := range mention.FindAllString(string(read(t, page)), -1) {
 			mentions++
 			// A command may name a part of several names, for grep.

@@ -45,7 +45,7 @@ func constants(t *testing.T, prefix string) []string {
 	return values
 }
 
-const instancePage = "docs/challengeinstance.md"
+const instancePage = "docs/berg/challengeinstance.md"
 
 // fromKubernetes are reasons that the operator passes on from kubelet and scheduler.
 var fromKubernetes = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CrashLoopBackOff", "Unschedulable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedCreatePodSandBox", "Evicted"}

@@ -58,10 +58,10 @@ func TestServiceMonitorScrapesTheMetricsService(t *testing.T) {
 			} `json:"ports"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal(read(t, "config/default/metrics_service.yaml"), &service); err != nil {
+	if err := yaml.Unmarshal(read(t, "config/manager/metrics_service.yaml"), &service); err != nil {
 		t.Fatal(err)
 	}
-	service.Metadata.Labels["app.kubernetes.io/name"] = "berg-operator" // added by config/default
+	service.Metadata.Labels["app.kubernetes.io/name"] = "berg-operator" // added by config/operator
 	for name, value := range monitor.Spec.Selector.MatchLabels {
 		if service.Metadata.Labels[name] != value {
 			t.Errorf("the Service has no label %s=%s", name, value)
@@ -105,9 +105,10 @@ func TestRulesWithoutTheOperator(t *testing.T) {
 
 func TestEveryAlertTellsAndHasARunbook(t *testing.T) {
 	pages := map[string]bool{}
-	for _, path := range glob(t, "docs/runbooks/[BQ]*.md") {
+	for _, path := range glob(t, "docs/runbooks/*.md") {
 		pages[strings.TrimSuffix(filepath.Base(path), ".md")] = true
 	}
+	delete(pages, "README")
 	for _, r := range rules(t) {
 		if r.Labels["severity"] != "critical" && r.Labels["severity"] != "warning" {
 			t.Errorf("%s: severity is %q", r.Alert, r.Labels["severity"])
@@ -278,7 +279,7 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	}
 	for name, where := range used {
 		if name != "up" && !known[name] { // up is made by Prometheus itself
-			t.Errorf("%s: docs/metrics.md does not list %s", where, name)
+			t.Errorf("%s: no metrics.md lists %s", where, name)
 		}
 	}
 }
@@ -310,23 +311,26 @@ func collect(t *testing.T, used map[string]string, where, expr string) {
 
 var row = regexp.MustCompile("^\\| `([a-z_]+)` \\|")
 
-// documented are the metrics of docs/metrics.md; a test of the operator's module
+// documented are the metrics of docs/metrics.md and of the page of each family; a test of the operator's module
 // compares them with those that the operator registers.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
-	lines := bufio.NewScanner(bytes.NewReader(read(t, "docs/metrics.md")))
-	for lines.Scan() {
-		if m := row.FindStringSubmatch(lines.Text()); m != nil {
-			out[m[1]] = true
+	for _, page := range append(glob(t, "docs/*/metrics.md"), "docs/metrics.md") {
+		lines := bufio.NewScanner(bytes.NewReader(read(t, page)))
+		for lines.Scan() {
+			if m := row.FindStringSubmatch(lines.Text()); m != nil {
+				out[m[1]] = true
+			}
 		}
 	}
 	if len(out) < 8 {
-		t.Fatalf("docs/metrics.md lists only %d metrics", len(out))
+		t.Fatalf("the pages list only %d metrics", len(out))
 	}
 	return out
 }
 
+// glob returns the files of a pattern relative to the repository; there must be some.
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, pattern))
@@ -335,6 +339,11 @@ func glob(t *testing.T, pattern string) []string {
 	}
 	if len(paths) == 0 {
 		t.Fatalf("no file matches %s", pattern)
+	}
+	for i, path := range paths {
+		if paths[i], err = filepath.Rel(root, path); err != nil {
+			t.Fatal(err)
+		}
 	}
 	slices.Sort(paths)
 	return paths

@@ -16,6 +16,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
@@ -38,7 +39,7 @@ var _ = Describe("The bandwidth of a container", func() {
 		}
 
 		var connection net.Conn
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) (err error) { // it runs, and may not listen yet
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) (err error) { // it runs, and may not listen yet
 			connection, err = (&net.Dialer{}).DialContext(ctx, "tcp", world.AtNode(endpoint(running, "flood").Port))
 			return err
 		})

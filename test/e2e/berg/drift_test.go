@@ -17,6 +17,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
@@ -47,7 +48,7 @@ var _ = Describe("A running instance", func() {
 			Expect(world.Get(ctx, key, c.object)).To(Succeed())
 			uid := c.object.GetUID()
 			Expect(world.Delete(ctx, c.object)).To(Succeed())
-			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+			expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 				if err := world.Get(ctx, key, c.object); err != nil {
 					return err
 				}
@@ -80,7 +81,7 @@ var _ = Describe("A running instance", func() {
 			c.object.SetName(c.name)
 			Expect(world.Patch(ctx, c.object, client.RawPatch("application/merge-patch+json", []byte(c.patch)))).To(Succeed())
 			Expect(c.back(c.object)).To(BeFalse(), "the change did not take place")
-			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+			expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 				if err := world.Get(ctx, client.ObjectKeyFromObject(c.object), c.object); err != nil {
 					return err
 				}
@@ -89,7 +90,7 @@ var _ = Describe("A running instance", func() {
 		}
 
 		By("being healthy again, at the same host names, and telling the node ports of today")
-		deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 			now := told.Now()
 			service := &corev1.Service{}
 			if err := world.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "box-node-port"}, service); err != nil {

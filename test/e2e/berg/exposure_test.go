@@ -21,6 +21,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
@@ -39,25 +40,25 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		Expect(endpoint(running, "echo-datagrams").URL).To(HavePrefix("udp://"))
 
 		By("HTTPS by its host name, under a certificate for it")
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
 		unknown := site
 		unknown.URL = "https://nobody." + setting("CHALLENGE_DOMAIN")
 		Expect(visit(ctx, unknown, http.StatusNotFound)).To(Succeed())
 
 		By("plain TCP behind TLS, under a certificate for its host name")
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			_, err := echoTLS(ctx, line, trusting())
 			return err
 		})
 
 		By("TCP and UDP at a node's port")
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", tcp) })
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "udp", udp) })
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", tcp) })
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "udp", udp) })
 
 		By("nothing once it has ended")
 		told.Patch(ctx, `{"terminationReason":"UserRequest"}`)
 		told.ExpectEnd(ctx)
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
 		Expect(echo(ctx, "tcp", tcp)).NotTo(Succeed())
 		Expect(echo(ctx, "udp", udp)).NotTo(Succeed())
 		_, err := echoTLS(ctx, line, trusting())
@@ -74,7 +75,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		running := stage.Start(ctx, stage.Instance("certified")).ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 		secure := endpoint(running, "secure")
 		Expect(secure.URL).To(Equal("tls://" + secure.Hostname + ":1337"))
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			who, err := echoTLS(ctx, secure, &tls.Config{InsecureSkipVerify: true})
 			if err != nil {
 				return err
@@ -87,7 +88,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		stage := journey.NewStage(ctx)
 		told, running := startExposed(ctx, stage)
 		site := endpoint(running, "web")
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
 
 		dialer := websocket.Dialer{NetDialContext: atGateway, TLSClientConfig: trusting(), HandshakeTimeout: clientTimeout}
 		socket, response, err := dialer.DialContext(ctx, strings.Replace(site.URL, "http", "ws", 1)+"/echo", nil)
@@ -141,7 +142,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		} {
 			running := stage.Start(ctx, stage.Instance(name)).ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 			site := endpoint(running, "web")
-			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+			expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 				// The toolbox does not know the authority of the cluster.
 				command := append([]string{"get", "-timeout", "3s", "-insecure"}, way...)
 				_, err := world.Exec(ctx, running.Status.Namespace, "box", "", append(command, site.URL+"/")...)

@@ -24,6 +24,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
@@ -87,7 +88,7 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 	It("gets no more memory than its limit", func(ctx SpecContext) {
 		told, pod := startGreedy(ctx, stage)
 		attack(ctx, pod, "full memory", "memory", "signal: killed\n")
-		deployed.Until(ctx, deployed.StartLimit, func(context.Context) error { return journey.Unhappy(told.Now()) })
+		expect.Until(ctx, deployed.StartLimit, func(context.Context) error { return journey.Unhappy(told.Now()) })
 		told.Delete(ctx)
 		told.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
@@ -100,7 +101,7 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 			written, err := world.ExecIn(ctx, pod, "", "exhaust", "disk", "/full", strconv.FormatInt(limit.Value()+limit.Value()/8, 10))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(written.Stdout).To(HaveSuffix("bytes written\n"))
-			deployed.Until(ctx, evictionLimit, func(ctx context.Context) error {
+			expect.Until(ctx, evictionLimit, func(ctx context.Context) error {
 				// The pod itself does not tell, when its program ends well on being asked to.
 				var events corev1.EventList
 				if err := world.List(ctx, &events, client.InNamespace(pod.Namespace)); err != nil {
@@ -117,7 +118,7 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 		told.Expect(ctx, deployed.ReactLimit, "moment of bad health", func(m journey.Moment) bool {
 			return meta.IsStatusConditionFalse(m.Instance.Status.Conditions, bergv1.ConditionHealthy)
 		})
-		deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 			pods, err := world.Pods(ctx, told.InstanceNamespace(), client.MatchingLabels{bergv1.LabelContainer: "box"})
 			if err != nil {
 				return err
@@ -181,7 +182,7 @@ func startNeighbour(ctx context.Context, s *journey.Stage) *neighbour {
 	// A connection for each request, as the first one of each player is.
 	player := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	url := "http://" + world.AtNode(endpoint(running, "web").Port) + "/healthz"
-	deployed.Until(ctx, deployed.ReactLimit, func(context.Context) error { return ask(player, url) })
+	expect.Until(ctx, deployed.ReactLimit, func(context.Context) error { return ask(player, url) })
 	stop := make(chan struct{})
 	var asked sync.WaitGroup
 	asked.Go(func() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
@@ -32,7 +33,7 @@ var _ = Describe("The check of isolation", Label("isolation"), Serial, func() {
 
 		var leader *corev1.Pod
 		var found *corev1.PodCondition
-		deployed.Until(ctx, 2*deployed.StartLimit, func(ctx context.Context) (err error) {
+		expect.Until(ctx, 2*deployed.StartLimit, func(ctx context.Context) (err error) {
 			leader, found, err = isolationVerified(ctx)
 			return err
 		})
@@ -42,7 +43,7 @@ var _ = Describe("The check of isolation", Label("isolation"), Serial, func() {
 		Expect(deployed.Metrics(ctx, journey.NewStage(ctx).Namespace, leader)).To(ContainSubstring(sample))
 
 		if status != corev1.ConditionTrue {
-			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+			expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 				var events corev1.EventList
 				if err := world.List(ctx, &events, client.InNamespace(leader.Namespace)); err != nil {
 					return err
@@ -53,7 +54,7 @@ var _ = Describe("The check of isolation", Label("isolation"), Serial, func() {
 				return deployed.ErrorIf(!warned, "there is no Warning about the operator's pod")
 			})
 		}
-		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			var namespaces corev1.NamespaceList
 			if err := world.List(ctx, &namespaces); err != nil {
 				return err

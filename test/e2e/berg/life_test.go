@@ -17,6 +17,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
@@ -53,7 +54,7 @@ var _ = Describe("The life of an instance", func() {
 		told.ExpectEnd(ctx)
 		expectInOrder(told.Phases(), bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting,
 			bergv1.PhaseRunning, bergv1.PhaseTerminating, bergv1.PhaseTerminated)
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			events, err := instanceEvents(ctx, told)
 			if err != nil {
 				return err
@@ -209,7 +210,7 @@ var _ = Describe("An instance is deleted", func() {
 		Expect(world.Get(ctx, key, namespace)).To(Succeed())
 		before := namespace.UID
 		Expect(world.Delete(ctx, namespace)).To(Succeed())
-		deployed.Until(ctx, deployed.DeleteLimit+deployed.StartLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.DeleteLimit+deployed.StartLimit, func(ctx context.Context) error {
 			if err := world.Get(ctx, key, namespace); err != nil {
 				return err
 			}
@@ -257,7 +258,7 @@ func refuseDeployments(ctx context.Context, stage *journey.Stage, namespace stri
 		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, o)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
 	}
 	// The API server takes a policy up some time after it exists.
-	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 		labels := map[string]string{"app": probe}
 		deployment := &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: probe, Namespace: stage.Namespace},

@@ -23,6 +23,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/e2e/berg/attack"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
@@ -114,7 +115,7 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 		send("claims to be the internet "+stage.Namespace, "198.51.100.7")
 		// Sent last, so that those before it have had their time.
 		send("is what it is "+stage.Namespace, battlefield.open.address)
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			datagrams, err := arrived(ctx)
 			if err != nil {
 				return err
@@ -176,7 +177,7 @@ var _ = Describe("What instances need", Label("network"), Serial, func() {
 			_, err := world.Exec(ctx, namespace, "asker", "", resolver, "www.example.org.")
 			Expect(err).To(HaveOccurred(), "%s finds a name outside", resolver)
 		}
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			out, err := world.Exec(ctx, namespace, "asker", "", "probe", "tcp/box:8080", "udp/box:9000")
 			if err != nil {
 				return err
@@ -277,9 +278,9 @@ func (b *battlefield) attack(ctx context.Context, from combatant, rows []attack.
 // visit reaches what is public: policies that keep everybody out are no use.
 func (b *battlefield) visit(ctx context.Context) {
 	GinkgoHelper()
-	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, b.site, http.StatusOK) })
-	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", world.AtNode(b.tcp.Port)) })
-	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "udp", world.AtNode(b.udp.Port)) })
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, b.site, http.StatusOK) })
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "tcp", world.AtNode(b.tcp.Port)) })
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "udp", world.AtNode(b.udp.Port)) })
 }
 
 // evidence is what each probe was answered, as a table.
@@ -327,7 +328,7 @@ func (b *battlefield) lift(ctx context.Context) {
 			Expect(client.IgnoreNotFound(world.Delete(ctx, policy))).To(Succeed())
 		}, NodeTimeout(deployed.ReactLimit))
 	}
-	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 		out, err := world.Exec(ctx, b.closed.namespace, "box", "", "probe", "tcp/"+outsideHost+":80")
 		if err != nil {
 			return err
@@ -351,7 +352,7 @@ func startServer(ctx context.Context, s *journey.Stage) string {
 		},
 	}
 	Expect(world.Create(ctx, pod)).To(Succeed())
-	deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}

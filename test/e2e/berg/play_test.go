@@ -21,6 +21,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 	"github.com/bergctf/berg-operator/test/samples/images/solve"
 )
@@ -41,7 +42,7 @@ var _ = Describe("A web challenge", func() {
 		Expect(running.Status.ObservedGeneration).To(Equal(running.Generation))
 		Expect(running.Status.ReadyAt).NotTo(BeNil())
 		Expect(running.Status.ExpiresAt.Time).To(BeTemporally("==", running.Status.StartedAt.Add(20*time.Minute)))
-		deployed.Until(ctx, deployed.ReactLimit, func(context.Context) error { return journey.Unhappy(told.Now()) })
+		expect.Until(ctx, deployed.ReactLimit, func(context.Context) error { return journey.Unhappy(told.Now()) })
 		expectInOrder(told.Phases(), bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting, bergv1.PhaseRunning)
 
 		By("holding the flag in the file that the Challenge names")
@@ -89,7 +90,7 @@ var _ = Describe("A web challenge", func() {
 		if err := world.Create(ctx, challenges); err == nil {
 			DeferCleanup(func(ctx SpecContext) {
 				Expect(world.Delete(ctx, challenges)).To(Succeed())
-				deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, challenges.Name) })
+				expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, challenges.Name) })
 			}, NodeTimeout(deployed.DeleteLimit))
 		} else {
 			Expect(client.IgnoreAlreadyExists(err)).To(Succeed())
@@ -118,7 +119,7 @@ var _ = Describe("A pwn challenge", func() {
 		Expect(service.Name).To(Equal("kiosk"))
 		Expect(service.Hostname).To(Equal(setting("CHALLENGE_DOMAIN")))
 		Expect(service.TLS).To(BeFalse())
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			// kube-proxy hears of the pod's readiness beside us.
 			attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
@@ -172,7 +173,7 @@ var _ = Describe("A pwn challenge", func() {
 
 		for network, name := range map[string]string{"tcp": "echo", "udp": "echo-datagrams"} {
 			address := world.AtNode(endpoint(running, name).Port)
-			deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, network, address) })
+			expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, network, address) })
 		}
 	}, SpecTimeout(deployed.SpecLimit))
 })
@@ -288,7 +289,7 @@ func expectInOrder(told []bergv1.Phase, order ...bergv1.Phase) {
 // expectEvents waits for events about the instance.
 func expectEvents(ctx context.Context, told *journey.Story, reasons ...string) {
 	GinkgoHelper()
-	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 		events, err := instanceEvents(ctx, told)
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
@@ -164,7 +165,7 @@ var _ = Describe("Bad input", func() {
 				return
 			}
 			Expect(world.Delete(ctx, foreign)).To(Succeed())
-			deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, foreign.GetName()) })
+			expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, foreign.GetName()) })
 			removed = true
 		}
 		DeferCleanup(func(ctx SpecContext) { remove(ctx) }, NodeTimeout(deployed.DeleteLimit))

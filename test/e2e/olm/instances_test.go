@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 const (
@@ -70,7 +72,7 @@ func run(ctx context.Context) *bergv1.ChallengeInstance {
 	key, err := start(ctx, quick)
 	Expect(err).NotTo(HaveOccurred())
 	instance := &bergv1.ChallengeInstance{}
-	until(ctx, instanceLimit, func(ctx context.Context) error { return inPhase(ctx, key, instance, bergv1.PhaseRunning) })
+	expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return inPhase(ctx, key, instance, bergv1.PhaseRunning) })
 	return instance
 }
 
@@ -90,7 +92,7 @@ func end(ctx context.Context, key client.ObjectKey) {
 	instance := &bergv1.ChallengeInstance{}
 	Expect(world.Get(ctx, key, instance)).To(Succeed())
 	Expect(world.Delete(ctx, instance)).To(Succeed())
-	until(ctx, instanceLimit, func(ctx context.Context) error { return endedWithNamespace(ctx, key) })
+	expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return endedWithNamespace(ctx, key) })
 }
 
 // namespaceOf an instance that start has made.

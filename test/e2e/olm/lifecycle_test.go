@@ -26,6 +26,8 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hold "github.com/bergctf/berg-operator/internal/kit/upgradeable"
+
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 // One installation, from its first day to its last.
@@ -67,10 +69,10 @@ var _ = Describe("The operator", Ordered, func() {
 
 		By("setting a port that is none")
 		configure(ctx, map[string]string{"CHALLENGE_HTTP_PORT": "http"})
-		until(ctx, installLimit, func(ctx context.Context) error {
+		expect.Until(ctx, installLimit, func(ctx context.Context) error {
 			return toldInPod(ctx, "CHALLENGE_HTTP_PORT")
 		})
-		until(ctx, installLimit, func(ctx context.Context) error {
+		expect.Until(ctx, installLimit, func(ctx context.Context) error {
 			csv, err := world.csv(ctx, first)
 			if err == nil && csv.Status.Phase == operatorsv1alpha1.CSVPhaseSucceeded {
 				err = errors.New("OLM calls it a success")
@@ -118,20 +120,20 @@ var _ = Describe("The operator", Ordered, func() {
 
 		By("waiting for a pause")
 		// Before, the bustle of the former journey has used up what it may hold up.
-		until(ctx, instanceLimit, func(ctx context.Context) error {
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			return upgradeable(ctx, second, metav1.ConditionTrue, hold.ReasonIdle)
 		})
 
 		By("starting an instance whose image is missing")
 		busy, err := start(ctx, absent)
 		Expect(err).NotTo(HaveOccurred())
-		until(ctx, instanceLimit, func(ctx context.Context) error {
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			return upgradeable(ctx, second, metav1.ConditionFalse, hold.ReasonBusy)
 		})
 
 		By("offering a new version")
 		offer(ctx, "third")
-		until(ctx, installLimit, func(ctx context.Context) error {
+		expect.Until(ctx, installLimit, func(ctx context.Context) error {
 			csv, err := world.csv(ctx, head)
 			if err == nil && csv.Status.Reason != operatorsv1alpha1.CSVReasonOperatorConditionNotUpgradeable {
 				err = errors.New(describe([]operatorsv1alpha1.ClusterServiceVersion{*csv}))
@@ -144,13 +146,13 @@ var _ = Describe("The operator", Ordered, func() {
 		end(ctx, busy)
 
 		By("killing the operators, the old one and the new one, in the middle of the upgrade")
-		until(ctx, installLimit, func(ctx context.Context) error { return runsVersion(ctx, head) })
+		expect.Until(ctx, installLimit, func(ctx context.Context) error { return runsVersion(ctx, head) })
 		late, err := start(ctx, quick)
 		Expect(err).NotTo(HaveOccurred())
 		killOperator(ctx)
 
 		expectInstalled(ctx, head, map[string]string{"CHALLENGE_DOMAIN": "second.example.test"})
-		until(ctx, instanceLimit, func(ctx context.Context) error {
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			return inPhase(ctx, late, &bergv1.ChallengeInstance{}, bergv1.PhaseRunning)
 		})
 		unhurt.expectUndisturbed(ctx)
@@ -161,7 +163,7 @@ var _ = Describe("The operator", Ordered, func() {
 		var instances bergv1.ChallengeInstanceList
 		Expect(world.List(ctx, &instances)).To(Succeed())
 		Expect(world.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(stage))).To(Succeed())
-		until(ctx, instanceLimit, func(ctx context.Context) error {
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			for _, instance := range instances.Items {
 				if err := endedWithNamespace(ctx, client.ObjectKeyFromObject(&instance)); err != nil {
 					return err
@@ -173,7 +175,7 @@ var _ = Describe("The operator", Ordered, func() {
 		By("removing Subscription, version and namespaces")
 		Expect(world.Delete(ctx, &operatorsv1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: packageName}})).To(Succeed())
 		Expect(world.DeleteAllOf(ctx, &operatorsv1alpha1.ClusterServiceVersion{}, client.InNamespace(operatorNamespace))).To(Succeed())
-		until(ctx, instanceLimit, func(ctx context.Context) error {
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			pods, err := world.operatorPods(ctx)
 			if err == nil && len(pods) > 0 {
 				err = fmt.Errorf("%d pods of the operator are left", len(pods))
@@ -190,13 +192,13 @@ var _ = Describe("The operator", Ordered, func() {
 		}
 
 		By("looking for what is left")
-		until(ctx, instanceLimit, func(ctx context.Context) error { return leftBehind(ctx, before, promised) })
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return leftBehind(ctx, before, promised) })
 
 		By("removing that too")
 		for _, name := range definitions {
 			Expect(world.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
-		until(ctx, instanceLimit, func(ctx context.Context) error {
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			// OLM writes its record anew while there is anything in it.
 			record := &operatorsv1.Operator{ObjectMeta: metav1.ObjectMeta{Name: packageName + "." + operatorNamespace}}
 			if err := client.IgnoreNotFound(world.Delete(ctx, record)); err != nil {

@@ -23,6 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 const (
@@ -124,7 +127,7 @@ func (c *cluster) csv(ctx context.Context, version string) (*operatorsv1alpha1.C
 func expectInstalled(ctx context.Context, version string, env map[string]string) {
 	GinkgoHelper()
 	var since time.Time
-	until(ctx, installLimit, func(ctx context.Context) error {
+	expect.Until(ctx, installLimit, func(ctx context.Context) error {
 		if err := world.installed(ctx, version, env); err != nil {
 			since = time.Time{}
 			return err
@@ -204,18 +207,12 @@ func (c *cluster) operatorPods(ctx context.Context) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
 }
 
-func ready(pod corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // readyPods returns the names of the operator's pods that are ready.
 func (c *cluster) readyPods(ctx context.Context) ([]string, error) {
 	pods, err := c.operatorPods(ctx)
 	var names []string
 	for _, pod := range pods {
-		if ready(pod) {
+		if deployed.PodReady(&pod) {
 			names = append(names, pod.Name)
 		}
 	}

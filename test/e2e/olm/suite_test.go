@@ -8,9 +8,6 @@
 package olm
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -25,13 +22,10 @@ import (
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
-	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
 const (
@@ -82,42 +76,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	releases := strings.Fields(os.Getenv("RELEASES"))
 	Expect(releases).To(HaveLen(3), "RELEASES: want three versions")
 	first, second, head = releases[0], releases[1], releases[2]
+	apiserver.Connect(apiextensionsv1.AddToScheme, operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme, operatorsv2.AddToScheme)
+	world = &cluster{WithWatch: apiserver.Client}
 	var err error
-	world, err = connect()
+	world.metadata, err = metadata.NewForConfig(apiserver.Config)
+	Expect(err).NotTo(HaveOccurred())
+	world.discovery, err = discovery.NewDiscoveryClientForConfig(apiserver.Config)
 	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(time.Minute))
-
-func connect() (*cluster, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read KUBECONFIG: %w", err)
-	}
-	// A client-side limit would show up as slowness of the operator.
-	config.QPS = -1
-	scheme, err := operator.NewScheme(families.All()...)
-	if err != nil {
-		return nil, err
-	}
-	err = errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme),
-		operatorsv1.AddToScheme(scheme), operatorsv1alpha1.AddToScheme(scheme), operatorsv2.AddToScheme(scheme))
-	if err != nil {
-		return nil, err
-	}
-	c := &cluster{}
-	if c.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("reach the cluster of KUBECONFIG: %w", err)
-	}
-	if c.metadata, err = metadata.NewForConfig(config); err != nil {
-		return nil, err
-	}
-	c.discovery, err = discovery.NewDiscoveryClientForConfig(config)
-	return c, err
-}
-
-// until waits for a condition on the cluster that is asked for again and again.
-// look returns why it does not hold yet.
-func until(ctx context.Context, limit time.Duration, look func(context.Context) error) {
-	GinkgoHelper()
-	Eventually(ctx, look).WithTimeout(limit).Should(Succeed())
-}

@@ -22,13 +22,14 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
 var _ = Describe("The operator", func() {
 	It("runs as a restricted pod that is alive and ready", func(ctx SpecContext) {
 		var pod *corev1.Pod
-		deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) (err error) {
+		expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) (err error) {
 			if pod, err = world.Leader(ctx); err != nil {
 				return err
 			}
@@ -51,7 +52,7 @@ var _ = Describe("The operator", func() {
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("holds the lease", func(ctx SpecContext) {
-		deployed.Until(ctx, deployed.StartLimit, deployed.ExpectLease)
+		expect.Until(ctx, deployed.StartLimit, deployed.ExpectLease)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("shows its metrics only to those who may read them", func(ctx SpecContext) {
@@ -156,7 +157,7 @@ var _ = Describe("The operator", func() {
 					}
 				}
 			}
-			deployed.Until(ctx, deployed.StartLimit, deployed.ExpectLease)
+			expect.Until(ctx, deployed.StartLimit, deployed.ExpectLease)
 		}, SpecTimeout(deployed.SpecLimit))
 
 		It("ends at once what expired in the meantime", func(ctx SpecContext) {
@@ -187,7 +188,7 @@ func scaleOperator(ctx context.Context, count int32) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: world.Operator.Namespace, Name: world.Operator.Name}}
 	patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, count)
 	Expect(world.Patch(ctx, deployment, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
-	deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 		var pods corev1.PodList
 		if err := world.List(ctx, &pods, client.InNamespace(world.Operator.Namespace), deployed.OperatorLabels); err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 // newEnvironment creates an Environment and removes it after the spec.
@@ -32,27 +33,18 @@ func newEnvironment(ctx context.Context, id string) *quixv1.Environment {
 	Expect(world.Create(ctx, env)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(world.Delete(ctx, env.DeepCopy()))).To(Succeed())
-		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
+		expect.GoneWithin(ctx, env, deployed.DeleteLimit)
 	}, NodeTimeout(deployed.DeleteLimit+deployed.ReactLimit))
 	return env
 }
 
 func newID() string { return "e2e-" + uuid.NewString()[:8] }
 
-func environmentGone(ctx context.Context, env *quixv1.Environment) error {
-	left := &quixv1.Environment{}
-	err := world.Get(ctx, client.ObjectKeyFromObject(env), left)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return fmt.Errorf("environment %s exists, phase %s: %s (%w)", env.Name, left.Status.Phase, left.Status.Message, err)
-}
-
 // environmentIs waits until an Environment has a phase and a condition a reason,
 // and refreshes it.
 func environmentIs(ctx context.Context, env *quixv1.Environment, phase quixv1.Phase, conditionType, reason string) {
 	GinkgoHelper()
-	deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 		if err := world.Get(ctx, client.ObjectKeyFromObject(env), env); err != nil {
 			return err
 		}
@@ -78,7 +70,7 @@ func platform(ctx context.Context) client.Client {
 	Expect(world.Create(ctx, home)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(world.Delete(ctx, home)).To(Succeed())
-		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, namespace) })
+		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return world.NamespaceGone(ctx, namespace) })
 	}, NodeTimeout(deployed.DeleteLimit))
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	Expect(world.Create(ctx, account)).To(Succeed())
@@ -110,8 +102,8 @@ var _ = Describe("A Quix environment", func() {
 
 		By("working inside")
 		work := pod(inside)
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return as.Create(ctx, work) })
-		deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return as.Create(ctx, work) })
+		expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 			if err := as.Get(ctx, client.ObjectKeyFromObject(work), work); err != nil {
 				return err
 			}
@@ -149,7 +141,7 @@ var _ = Describe("A Quix environment", func() {
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create"}})
 		edited := time.Now()
 		Expect(world.Update(ctx, role)).To(Succeed())
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			err := as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})
 			return deployed.ErrorIf(!apierrors.IsForbidden(err), fmt.Sprintf("the platform still may: %v", err))
 		})
@@ -160,13 +152,13 @@ var _ = Describe("A Quix environment", func() {
 		By("mending it")
 		mend(ctx)
 		environmentReady(ctx, env)
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			return as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})
 		})
 
 		By("ending it, with the platform's pod in it")
 		Expect(world.Delete(ctx, env)).To(Succeed())
-		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
+		expect.GoneWithin(ctx, env, deployed.DeleteLimit)
 		Expect(world.NamespaceGone(ctx, inside)).To(Succeed())
 	}, SpecTimeout(deployed.SpecLimit))
 
@@ -182,14 +174,14 @@ var _ = Describe("A Quix environment", func() {
 			environmentIs(ctx, env, quixv1.PhaseFailed, quixv1.ConditionNamespaceReady, quixv1.ReasonNamespaceNotManaged)
 		}
 		Expect(world.Delete(ctx, unlucky)).To(Succeed())
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return environmentGone(ctx, unlucky) })
+		expect.GoneWithin(ctx, unlucky, deployed.ReactLimit)
 		now := &corev1.Namespace{}
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(foreign), now)).To(Succeed())
 		Expect(now.ResourceVersion).To(Equal(foreign.ResourceVersion), "the namespace was touched")
 
 		By("making room: the one that is left goes on, and a third of its id does not")
 		Expect(world.Delete(ctx, foreign)).To(Succeed())
-		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			if err := world.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
 				return err
 			}
@@ -207,11 +199,11 @@ var _ = Describe("A Quix environment", func() {
 		binding := &rbacv1.RoleBinding{}
 		Expect(world.Get(ctx, key, binding)).To(Succeed())
 		Expect(world.Delete(ctx, binding)).To(Succeed())
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return world.Get(ctx, key, &rbacv1.RoleBinding{}) })
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return world.Get(ctx, key, &rbacv1.RoleBinding{}) })
 		Expect(world.Get(ctx, key, binding)).To(Succeed())
 		binding.Subjects = nil
 		Expect(world.Update(ctx, binding)).To(Succeed())
-		deployed.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			if err := world.Get(ctx, key, binding); err != nil {
 				return err
 			}
@@ -219,7 +211,7 @@ var _ = Describe("A Quix environment", func() {
 		})
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		Expect(world.Delete(ctx, namespace)).To(Succeed())
-		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
+		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			now := &corev1.Namespace{}
 			if err := world.Get(ctx, client.ObjectKeyFromObject(namespace), now); err != nil {
 				return err
@@ -238,7 +230,7 @@ var _ = Describe("A Quix environment", func() {
 		environmentIs(ctx, env, quixv1.PhaseDeleting, quixv1.ConditionNamespaceReady, quixv1.ReasonDeletionBlocked)
 		Expect(env.Status.Message).To(ContainSubstring("example.com/hold"))
 		Expect(lift(ctx)).To(Succeed())
-		deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error { return environmentGone(ctx, env) })
+		expect.GoneWithin(ctx, env, deployed.DeleteLimit)
 		Expect(world.NamespaceGone(ctx, name)).To(Succeed())
 	}, SpecTimeout(deployed.SpecLimit))
 })

@@ -55,11 +55,11 @@ var _ = Describe("The documentation", func() {
 		DeferCleanup(func(ctx context.Context) {
 			Expect(client.IgnoreNotFound(k8s.Delete(ctx, class))).To(Succeed())
 		})
-		text, err := os.ReadFile("../../../docs/challenge.md")
+		text, err := os.ReadFile("../../../docs/berg/challenge.md")
 		Expect(err).NotTo(HaveOccurred())
 		shown := 0
 		for _, m := range example.FindAllStringSubmatch(string(text), -1) {
-			for _, object := range objects("docs/challenge.md", m[1]) {
+			for _, object := range objects("docs/berg/challenge.md", m[1]) {
 				if object.GetKind() != "Challenge" {
 					continue
 				}
@@ -78,9 +78,9 @@ func pages() []string {
 	GinkgoHelper()
 	paths, err := filepath.Glob("../../../docs/*.md")
 	Expect(err).NotTo(HaveOccurred())
-	runbooks, err := filepath.Glob("../../../docs/runbooks/*.md")
+	below, err := filepath.Glob("../../../docs/*/*.md")
 	Expect(err).NotTo(HaveOccurred())
-	return append(append(paths, runbooks...), "../../../README.md")
+	return append(append(paths, below...), "../../../README.md")
 }
 
 func objects(page, text string) []*unstructured.Unstructured {

@@ -36,7 +36,7 @@ var _ = Describe("The examples of the bundle", func() {
 	BeforeEach(func(ctx context.Context) {
 		ns = bergtest.Namespace(ctx)
 		run = examples.Run{Namespace: ns, Patience: 2 * time.Minute}
-		for _, page := range []string{"challengeinstance.md", "environment.md"} {
+		for _, page := range []string{"berg/challengeinstance.md", "quix/environment.md"} {
 			text, err := docs.Pages.ReadFile(page)
 			Expect(err).NotTo(HaveOccurred())
 			run.Documentation += string(text)

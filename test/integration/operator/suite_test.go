@@ -39,7 +39,8 @@ func TestIntegration(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	apiserver.Connect(ctx)
+	apiserver.Connect()
+	apiserver.Install(ctx)
 	k8s, restConfig = apiserver.Client, apiserver.Config
 	bergtest.WatchAll()
 	inprocess.Begin()

@@ -216,7 +216,7 @@ var _ = Describe("Rights", func() {
 		Eventually(apiserver.May).WithContext(ctx).WithArguments(platformUser, listPods(inside)).Should(BeTrue())
 		// The one grant in the whole cluster, which the platform brings.
 		grant := &rbacv1.ClusterRoleBinding{}
-		text, err := os.ReadFile("../../../config/samples/quix/prerequisites/cluster_role_binding.yaml")
+		text, err := os.ReadFile("../../../config/quix/samples/prerequisites/cluster_role_binding.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(yaml.UnmarshalStrict(text, grant)).To(Succeed())
 		Expect(k8s.Create(ctx, grant)).To(Succeed())

@@ -5,7 +5,6 @@ package apiserver
 
 import (
 	"context"
-	"os"
 	"strings"
 	"time"
 
@@ -62,20 +61,27 @@ func SetDefaults() {
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 }
 
-// Connect reaches the API server of KUBECONFIG and waits until it serves what
-// config/default installs, which has no operator yet.
-func Connect(ctx context.Context) {
+// Connect reaches the API server of KUBECONFIG. Its client knows the kinds of Kubernetes, of
+// the operator's families, and what add adds.
+func Connect(add ...func(*runtime.Scheme) error) {
 	GinkgoHelper()
 	var err error
-	Config, err = clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	Expect(err).NotTo(HaveOccurred())
-	Config.QPS = -1
+	Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	Expect(err).NotTo(HaveOccurred(), "read KUBECONFIG")
+	Config.QPS = -1 // a limit here would show up as slowness of the operator
 	scheme, err := operator.NewScheme(families.All()...)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	for _, add := range append(add, clientgoscheme.AddToScheme) {
+		Expect(add(scheme)).To(Succeed())
+	}
 	Client, err = client.NewWithWatch(Config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
+	Expect(err).NotTo(HaveOccurred(), "reach the cluster of KUBECONFIG")
+}
 
+// Install installs what config/default has beside the operator, and waits until the API
+// server serves it.
+func Install(ctx context.Context) {
+	GinkgoHelper()
 	Expect(installed.Definitions(ctx, Client, "integration")).To(Succeed())
 	definitions := &unstructured.UnstructuredList{}
 	definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})

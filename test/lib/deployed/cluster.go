@@ -12,20 +12,17 @@ import (
 	"strconv"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
 // Cluster is a cluster with a deployed operator.
@@ -54,34 +51,13 @@ var OperatorLabels = client.MatchingLabels{
 	"control-plane":          "controller-manager",
 }
 
-// connect finds the cluster that KUBECONFIG names, and the operator in it.
-func connect(ctx context.Context) (*Cluster, error) {
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read KUBECONFIG: %w", err)
-	}
-	// A client-side limit would show up as slowness of the operator.
-	config.QPS = -1
-	scheme, err := operator.NewScheme(families.All()...)
+// find finds the operator and a node in the cluster of KUBECONFIG.
+func find(ctx context.Context) (*Cluster, error) {
+	plain, err := kubernetes.NewForConfig(apiserver.Config)
 	if err != nil {
 		return nil, err
 	}
-	for _, add := range []func() error{
-		func() error { return clientgoscheme.AddToScheme(scheme) },
-		func() error { return admissionv1.AddToScheme(scheme) },
-	} {
-		if err := add(); err != nil {
-			return nil, err
-		}
-	}
-	c := &Cluster{Rest: config}
-	if c.WithWatch, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
-		return nil, fmt.Errorf("reach the cluster of KUBECONFIG: %w", err)
-	}
-	if c.Plain, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, err
-	}
+	c := &Cluster{WithWatch: apiserver.Client, Rest: apiserver.Config, Plain: plain}
 	if err := c.findOperator(ctx); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 // ExpectLease is an error unless one of the operator's pods holds a fresh lease.
@@ -54,7 +55,7 @@ func ChangeManager(ctx context.Context, fields string) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: World.Operator.Namespace, Name: World.Operator.Name}}
 	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"manager",` + fields + `}]}}}}`
 	Expect(World.Patch(ctx, deployment, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))).To(Succeed())
-	Until(ctx, StartLimit, func(ctx context.Context) error {
+	expect.Until(ctx, StartLimit, func(ctx context.Context) error {
 		if err := World.Get(ctx, World.Operator, deployment); err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func ChangeManager(ctx context.Context, fields string) {
 			s.Replicas == s.UpdatedReplicas && s.AvailableReplicas == s.Replicas
 		return ErrorIf(!rolledOut, fmt.Sprintf("the operator is not rolled out: %+v", s))
 	})
-	Until(ctx, StartLimit, ExpectLease)
+	expect.Until(ctx, StartLimit, ExpectLease)
 }
 
 // ClusterRole returns the name of the operator's ClusterRole that ends like that.
@@ -99,9 +100,7 @@ func ServiceAccount(ctx context.Context, namespace, name string) string {
 	GinkgoHelper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	Expect(World.Create(ctx, account)).To(Succeed())
-	token := &authenticationv1.TokenRequest{}
-	Expect(World.SubResource("token").Create(ctx, account, token)).To(Succeed())
-	return token.Status.Token
+	return apiserver.Token(ctx, namespace, name)
 }
 
 // BindClusterRole binds a ClusterRole to a ServiceAccount in the whole cluster until the spec

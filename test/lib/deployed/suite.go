@@ -14,6 +14,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 const (
@@ -51,12 +54,13 @@ func Run(t *testing.T, description string) {
 	RunSpecs(t, description)
 }
 
-// Begin connects to the cluster: before the specs. At their end, it expects the namespaces
+// Begin connects to the cluster, and finds the operator in it: before the specs. At their end, it expects the namespaces
 // with StageLabel to be gone, and no pod of the operator to have been restarted.
 func Begin(ctx SpecContext) *Cluster {
 	GinkgoHelper()
+	apiserver.Connect()
 	var err error
-	World, err = connect(ctx)
+	World, err = find(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(expectNoStage, NodeTimeout(DeleteLimit))
 	DeferCleanup(ExpectNoRestart, NodeTimeout(time.Minute))
@@ -79,7 +83,7 @@ func ExpectNoRestart(ctx SpecContext) {
 // expectNoStage waits for what specs leave to the namespace controller, which
 // looks at a namespace only every few seconds.
 func expectNoStage(ctx SpecContext) {
-	Until(ctx, DeleteLimit, func(ctx context.Context) error {
+	expect.Until(ctx, DeleteLimit, func(ctx context.Context) error {
 		var stages corev1.NamespaceList
 		if err := World.List(ctx, &stages, client.HasLabels{StageLabel}); err != nil {
 			return err
@@ -92,13 +96,6 @@ func expectNoStage(ctx SpecContext) {
 // have.
 func SpecEntry(description string, args ...any) TableEntry {
 	return Entry(description, append(args, SpecTimeout(SpecLimit), Offset(1))...)
-}
-
-// Until waits for a condition on the cluster that is asked for again and again.
-// look returns why it does not hold yet.
-func Until(ctx context.Context, limit time.Duration, look func(context.Context) error) {
-	GinkgoHelper()
-	Eventually(ctx, look).WithTimeout(limit).Should(Succeed())
 }
 
 // ErrorIf turns a condition that must not hold into an error that says so.

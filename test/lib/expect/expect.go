@@ -153,6 +153,13 @@ func Event(ctx context.Context, o client.Object, eventType, reason string) {
 	}).Should(Succeed())
 }
 
+// Until waits for a condition on the cluster that is asked for again and again. look returns
+// why it does not hold yet.
+func Until(ctx context.Context, limit time.Duration, look func(context.Context) error) {
+	GinkgoHelper()
+	Eventually(ctx, look).WithTimeout(limit).Should(Succeed())
+}
+
 // Conditions tells all conditions of a resource in one line.
 func Conditions(o client.Object) string {
 	GinkgoHelper()

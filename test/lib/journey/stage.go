@@ -22,6 +22,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 // Stage is a namespace for the Challenges and instances of one spec.
@@ -56,7 +57,7 @@ func (s *Stage) clear(ctx context.Context) {
 	GinkgoHelper()
 	all := client.InNamespace(s.Namespace)
 	Expect(deployed.World.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, all)).To(Succeed())
-	deployed.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 		var left bergv1.ChallengeInstanceList
 		if err := deployed.World.List(ctx, &left, all); err != nil {
 			return err
@@ -111,10 +112,10 @@ func (s *Stage) InstanceNamespaces() []string {
 	return names
 }
 
-// Sample creates one of the Challenges of config/samples here.
+// Sample creates one of the Challenges of config/berg/samples here.
 func (s *Stage) Sample(ctx context.Context, name string) *bergv1.Challenge {
 	GinkgoHelper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "samples", "berg_v1_challenge_"+name+".yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "berg", "samples", "berg_v1_challenge_"+name+".yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	challenge := &bergv1.Challenge{}
 	Expect(yaml.UnmarshalStrict(text, challenge)).To(Succeed())
@@ -193,7 +194,7 @@ func (s *Stage) Visitor(ctx context.Context) client.ObjectKey {
 	}
 	Expect(deployed.World.Create(ctx, pod)).To(Succeed())
 	key := client.ObjectKeyFromObject(pod)
-	deployed.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
 		if err := deployed.World.Get(ctx, key, pod); err != nil {
 			return err
 		}

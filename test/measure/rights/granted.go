@@ -12,18 +12,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// account is the name of the operator's ServiceAccount in config/rbac.
+// account is the name of the operator's ServiceAccount in config/rbac, as bindings name it.
 const account = "controller-manager"
 
 // grants are the rights of the operator. Own ones hold in its namespace only, one
 // without a name for all objects.
 type grants map[use]bool
 
-// readGrants reads what the bindings in a folder give the operator.
+// readGrants reads what the bindings below a folder give the operator: those of the operator
+// in its folder rbac, and those of each family in the folder rbac of its own.
 func readGrants(folder string) (grants, error) {
-	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
-	if err != nil {
-		return nil, err
+	var files []string
+	for _, pattern := range []string{"rbac/*.yaml", "*/rbac/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(folder, filepath.FromSlash(pattern)))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
 	}
 	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
 	var bound []string
@@ -126,7 +131,7 @@ func compare(granted grants, used usage) []string {
 		case r.Forbidden:
 			problems = append(problems, "needed, and not granted: "+r.String())
 		default:
-			problems = append(problems, "used, and granted by something else than config/rbac: "+r.String())
+			problems = append(problems, "used, and granted by something else than config: "+r.String())
 		}
 	}
 	for right := range granted {

@@ -6,7 +6,7 @@
 //
 //	go run ./test/measure/rights --collect dist/rights/integration.json
 //
-// And this compares everything that was taken down with config/rbac:
+// And this compares everything that was taken down with the roles of config:
 //
 //	go run ./test/measure/rights dist/rights/*.json
 package main
@@ -40,7 +40,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("rights", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	collect := flags.String("collect", "", "write what the audit log of the cluster of KUBECONFIG tells into this file")
-	roles := flags.String("rbac", "config/rbac", "folder of the roles and bindings of the operator")
+	roles := flags.String("rbac", "config", "folder with the roles and bindings of operator and families")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -55,14 +55,14 @@ func TestCompare(t *testing.T) {
 		}, status), []string{"needed, and not granted: list nodes"}},
 		"unused": {granted([]rbacv1.PolicyRule{secret}, watch, status, nodes), []string{"granted, and never used: list nodes"}},
 		"from elsewhere": {granted([]rbacv1.PolicyRule{secret}, watch), []string{
-			"needed, and not granted: list nodes", "used, and granted by something else than config/rbac: patch challengeinstances/status.berg.norelect.ch",
+			"needed, and not granted: list nodes", "used, and granted by something else than config: patch challengeinstances/status.berg.norelect.ch",
 		}},
 		"too wide, but covering": {granted(nil, watch, status, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}), []string{
 			"needed, and not granted: list nodes",
 		}},
 		"elsewhere only": {granted([]rbacv1.PolicyRule{secret, watch}, status), []string{
 			"granted, and never used: watch pods in the operator's namespace", "needed, and not granted: list nodes",
-			"used, and granted by something else than config/rbac: watch pods",
+			"used, and granted by something else than config: watch pods",
 		}},
 	} {
 		if got := compare(tc.granted, again); !slices.Equal(got, tc.want) {
@@ -72,7 +72,7 @@ func TestCompare(t *testing.T) {
 }
 
 func TestGrants(t *testing.T) {
-	all, err := readGrants("../../../config/rbac")
+	all, err := readGrants("../../../config")
 	if err != nil {
 		t.Fatal(err)
 	}

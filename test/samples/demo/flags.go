@@ -31,7 +31,7 @@ import (
 // requestTimeout bounds one look at a pod or at a service.
 const requestTimeout = 30 * time.Second
 
-// Names of config/samples that the demo knows.
+// Names of config/berg/samples that the demo knows.
 const (
 	webInstance  = "web"
 	pwnInstance  = "pwn"

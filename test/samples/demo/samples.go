@@ -25,9 +25,9 @@ const (
 	fieldOwner      = client.FieldOwner("berg-demo")
 )
 
-// loadSamples reads config/samples in the order of its kustomization.
+// loadSamples reads config/berg/samples in the order of its kustomization.
 func (d *demo) loadSamples() ([]*unstructured.Unstructured, error) {
-	return d.loadKustomization(filepath.Join(d.target.root, "config", "samples"))
+	return d.loadKustomization(filepath.Join(d.target.root, "config", "berg", "samples"))
 }
 
 // loadKustomization reads the resources of a kustomization that only lists files, marks them as the
@@ -185,8 +185,8 @@ func (d *demo) deleteInstances(ctx context.Context, instances []bergv1.Challenge
 
 // applySamples creates the samples. On the demo's own cluster it also brings what an organizer has.
 func (d *demo) applySamples(ctx context.Context) error {
-	return d.show.step(ctx, "apply config/samples", nil, func(ctx context.Context) (outcome, error) {
-		prerequisites, err := d.loadKustomization(filepath.Join(d.target.root, "config", "samples", "prerequisites"))
+	return d.show.step(ctx, "apply config/berg/samples", nil, func(ctx context.Context) (outcome, error) {
+		prerequisites, err := d.loadKustomization(filepath.Join(d.target.root, "config", "berg", "samples", "prerequisites"))
 		if err != nil {
 			return "", err
 		}

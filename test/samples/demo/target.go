@@ -87,7 +87,7 @@ func locate(ctx context.Context, opts options) (target, error) {
 		return target{}, fmt.Errorf("ask go for the module: %w", err)
 	}
 	root := filepath.Dir(strings.TrimSpace(string(module)))
-	if _, err := os.Stat(filepath.Join(root, "config", "samples", "kustomization.yaml")); err != nil {
+	if _, err := os.Stat(filepath.Join(root, "config", "berg", "samples", "kustomization.yaml")); err != nil {
 		return target{}, errors.New("run it in the repository of the operator")
 	}
 	t := target{root: root, name: opts.name, kubeconfig: opts.kubeconfig}

@@ -24,7 +24,7 @@ import (
 	"github.com/bergctf/berg-operator/test/samples/images/internal/toolbox"
 )
 
-// Where the references of the images point to. The samples in config/samples use the same.
+// Where the references of the images point to. The samples in config/*/samples use the same.
 const (
 	defaultRepository = "ghcr.io/bergctf/samples"
 	defaultTag        = "v0.1.0"

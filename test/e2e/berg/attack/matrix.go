@@ -1,5 +1,5 @@
 // Package attack is what a player with root in an instance tries to reach, and
-// what is expected to answer: the matrix of docs/isolation.md. The tests of
+// what is expected to answer: the matrix of docs/berg/isolation.md. The tests of
 // test/e2e try every cell with packets.
 package attack
 

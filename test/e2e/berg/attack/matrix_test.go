@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table into docs/isolation.md")
+var update = flag.Bool("update", false, "write the table into docs/berg/isolation.md")
 
 const (
 	tableBegin = "<!-- table of test/e2e/berg/attack: begin -->\n"
@@ -16,7 +16,7 @@ const (
 )
 
 func TestDocumentsShowTheMatrix(t *testing.T) {
-	path := filepath.Join("..", "..", "..", "..", "docs", "isolation.md")
+	path := filepath.Join("..", "..", "..", "..", "docs", "berg", "isolation.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
