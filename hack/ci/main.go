@@ -97,7 +97,7 @@ func run(ctx context.Context, withE2E, onlyPlan bool) error {
 	r := newRunner(chosen, missing, budget, filepath.Join("dist", "ci"), os.Stdout)
 	failure := r.run(ctx)
 	if failure == nil && ctx.Err() != nil {
-		failure = errors.New("ended by a signal")
+		failure = context.Cause(ctx)
 	}
 	if err := r.removeClusters(ctx); err != nil && failure == nil {
 		failure = err
