@@ -9,8 +9,9 @@ RIGHTS      := ./test/measure/rights
 LOAD        := ./test/measure/load
 CHAOS       := ./test/measure/chaos
 OLM         := ./test/e2e/olm
-INTEGRATION := $(patsubst test/integration/%/suite_test.go,%,$(wildcard test/integration/*/suite_test.go))
-JOURNEYS    := $(filter-out $(OLM),$(patsubst %/suite_test.go,./%,$(wildcard test/e2e/*/suite_test.go)))
+folders      = $(sort $(patsubst %/,%,$(dir $(wildcard $(1)/*/*_test.go))))
+INTEGRATION := $(notdir $(call folders,test/integration))
+JOURNEYS    := $(filter-out $(OLM),$(addprefix ./,$(call folders,test/e2e)))
 
 # Names of the clusters that the tests make for themselves.
 TEST_CLUSTER    ?= berg-test
@@ -48,6 +49,9 @@ test-cluster: ## Test that clusters come, and go without a trace.
 test-integration: ## Run the integration tests, two suites at a time; test-integration-berg runs those of one folder.
 	$(MAKE) --keep-going --jobs=2 --output-sync=target $(TEST_INTEGRATION)
 
+# These start no operator, so there is nothing that it used.
+WITHOUT_OPERATOR := kit
+
 # Each has a simulated cluster of its own.
 TEST_INTEGRATION := $(INTEGRATION:%=test-integration-%)
 .PHONY: $(TEST_INTEGRATION)
@@ -55,11 +59,12 @@ $(TEST_INTEGRATION): test-integration-%:
 	rm -f $(DIST)/rights/integration-$*.json
 	go test -c -o $(DIST)/integration-$*.test $(if $(RACE),-race) ./test/integration/$*
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
-		'(cd test/integration/$* && $$0 "$$@") && go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json' \
+		'(cd test/integration/$* && $$0 "$$@")$(if $(filter $*,$(WITHOUT_OPERATOR)),, \
+			&& go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json)' \
 		$(DIST)/integration-$*.test -test.timeout 40m
 
 # What was granted and is not used shows only when every suite has run.
-USED := $(INTEGRATION:%=$(DIST)/rights/integration-%.json) $(DIST)/rights/e2e.json
+USED := $(patsubst %,$(DIST)/rights/integration-%.json,$(filter-out $(WITHOUT_OPERATOR),$(INTEGRATION))) $(DIST)/rights/e2e.json
 
 .PHONY: rights
 rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.

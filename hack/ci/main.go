@@ -85,7 +85,10 @@ func run(ctx context.Context, withE2E, onlyPlan bool) error {
 	if len(missing) > 0 {
 		fmt.Printf("Not built yet: %s. ", strings.Join(missing, ", "))
 	}
-	fmt.Printf("All should take some %s of %s.\n", clock(makespan(chosen, missing)), clock(budget))
+	fmt.Printf("It should take some %s of %s.\n", clock(makespan(chosen, missing)), clock(budget))
+	for _, s := range left {
+		fmt.Printf("Will NOT RUN, for want of time: %s\n", s.name)
+	}
 	if onlyPlan {
 		printPlan(chosen, left, missing)
 		return nil
@@ -94,7 +97,7 @@ func run(ctx context.Context, withE2E, onlyPlan bool) error {
 	r := newRunner(chosen, missing, budget, filepath.Join("dist", "ci"), os.Stdout)
 	failure := r.run(ctx)
 	if failure == nil && ctx.Err() != nil {
-		failure = errors.New("ended by a signal")
+		failure = context.Cause(ctx)
 	}
 	if err := r.removeClusters(ctx); err != nil && failure == nil {
 		failure = err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +12,7 @@ import (
 )
 
 var (
-	suites     = []string{"berg", "operator", "quix"}
+	suites     = []string{"berg", "operator", "quix", "kit"}
 	everything = partsOf("simulated", "node", "network", "olm")
 	code       = []string{"internal/berg/challengeinstance/plan.go"}
 )
@@ -116,7 +118,7 @@ func TestABudgetLeavesOutWhatMattersLeast(t *testing.T) {
 		},
 		"first what the change does not concern": {
 			budget: 55 * time.Minute, changed: []string{"test/e2e/olm/lifecycle_test.go"},
-			left: []string{"attacks on a real data plane", "build: network"},
+			left: []string{"attacks on a real data plane", "clusters come and go", "build: network"},
 			kept: []string{"journeys with a real OLM", "build: olm"},
 		},
 		"the checks always run": {
@@ -196,5 +198,25 @@ func TestConcerned(t *testing.T) {
 	}
 	if !s.concerned([]string{"docs/metrics.md", "go.mod"}) {
 		t.Error("one file that matters is enough")
+	}
+}
+
+func TestIntegrationSuites(t *testing.T) {
+	root := t.TempDir()
+	for _, file := range []string{"quix/role_test.go", "berg/a_test.go", "berg/b_test.go", "new/new_test.go", "lib/lib.go", "README.md"} {
+		file = filepath.Join(root, "test", "integration", file)
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := integrationSuites(root)
+	if want := []string{"berg", "new", "quix"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	if _, err := integrationSuites(t.TempDir()); err == nil {
+		t.Error("no test at all is not an error")
 	}
 }

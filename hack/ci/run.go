@@ -104,7 +104,7 @@ func (r *runner) run(ctx context.Context) error {
 func (r *runner) start(ctx context.Context, results chan<- result) int {
 	count := 0
 	for _, s := range startable(r.list, r.state) {
-		if s.optional && len(r.missing) > 0 && time.Since(r.begun)+s.cost(nil) > r.budget {
+		if s.optional && len(r.missing) > 0 && time.Since(r.begun)+s.cost(r.missing) > r.budget {
 			r.state[s.name] = notRun
 			continue
 		}
@@ -147,7 +147,7 @@ func (r *runner) execute(ctx context.Context, s stage) error {
 	case <-ctx.Done():
 		err := endGroup(cmd.Process.Pid, grace)
 		<-ended
-		return errors.Join(context.Cause(ctx), err)
+		return errors.Join(ctx.Err(), err)
 	}
 }
 
@@ -200,6 +200,9 @@ func (r *runner) finish(done result) error {
 		r.state[s.name] = ended
 	case errors.Is(done.err, context.DeadlineExceeded) && s.optional && len(r.missing) > 0:
 		r.state[s.name] = notRun
+	case errors.Is(done.err, context.DeadlineExceeded):
+		r.state[s.name] = failed
+		failure = fmt.Errorf("%s: not done when the budget of %s was used up", s.name, r.budget)
 	default:
 		r.state[s.name] = failed
 		failure = fmt.Errorf("%s: %w", s.name, done.err)
@@ -207,7 +210,7 @@ func (r *runner) finish(done result) error {
 	how := string(r.state[s.name])
 	switch {
 	case failure != nil:
-		how += " (" + done.err.Error() + ")"
+		how += " (" + failure.Error() + ")"
 	case r.state[s.name] == ended:
 		// Its output would only hide that of the one that failed.
 		how += ", output in " + r.log(s)

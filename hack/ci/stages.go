@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"os"
@@ -52,14 +53,15 @@ type stage struct {
 // Nothing that is built or run on a cluster depends on these.
 var prose = []string{"docs/", "LICENSE", "README.md", "CONTRIBUTING.md", "test/README.md", "test/cluster/README.md", ".gitignore"}
 
-// How long the integration tests of a folder below test/integration take; others are new and may take a while.
+// How long the tests in a folder below test/integration take.
 var integrationTimes = map[string]time.Duration{
 	"berg":     8 * time.Minute,
 	"operator": 5 * time.Minute,
 	"quix":     2 * time.Minute,
+	"kit":      1 * time.Minute,
 }
 
-// How long it takes to build a part of test/cluster after those before it; others are new and may take a while.
+// How long it takes to build a part of test/cluster after those before it.
 var partTimes = map[string]time.Duration{
 	"control-plane": minutes(10),
 	"kwok":          seconds(40),
@@ -75,7 +77,12 @@ var partTimes = map[string]time.Duration{
 	"olm-images":    seconds(10),
 }
 
-const unknownPart = 5 * time.Minute
+// unknown is for what is newer than the tables above.
+const unknown = 5 * time.Minute
+
+func known(times map[string]time.Duration, name string) time.Duration {
+	return cmp.Or(times[name], unknown)
+}
 
 // stages lists everything a change must pass, by what is worth being started first. Of what can start, the first in
 // this list does; so the cheap ones that can fail come first, and then the long ones.
@@ -123,16 +130,12 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			},
 		)
 	}
-	integration := []string{}
+	var integration []string
 	for _, folder := range suites {
-		usual, known := integrationTimes[folder]
-		if !known {
-			usual = minutes(5)
-		}
 		integration = append(integration, "integration: "+folder)
 		list = append(list, stage{
 			name: "integration: " + folder, command: []string{"make", "test-integration-" + folder}, class: suite, optional: true,
-			after: []string{"generated files", "build: simulated"}, usual: usual, first: minutes(2),
+			after: []string{"generated files", "build: simulated"}, usual: known(integrationTimes, folder), first: minutes(2),
 			cluster: name("TEST_CLUSTER") + "-" + folder, indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
 		})
 	}
@@ -150,10 +153,15 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			},
 		)
 	}
+	// It skips what is not built.
+	profiles := []string{"build: simulated"}
+	if withE2E {
+		profiles = append(profiles, "build: node", "build: network")
+	}
 	list = append(list,
 		stage{
 			name: "clusters come and go", command: []string{"make", "test-cluster"}, class: suite, optional: true,
-			after: []string{"build: simulated"}, usual: minutes(3),
+			after: profiles, usual: minutes(3),
 			indifferent: slices.Concat(prose, []string{"api/", "bundle/", "catalog/", "cmd/", "config/", "internal/", "test/e2e/", "test/integration/", "test/measure/"}),
 		},
 		stage{
@@ -208,19 +216,20 @@ func environment() []string {
 
 // integrationSuites are the folders below test/integration that hold tests: one for each family, and the operator's.
 func integrationSuites(root string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(root, "test", "integration", "*", "suite_test.go"))
+	files, err := filepath.Glob(filepath.Join(root, "test", "integration", "*", "*_test.go"))
 	if err != nil {
 		return nil, err
 	}
 	if len(files) == 0 {
-		return nil, errors.New("no folder below test/integration holds a suite_test.go")
+		return nil, errors.New("no folder below test/integration holds tests")
 	}
 	var suites []string
 	for _, file := range files {
 		suites = append(suites, filepath.Base(filepath.Dir(file)))
 	}
+	suites = slices.Compact(suites)
 	// The longest first: what starts last should end soon.
-	slices.SortStableFunc(suites, func(a, b string) int { return int(integrationTimes[b] - integrationTimes[a]) })
+	slices.SortStableFunc(suites, func(a, b string) int { return cmp.Compare(known(integrationTimes, b), known(integrationTimes, a)) })
 	return suites, nil
 }
 
@@ -239,11 +248,7 @@ func (s stage) cost(missing []string) time.Duration {
 	}
 	for _, part := range s.builds {
 		if slices.Contains(missing, part) {
-			took, known := partTimes[part]
-			if !known {
-				took = unknownPart
-			}
-			total += took
+			total += known(partTimes, part)
 		}
 	}
 	return total
