@@ -25,7 +25,7 @@ image: ## Build the operator's image without Docker, and list what is in it: dis
 
 .PHONY: images
 images: ## Build the images of samples and tests without Docker: dist/images/*.tar.
-	go run ./test/images --output $(DIST)/images
+	go run $(IMAGES) --output $(DIST)/images
 
 .PHONY: docker-build
 docker-build: ## Build the operator's image with CONTAINER_TOOL (docker or podman).

@@ -1,7 +1,7 @@
 ##@ Deployment, on the cluster of KUBECONFIG
 
 # The cluster runner's own kubectl serves where none is installed.
-KUBECTL ?= $(shell command -v kubectl || echo "$$(go run ./test/cluster bin)/kubectl")
+KUBECTL ?= $(shell command -v kubectl || echo "$$(go run $(CLUSTER) bin)/kubectl")
 KUBECTL_APPLY = $(KUBECTL) apply --server-side --force-conflicts
 
 # Of every family; the files are called <group>_<plural>.yaml.

@@ -1,7 +1,7 @@
 ##@ Development
 
 # Where hand-written Go is. The other modules hold pinned versions only.
-GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/monitoring test/dockerfiles tools/sbom
+GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/conform/monitoring test/conform/dockerfiles tools/sbom
 
 .PHONY: generate
 generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.

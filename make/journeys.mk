@@ -2,8 +2,9 @@
 
 .PHONY: e2e
 e2e: image images ## Run the journeys on real pods; needs root.
+	rm -f $(DIST)/rights/e2e.json
 	hack/with-cluster --profile node --name $(E2E_CLUSTER) --audit -- bash -c \
-		'$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER) && go run ./test/rights --collect $(DIST)/rights/e2e.json'
+		'$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER) && go run $(RIGHTS) --collect $(DIST)/rights/e2e.json'
 
 # Which journeys run: those on a real data plane need Cilium and a Gateway.
 E2E_LABELS ?= !network
@@ -14,25 +15,25 @@ SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
 # The part of e2e that runs while the cluster is up.
 .PHONY: e2e-run
 e2e-run:
-	go run ./test/cluster load --name $(E2E_CLUSTER) $(DIST)/images/*.tar
+	go run $(CLUSTER) load --name $(E2E_CLUSTER) $(DIST)/images/*.tar
 	$(MAKE) deploy
-	$(GO_TEST) -count=1 -timeout 40m ./test/e2e -ginkgo.label-filter='$(E2E_LABELS)'
+	$(GO_TEST) -count=1 -timeout 40m -p 1 $(JOURNEYS) -ginkgo.label-filter='$(E2E_LABELS)'
 
 .PHONY: e2e-network
 e2e-network: image images ## Attack instances, and visit them, on a real data plane; needs root.
 	hack/packages node network resolvers
-	go run ./test/images --output $(DIST)/images resolvers
+	go run $(IMAGES) --output $(DIST)/images resolvers
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
 		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation' TESTARGS='$(TESTARGS) -v' \
 			SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
 
-# Former releases of the same tree for test/olm: the first two are installed and
+# Former releases of the same tree for the journeys with OLM: the first two are installed and
 # upgraded, the third is offered only to be skipped.
 OLM_RELEASES := 0.0.7 0.0.8 0.0.9
 
 .PHONY: e2e-olm
 e2e-olm: test-releases ## Install, upgrade and remove the operator with a real OLM; needs root.
-	go run ./test/images --output $(DIST)/images toolbox
+	go run $(IMAGES) --output $(DIST)/images toolbox
 	go test -C test/cluster/components/olm $(TESTARGS) ./...
 	hack/with-cluster --profile olm --name $(OLM_CLUSTER) -- \
 		$(MAKE) e2e-olm-run OLM_CLUSTER=$(OLM_CLUSTER)
@@ -40,8 +41,8 @@ e2e-olm: test-releases ## Install, upgrade and remove the operator with a real O
 # The part of e2e-olm that runs while the cluster is up.
 .PHONY: e2e-olm-run
 e2e-olm-run:
-	go run ./test/cluster load --name $(OLM_CLUSTER) $(DIST)/images/toolbox.tar $(DIST)/olm/*.tar
-	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m ./test/olm/...
+	go run $(CLUSTER) load --name $(OLM_CLUSTER) $(DIST)/images/toolbox.tar $(DIST)/olm/*.tar
+	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m $(OLM)
 	$(MAKE) -o test-releases run-bundle NAME=$(OLM_CLUSTER) BUNDLE_VERSION=$(word 2,$(OLM_RELEASES))
 	$(MAKE) -o test-releases run-bundle-upgrade NAME=$(OLM_CLUSTER)
 	$(MAKE) scorecard NAME=$(OLM_CLUSTER)

@@ -3,18 +3,18 @@
 # ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
 .PHONY: load
 load: build ## Measure the operator against a bare client: all takes more than an hour, ARGS='--scenarios burst-100' minutes.
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run ./test/load $(ARGS)
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run $(LOAD) $(ARGS)
 
 .PHONY: load-pods
 load-pods: build ## Measure what the operator adds to the start of real pods; needs root.
-	go run ./test/images --output $(DIST)/images web
+	go run $(IMAGES) --output $(DIST)/images web
 	hack/with-cluster --profile node --name $(TEST_CLUSTER)-load --audit -- \
 		$(MAKE) load-pods-run ARGS='$(ARGS)'
 
 .PHONY: load-pods-run
 load-pods-run:
-	go run ./test/cluster load --name $(TEST_CLUSTER)-load $(DIST)/images/web.tar
-	go run ./test/load --scenarios pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
+	go run $(CLUSTER) load --name $(TEST_CLUSTER)-load $(DIST)/images/web.tar
+	go run $(LOAD) --scenarios pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
 
 .PHONY: load-smoke
 load-smoke: ## Count what an instance costs the API server in requests.
@@ -28,7 +28,7 @@ STORM ?= 75s
 .PHONY: chaos
 chaos: build ## Let LIVES=60 instances live while all fails for STORM=75s; SEED repeats a run.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
-		go run ./test/chaos --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
+		go run $(CHAOS) --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
 
 FUZZTIME ?= 5m
 
@@ -46,18 +46,18 @@ QUIET_INSTANCES ?= 500
 quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no request may be made.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-quiet -- \
 		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration -ginkgo.v -ginkgo.focus='instances that run, while time goes by'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='instances that run, while time goes by'
 
 PRESSURE ?= 1000
 
 .PHONY: pressure
 pressure: ## One instance that always fails among PRESSURE=1000 good ones, as many namespaces that are held, a full etcd, a throttled operator.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-press -- \
-		env PRESSURE=$(PRESSURE) $(GO_TEST) -v -count=1 -timeout 3h ./test/integration -ginkgo.v -ginkgo.focus='Pressure'
+		env PRESSURE=$(PRESSURE) $(GO_TEST) -v -count=1 -timeout 3h ./test/integration/operator -ginkgo.v -ginkgo.focus='Pressure'
 
 CROWD ?= 500
 
 .PHONY: crowd
 crowd: ## Create CROWD=500 Environments at once, and tell how much longer it takes than their writes alone.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
-		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration -ginkgo.v -ginkgo.focus='A crowd of environments'
+		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/quix -ginkgo.v -ginkgo.focus='A crowd of environments'

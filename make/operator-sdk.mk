@@ -5,7 +5,7 @@ BUNDLE_NAMESPACE := berg-operator-system
 BUNDLE_VERSION ?= $(VERSION)
 BUNDLE = $(IMAGE_TAG_BASE)-bundle:v$(BUNDLE_VERSION)
 OPERATOR_SDK = BIN=$(BIN) hack/operator-sdk $(NAME)
-CLUSTER_KUBECTL = go run ./test/cluster kubectl --name $(NAME)
+CLUSTER_KUBECTL = go run $(CLUSTER) kubectl --name $(NAME)
 
 .PHONY: run-bundle
 run-bundle: $(BIN)/operator-sdk load-bundle ## Install the operator with operator-sdk: BUNDLE_VERSION=0.0.8 a former version.
@@ -27,8 +27,8 @@ cleanup-bundle: $(BIN)/operator-sdk ## Remove what run-bundle has installed, and
 
 .PHONY: scorecard
 scorecard: $(BIN)/operator-sdk scorecard-build sdk-scorecard-build ## Run the tests of the bundle in pods; the operator must be installed.
-	go run ./test/images --output $(DIST)/images $(SAMPLES)
-	go run ./test/cluster load --name $(NAME) $(DIST)/images/berg-operator-scorecard.tar $(DIST)/images/sdk-scorecard.tar \
+	go run $(IMAGES) --output $(DIST)/images $(SAMPLES)
+	go run $(CLUSTER) load --name $(NAME) $(DIST)/images/berg-operator-scorecard.tar $(DIST)/images/sdk-scorecard.tar \
 		$(SAMPLES:%=$(DIST)/images/%.tar)
 	$(CLUSTER_KUBECTL) create namespace berg-scorecard --dry-run=client -o yaml | $(CLUSTER_KUBECTL) apply -f -
 	$(CLUSTER_KUBECTL) apply -k $(CURDIR)/config/scorecard/rbac
@@ -51,4 +51,4 @@ sdk-scorecard-build:
 
 .PHONY: load-bundle
 load-bundle: test-releases
-	go run ./test/cluster load --name $(NAME) $(DIST)/olm/operator-$(BUNDLE_VERSION).tar $(DIST)/olm/bundle-$(BUNDLE_VERSION).tar
+	go run $(CLUSTER) load --name $(NAME) $(DIST)/olm/operator-$(BUNDLE_VERSION).tar $(DIST)/olm/bundle-$(BUNDLE_VERSION).tar

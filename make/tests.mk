@@ -1,5 +1,17 @@
 ##@ Tests
 
+# Where tests are: test/README.md says which goes where. The suites are the folders
+# that hold one, so that a new family needs no line here.
+CLUSTER     := ./test/cluster
+IMAGES      := ./test/samples/images
+DEMO        := ./test/samples/demo
+RIGHTS      := ./test/measure/rights
+LOAD        := ./test/measure/load
+CHAOS       := ./test/measure/chaos
+OLM         := ./test/e2e/olm
+INTEGRATION := $(patsubst test/integration/%/suite_test.go,%,$(wildcard test/integration/*/suite_test.go))
+JOURNEYS    := $(filter-out $(OLM),$(patsubst %/suite_test.go,./%,$(wildcard test/e2e/*/suite_test.go)))
+
 # Names of the clusters that the tests make for themselves.
 TEST_CLUSTER    ?= berg-test
 E2E_CLUSTER     ?= berg-e2e
@@ -16,44 +28,41 @@ GO_TEST := go test $(if $(RACE),-race) $(TESTARGS)
 .PHONY: test
 test: test-unit test-cluster test-integration ## Run unit and integration tests; needs no root.
 
+# All packages that hold tests, but the suites, which want a cluster. The test of
+# clusters starts some, unless it is told to be short.
+UNIT = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -Ev '/test/((integration|e2e)/[^/]+|cluster)$$'
+
 .PHONY: test-unit
 test-unit: ## Run the unit tests; needs no cluster.
-	$(GO_TEST) ./api/... ./internal/... ./cmd/... ./hack/... \
-		./test/images/... ./test/demo/... ./test/docs/... \
-		./test/scorecard/... ./test/compatibility/... ./test/load/... ./test/e2e/attack/... ./test/chaos/... ./test/rights/...
-	$(GO_TEST) -short ./test/cluster/...
-	go test -C test/cluster/components/image $(if $(RACE),-race) $(TESTARGS) ./...
-	go test -C test/cluster/components/outside $(if $(RACE),-race) $(TESTARGS) ./...
-	go test -C tools/sbom $(if $(RACE),-race) $(TESTARGS) ./...
-	go test -C test/monitoring $(if $(RACE),-race) $(TESTARGS) ./...
-	go test -C test/dockerfiles $(if $(RACE),-race) $(TESTARGS) ./...
+	$(GO_TEST) $$($(UNIT))
+	$(GO_TEST) -short $(CLUSTER)
+	for module in $(filter-out .,$(GO_MODULES)); do go test -C $$module $(if $(RACE),-race) $(TESTARGS) ./...; done
 
 # As root it starts real nodes too, where they are built; make e2e builds them.
 .PHONY: test-cluster
 test-cluster: ## Test that clusters come, and go without a trace.
-	go run ./test/cluster build --profile simulated
-	$(GO_TEST) -count=1 -timeout 20m ./test/cluster/
+	go run $(CLUSTER) build --profile simulated
+	$(GO_TEST) -count=1 -timeout 20m $(CLUSTER)
 
 .PHONY: test-integration
-test-integration: ## Run the integration tests, halves of them on two simulated clusters side by side.
-	rm -rf $(DIST)/rights
-	go test -c -o $(DIST)/integration.test $(if $(RACE),-race) ./test/integration
-	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target test-integration-1 test-integration-2
+test-integration: ## Run the integration tests, two suites at a time; test-integration-berg runs those of one folder.
+	$(MAKE) --keep-going --jobs=2 --output-sync=target $(TEST_INTEGRATION)
 
-# The first half are the files named here, the second all others. They take about as
-# long as each other, and mostly wait.
-FIRST_HALF := (availability|deletion|kill|metrics|neighbours|networkpolicy|optional|owners|restarts|secrecy)_test.go
-test-integration-1: HALF = -ginkgo.focus-file='$(FIRST_HALF)'
-test-integration-2: HALF = -ginkgo.skip-file='$(FIRST_HALF)'
-
-.PHONY: test-integration-1 test-integration-2
-test-integration-1 test-integration-2: test-integration-%:
+# Each has a simulated cluster of its own.
+TEST_INTEGRATION := $(INTEGRATION:%=test-integration-%)
+.PHONY: $(TEST_INTEGRATION)
+$(TEST_INTEGRATION): test-integration-%:
+	rm -f $(DIST)/rights/integration-$*.json
+	go test -c -o $(DIST)/integration-$*.test $(if $(RACE),-race) ./test/integration/$*
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
-		'(cd test/integration && $$0 "$$@") && go run ./test/rights --collect $(DIST)/rights/integration-$*.json' \
-		$(DIST)/integration.test -test.timeout 40m $(HALF)
+		'(cd test/integration/$* && $$0 "$$@") && go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json' \
+		$(DIST)/integration-$*.test -test.timeout 40m
+
+# What was granted and is not used shows only when every suite has run.
+USED := $(INTEGRATION:%=$(DIST)/rights/integration-%.json) $(DIST)/rights/e2e.json
 
 .PHONY: rights
 rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
-	@compgen -G '$(DIST)/rights/*.json' >/dev/null || { \
-		echo "make: nothing tells what the operator used: run 'make test-integration' and 'make e2e' first" >&2; exit 1; }
-	go run ./test/rights $(DIST)/rights/*.json
+	@for file in $(USED); do [[ -e $$file ]] || { \
+		echo "make: $$file is missing, which tells what the operator used: run 'make test-integration' and 'make e2e' first" >&2; exit 1; }; done
+	go run $(RIGHTS) $(USED)

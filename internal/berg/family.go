@@ -27,6 +27,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 )
 
 // New returns the family. Its settings are read into cfg.
@@ -51,13 +52,13 @@ func New(cfg *config.Berg) family.Family {
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
-		Selector: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy}),
+		Selector: challengeinstance.Marks.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
-			&bergv1.Challenge{}:            all,
-			&bergv1.ChallengeInstance{}:    all,
-			challengeinstance.Definition(): all,
-			&corev1.Namespace{}:            all, // a foreign one in our way must be seen
-			&eventsv1.Event{}:              {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
+			&bergv1.Challenge{}:         all,
+			&bergv1.ChallengeInstance{}: all,
+			optional.Definition():       all,
+			&corev1.Namespace{}:         all, // a foreign one in our way must be seen
+			&eventsv1.Event{}:           {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
 			&corev1.Pod{}: {
 				Label: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
 			},

@@ -69,15 +69,15 @@ func TestGrowthFollowsEachCollection(t *testing.T) {
 	runtime.KeepAlive(&alive)
 }
 
-func TestASmallHeapMayGrowToSixtyFourMebibytes(t *testing.T) {
+func TestASmallHeapMayGrowToThirtyTwoMebibytes(t *testing.T) {
 	for name, c := range map[string]struct {
 		live int64
 		want int
 	}{
-		"nothing known": {0, 6300},
-		"a few":         {16 << 20, 300},
-		"a thousand":    {40 << 20, 60},
-		"more":          {43 << 20, 50},
+		"nothing known": {0, 3100},
+		"a few":         {8 << 20, 300},
+		"a thousand":    {20 << 20, 60},
+		"more":          {22 << 20, 50},
 		"ten thousand":  {160 << 20, 50},
 	} {
 		if got := (memory{live: c.live}).growth(50); got != c.want {

@@ -29,6 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 	"github.com/bergctf/berg-operator/internal/kit/walltime"
@@ -37,7 +38,7 @@ import (
 // shutdownTime is how long the process may take to end: what the reconciliations
 // under way may take, and a little more. The Deployment's
 // terminationGracePeriodSeconds must be longer.
-const shutdownTime = 20 * time.Second
+const shutdownTime = pass.DrainTime + 5*time.Second
 
 // fieldManager is the operator's name in metadata.managedFields.
 const fieldManager = "berg-operator"

@@ -40,7 +40,7 @@ func (m siteMaker) make(f family.Family) (family.Site, error) {
 		o.HTTPClient = m.mgr.GetHTTPClient()
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return m.mgr.GetRESTMapper(), nil }
 		o.Cache = m.caches.Options(f.Cache())
-		o.Client = client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}}
+		o.Client = client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true), Unstructured: true}}
 		o.NewClient = presence.Clients(m.newClient)
 		o.Logger = m.mgr.GetLogger()
 	})

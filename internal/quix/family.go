@@ -45,7 +45,7 @@ func caches(cfg config.Quix) cache.Options {
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&quixv1.Environment{}: {Label: labels.Everything(), SyncPeriod: &cfg.CacheSyncPeriod},
 			&corev1.Namespace{}:   {Label: labels.Everything()}, // a foreign one in our way must be seen
-			&rbacv1.RoleBinding{}: {Label: labels.SelectorFromSet(labels.Set{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy})},
+			&rbacv1.RoleBinding{}: {Label: environment.RoleBindingMarks.Selector()},
 			&rbacv1.ClusterRole{}: {
 				Label: labels.Everything(),
 				Field: fields.OneTermEqualSelector(metav1.ObjectNameField, cfg.ClusterRoleName),

@@ -12,13 +12,19 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/cluster/build"
+	"github.com/bergctf/berg-operator/test/cluster/disk"
+	"github.com/bergctf/berg-operator/test/cluster/kube"
+	"github.com/bergctf/berg-operator/test/cluster/poll"
+	"github.com/bergctf/berg-operator/test/cluster/process"
 )
 
 // runner starts the runner as a process of its own, with clusters in a directory of the test's own
 // and the binaries that are built already.
 type runner struct {
 	t      *testing.T
-	places places
+	places disk.Places
 }
 
 func newRunner(t *testing.T, profile string) runner {
@@ -26,27 +32,27 @@ func newRunner(t *testing.T, profile string) runner {
 	if testing.Short() {
 		t.Skip("starts clusters: takes too long for -short")
 	}
-	p, err := findPlaces()
+	p, err := disk.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range partsOf(profile) {
-		key, err := p.key(t.Context(), part)
+	for _, part := range kube.PartsOf(profile) {
+		key, err := build.Key(t.Context(), p, part)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !exists(filepath.Join(p.binaries, part.name+"-"+key)) {
-			t.Skipf("%s is not built, which takes longer than a test may: go run ./test/cluster build --profile %s", part.name, profile)
+		if !disk.Exists(filepath.Join(p.Binaries, part.Name+"-"+key)) {
+			t.Skipf("%s is not built, which takes longer than a test may: go run ./test/cluster build --profile %s", part.Name, profile)
 		}
 	}
-	if profile != profileSimulated && (os.Geteuid() != 0 || len(missingPackages(profile)) > 0) {
+	if profile != kube.ProfileSimulated && (os.Geteuid() != 0 || len(kube.MissingPackages(profile)) > 0) {
 		t.Skipf("profile %s needs root and the programs of the distribution", profile)
 	}
-	cache, err := canonical(t.TempDir())
+	cache, err := disk.Canonical(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.clusters = filepath.Join(cache, "clusters")
+	p.Clusters = filepath.Join(cache, "clusters")
 	return runner{t: t, places: p}
 }
 
@@ -57,8 +63,8 @@ func (r runner) command(args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(),
-		"BERG_CLUSTER_CACHE="+filepath.Dir(r.places.clusters),
-		"BERG_CLUSTER_BIN="+r.places.binaries,
+		"BERG_CLUSTER_CACHE="+filepath.Dir(r.places.Clusters),
+		"BERG_CLUSTER_BIN="+r.places.Binaries,
 	)
 	return cmd
 }
@@ -75,7 +81,7 @@ func (r runner) run(args ...string) string {
 // traces looks for anything of a cluster, without a use of the code that down and its own check are made of.
 func (r runner) traces(name string) []string {
 	r.t.Helper()
-	dir := r.places.clusterDir(name)
+	dir := r.places.ClusterDir(name)
 	var found []string
 
 	entries, err := os.ReadDir("/proc")
@@ -107,8 +113,8 @@ func (r runner) traces(name string) []string {
 		}
 		found = append(found, matches...)
 	}
-	if _, err := net.InterfaceByName(linkName(dir)); err == nil {
-		found = append(found, "link "+linkName(dir))
+	if _, err := net.InterfaceByName(kube.LinkName(dir)); err == nil {
+		found = append(found, "link "+kube.LinkName(dir))
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		found = append(found, "directory "+dir)
@@ -126,10 +132,10 @@ func (r runner) wantNoTrace(name string) {
 // TestDownAfterKilledUp kills an up at several points of its way and wants down to leave nothing.
 func TestDownAfterKilledUp(t *testing.T) {
 	for profile, delays := range map[string][]time.Duration{
-		profileSimulated: {30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second},
-		profileNode:      {20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond, 3 * time.Second, 8 * time.Second},
+		kube.ProfileSimulated: {30 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second, 6 * time.Second},
+		kube.ProfileNode:      {20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond, 3 * time.Second, 8 * time.Second},
 		// While Cilium loads its programs, on a machine that is fast enough.
-		profileNetwork: {25 * time.Second},
+		kube.ProfileNetwork: {25 * time.Second},
 	} {
 		t.Run(profile, func(t *testing.T) {
 			r := newRunner(t, profile)
@@ -141,7 +147,7 @@ func TestDownAfterKilledUp(t *testing.T) {
 					t.Fatal(err)
 				}
 				// Not a wait for something to happen: any point will do.
-				if err := wait(t.Context(), delay); err != nil {
+				if err := poll.Wait(t.Context(), delay); err != nil {
 					t.Fatal(err)
 				}
 				if err := up.Process.Kill(); err != nil {
@@ -163,8 +169,8 @@ func TestDownAfterKilledUp(t *testing.T) {
 
 // TestDownOfAnEmptyDirectory is about the earliest point at which an up can be killed.
 func TestDownOfAnEmptyDirectory(t *testing.T) {
-	r := newRunner(t, profileSimulated)
-	if err := os.MkdirAll(r.places.clusterDir("empty"), 0o700); err != nil {
+	r := newRunner(t, kube.ProfileSimulated)
+	if err := os.MkdirAll(r.places.ClusterDir("empty"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	r.run("down", "--name", "empty")
@@ -173,15 +179,15 @@ func TestDownOfAnEmptyDirectory(t *testing.T) {
 
 // TestDownEndsARunningUp wants down to win against an up that still works, as the child of a killed "go run" does.
 func TestDownEndsARunningUp(t *testing.T) {
-	r := newRunner(t, profileSimulated)
+	r := newRunner(t, kube.ProfileSimulated)
 	up := r.command("up", "--name", "raced")
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	err := poll(ctx, func(context.Context) error {
-		live, err := processes(r.places.clusterDir("raced"))
+	err := poll.Until(ctx, func(context.Context) error {
+		live, err := process.Of(r.places.ClusterDir("raced"))
 		if err == nil && len(live) == 0 {
 			err = errors.New("nothing was started")
 		}
@@ -200,7 +206,7 @@ func TestDownEndsARunningUp(t *testing.T) {
 // TestUpMends brings two clusters up side by side, kills a component of one, and wants up to put it back
 // and the other to be left alone. A restart does both.
 func TestUpMends(t *testing.T) {
-	r := newRunner(t, profileSimulated)
+	r := newRunner(t, kube.ProfileSimulated)
 	names := []string{"one", "two"}
 	for _, name := range names {
 		defer func() {
@@ -223,11 +229,11 @@ func TestUpMends(t *testing.T) {
 	}
 	pids := func(name string) map[string]int {
 		t.Helper()
-		c, err := r.places.loadCluster(name)
+		c, err := kube.Open(r.places, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pids, err := c.running()
+		pids, err := c.Running()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +254,7 @@ func TestUpMends(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := endProcesses(ctx, func() ([]int, error) {
+	if err := process.End(ctx, func() ([]int, error) {
 		if now := pids("one")["kube-scheduler"]; now != 0 {
 			return []int{now}, nil
 		}

@@ -13,9 +13,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/cluster/build"
+	"github.com/bergctf/berg-operator/test/cluster/disk"
+	"github.com/bergctf/berg-operator/test/cluster/kube"
+	"github.com/bergctf/berg-operator/test/cluster/progress"
 )
 
 const usage = `cluster runs a real Kubernetes on this machine.
@@ -70,22 +76,12 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case err == nil:
-	case errors.Is(err, errUnhealthy):
+	case errors.Is(err, kube.ErrUnhealthy):
 		os.Exit(1)
 	default:
 		fmt.Fprintf(os.Stderr, "cluster: %v\n", err)
 		os.Exit(1)
 	}
-}
-
-// options are what the command line can say. A command registers only those that it heeds.
-type options struct {
-	name                string
-	profile             string
-	nodes               int
-	audit               bool
-	withoutOptionalAPIs bool
-	timeout             time.Duration
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -95,31 +91,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	command, args := args[0], args[1:]
 
+	if ours, err := kube.Reenter(command, args); ours {
+		return err
+	}
 	switch command {
 	case "help", "-h", "--help":
 		fmt.Fprint(stdout, usage)
 		return nil
-	case commandNamespaces:
-		return becomeNamespaces(args)
-	case commandInside:
-		return runInside(args)
 	}
 
-	var opts options
+	var opts kube.Options
 	flags := flag.NewFlagSet(command, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.StringVar(&opts.name, "name", defaultName, "")
+	flags.StringVar(&opts.Name, "name", defaultName, "")
 	switch command {
 	case "up":
-		flags.StringVar(&opts.profile, "profile", profileSimulated, "")
-		flags.IntVar(&opts.nodes, "nodes", 4, "")
-		flags.BoolVar(&opts.audit, "audit", false, "")
-		flags.BoolVar(&opts.withoutOptionalAPIs, "without-optional-apis", false, "")
-		flags.DurationVar(&opts.timeout, "timeout", defaultTimeout, "")
+		flags.StringVar(&opts.Profile, "profile", kube.ProfileSimulated, "")
+		flags.IntVar(&opts.Nodes, "nodes", 4, "")
+		flags.BoolVar(&opts.Audit, "audit", false, "")
+		flags.BoolVar(&opts.WithoutOptionalAPIs, "without-optional-apis", false, "")
+		flags.DurationVar(&opts.Timeout, "timeout", defaultTimeout, "")
 	case "restart":
-		flags.DurationVar(&opts.timeout, "timeout", defaultTimeout, "")
+		flags.DurationVar(&opts.Timeout, "timeout", defaultTimeout, "")
 	case "build":
-		flags.StringVar(&opts.profile, "profile", "", "")
+		flags.StringVar(&opts.Profile, "profile", "", "")
 	case "down", "status", "list", "kubeconfig", "kubectl", "registry", "load", "logs", "bin":
 	default:
 		return fmt.Errorf(`unknown command %q: "help" lists them`, command)
@@ -137,42 +132,42 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf(`%s: %w: "help" lists what it takes`, command, err)
 	}
 	rest = append(rest, flags.Args()...)
-	if err := opts.validate(command, rest); err != nil {
+	if err := validate(opts, command, rest); err != nil {
 		return err
 	}
 
-	places, err := findPlaces()
+	places, err := disk.Find()
 	if err != nil {
 		return err
 	}
-	progress := newProgress(stderr)
+	show := progress.New(stderr)
 
 	switch command {
 	case "up":
-		return up(ctx, places, opts, progress)
+		return kube.Up(ctx, places, opts, show)
 	case "down":
-		return down(ctx, places, opts.name, progress)
+		return kube.Down(ctx, places, opts.Name, show)
 	case "status":
-		return status(ctx, places, opts.name, stdout)
+		return kube.Status(ctx, places, opts.Name, stdout)
 	case "list":
-		return list(places, stdout)
+		return kube.List(places, stdout)
 	case "kubeconfig":
-		return printKubeconfig(places, opts.name, stdout)
+		return kube.PrintKubeconfig(places, opts.Name, stdout)
 	case "kubectl":
-		return kubectl(places, opts.name, rest)
+		return kube.Kubectl(places, opts.Name, rest)
 	case "registry":
-		return printRegistry(places, opts.name, stdout)
+		return kube.PrintRegistry(places, opts.Name, stdout)
 	case "load":
-		return load(ctx, places, opts.name, rest, stdout, progress)
+		return kube.LoadImages(ctx, places, opts.Name, rest, stdout, show)
 	case "restart":
-		return restart(ctx, places, opts, rest[0], progress)
+		return kube.Restart(ctx, places, opts, rest[0], show)
 	case "logs":
-		return logs(places, opts.name, rest, stdout)
+		return kube.Logs(places, opts.Name, rest, stdout)
 	case "build":
-		_, err := buildProfile(ctx, places, opts.profile, progress)
+		_, err := kube.Build(ctx, places, opts.Profile, show)
 		return err
 	default: // bin
-		dir, err := buildOne(ctx, places, controlPlane, progress)
+		dir, err := build.One(ctx, places, build.ControlPlane, show)
 		if err == nil {
 			fmt.Fprintln(stdout, dir)
 		}
@@ -180,20 +175,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 }
 
-func (o options) validate(command string, rest []string) error {
-	if !validName.MatchString(o.name) {
-		return fmt.Errorf("--name %q: use one to twenty of a-z, 0-9 and -, beginning with a letter", o.name)
+func validate(o kube.Options, command string, rest []string) error {
+	if !disk.ValidName.MatchString(o.Name) {
+		return fmt.Errorf("--name %q: use one to twenty of a-z, 0-9 and -, beginning with a letter", o.Name)
 	}
-	switch o.profile {
-	case "", profileSimulated, profileNode, profileOLM, profileNetwork:
-	default:
-		return fmt.Errorf("--profile %q: use %s, %s, %s or %s", o.profile, profileSimulated, profileNode, profileOLM, profileNetwork)
+	if profiles := kube.Profiles(); o.Profile != "" && !slices.Contains(profiles, o.Profile) {
+		last := len(profiles) - 1
+		return fmt.Errorf("--profile %q: use %s or %s", o.Profile, strings.Join(profiles[:last], ", "), profiles[last])
 	}
-	if o.profile == profileNetwork && o.withoutOptionalAPIs {
-		return fmt.Errorf("--profile %s is made of the optional APIs", profileNetwork)
+	if o.WithoutOptionalAPIs && kube.NeedsOptionalAPIs(o.Profile) {
+		return fmt.Errorf("--profile %s is made of the optional APIs", o.Profile)
 	}
-	if command == "up" && (o.nodes < 1 || o.nodes > maxSimulatedNodes) {
-		return fmt.Errorf("--nodes %d: use 1 to %d", o.nodes, maxSimulatedNodes)
+	if command == "up" && (o.Nodes < 1 || o.Nodes > kube.MaxSimulatedNodes) {
+		return fmt.Errorf("--nodes %d: use 1 to %d", o.Nodes, kube.MaxSimulatedNodes)
 	}
 	switch command {
 	case "kubectl":

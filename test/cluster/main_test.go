@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bergctf/berg-operator/test/cluster/kube"
 )
 
 // TestMain lets the test binary stand in for the runner: tests start it as one, and so does the runner itself
@@ -55,6 +57,11 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 	for _, command := range []string{"up", "down", "status", "list", "kubeconfig", "kubectl", "registry", "load", "restart", "logs", "build", "bin"} {
 		if !strings.Contains(out.String(), "\n  "+command+" ") {
 			t.Errorf("help does not tell of %s", command)
+		}
+	}
+	for _, profile := range kube.Profiles() {
+		if !strings.Contains(out.String(), "--profile "+profile+" ") {
+			t.Errorf("help does not tell of profile %s", profile)
 		}
 	}
 }

@@ -2,14 +2,9 @@ package challengeinstance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -22,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
@@ -80,8 +76,6 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=list;watch;create;patch
 
 const (
-	// longestPass bounds one reconciliation, should the API server not answer.
-	longestPass = time.Minute
 	// longestYield is how long what is written about an instance that only waits for another
 	// lets starts under way go first: nobody waits for it, and an owner may have hundreds.
 	longestYield = 500 * time.Millisecond
@@ -91,23 +85,10 @@ const (
 
 // errBusy says that another instance of the same owner is being worked on. The request is
 // called again when that has ended: nothing else is to be done about it.
-var errBusy = errors.New("another instance of the owner is being worked on")
+var errBusy = fmt.Errorf("another instance of the owner is being worked on: %w", pass.ErrPutAside)
 
-// Reconcile brings one instance a step further, or leaves it alone when there is
-// nothing to do. It returns no errors: outcome.Backoff chooses the pause.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	began := r.Clock.Now()
-	wakeUp, err := r.reconcile(ctx, req)
-	if errors.Is(err, errBusy) {
-		return ctrl.Result{}, nil
-	}
-	result, failed := r.backoff.Result(ctx, req, wakeUp, err)
-	observeReconcile(r.Clock.Since(began), failed)
-	return result, nil
-}
-
-// reconcile returns after how long time alone will change something, zero for
-// never.
+// reconcile brings one instance a step further, or leaves it alone when there is nothing
+// to do. It returns after how long time alone will change something, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
@@ -184,10 +165,10 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		r.turns.waits(instance)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
-		err = joinPatch(p.Err, err)
+		err = pass.Join(p.Err, err)
 	}
 	if retried != nil {
-		err = joinPatch(retried, err)
+		err = pass.Join(retried, err)
 	}
 	return sooner(untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), untilRetry(out.Observed, now)), err
 }
@@ -229,21 +210,13 @@ func (r *Reconciler) giveWay(ctx context.Context) {
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	if equality.Semantic.DeepEqual(before.Status, instance.Status) {
-		return nil
-	}
-	err := outcome.Itself(r.Client.Status().Patch(ctx, instance, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
-	if outcome.CauseOf(err) == outcome.Rejected {
-		// What the status cannot say, an event does. The recorder counts repetitions.
-		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonRefused, actionObserve, "%s", note(instance,
-			condition("", metav1.ConditionFalse, bergv1.ReasonRefused, "The API server refuses the status of this instance: "+err.Error())))
-	}
-	return err
-}
-
-func joinPatch(err, patch error) error {
-	if apierrors.IsConflict(patch) {
-		patch = nil // err brings us back anyway
-	}
-	return errors.Join(err, patch)
+	return pass.Status[*bergv1.ChallengeInstance]{
+		Client: r.Client,
+		Of:     func(i *bergv1.ChallengeInstance) any { return &i.Status },
+		Refused: func(i *bergv1.ChallengeInstance, err error) {
+			// The recorder counts repetitions.
+			pass.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,
+				redact("The API server refuses the status of this instance: "+err.Error(), i.Spec.Flag))
+		},
+	}.Patch(ctx, before, instance)
 }

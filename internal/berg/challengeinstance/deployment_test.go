@@ -14,7 +14,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-func container(t *testing.T, text string) bergv1.Container {
+func parseContainer(t *testing.T, text string) bergv1.Container {
 	t.Helper()
 	c := bergv1.Container{Hostname: "web", Image: "example.com/web:1"}
 	if err := yaml.UnmarshalStrict([]byte(text), &c); err != nil {
@@ -61,7 +61,7 @@ func TestEnvironmentPrecedence(t *testing.T) {
 	} {
 		in := testInputs(testConfig(t, nil), Snapshot{})
 		var got []string
-		for _, e := range environment(in, container(t, tc.container), endpoints) {
+		for _, e := range environment(in, parseContainer(t, tc.container), endpoints) {
 			got = append(got, e.Name+"="+e.Value)
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -83,7 +83,7 @@ func TestResources(t *testing.T) {
 		`{resourceRequests: {cpu: null}, resourceLimits: {cpu: null}}`: "cpu 100m of 1, memory 128Mi of 512Mi",
 		`{resourceLimits: {memory: 100mi}}`:                            "cpu 100m of 1, memory 100Mi of 100Mi",
 	} {
-		r := resources(defaults, container(t, text))
+		r := resources(defaults, parseContainer(t, text))
 		got := "cpu " + r.Requests.Cpu().String() + " of " + r.Limits.Cpu().String() +
 			", memory " + r.Requests.Memory().String() + " of " + r.Limits.Memory().String()
 		if got != want {
@@ -102,7 +102,7 @@ func TestEphemeralStorage(t *testing.T) {
 		{"0", "0", "absent", "absent"},
 	} {
 		cfg := testConfig(t, map[string]string{"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": tc.request, "CHALLENGE_EPHEMERAL_STORAGE_LIMIT": tc.limit})
-		got := resources(cfg.Challenge, container(t, `{resourceLimits: {memory: 1Mi}}`))
+		got := resources(cfg.Challenge, parseContainer(t, `{resourceLimits: {memory: 1Mi}}`))
 		for what, v := range map[string]struct {
 			list corev1.ResourceList
 			want string
@@ -129,7 +129,7 @@ func TestSeccompProfile(t *testing.T) {
 		"Unconfined":     {"Unconfined", "privileged"},
 	} {
 		in := testInputs(testConfig(t, map[string]string{"CHALLENGE_SECCOMP_PROFILE": text}), Snapshot{})
-		if got := podSpec(in, container(t, `{}`), nil).SecurityContext.SeccompProfile.Type; got != want.profile {
+		if got := podSpec(in, parseContainer(t, `{}`), nil).SecurityContext.SeccompProfile.Type; got != want.profile {
 			t.Errorf("%q: profile %s, want %s", text, got, want.profile)
 		}
 		if got := namespace(in).Labels["pod-security.kubernetes.io/enforce"]; got != want.level {
@@ -141,7 +141,7 @@ func TestSeccompProfile(t *testing.T) {
 func TestUserNamespaces(t *testing.T) {
 	for text, want := range map[string]*bool{"": nil, "false": nil, "true": ptr.To(false)} {
 		in := testInputs(testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": text}), Snapshot{})
-		if got := podSpec(in, container(t, `{}`), nil).HostUsers; !cmp.Equal(got, want) {
+		if got := podSpec(in, parseContainer(t, `{}`), nil).HostUsers; !cmp.Equal(got, want) {
 			t.Errorf("%q: hostUsers %v, want %v", text, got, want)
 		}
 	}
@@ -183,7 +183,7 @@ func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
 }
 
 func TestWhatIsNotConfiguredIsAbsent(t *testing.T) {
-	c := container(t, `{ports: [{port: 80}]}`)
+	c := parseContainer(t, `{ports: [{port: 80}]}`)
 	spec := podSpec(testInputs(testConfig(t, nil), Snapshot{}), c, nil)
 	if spec.RuntimeClassName != nil || spec.ImagePullSecrets != nil || spec.NodeSelector != nil || spec.Volumes != nil || spec.Containers[0].VolumeMounts != nil {
 		t.Errorf("present: %+v", spec)
@@ -217,7 +217,7 @@ func TestCapabilities(t *testing.T) {
 		`{additionalCapabilities: [NET_RAW]}`:                              {[]corev1.Capability{"NET_RAW"}, nil, "privileged"},
 		`{additionalCapabilities: [ALL]}`:                                  {[]corev1.Capability{"ALL"}, nil, "privileged"},
 	} {
-		c := container(t, text)
+		c := parseContainer(t, text)
 		got := securityContext(c)
 		if !cmp.Equal(got.Capabilities.Add, want.add) || !cmp.Equal(got.Capabilities.Drop, want.drop) {
 			t.Errorf("%s: add %v, drop %v", text, got.Capabilities.Add, got.Capabilities.Drop)

@@ -25,10 +25,10 @@ type Endpoint struct {
 	Service *bergv1.ServiceEndpoint
 }
 
-// endpoints returns the endpoint of every port, in the order of the Challenge.
+// endpointsOf returns the endpoint of every port, in the order of the Challenge.
 // live are the Services as the API server has them. It fails while a node port
 // is not allotted. Without ports there are none, which is not nil.
-func endpoints(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
+func endpointsOf(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	out := []Endpoint{}
 	for _, c := range in.Challenge.Containers {
 		for _, p := range c.Ports {
@@ -88,8 +88,8 @@ func address(e bergv1.ServiceEndpoint, t bergv1.PortType) string {
 // routed reports whether what was told is the address of a route, <uuid>.<domain>,
 // and not that of a node port, the domain itself.
 func routed(told bergv1.ServiceEndpoint) bool {
-	first, _, _ := strings.Cut(told.Hostname, ".")
-	return told.TLS || len(first) == routeIDLength && uuid.Validate(first) == nil
+	id, _, _ := strings.Cut(told.Hostname, ".")
+	return told.TLS || len(id) == routeIDLength && uuid.Validate(id) == nil
 }
 
 // routeIDLength is that of a UUID as routeID writes it; uuid knows other forms.

@@ -49,7 +49,7 @@ func TestEndpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := endpoints(in, allotNodePorts(f.Services))
+	got, err := endpointsOf(in, allotNodePorts(f.Services))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestEndpoints(t *testing.T) {
 		t.Error(diff)
 	}
 
-	if _, err := endpoints(in, f.Services); err == nil || !strings.Contains(err.Error(), "game-node-port") {
+	if _, err := endpointsOf(in, f.Services); err == nil || !strings.Contains(err.Error(), "game-node-port") {
 		t.Errorf("a node port that is not allotted: error %v", err)
 	}
 	// All of them reach every container, whatever it offers itself.
@@ -91,7 +91,7 @@ func TestEndpoints(t *testing.T) {
 
 // What is told without ports is known, and nothing.
 func TestEndpointsWithoutPorts(t *testing.T) {
-	got, err := endpoints(testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web"}}}), nil)
+	got, err := endpointsOf(testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web"}}}), nil)
 	if err != nil || got == nil || len(got) > 0 {
 		t.Errorf("endpoints %#v, error %v", got, err)
 	}

@@ -3,11 +3,10 @@ package challengeinstance
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
 // The actions of events: what the operator was doing.
@@ -31,7 +31,7 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 		return
 	}
 	created.WithLabelValues(perChallenge.label(instance.Spec.ChallengeRef.Name, true)).Inc()
-	r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
+	pass.Normal(r.Events, instance, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
 }
 
 // report tells what changed between two statuses of a live instance, of which the later
@@ -41,13 +41,13 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome, now t
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
 		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, begun(instance), now).Seconds())
-		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
+		pass.Normal(r.Events, instance, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}
 	for _, text := range moved(before.Status.Services, instance.Status.Services) {
-		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken, actionCreate, "%s", conditions.Note(text))
+		pass.Warning(r.Events, instance, bergv1.ReasonNodePortTaken, actionCreate, text)
 	}
 	for _, c := range troubles(before.Status.Conditions, instance.Status.Conditions) {
-		r.Events.Eventf(instance, nil, corev1.EventTypeWarning, c.Reason, actionObserve, "%s", note(instance, c))
+		pass.Warning(r.Events, instance, c.Reason, actionObserve, note(instance, c))
 	}
 }
 
@@ -57,9 +57,8 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome, now t
 func troubles(before, after []metav1.Condition) []metav1.Condition {
 	var news []metav1.Condition
 	for _, c := range after {
-		old := meta.FindStatusCondition(before, c.Type)
 		switch {
-		case c.Status != metav1.ConditionFalse, old != nil && old.Status == c.Status && old.Reason == c.Reason:
+		case c.Status != metav1.ConditionFalse, !conditions.Turned(before, c):
 		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
 		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting:
 		default:
@@ -69,7 +68,7 @@ func troubles(before, after []metav1.Condition) []metav1.Condition {
 	return news
 }
 
-// note is the text of a condition's event.
+// note is the text of a condition's event, of any length.
 func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	switch c.Reason {
 	case bergv1.ReasonChallengeMissing:
@@ -77,7 +76,7 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	case bergv1.ReasonFlagMissing:
 		return "Flag required but not provided"
 	}
-	return conditions.Note(redact(c.Message, instance.Spec.Flag))
+	return redact(c.Message, instance.Spec.Flag)
 }
 
 // reportEnding tells, once, why an instance ends, and counts one that is over. The
@@ -86,7 +85,7 @@ func (r *Reconciler) reportEnding(ctx context.Context, before, instance *bergv1.
 	was, is := before.Status.Phase, instance.Status.Phase
 	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.endings.tells(instance, bergv1.PhaseTerminating) {
 		reason := cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))
-		r.Events.Eventf(instance, nil, corev1.EventTypeNormal, bergv1.ReasonInstanceEnding, actionTerminate, "Terminating due to %s", reason)
+		pass.Normal(r.Events, instance, bergv1.ReasonInstanceEnding, actionTerminate, fmt.Sprintf("Terminating due to %s", reason))
 		if reason == bergv1.TerminationTimeout {
 			timeouts.Inc()
 		}
@@ -102,7 +101,7 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 	if reason := r.endings.reason(instance); reason != "" {
 		return reason
 	}
-	if at := expiry(instance, r.Config.Challenge); at != nil && !instance.DeletionTimestamp.Time.Before(at.Time) {
+	if at := expiresAt(instance, r.Config.Challenge); at != nil && !instance.DeletionTimestamp.Time.Before(at.Time) {
 		return bergv1.TerminationTimeout
 	}
 	if r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {

@@ -25,6 +25,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
 // deletion ends instances that are being deleted. It has a queue and workers of its
@@ -46,9 +47,9 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 		WatchesRawSource(d.calls.source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: endingWorkers(d.Workers),
-			ReconciliationTimeout:   longestPass,
+			ReconciliationTimeout:   pass.Longest,
 		}).
-		Complete(drained{d})
+		Complete(pass.New(d.Clock, d.pauses, passes, d.reconcile))
 }
 
 // endingIn maps a namespace to the instance that is being deleted and to which it belongs:
@@ -64,20 +65,8 @@ func (d *deletion) endingIn(ctx context.Context, ns client.Object) []reconcile.R
 // those that are started.
 func endingWorkers(workers int) int { return max(1, workers/2) }
 
-// Reconcile brings the end of one instance a step further. It returns no errors, like
-// the Reconciler's.
-func (d *deletion) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	began := d.Clock.Now()
-	err := d.reconcile(ctx, req)
-	if errors.Is(err, errBusy) {
-		return ctrl.Result{}, nil
-	}
-	result, failed := d.pauses.Result(ctx, req, 0, err)
-	observeReconcile(d.Clock.Since(began), failed)
-	return result, nil
-}
-
-func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) {
+// reconcile brings the end of one instance a step further. Events alone wake it.
+func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
 	done, err := d.getInTurn(ctx, turn{&d.calls, req}, instance)
@@ -86,17 +75,17 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (err error) 
 		d.endings.forget(req.NamespacedName)
 	}
 	if err != nil {
-		return err
+		return never, err
 	}
 	defer done()
 	d.pauses.Meet(req, instance.UID)
 	if instance.DeletionTimestamp == nil {
-		return nil
+		return never, nil
 	}
 	if instance.Status.InstanceID == "" {
 		d.giveWay(ctx)
 	}
-	return d.finalize(ctx, instance, d.Clock.Now())
+	return never, d.finalize(ctx, instance, d.Clock.Now())
 }
 
 // finalize ends an instance that is being deleted, from whatever state it is in:
@@ -123,7 +112,7 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 			}
 		}
 		deriveTerminating(instance, ns, refused, now)
-		return joinPatch(err, d.patchEnding(ctx, before, instance, now)) // the namespace's events wake us
+		return pass.Join(err, d.patchEnding(ctx, before, instance, now)) // the namespace's events wake us
 	}
 
 	if err := d.sweep(ctx, instance); err != nil {

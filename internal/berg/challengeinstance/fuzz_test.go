@@ -194,7 +194,7 @@ func checkPlan(t *testing.T, in Inputs) *outcome.Problem {
 	if err != nil {
 		return &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact(err.Error(), in.Flag)}
 	}
-	e, err := endpoints(in, allotNodePorts(f.Services))
+	e, err := endpointsOf(in, allotNodePorts(f.Services))
 	if err != nil {
 		t.Fatal(err)
 	}

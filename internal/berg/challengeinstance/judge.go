@@ -16,7 +16,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // checks are what must hold of an instance itself before it is built, in the
@@ -288,10 +287,6 @@ func goesFirst(a, b *bergv1.ChallengeInstance) bool {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.UID < b.UID
-}
-
-func proofOf(instance *bergv1.ChallengeInstance) ownership.Proof {
-	return ownership.Proof{Annotation: bergv1.AnnotationInstanceUID, UID: instance.UID}
 }
 
 // problemOf turns what stopped a write into a problem of that step's condition.

@@ -14,6 +14,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
 // Labels are the phase and the name of an existing Challenge: never an owner, an
@@ -38,22 +39,15 @@ var (
 		Help:    "Time from the expiry of an instance until the operator asked for its deletion.",
 		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600},
 	})
-	reconciles = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "berg_challengeinstance_reconcile_duration_seconds",
-		Help:    "Time that one reconciliation took.",
-		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
-	})
-	reconcileErrors = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "berg_challengeinstance_reconcile_errors_total",
-		Help: "Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a defect. Conflicts and mistakes in a Challenge are none.",
-	})
+	passes = pass.NewMetrics("berg_challengeinstance",
+		"Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a defect. Conflicts and mistakes in a Challenge are none.")
 	timeouts = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstance_timeouts_total",
 		Help: "Instances that were ended because their time was over.",
 	})
 	perChallenge = &challengeSeries{}
-	overdue      = &overdueGauge{desc: prometheus.NewDesc("berg_challengeinstance_longest_overdue_seconds",
-		"How long the time of the live instance that is most overdue has been over, 0 if there is none. Only the leader reports it.", nil, nil)}
+	overdue      = gauge.NewNumber("berg_challengeinstance_longest_overdue_seconds",
+		"How long the time of the live instance that is most overdue has been over, 0 if there is none. Only the leader reports it.")
 	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, seeInstances)
 )
 
@@ -70,14 +64,7 @@ const (
 )
 
 func init() {
-	metrics.Registry.MustRegister(perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, reconciles, reconcileErrors, timeouts)
-}
-
-func observeReconcile(took time.Duration, err error) {
-	reconciles.Observe(took.Seconds())
-	if err != nil {
-		reconcileErrors.Inc()
-	}
+	metrics.Registry.MustRegister(perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, passes, timeouts)
 }
 
 // challengeSeries are the metrics labelled with a Challenge. The series of a
@@ -142,28 +129,16 @@ func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 	timeToRunning.Collect(ch)
 }
 
-// overdueGauge tells of instances that ought to have ended. The delays of those that
-// did say nothing about one that cannot.
-type overdueGauge struct {
-	desc *prometheus.Desc
-	see  atomic.Pointer[func(context.Context) (longest time.Duration, ok bool)]
-}
-
-// watch tells where to look, and what time it is.
-func (g *overdueGauge) watch(reader client.Reader, now clock.PassiveClock, elected <-chan struct{}) {
-	see := func(ctx context.Context) (longest time.Duration, ok bool) {
-		select {
-		case <-elected:
-		default:
-			return 0, false
-		}
+// seeOverdue returns how long the time of an instance that ought to have ended has been
+// over. The delays of those that did end say nothing about one that cannot.
+func seeOverdue(reader client.Reader, now clock.PassiveClock) func(context.Context) (seconds float64, err error) {
+	return func(ctx context.Context) (float64, error) {
 		var instances bergv1.ChallengeInstanceList
 		if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
-			return 0, false
+			return 0, err
 		}
-		return longestOverdue(instances.Items, now.Now()), true
+		return longestOverdue(instances.Items, now.Now()).Seconds(), nil
 	}
-	g.see.Store(&see)
 }
 
 func longestOverdue(instances []bergv1.ChallengeInstance, now time.Time) (longest time.Duration) {
@@ -173,22 +148,6 @@ func longestOverdue(instances []bergv1.ChallengeInstance, now time.Time) (longes
 		}
 	}
 	return longest
-}
-
-// Describe implements prometheus.Collector.
-func (g *overdueGauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
-
-// Collect implements prometheus.Collector.
-func (g *overdueGauge) Collect(ch chan<- prometheus.Metric) {
-	see := g.see.Load()
-	if see == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
-	defer cancel()
-	if longest, ok := (*see)(ctx); ok {
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, longest.Seconds())
-	}
 }
 
 func seeInstances(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {

@@ -56,27 +56,17 @@ func reachablePorts(in Inputs) (public, exposed []bergv1.Port) {
 	return public, exposed
 }
 
-// applyNetworkPolicies writes the wanted policies, and only then deletes one of
-// a kind that NETWORK_POLICY named before: the pods are never without.
-func (r *Reconciler) applyNetworkPolicies(ctx context.Context, w apply.Writer, proof ownership.Proof, namespace string, f Foundation) error {
-	if _, err := applyAll(ctx, w, proof, f.NetworkPolicies); err != nil {
-		return err
+// policySets are the policies by kind. A kind that NETWORK_POLICY does not name is left out:
+// there is no cache of it to look into, and formerPolicies knows what is left of it.
+func policySets(in Inputs, f Foundation) []apply.Set {
+	var out []apply.Set
+	if in.Config.NetworkPolicy.Kubernetes() {
+		out = append(out, apply.All(f.NetworkPolicies))
 	}
-	if _, err := applyAll(ctx, w, proof, f.CiliumNetworkPolicies); err != nil {
-		return err
+	if in.Config.NetworkPolicy.Cilium() {
+		out = append(out, apply.All(f.CiliumNetworkPolicies))
 	}
-	// Of a kind that is not wanted at all there is no cache to look into.
-	if len(f.NetworkPolicies) > 0 {
-		if err := apply.Prune(ctx, w, proof, &networkingv1.NetworkPolicyList{}, namespace, named(f.NetworkPolicies)); err != nil {
-			return err
-		}
-	}
-	if len(f.CiliumNetworkPolicies) > 0 {
-		if err := apply.Prune(ctx, w, proof, &ciliumv2.CiliumNetworkPolicyList{}, namespace, named(f.CiliumNetworkPolicies)); err != nil {
-			return err
-		}
-	}
-	return r.former.prune(ctx, r.Client, r.Live, proof, namespace)
+	return out
 }
 
 // formerPolicies are the network policies of a kind that is not wanted any more.
@@ -104,8 +94,8 @@ func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 }
 
 // prune deletes what is left in one namespace and carries the proof.
-func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, proof ownership.Proof, namespace string) error {
-	left, err := p.in(ctx, live, namespace)
+func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, proof ownership.Proof, ns string) error {
+	left, err := p.in(ctx, live, ns)
 	if err != nil {
 		return err
 	}
@@ -122,11 +112,11 @@ func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.left, namespace)
+	delete(p.left, ns)
 	return nil
 }
 
-func (p *formerPolicies) in(ctx context.Context, live client.Reader, namespace string) ([]*metav1.PartialObjectMetadata, error) {
+func (p *formerPolicies) in(ctx context.Context, live client.Reader, ns string) ([]*metav1.PartialObjectMetadata, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.listed {
@@ -148,5 +138,5 @@ func (p *formerPolicies) in(ctx context.Context, live client.Reader, namespace s
 		}
 		p.left, p.listed = left, true
 	}
-	return p.left[namespace], nil
+	return p.left[ns], nil
 }

@@ -118,8 +118,8 @@ func overAnyProtocol(numbers ...int32) []networkingv1.NetworkPolicyPort {
 	return out
 }
 
-func policyPort(number int32, protocol corev1.Protocol) networkingv1.NetworkPolicyPort {
-	return networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromInt32(number)), Protocol: ptr.To(protocol)}
+func policyPort(number int32, transport corev1.Protocol) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromInt32(number)), Protocol: ptr.To(transport)}
 }
 
 var (
@@ -171,8 +171,8 @@ func blocks(ranges, except []netip.Prefix) []networkingv1.NetworkPolicyPeer {
 }
 
 func translation(v4 netip.Prefix) netip.Prefix {
-	address := translated.Addr().As16()
+	prefix := translated.Addr().As16()
 	embedded := v4.Addr().As4()
-	copy(address[12:], embedded[:])
-	return netip.PrefixFrom(netip.AddrFrom16(address), translated.Bits()+v4.Bits())
+	copy(prefix[12:], embedded[:])
+	return netip.PrefixFrom(netip.AddrFrom16(prefix), translated.Bits()+v4.Bits())
 }

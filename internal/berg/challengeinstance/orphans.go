@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +26,9 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/gauge"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
 // orphans follows the namespaces of instances that are no more. No instance goes before
@@ -55,13 +55,13 @@ type orphansSeen struct {
 
 func (o *orphans) setup(mgr ctrl.Manager) error {
 	o.pauses = outcome.NewBackoff()
-	orphanedNamespaces.watch(&o.seen, mgr.Elected())
+	orphanedNamespaces.Watch(o.seen.report, mgr.Elected())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-orphans").
 		For(&corev1.Namespace{}, builder.WithPredicates(ofInstances, identityChanged)).
-		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(namespaceOfOwner), builder.WithPredicates(uidChanged)).
-		WithOptions(controller.Options{ReconciliationTimeout: longestPass}).
-		Complete(drained{o})
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(namespaceOfOwner), builder.WithPredicates(pass.Replaced)).
+		WithOptions(controller.Options{ReconciliationTimeout: pass.Longest}).
+		Complete(pass.Drain(passes, o))
 }
 
 // ofInstances passes the namespaces that are named like those of instances.
@@ -70,7 +70,7 @@ var ofInstances = predicate.NewPredicateFuncs(func(ns client.Object) bool {
 })
 
 // identityChanged passes updates of what tells whose a namespace is, and its end.
-var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, uidChanged, predicate.Funcs{
+var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return isLive(e.ObjectOld) != isLive(e.ObjectNew) },
 })
 
@@ -218,36 +218,8 @@ func (s *orphansSeen) count() int {
 	return len(s.since)
 }
 
-// orphanGauge counts the orphans that the leader knows of.
-type orphanGauge struct {
-	desc *prometheus.Desc
-	view atomic.Pointer[orphanView]
-}
+// report is how many orphans the metric tells of.
+func (s *orphansSeen) report(context.Context) (float64, error) { return float64(s.count()), nil }
 
-type orphanView struct {
-	seen    *orphansSeen
-	elected <-chan struct{}
-}
-
-var orphanedNamespaces = &orphanGauge{desc: prometheus.NewDesc("berg_challengeinstance_orphaned_namespaces",
-	"Namespaces of instances that do not exist any more. Only the leader reports it.", nil, nil)}
-
-func (g *orphanGauge) watch(seen *orphansSeen, elected <-chan struct{}) {
-	g.view.Store(&orphanView{seen, elected})
-}
-
-// Describe implements prometheus.Collector.
-func (g *orphanGauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
-
-// Collect implements prometheus.Collector.
-func (g *orphanGauge) Collect(ch chan<- prometheus.Metric) {
-	v := g.view.Load()
-	if v == nil {
-		return
-	}
-	select {
-	case <-v.elected:
-		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(v.seen.count()))
-	default:
-	}
-}
+var orphanedNamespaces = gauge.NewNumber("berg_challengeinstance_orphaned_namespaces",
+	"Namespaces of instances that do not exist any more. Only the leader reports it.")

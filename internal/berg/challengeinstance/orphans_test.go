@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/gauge"
 )
 
 // labelled is a namespace as the operator makes it for an instance.
@@ -85,7 +86,7 @@ func TestOrphansAreCountedFromWhenTheyWereSeen(t *testing.T) {
 }
 
 func TestOnlyTheLeaderCountsOrphans(t *testing.T) {
-	g := &orphanGauge{desc: orphanedNamespaces.desc}
+	g := gauge.NewNumber("orphans", "Orphans.")
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(g)
 	shown := func() int {
@@ -100,7 +101,7 @@ func TestOnlyTheLeaderCountsOrphans(t *testing.T) {
 	if shown() != 0 {
 		t.Error("counted before it was watched")
 	}
-	g.watch(&orphansSeen{}, elected)
+	g.Watch((&orphansSeen{}).report, elected)
 	if shown() != 0 {
 		t.Error("counted by one that does not lead")
 	}

@@ -21,6 +21,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // Inputs is all that a plan depends on: no clock, no randomness, no cluster.
@@ -96,6 +97,17 @@ func planWorkloads(in Inputs, endpoints []Endpoint) []*appsv1.Deployment {
 		out = append(out, deployment(in, c, endpoints))
 	}
 	return out
+}
+
+// Marks are those of all that belongs to an instance.
+var Marks = ownership.Marks{
+	Domain: bergv1.GroupVersion.Group,
+	Owner:  "instance",
+	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
+}
+
+func proofOf(instance *bergv1.ChallengeInstance) ownership.Proof {
+	return Marks.Proof(instance.UID, nil)
 }
 
 // NamespacePrefix begins the name of every instance's namespace; the owner's ID

@@ -11,12 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -129,7 +131,7 @@ func renderPlan(t *testing.T, in Inputs) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := endpoints(in, allotNodePorts(f.Services))
+	e, err := endpointsOf(in, allotNodePorts(f.Services))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,6 +213,20 @@ func TestFlagReachesTheContainerAsItIs(t *testing.T) {
 	// Kubernetes turns $$ into $ and leaves everything else alone.
 	if got := strings.ReplaceAll(env[len(env)-1].Value, "$$", "$"); got != in.Flag {
 		t.Errorf("the container sees %q", got)
+	}
+}
+
+// The annotations of a release must be found by the next one.
+func TestProof(t *testing.T) {
+	proof := proofOf(&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{UID: "u"}})
+	if proof.Annotation != bergv1.AnnotationInstanceUID || proof.UID != "u" || len(proof.Labels) > 0 {
+		t.Errorf("the proof is %+v", proof)
+	}
+	if got := apply.ChecksumAnnotation(proof.Annotation); got != "berg.norelect.ch/plan-checksum" {
+		t.Errorf("the checksum stands in %s", got)
+	}
+	if got := Marks.Selector().String(); got != "app.kubernetes.io/managed-by=berg" {
+		t.Errorf("objects are found by %s", got)
 	}
 }
 

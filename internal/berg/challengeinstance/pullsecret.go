@@ -128,8 +128,8 @@ func (r *Reconciler) pullSecretUses(ctx context.Context, o Observed, in Inputs) 
 // configured one, or a copy of it, was not written by us or is of former times.
 func noteOf(use pullSecretUse) string { return use.Name + "/" + use.Version }
 
-func notedUse(note, configured string) pullSecretUse {
-	name, version, _ := strings.Cut(note, "/")
+func notedUse(noted, configured string) pullSecretUse {
+	name, version, _ := strings.Cut(noted, "/")
 	if version == "" || name != configured && name != ownPullSecretName(configured, version) {
 		return pullSecretUse{Name: configured}
 	}
@@ -195,6 +195,6 @@ func pullSecret(in Inputs, source *corev1.Secret, name string) *corev1.Secret {
 		Type:       source.Type,
 		Data:       source.Data,
 	}
-	copied.Annotations = map[string]string{bergv1.AnnotationInstanceUID: string(in.UID)}
+	Marks.Proof(in.UID, nil).Stamp(copied)
 	return copied
 }

@@ -81,7 +81,7 @@ func TestConditionsCutNoFlagInTwo(t *testing.T) {
 		instance := testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.Flag = flag })
 		setConditions(instance, noon, condition("A", "False", "B", strings.Repeat("x ", before/2)+flag+strings.Repeat(" y", 2*conditions.LongestMessage)))
 		c := instance.Status.Conditions[0]
-		for where, text := range map[string]string{"condition": c.Message, "event": note(instance, c)} {
+		for where, text := range map[string]string{"condition": c.Message, "event": conditions.Note(note(instance, c))} {
 			if strings.Contains(text, flag[:8]) || strings.Contains(text, flag[len(flag)-8:]) {
 				t.Fatalf("%s, after %d: %s", where, before, text)
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
@@ -79,32 +80,34 @@ const (
 	releasePause = 100 * time.Millisecond
 )
 
-// applyServices writes the Services. A Service that has to be made anew asks for
-// the node ports that it had. Where somebody else got hold of one meanwhile, the
-// API server allots another.
-func applyServices(ctx context.Context, w apply.Writer, proof ownership.Proof, desired []*corev1.Service) ([]*corev1.Service, error) {
-	live := make([]*corev1.Service, 0, len(desired))
-	for _, d := range desired {
-		l, err := apply.Apply(ctx, w, proof, d)
-		if len(refusedNodePorts(d, err)) > 0 {
-			_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
-				// Its own context would cut off the last attempt.
-				l, err = apply.Apply(ctx, w, proof, d)
-				return len(refusedNodePorts(d, err)) == 0, nil
-			})
-		}
-		for refused := refusedNodePorts(d, err); len(refused) > 0; refused = refusedNodePorts(d, err) {
-			for _, i := range refused {
-				d.Spec.Ports[i].NodePort = 0
-			}
-			l, err = apply.Apply(ctx, w, proof, d)
-		}
-		if err != nil {
-			return nil, err
-		}
-		live = append(live, l)
+// applyService writes a Service. One that has to be made anew asks for the node ports
+// that it had. Where somebody else got hold of one meanwhile, the API server allots another.
+func applyService(ctx context.Context, w apply.Writer, proof ownership.Proof, object client.Object) (client.Object, error) {
+	desired := object.(*corev1.Service)
+	live, err := apply.Apply(ctx, w, proof, desired)
+	if len(refusedNodePorts(desired, err)) > 0 {
+		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
+			// Its own context would cut off the last attempt.
+			live, err = apply.Apply(ctx, w, proof, desired)
+			return len(refusedNodePorts(desired, err)) == 0, nil
+		})
 	}
-	return live, nil
+	for refused := refusedNodePorts(desired, err); len(refused) > 0; refused = refusedNodePorts(desired, err) {
+		for _, i := range refused {
+			desired.Spec.Ports[i].NodePort = 0
+		}
+		live, err = apply.Apply(ctx, w, proof, desired)
+	}
+	return live, err
+}
+
+// asServices returns objects as the Services that they are.
+func asServices(objects []client.Object) []*corev1.Service {
+	out := make([]*corev1.Service, 0, len(objects))
+	for _, o := range objects {
+		out = append(out, o.(*corev1.Service))
+	}
+	return out
 }
 
 // refusedNodePorts returns the indexes of the ports whose node port the API

@@ -44,7 +44,7 @@ func derive(out Outcome, cfg config.Challenge, now time.Time) {
 	pods := judgePods(out.Observed)
 
 	s.ObservedGeneration = out.Instance.Generation
-	s.ExpiresAt = expiry(out.Instance, cfg)
+	s.ExpiresAt = expiresAt(out.Instance, cfg)
 	if out.Endpoints != nil {
 		s.Services = publicServices(out.Endpoints)
 	}

@@ -2,8 +2,6 @@ package challengeinstance
 
 import (
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -431,7 +427,7 @@ func TestExpiry(t *testing.T) {
 		i := testInstance(started)
 		i.Spec.Timeout = timeout
 		end := noon.Add(want)
-		if got := expiry(i, cfg); !got.Time.Equal(end) {
+		if got := expiresAt(i, cfg); !got.Time.Equal(end) {
 			t.Errorf("timeout %q: ends at %s, want %s", timeout, got, end)
 		}
 		if r := dueTermination(i, cfg, end.Add(-time.Nanosecond)); r != "" {
@@ -479,50 +475,6 @@ func TestLifetime(t *testing.T) {
 		}
 		if got := lifetime(i, config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: tc.cap}); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
-	}
-}
-
-func TestPausesBetweenEndsGrowAndAreShared(t *testing.T) {
-	refused := apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("not today"))
-	of := func(n int) reconcile.Request {
-		return reconcile.Request{NamespacedName: types.NamespacedName{Name: strconv.Itoa(n)}}
-	}
-	for name, tc := range map[string]struct {
-		err       error
-		longest   time.Duration
-		perSecond int
-	}{
-		"no answer": {errors.New("connection refused"), longestPause, mostTries},
-		"refused":   {fmt.Errorf("delete the instance: %w", refused), longestRefusedPause, mostRefusedTries},
-	} {
-		p := newEndingPauses()
-		var last time.Duration
-		for n := range 20 {
-			pause := p.after(of(0), tc.err)
-			if n == 0 && pause != firstPause || pause < last {
-				t.Fatalf("%s: pause %d of %s after one of %s", name, n, pause, last)
-			}
-			last = pause
-		}
-		if last != tc.longest {
-			t.Errorf("%s: the longest pause is %s, want %s", name, last, tc.longest)
-		}
-		if !p.lasts(of(0)) || p.lasts(of(1)) {
-			t.Errorf("%s: only what fails lasts", name)
-		}
-		p.forget(of(0))
-		if p.lasts(of(0)) {
-			t.Errorf("%s: it is not forgotten", name)
-		}
-
-		// A thousand that fail at once are not tried all at once again.
-		p = newEndingPauses()
-		for n := range 1000 {
-			last = p.after(of(n), tc.err)
-		}
-		if want := time.Duration(800/tc.perSecond) * time.Second; last < want {
-			t.Errorf("%s: the last of a thousand is tried after %s, want %s or more", name, last, want)
 		}
 	}
 }
@@ -586,7 +538,7 @@ func TestApparentReason(t *testing.T) {
 }
 
 func TestExpiryMoves(t *testing.T) {
-	e := &expirer{Reconciler: &Reconciler{Config: config.Berg{Challenge: config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: 3 * time.Hour}}}}
+	r := &Reconciler{Config: config.Berg{Challenge: config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: 3 * time.Hour}}}
 	for name, tc := range map[string]struct {
 		before, after *bergv1.ChallengeInstance
 		want          bool
@@ -602,7 +554,7 @@ func TestExpiryMoves(t *testing.T) {
 		"its own stays": {testInstance(started, timeout("1h")), testInstance(started, timeout("1h"), pinnedDefault("90m")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := e.movesTheEnd(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+			if got := r.movesTheEnd(tc.before, tc.after); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})

@@ -3,7 +3,6 @@ package challengeinstance
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,15 +11,12 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -31,7 +27,9 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
 // SetupWithManager opens the watches. Each wakes the instances of one owner; the
@@ -55,12 +53,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	var reader client.Reader = mgr.GetCache()
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
-	overdue.watch(reader, r.Clock, mgr.Elected())
+	overdue.Watch(seeOverdue(reader, r.Clock), mgr.Elected())
 
 	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(r.awake(isLive)))
 	changed := builder.WithPredicates(changes)
-	wake, deadlines := make(chan event.GenericEvent), make(chan event.GenericEvent)
-	r.Jumps.Wake(announce(deadlines))
+	apis, err := optional.New(mgr, r.Presence, r.Direct, optionalKinds(r.Config.Challenge.NetworkPolicy))
+	if err != nil {
+		return err
+	}
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
 		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isLive))).
@@ -75,16 +75,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// Services and ConfigMaps have no generation: every change counts.
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.ConfigMap{}, owner).
-		WatchesRawSource(source.Channel(wake, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(apis.Wakes(listInstances)).
 		WatchesRawSource(r.calls.source()).
-		WatchesRawSource(source.Channel(deadlines, handler.EnqueueRequestsFromMapFunc(r.every(r.hasDeadline)))).
+		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   longestPass,
+			ReconciliationTimeout:   pass.Longest,
 		})
 	seen := []client.Object{
 		&bergv1.Challenge{}, &corev1.Namespace{}, &corev1.Pod{}, &eventsv1.Event{}, &appsv1.Deployment{},
-		&policyv1.PodDisruptionBudget{}, &corev1.Service{}, &corev1.ConfigMap{}, Definition(),
+		&policyv1.PodDisruptionBudget{}, &corev1.Service{}, &corev1.ConfigMap{}, optional.Definition(),
 	}
 	if r.Config.Challenge.NetworkPolicy.Kubernetes() {
 		controllers = controllers.Watches(&networkingv1.NetworkPolicy{}, owner, changed)
@@ -92,38 +92,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
 
-	kinds := optionalKinds(r.Config.Challenge.NetworkPolicy)
-	watched, announced := map[string]bool{}, map[string]types.UID{}
-	for definition, object := range kinds {
-		gvk, err := apiutil.GVKForObject(object, mgr.GetScheme())
-		if err != nil {
-			return err
-		}
-		ok, err := served(mgr, gvk)
-		if err != nil {
-			return fmt.Errorf("look up %s: %w", definition, err)
-		}
-		if ok {
-			controllers = controllers.Watches(object, owner, changed)
-			seen = append(seen, object)
-			watched[definition], announced[definition] = true, fromTheStart
-		}
-		r.Presence.Set(gvk, !ok)
+	for _, kind := range apis.Served() {
+		controllers = controllers.Watches(kind, owner, changed)
+		seen = append(seen, kind)
 	}
-	// A manager waits for the caches that it knows of before it competes for the
-	// lease. The controllers would only name theirs meanwhile.
-	for _, kind := range seen {
-		if _, err := mgr.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watch %T: %w", kind, err)
-		}
+	if err := pass.Open(ctx, mgr.GetCache(), seen...); err != nil {
+		return err
 	}
-	instances, err := controllers.Build(drained{r})
+	instances, err := controllers.Build(pass.New(r.Clock, r.backoff, passes, r.reconcile))
 	if err != nil {
 		return err
 	}
-	expiries := make(chan event.GenericEvent)
-	r.Jumps.Wake(announce(expiries))
-	if err := (&expirer{Reconciler: r, jumped: expiries}).setup(mgr); err != nil {
+	if err := r.expiries().SetupWithManager(mgr); err != nil {
 		return err
 	}
 	if err := (&deletion{Reconciler: r}).setup(mgr); err != nil {
@@ -132,12 +112,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := (&orphans{client: r.Client, live: r.Live, clock: r.Clock, grace: r.Config.Challenge.OrphanGracePeriod}).setup(mgr); err != nil {
 		return err
 	}
-	apis := &optionalAPIs{
-		kinds: kinds, mgr: mgr, presence: r.Presence, direct: r.Direct, instances: instances,
-		handler: owner, predicates: []predicate.Predicate{changes}, wake: wake,
-		watched: watched, announced: announced, looks: map[string]looks{},
-	}
-	return apis.setup()
+	return apis.Setup("optional-apis", func(kind client.Object) error {
+		return instances.Watch(source.Kind(mgr.GetCache(), kind, owner, changes))
+	})
 }
 
 // ofNamespace maps a namespace, or an object in one, to the instances of the owner after
@@ -225,52 +202,20 @@ func requestsFor(i *bergv1.ChallengeInstance) []reconcile.Request {
 }
 
 func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []reconcile.Request {
-	return r.listed(ctx, which, client.MatchingFields{index: value})
+	return pass.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
 }
 
-// every maps whatever happened to all instances of a kind.
-func (r *Reconciler) every(which func(client.Object) bool) handler.MapFunc {
-	return func(ctx context.Context, _ client.Object) []reconcile.Request { return r.listed(ctx, which) }
+// withDeadline maps whatever happened to the instances that wait for the start deadline.
+func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, listInstances(), func(o client.Object) bool {
+		return isLive(o) && untilStartDeadline(o.(*bergv1.ChallengeInstance), r.Config.Challenge, r.Clock.Now()) > 0
+	})
 }
 
-// hasDeadline passes the instances that wait for the start deadline.
-func (r *Reconciler) hasDeadline(o client.Object) bool {
-	return isLive(o) && untilStartDeadline(o.(*bergv1.ChallengeInstance), r.Config.Challenge, r.Clock.Now()) > 0
-}
-
-// announce tells a source of events that the clock has jumped.
-func announce(to chan<- event.GenericEvent) func(context.Context) {
-	return func(ctx context.Context) {
-		select {
-		case to <- event.GenericEvent{Object: &bergv1.ChallengeInstance{}}:
-		case <-ctx.Done():
-		}
-	}
-}
-
-func (r *Reconciler) listed(ctx context.Context, which func(client.Object) bool, opts ...client.ListOption) []reconcile.Request {
-	var instances bergv1.ChallengeInstanceList
-	err := r.Client.List(ctx, &instances, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
-	if err != nil {
-		return nil // only a cache that is shutting down fails
-	}
-	requests := make([]reconcile.Request, 0, len(instances.Items))
-	for i := range instances.Items {
-		if which(&instances.Items[i]) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&instances.Items[i])})
-		}
-	}
-	return requests
-}
+func listInstances() client.ObjectList { return &bergv1.ChallengeInstanceList{} }
 
 // changes passes what somebody has written, and no status.
-var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, uidChanged)
-
-// uidChanged passes the updates that are none: the object was deleted and another one of
-// its name was created while a watch was cut off. It may have the same generation.
-var uidChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
-}
+var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced)
 
 // goneOr passes the events of objects that are gone, so that what is remembered of them
 // can be forgotten, and of those that are live or being deleted.
@@ -290,7 +235,7 @@ var placeChanged = predicate.Funcs{
 	},
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
-		return uidChanged.Update(e) || isLive(before) != isLive(after) ||
+		return pass.Replaced.Update(e) || isLive(before) != isLive(after) ||
 			before.Generation != after.Generation ||
 			before.Status.Phase != after.Status.Phase || before.Status.InstanceID != after.Status.InstanceID
 	},
@@ -300,7 +245,7 @@ var placeChanged = predicate.Funcs{
 // created again begins with the first generation anew.
 var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || uidChanged.Update(e)
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || pass.Replaced.Update(e)
 	},
 }
 

@@ -16,9 +16,6 @@ import (
 )
 
 const (
-	// annotationOperator proves which installation made the namespace: it holds
-	// the UID of the operator's own.
-	annotationOperator = "berg.norelect.ch/operator-namespace-uid"
 	// managedBy differs from that of instances, whose controller looks for its own.
 	managedBy = "berg-operator"
 	component = "isolation-check"
@@ -37,9 +34,15 @@ type site struct {
 	Target string
 }
 
-func (s site) proof() ownership.Proof {
-	return ownership.Proof{Annotation: annotationOperator, UID: s.Operator}
+// marks are those of all that a check makes. The proof is which installation made it: the UID
+// of the operator's own namespace.
+var marks = ownership.Marks{
+	Domain: bergv1.GroupVersion.Group,
+	Owner:  "operator-namespace",
+	Found:  map[string]string{bergv1.LabelManagedBy: managedBy},
 }
+
+func (s site) proof() ownership.Proof { return marks.Proof(s.Operator, nil) }
 
 // namespaceName is the same for every check of one installation, so that a check
 // finds what an earlier one has left.

@@ -6,14 +6,11 @@ package apply
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -38,6 +35,10 @@ type Writer struct {
 	// wanted, so that those no longer wanted are taken off again and those of
 	// others stay. Empty: nothing is noted, and nothing is taken off.
 	Record string
+	// Replace says that an object which the API server does not change into the one that is
+	// desired may be deleted, with all that it owns, and created anew. Otherwise it stays
+	// as it is, and the refusal is returned.
+	Replace bool
 }
 
 // TerminatingError says that an object is wanted while it is being deleted. Its
@@ -55,7 +56,8 @@ func (e *TerminatingError) Error() string {
 //
 // It returns an *ownership.RefusedError for an object without our proof, a
 // *TerminatingError for one that is being deleted, a *ContestedError for one
-// that others change again and again, or the API server's error.
+// that others change again and again, or the API server's error. What the API server
+// refuses to change is replaced where the Writer says so, and else the refusal is returned.
 func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof, desired T) (T, error) {
 	var none T
 	proof.Stamp(desired)
@@ -66,7 +68,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 	}
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	to := write{object: object{kind, key, proof.UID}, plan: desired.GetAnnotations()[plan]}
-	live := reflect.New(reflect.TypeOf(desired).Elem()).Interface().(T)
+	live := blank(desired)
 
 	switch err := w.Client.Get(ctx, key, live); {
 	case Absent(err):
@@ -85,7 +87,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 		// It may be what another custom resource has left under this name and is gone by
 		// now: the caches of two kinds are not of the same moment. The API server is asked.
 	default:
-		if err := writable(proof, kind, live); err != nil {
+		if err := writable(proof, kind.Kind, live); err != nil {
 			return none, err
 		}
 		if inPlace(w, proof, desired, live) {
@@ -118,6 +120,18 @@ func inPlace(w Writer, proof ownership.Proof, desired, live client.Object) bool 
 	return Covers(desired, live) || w.Restraint.accepts(proof, desired, live)
 }
 
+// asMade reports whether an object is what the API server made of this plan, nobody else
+// having touched it: where it is not what the plan says, an admission webhook or the API
+// server itself has changed it, as the labels of a Job's pods. Of a plan that asks for node
+// ports the checksum does not tell.
+func asMade(w Writer, proof ownership.Proof, desired, live client.Object) bool {
+	if service, ok := desired.(*corev1.Service); ok && asksForNodePorts(service) {
+		return false
+	}
+	annotation := ChecksumAnnotation(proof.Annotation)
+	return Undisturbed(w.Manager, live) && live.GetAnnotations()[annotation] == desired.GetAnnotations()[annotation]
+}
+
 // rollsOut reports whether an object is written because its plan is another one now, and not
 // because somebody has changed it: it stands as it was written last.
 func rollsOut(w Writer, proof ownership.Proof, to write, live client.Object) bool {
@@ -131,7 +145,7 @@ func create[T client.Object](ctx context.Context, w Writer, to write, desired T)
 	if err := w.Client.Create(ctx, created, client.FieldOwner(w.Manager)); err != nil {
 		return none, err
 	}
-	written(ctx, w, "created", to, desired, created, nil)
+	noteWritten(ctx, w, "created", to, desired, created, nil)
 	return created, nil
 }
 
@@ -141,13 +155,14 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 	var none, out T
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		live := reflect.New(reflect.TypeOf(desired).Elem()).Interface().(T)
+		live := blank(desired)
 		// What stood there may be gone by now: then the caller looks again. No event
 		// need come, since the cache may never have shown it.
-		if err := w.Live.Get(ctx, key, live); err != nil {
+		err := w.Live.Get(ctx, key, live)
+		if err != nil {
 			return err
 		}
-		if err := writable(proof, kind, live); err != nil {
+		if err := writable(proof, kind.Kind, live); err != nil {
 			return err
 		}
 		if inPlace(w, proof, desired, live) {
@@ -155,17 +170,29 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 			return nil
 		}
 		to.rollout = rollsOut(w, proof, to, live)
-		if sealed(desired, live) {
-			return replace(ctx, w, to, desired, live, &out)
+		made := asMade(w, proof, desired, live)
+		if w.Replace && sealed(desired, live) && !made {
+			out, err = replace(ctx, w, to, desired, live)
+			return err
 		}
 		updated, err := successor(w, proof, desired, live)
 		if err != nil {
 			return err
 		}
-		if err := w.Client.Update(ctx, updated, client.FieldOwner(w.Manager)); err != nil {
+		err = w.Client.Update(ctx, updated, client.FieldOwner(w.Manager))
+		switch {
+		case err == nil:
+		case made && changeRefused(err):
+			w.Restraint.accept(desired, live)
+			out = live
+			return nil
+		case w.Replace && replaceable(ctx, w, desired, err):
+			out, err = replace(ctx, w, to, desired, live)
+			return err
+		default:
 			return err
 		}
-		written(ctx, w, "updated", to, desired, updated, claimants(w.Manager, live))
+		noteWritten(ctx, w, "updated", to, desired, updated, claimants(w.Manager, live))
 		out = updated
 		return nil
 	})
@@ -191,52 +218,20 @@ func successor[T client.Object](w Writer, proof ownership.Proof, desired, live T
 	updated.SetFinalizers(live.GetFinalizers())
 	_, foreign := splitOwners(desired, live)
 	updated.SetOwnerReferences(append(foreign, desired.GetOwnerReferences()...))
+	if u, ok := any(updated).(*unstructured.Unstructured); ok {
+		// Where the Kind has no status subresource, an update writes the status too.
+		keepStatus(u, any(live).(*unstructured.Unstructured))
+	}
 	updated.SetManagedFields(yield(live.GetManagedFields(), ownEntry(w.Manager, gvk.GroupVersion().String(), proof.Annotation)))
 	return updated, nil
 }
 
-// sealed reports whether an object cannot be changed into the one that is
-// desired, only be deleted: somebody has made it immutable, or the API server
-// refuses a change of that field.
-func sealed(desired, live client.Object) bool {
-	switch live := live.(type) {
-	case *corev1.ConfigMap:
-		return ptr.Deref(live.Immutable, false)
-	case *rbacv1.RoleBinding:
-		return desired.(*rbacv1.RoleBinding).RoleRef != live.RoleRef
-	default:
-		return false
-	}
-}
-
-func replace[T client.Object](ctx context.Context, w Writer, to write, desired, live T, out *T) error {
-	// Reads wait for the creation that follows. For the deletion they would wait
-	// for ever where the cache leaves the object out.
-	if err := Delete(ctx, w.Client, live, client.DisableReadYourWritesConsistency); err != nil {
-		return err
-	}
-	created, err := create(ctx, w, to, desired)
-	if apierrors.IsAlreadyExists(err) {
-		return &TerminatingError{Kind: kindOf(w.Client.Scheme(), live), Name: live.GetName()}
-	}
-	*out = created
-	return err
-}
-
-// written takes note of a write and of what the API server made of it.
-func written(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, by []string) {
+// noteWritten takes note of a write and of what the API server made of it.
+func noteWritten(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, by []string) {
 	w.Restraint.wrote(to, by)
 	log := log.FromContext(ctx)
-	log.V(2).Info(verb, "kind", to.kind, "object", to.name)
+	log.V(2).Info(verb, "kind", to.kind.Kind, "object", to.name)
 	if !Covers(desired, made) && w.Restraint.accept(desired, made) {
-		log.Info("the API server stores something else than what was written, probably by an admission webhook: it is left so", "kind", to.kind, "object", to.name)
+		log.Info("the API server stores something else than what was written, probably by an admission webhook: it is left so", "kind", to.kind.Kind, "object", to.name)
 	}
-}
-
-func kindOf(scheme *runtime.Scheme, obj client.Object) string {
-	gvk, err := apiutil.GVKForObject(obj, scheme)
-	if err != nil {
-		return fmt.Sprintf("%T", obj)
-	}
-	return gvk.Kind
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,15 +30,20 @@ func ChecksumAnnotation(proof string) string {
 // contentOf sums up an object without its status and what others may add to its
 // metadata: of labels and annotations only those of like count.
 func contentOf(obj, like client.Object) (checksum, error) {
-	bare := obj.DeepCopyObject().(client.Object)
-	for _, name := range []string{"TypeMeta", "ObjectMeta", "Status"} {
-		if field := reflect.ValueOf(bare).Elem().FieldByName(name); field.IsValid() {
-			field.SetZero()
+	var bare any
+	if u, ok := obj.(runtime.Unstructured); ok {
+		bare = contentMap(u)
+	} else {
+		bare = obj.DeepCopyObject()
+		for _, name := range besidesContent {
+			if field := reflect.ValueOf(bare).Elem().FieldByName(name); field.IsValid() {
+				field.SetZero()
+			}
 		}
 	}
 	data, err := json.Marshal(struct {
 		Labels, Annotations map[string]string
-		Object              client.Object
+		Object              any
 	}{only(obj.GetLabels(), like.GetLabels()), only(obj.GetAnnotations(), like.GetAnnotations()), bare})
 	if err != nil {
 		return checksum{}, fmt.Errorf("encode %T %s: %w", obj, obj.GetName(), err)
@@ -53,9 +59,7 @@ func stampChecksum(desired client.Object, annotation string) error {
 	delete(annotations, annotation)
 	plan.SetAnnotations(annotations)
 	if service, ok := plan.(*corev1.Service); ok {
-		for i := range service.Spec.Ports {
-			service.Spec.Ports[i].NodePort = 0
-		}
+		forgetNodePorts(service)
 	}
 	sum, err := contentOf(plan, plan)
 	if err != nil {

@@ -2,10 +2,14 @@ package apply
 
 import (
 	"bytes"
+	"math"
+	"math/big"
 	"reflect"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -14,6 +18,10 @@ import (
 // out belong to the API server's defaults and to other controllers. Lists must
 // have the same length, and maps below the metadata the same keys, so that an
 // addition by hand is a difference.
+//
+// Of an unstructured object the maps cannot be told from structs: a key that desired
+// leaves out is left to others, as a field is. Who adds one claims it in managedFields,
+// which Undisturbed asks.
 func Covers(desired, live client.Object) bool {
 	if !contains(live.GetLabels(), desired.GetLabels()) || !contains(live.GetAnnotations(), desired.GetAnnotations()) {
 		return false
@@ -21,10 +29,13 @@ func Covers(desired, live client.Object) bool {
 	if owners, _ := splitOwners(desired, live); !equality.Semantic.DeepEqual(owners, desired.GetOwnerReferences()) {
 		return false
 	}
+	if d, ok := desired.(runtime.Unstructured); ok {
+		l, ok := live.(runtime.Unstructured)
+		return ok && coversJSON(contentMap(d), contentMap(l))
+	}
 	d, l := reflect.ValueOf(desired).Elem(), reflect.ValueOf(live).Elem()
 	for i := range d.NumField() {
-		switch d.Type().Field(i).Name {
-		case "TypeMeta", "ObjectMeta", "Status":
+		if slices.Contains(besidesContent, d.Type().Field(i).Name) {
 			continue
 		}
 		if !covers(d.Field(i), l.Field(i)) {
@@ -89,5 +100,62 @@ func covers(desired, live reflect.Value) bool {
 		return true
 	default:
 		return desired.Equal(live)
+	}
+}
+
+// coversJSON is covers for JSON values as an unstructured object holds them: maps, slices,
+// strings, booleans, int64 and float64. A kind that leaves out what is empty, false or
+// zero is not asked for more than that. Quantities are text here: one that the API server
+// writes in another notation is a difference.
+func coversJSON(desired, live any) bool {
+	switch d := desired.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		l, ok := live.(map[string]any)
+		if !ok && live != nil {
+			return false
+		}
+		for key, value := range d {
+			if !coversJSON(value, l[key]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		l, ok := live.([]any)
+		if !ok && live != nil || len(d) != len(l) {
+			return false
+		}
+		for i := range d {
+			if !coversJSON(d[i], l[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	if live == nil {
+		return reflect.ValueOf(desired).IsZero()
+	}
+	if d, ok := number(desired); ok {
+		l, ok := number(live)
+		return ok && d.Cmp(l) == 0
+	}
+	return reflect.DeepEqual(desired, live)
+}
+
+// number returns a JSON number without loss: 1 and 1.0 are the same, and two neighbours
+// among the int64 are not.
+func number(v any) (*big.Float, bool) {
+	switch n := v.(type) {
+	case int64:
+		return new(big.Float).SetInt64(n), true
+	case float64:
+		if math.IsNaN(n) {
+			return nil, false // not JSON
+		}
+		return big.NewFloat(n), true
+	default:
+		return nil, false
 	}
 }

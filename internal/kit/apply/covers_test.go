@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func service(modify ...func(*corev1.Service)) *corev1.Service {
+func newService(modify ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "1"}},
 		Spec: corev1.ServiceSpec{
@@ -56,16 +56,16 @@ func TestCovers(t *testing.T) {
 		desired, live client.Object
 		want          bool
 	}{
-		"same":                          {service(), service(), true},
-		"allotted and defaulted":        {service(), service(func(s *corev1.Service) { s.Spec.ClusterIP = "10.0.0.1"; s.Spec.Ports[0].NodePort = 30000 }), true},
-		"foreign label added":           {service(), service(func(s *corev1.Service) { s.Labels["b"] = "2" }), true},
-		"label changed":                 {service(), service(func(s *corev1.Service) { s.Labels["a"] = "2" }), false},
-		"label removed":                 {service(), service(func(s *corev1.Service) { s.Labels = nil }), false},
-		"port changed":                  {service(), service(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), false},
-		"port added":                    {service(), service(func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 81}) }), false},
-		"selector key added":            {service(), service(func(s *corev1.Service) { s.Spec.Selector["b"] = "c" }), false},
-		"type changed":                  {service(), service(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }), false},
-		"status does not count":         {service(), service(func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{}} }), true},
+		"same":                          {newService(), newService(), true},
+		"allotted and defaulted":        {newService(), newService(func(s *corev1.Service) { s.Spec.ClusterIP = "10.0.0.1"; s.Spec.Ports[0].NodePort = 30000 }), true},
+		"foreign label added":           {newService(), newService(func(s *corev1.Service) { s.Labels["b"] = "2" }), true},
+		"label changed":                 {newService(), newService(func(s *corev1.Service) { s.Labels["a"] = "2" }), false},
+		"label removed":                 {newService(), newService(func(s *corev1.Service) { s.Labels = nil }), false},
+		"port changed":                  {newService(), newService(func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }), false},
+		"port added":                    {newService(), newService(func(s *corev1.Service) { s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 81}) }), false},
+		"selector key added":            {newService(), newService(func(s *corev1.Service) { s.Spec.Selector["b"] = "c" }), false},
+		"type changed":                  {newService(), newService(func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP }), false},
+		"status does not count":         {newService(), newService(func(s *corev1.Service) { s.Status.Conditions = []metav1.Condition{{}} }), true},
 		"owner added by others":         {owned("Environment/u1"), owned("Environment/u1", "Other/u9"), true},
 		"owner missing":                 {owned("Environment/u1"), owned(), false},
 		"owner of another UID":          {owned("Environment/u1"), owned("Environment/u2"), false},

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -14,14 +15,14 @@ import (
 )
 
 // Prune deletes the objects of a list that carry the proof and are not wanted.
-// wanted is asked with each object's name. Of a kind that the API server does
+// isWanted is asked with each object's name and namespace. Of a kind that the API server does
 // not know there are none.
-func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, namespace string, wanted func(name string) bool) error {
+func Prune(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, namespace string, isWanted func(types.NamespacedName) bool) error {
 	// Our own recent writes are all wanted: no need to wait for them.
 	if err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency); err != nil {
 		return ignoreKindUnknown(err)
 	}
-	return deleteUnwanted(ctx, w, proof, list, wanted)
+	return deleteUnwanted(ctx, w, proof, list, isWanted)
 }
 
 // Sweep deletes all objects of a list that carry the proof, in a namespace that is gone.
@@ -36,13 +37,13 @@ func Sweep(ctx context.Context, w Writer, proof ownership.Proof, list client.Obj
 	if err := w.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return ignoreKindUnknown(err)
 	}
-	return deleteUnwanted(ctx, w, proof, list, func(string) bool { return false })
+	return deleteUnwanted(ctx, w, proof, list, func(types.NamespacedName) bool { return false })
 }
 
-func deleteUnwanted(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, wanted func(name string) bool) error {
+func deleteUnwanted(ctx context.Context, w Writer, proof ownership.Proof, list client.ObjectList, isWanted func(types.NamespacedName) bool) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		obj := item.(client.Object)
-		if wanted(obj.GetName()) || !proof.Holds(obj) || obj.GetDeletionTimestamp() != nil {
+		if isWanted(client.ObjectKeyFromObject(obj)) || !proof.Holds(obj) || obj.GetDeletionTimestamp() != nil {
 			return nil
 		}
 		if err := ignoreKindUnknown(Delete(ctx, w.Client, obj)); err != nil {
@@ -50,7 +51,7 @@ func deleteUnwanted(ctx context.Context, w Writer, proof ownership.Proof, list c
 		}
 		kind, key := kindOf(w.Client.Scheme(), obj), client.ObjectKeyFromObject(obj)
 		w.Restraint.pruned(object{kind, key, proof.UID})
-		log.FromContext(ctx).V(2).Info("pruned", "kind", kind, "object", key)
+		log.FromContext(ctx).V(2).Info("pruned", "kind", kind.Kind, "object", key)
 		return nil
 	})
 }

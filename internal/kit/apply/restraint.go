@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -58,7 +59,7 @@ type history struct {
 // object is what is fought over. Names repeat, with the owner of an instance and with the ID
 // of an Environment: the UID of the custom resource does not.
 type object struct {
-	kind  string
+	kind  schema.GroupKind
 	name  types.NamespacedName
 	owner types.UID
 }
@@ -96,7 +97,7 @@ func (r *Restraint) held(to write) error {
 	if r.clock.Since(h.last) >= pause {
 		return nil
 	}
-	return &ContestedError{Kind: to.kind, Name: to.name.Name, By: h.by}
+	return &ContestedError{Kind: to.kind.Kind, Name: to.name.Name, By: h.by}
 }
 
 // wrote takes note of a write. by names who made it necessary, as far as is known.

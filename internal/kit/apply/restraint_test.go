@@ -9,16 +9,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
+var services = schema.GroupKind{Kind: "Service"}
+
 func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	r := NewRestraint(clock)
-	web := write{object: object{"Service", types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
+	web := write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
 
 	for n := range promptWrites {
 		if err := r.held(web); err != nil {
@@ -41,7 +44,8 @@ func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 	}
 
 	for what, modify := range map[string]func(*write){
-		"another kind":                    func(w *write) { w.kind = "ConfigMap" },
+		"another kind":                    func(w *write) { w.kind.Kind = "ConfigMap" },
+		"that kind of another API":        func(w *write) { w.kind.Group = "serving.knative.dev" },
 		"another object":                  func(w *write) { w.name.Name = "db" },
 		"that of another custom resource": func(w *write) { w.owner = "two" },
 		"a rollout":                       func(w *write) { w.rollout, w.plan = true, "b" },
@@ -65,7 +69,7 @@ func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 
 func TestRestraintForgetsWhatWasPruned(t *testing.T) {
 	r := NewRestraint(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
-	web := write{object: object{"Service", types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
+	web := write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
 	for range promptWrites {
 		r.wrote(web, nil)
 	}
@@ -80,7 +84,7 @@ func TestRestraintForgetsWhatWasPruned(t *testing.T) {
 
 func TestNoRestraint(t *testing.T) {
 	var r *Restraint
-	to := write{object: object{kind: "Service"}, plan: "a"}
+	to := write{object: object{kind: services}, plan: "a"}
 	r.wrote(to, nil)
 	r.pruned(to.object)
 	if err := r.held(to); err != nil || r.plan(to.object) != "" {
@@ -92,9 +96,9 @@ func TestNoRestraint(t *testing.T) {
 // another plan that is written now.
 func TestRollsOut(t *testing.T) {
 	proof := ownership.Proof{Annotation: "example.com/uid", UID: "one"}
-	o := object{"Service", types.NamespacedName{Namespace: "n", Name: "web"}, proof.UID}
+	o := object{services, types.NamespacedName{Namespace: "n", Name: "web"}, proof.UID}
 	live := func(modify ...func(*corev1.Service)) *corev1.Service {
-		s := service()
+		s := newService()
 		s.Annotations = map[string]string{ChecksumAnnotation(proof.Annotation): "a"}
 		s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "us", Operation: metav1.ManagedFieldsOperationUpdate}}
 		for _, m := range modify {
@@ -130,11 +134,43 @@ func TestRollsOut(t *testing.T) {
 	}
 }
 
+// What the API server made of a plan is no reason to make it anew, though it differs from it.
+func TestAsMade(t *testing.T) {
+	proof := ownership.Proof{Annotation: "example.com/uid", UID: "one"}
+	desired := newService()
+	if err := stampChecksum(desired, ChecksumAnnotation(proof.Annotation)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		modify func(*corev1.Service)
+		want   bool
+	}{
+		"the same":           {func(*corev1.Service) {}, true},
+		"changed on its way": {func(s *corev1.Service) { s.Spec.Selector["added"] = "by the API server" }, true},
+		"of another plan":    {func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }, false},
+		"changed by others":  {func(s *corev1.Service) { s.ManagedFields = append(s.ManagedFields, byHand) }, false},
+		"made by others":     {func(s *corev1.Service) { s.ManagedFields = nil }, false},
+	} {
+		live := desired.DeepCopy()
+		live.ManagedFields = []metav1.ManagedFieldsEntry{own}
+		tc.modify(live)
+		if got := asMade(Writer{Manager: us}, proof, desired, live); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	live := desired.DeepCopy()
+	live.ManagedFields = []metav1.ManagedFieldsEntry{own}
+	desired.Spec.Ports[0].NodePort = 30000
+	if asMade(Writer{Manager: us}, proof, desired, live) {
+		t.Error("the checksum says nothing of node ports")
+	}
+}
+
 // However many there are, of whom.
 func TestRestraintIsBounded(t *testing.T) {
 	r := NewRestraint(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	for n := range 3 * remembered {
-		r.wrote(write{object: object{"Service", types.NamespacedName{Namespace: "n", Name: "web"}, types.UID(strconv.Itoa(n))}, plan: "a"}, nil)
+		r.wrote(write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, types.UID(strconv.Itoa(n))}, plan: "a"}, nil)
 	}
 	if got := r.writes.Len(); got != remembered {
 		t.Errorf("%d are remembered, want %d", got, remembered)
@@ -181,7 +217,7 @@ func TestChecksumOfAPlan(t *testing.T) {
 		t.Errorf("ChecksumAnnotation = %s", got)
 	}
 	sum := func(modify ...func(*corev1.Service)) string {
-		s := service(modify...)
+		s := newService(modify...)
 		if err := stampChecksum(s, "sum"); err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +230,7 @@ func TestChecksumOfAPlan(t *testing.T) {
 	if known := sum(func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 30000 }); known != same {
 		t.Error("a node port that is known by now makes another plan")
 	}
-	twice := service()
+	twice := newService()
 	for range 2 {
 		if err := stampChecksum(twice, "sum"); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package cache
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,13 +29,19 @@ func (c *Caches) transform(trim func(client.Object)) toolscache.TransformFunc {
 			return nil, err
 		}
 		// The object once more, as kubectl wrote it, with all that is secret in it.
-		delete(object.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+		if annotations := object.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
+			delete(annotations, corev1.LastAppliedConfigAnnotation)
+			object.SetAnnotations(annotations) // an unstructured object gave a copy
+		}
 		if trim != nil {
 			trim(object)
 		}
 		kept, err := encode(object)
 		if err != nil || kept != object {
 			return kept, err
+		}
+		if _, loose := object.(runtime.Unstructured); loose {
+			return object, nil // its values are of no type by which equal ones are found
 		}
 		// These are interned already, and may be read at this moment.
 		managed := object.GetManagedFields()

@@ -90,3 +90,20 @@ func TestViolations(t *testing.T) {
 		})
 	}
 }
+
+func TestAConditionIsNewsWhenItTurns(t *testing.T) {
+	before := []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Waiting", Message: "for one"}}
+	for name, tc := range map[string]struct {
+		c    metav1.Condition
+		want bool
+	}{
+		"the same":       {metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Waiting", Message: "for another"}, false},
+		"another reason": {metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Failed"}, true},
+		"another status": {metav1.Condition{Type: "Ready", Status: metav1.ConditionUnknown, Reason: "Waiting"}, true},
+		"another type":   {metav1.Condition{Type: "Healthy", Status: metav1.ConditionFalse, Reason: "Waiting"}, true},
+	} {
+		if got := Turned(before, tc.c); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

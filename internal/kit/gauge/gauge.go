@@ -1,6 +1,6 @@
-// Package gauge counts custom resources by their phase when it is asked, so that
-// the numbers are right from the first scrape after a restart and after a change
-// of leader.
+// Package gauge has metrics that are found out when they are asked for, so that they are
+// right from the first scrape after a restart and after a change of leader: custom
+// resources by their phase, and single numbers.
 package gauge
 
 import (
@@ -74,7 +74,7 @@ func (g *Phases) Describe(ch chan<- *prometheus.Desc) {
 // number: that is better than a wrong one.
 func (g *Phases) Collect(ch chan<- prometheus.Metric) {
 	v := g.view.Load()
-	if v == nil || !v.leads() {
+	if v == nil || !leads(v.elected) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
@@ -95,9 +95,10 @@ func (g *Phases) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (v *view) leads() bool {
+// leads reports whether this replica does: elected is closed then.
+func leads(elected <-chan struct{}) bool {
 	select {
-	case <-v.elected:
+	case <-elected:
 		return true
 	default:
 		return false

@@ -2,6 +2,9 @@
 // requests that must fail, and a worker the wait for a watch that has nothing to connect
 // to: a client that is asked for a kind that it does not know looks up what the API server
 // serves, each time, and one that reads from a cache does so under the lock of all caches.
+//
+// A Presence knows which kinds are missing and keeps clients from asking for them; a
+// Follower keeps that true while APIs are installed and removed, and wakes who waited.
 package optional
 
 import (

@@ -10,22 +10,53 @@ import (
 	"fmt"
 	"maps"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// Marks are how the objects of one Kind of custom resource are found and proved. A
+// family declares them once: its caches select by what finds, its plans and its checks
+// use what proves.
+type Marks struct {
+	// Domain begins the keys of the family's annotations, as in example.com.
+	Domain string
+	// Owner is the Kind of the custom resource in a word, as in instance: its UID stands
+	// in the annotation <Domain>/<Owner>-uid.
+	Owner string
+	// Found are labels of every object, by which caches and lists find it. They are put
+	// back when somebody takes them off: they prove nothing.
+	Found map[string]string
+}
+
+// Annotation is the key under which the UID of the custom resource stands.
+func (m Marks) Annotation() string { return m.Domain + "/" + m.Owner + "-uid" }
+
+// Selector finds the objects of all custom resources of the Kind.
+func (m Marks) Selector() labels.Selector { return labels.SelectorFromSet(m.Found) }
+
+// Proof is that of one custom resource. agreeing are labels that must stand beside the
+// UID: whoever changes one takes the object away from the custom resource. Nil: the UID
+// alone is the proof.
+func (m Marks) Proof(uid types.UID, agreeing map[string]string) Proof {
+	return Proof{Annotation: m.Annotation(), UID: uid, Found: m.Found, Labels: agreeing}
+}
 
 // Proof says how the objects of one custom resource are recognised.
 type Proof struct {
 	// Annotation is the key under which the UID stands.
 	Annotation string
-	// UID of the custom resource.
+	// UID of the custom resource. An empty one proves nothing.
 	UID types.UID
+	// Found are labels that are written beside it, and that no proof needs.
+	Found map[string]string
 	// Labels that must stand beside the UID. Whoever takes one off takes the
 	// object away from its custom resource. Nil: the UID alone is the proof.
 	Labels map[string]string
 }
 
-// Stamp writes the proof to an object that is about to be created.
+// Stamp writes the proof, and the labels to find by, to an object that is about to be
+// written. Where a label is in both, the proof's counts.
 func (p Proof) Stamp(obj client.Object) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
@@ -33,13 +64,14 @@ func (p Proof) Stamp(obj client.Object) {
 	}
 	annotations[p.Annotation] = string(p.UID)
 	obj.SetAnnotations(annotations)
-	if len(p.Labels) > 0 {
-		labels := obj.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
+	if len(p.Found)+len(p.Labels) > 0 {
+		all := obj.GetLabels()
+		if all == nil {
+			all = map[string]string{}
 		}
-		maps.Copy(labels, p.Labels)
-		obj.SetLabels(labels)
+		maps.Copy(all, p.Found)
+		maps.Copy(all, p.Labels)
+		obj.SetLabels(all)
 	}
 }
 
@@ -48,9 +80,9 @@ func (p Proof) Holds(obj client.Object) bool {
 	if p.UID == "" || obj.GetAnnotations()[p.Annotation] != string(p.UID) {
 		return false
 	}
-	labels := obj.GetLabels()
+	has := obj.GetLabels()
 	for key, want := range p.Labels {
-		if got, there := labels[key]; !there || got != want {
+		if got, there := has[key]; !there || got != want {
 			return false
 		}
 	}

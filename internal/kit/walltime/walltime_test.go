@@ -5,7 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // machine is one whose clock can be set and that can be suspended.
@@ -103,4 +108,33 @@ func TestEverybodyIsWoken(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// queue takes requests from a source.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	added chan reconcile.Request
+}
+
+func (q queue) Add(r reconcile.Request) { q.added <- r }
+
+func TestAJumpIsASourceOfRequests(t *testing.T) {
+	w := newWatcher(newMachine().clocks())
+	timed := reconcile.Request{NamespacedName: types.NamespacedName{Name: "timed"}}
+	jumps := w.Source(handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{timed}
+	}))
+	q := queue{added: make(chan reconcile.Request, 1)}
+	if err := jumps.Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	w.sleepers[0](t.Context())
+	if got := <-q.added; got != timed {
+		t.Errorf("%s is added", got)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	unheard := newWatcher(newMachine().clocks())
+	unheard.Source(nil)
+	unheard.sleepers[0](ended) // returns though nobody listens
 }

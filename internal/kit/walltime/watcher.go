@@ -4,8 +4,12 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const (
@@ -71,4 +75,17 @@ func (w *Watcher) jumped() time.Duration {
 	}
 	w.low = ahead
 	return by
+}
+
+// Source is a source of one event, of no object, after every jump. To be called before
+// Start.
+func (w *Watcher) Source(to handler.EventHandler) source.Source {
+	jumped := make(chan event.GenericEvent)
+	w.Wake(func(ctx context.Context) {
+		select {
+		case jumped <- event.GenericEvent{Object: &metav1.PartialObjectMetadata{}}:
+		case <-ctx.Done():
+		}
+	})
+	return source.Channel(jumped, to)
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -19,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
 // Reconciler makes, keeps and ends Environments.
@@ -50,26 +50,26 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=quix-platform-account-role,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile brings one environment a step further, or leaves it alone when there
-// is nothing to do. It returns no errors: outcome.Backoff chooses the pause.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	began := r.Clock.Now()
-	result, failed := r.backoff.Result(ctx, req, 0, r.reconcile(ctx, req))
-	observeReconcile(r.Clock.Since(began), failed)
-	return result, nil
-}
-
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) error {
+// reconcile brings one environment a step further, or leaves it alone when there is
+// nothing to do. Events alone wake it.
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	env := &quixv1.Environment{}
-	if err := r.Client.Get(ctx, req.NamespacedName, env); err != nil {
-		r.finalizers.Forget(req.NamespacedName)
-		return outcome.Itself(err)
+	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, env)); err != nil {
+		if errors.Is(err, outcome.ErrGone) {
+			r.finalizers.Forget(req.NamespacedName)
+		}
+		return never, err
 	}
 	r.backoff.Meet(req, env.UID)
 	now := r.Clock.Now()
 	if env.DeletionTimestamp != nil {
-		return r.finalize(ctx, env, now)
+		return never, r.finalize(ctx, env, now)
 	}
+	return never, r.keep(ctx, env, now)
+}
+
+// keep makes a live environment what it should be.
+func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time.Time) error {
 	if err := finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer); err != nil {
 		return outcome.Itself(err)
 	}
@@ -88,7 +88,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) error {
 	}
 	derive(env, out, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
-		return errors.Join(err, out.err())
+		return pass.Join(out.err(), err)
 	}
 	r.report(before, env, out, now)
 	return out.err()
@@ -134,7 +134,7 @@ func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Obser
 	}
 	if out.problem() == nil {
 		desired := roleBinding(in)
-		_, err := apply.Apply(ctx, r.Writer, roleBindingProof(env), desired)
+		_, err := apply.Apply(ctx, r.replacing(), roleBindingProof(env), desired)
 		out.RoleBinding = roleBindingProblem(o, err)
 		out.RoleBindingCreated = err == nil && o.RoleBinding == nil
 		if off := takenOff(in, desired); err == nil && len(off) > 0 {
@@ -165,12 +165,20 @@ func (r *Reconciler) recording() apply.Writer {
 	return w
 }
 
+// replacing makes a binding anew that grants another role: the API server does not change
+// which one.
+func (r *Reconciler) replacing() apply.Writer {
+	w := r.Writer
+	w.Replace = true
+	return w
+}
+
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, env *quixv1.Environment, now time.Time) error {
-	bound(&env.Status)
-	if equality.Semantic.DeepEqual(before.Status, env.Status) {
-		return nil
-	}
-	env.Status.LastUpdated = &metav1.Time{Time: now}
-	return outcome.Itself(r.Client.Status().Patch(ctx, env, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return pass.Status[*quixv1.Environment]{
+		Client: r.Client,
+		Of:     func(e *quixv1.Environment) any { return &e.Status },
+		Bound:  func(e *quixv1.Environment) { bound(&e.Status) },
+		Stamp:  func(e *quixv1.Environment) { e.Status.LastUpdated = &metav1.Time{Time: now} },
+	}.Patch(ctx, before, env)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
 // finalize ends an environment that is being deleted, from whatever state it is
@@ -52,7 +53,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
 		// A status that is refused keeps no environment that is gone.
 		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
-			return errors.Join(err, e.DeleteErr)
+			return pass.Join(e.DeleteErr, err)
 		}
 	}
 	r.reportEnding(before, env, e)

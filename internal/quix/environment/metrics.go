@@ -3,7 +3,6 @@ package environment
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +11,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
 // The only label is the phase: never an Environment.
@@ -25,15 +25,7 @@ var (
 		Help:    "Time from the creation of an Environment until it was ready, of those that were ready at the first attempt.",
 		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300},
 	})
-	reconciles = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "quix_environment_reconcile_duration_seconds",
-		Help:    "Time that one reconciliation took.",
-		Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
-	})
-	reconcileErrors = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "quix_environment_reconcile_errors_total",
-		Help: "Reconciliations that failed and are tried again.",
-	})
+	passes  = pass.NewMetrics("quix_environment", "Reconciliations that failed and are tried again.")
 	unbound = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "quix_environment_unbound_total",
 		Help: "Role bindings that were deleted because their ClusterRole must not be bound.",
@@ -42,14 +34,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(created, timeToReady, reconciles, reconcileErrors, unbound, perPhase)
-}
-
-func observeReconcile(took time.Duration, failed error) {
-	reconciles.Observe(took.Seconds())
-	if failed != nil {
-		reconcileErrors.Inc()
-	}
+	metrics.Registry.MustRegister(created, timeToReady, passes, unbound, perPhase)
 }
 
 func seeEnvironments(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {

@@ -68,18 +68,25 @@ func roleBindingKey(env *quixv1.Environment) types.NamespacedName {
 // newRoleBindingName is the name of a new environment's RoleBinding.
 func newRoleBindingName(id string) string { return id + "-quix-crb" }
 
+// marks are those of all that belongs to an environment. Its namespace is found by its name,
+// among all namespaces: a foreign one in its way must be seen.
+var marks = ownership.Marks{Domain: quixv1.GroupVersion.Group, Owner: "environment"}
+
+// RoleBindingMarks are those of a RoleBinding.
+var RoleBindingMarks = ownership.Marks{
+	Domain: marks.Domain, Owner: marks.Owner,
+	Found: map[string]string{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy},
+}
+
 // namespaceProof asks for the labels too: they are what other programs go by, and
 // taking them off is how an administrator takes a namespace out of our hands.
 func namespaceProof(env *quixv1.Environment) ownership.Proof {
-	return ownership.Proof{
-		Annotation: quixv1.AnnotationUID, UID: env.UID,
-		Labels: identity(env.Spec.ID, env.Name, quixv1.ManagedBy),
-	}
+	return marks.Proof(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
 }
 
 // roleBindingProof is the UID alone: labels of a binding are put back.
 func roleBindingProof(env *quixv1.Environment) ownership.Proof {
-	return ownership.Proof{Annotation: quixv1.AnnotationUID, UID: env.UID}
+	return RoleBindingMarks.Proof(env.UID, nil)
 }
 
 // identity returns the labels that say to which environment an object belongs.

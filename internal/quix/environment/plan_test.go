@@ -99,10 +99,13 @@ func TestMetadataIsGuarded(t *testing.T) {
 	}
 }
 
-// The kit names the annotation after the domain of the proof.
-func TestTheChecksumIsProtected(t *testing.T) {
-	if got := apply.ChecksumAnnotation(quixv1.AnnotationUID); got != quixv1.AnnotationChecksum {
-		t.Errorf("the kit writes %s", got)
+// The kit names the annotations after the domain and the owner.
+func TestTheKitsAnnotationsAreProtected(t *testing.T) {
+	if got := marks.Annotation(); got != quixv1.AnnotationUID {
+		t.Errorf("the kit writes the UID to %s", got)
+	}
+	if got := apply.ChecksumAnnotation(marks.Annotation()); got != quixv1.AnnotationChecksum {
+		t.Errorf("the kit writes the checksum to %s", got)
 	}
 }
 

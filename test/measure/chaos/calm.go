@@ -34,8 +34,8 @@ import (
 func (w *world) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	w.stop = stop
-	w.witness = newWitness(w.client, w.lives)
-	w.ended.Go(func() { w.witness.watch(running) })
+	w.observer = newObserver(w.client, w.lives)
+	w.ended.Go(func() { w.observer.watch(running) })
 	for _, r := range w.replicas {
 		w.ended.Go(func() {
 			if err := r.keep(running); err != nil {
@@ -50,7 +50,7 @@ func (w *world) run(ctx context.Context) error {
 	for _, l := range w.lives {
 		go func() { lived <- w.live(ctx, l) }()
 	}
-	err := w.suffer(ctx)
+	err := w.disruptAll(ctx)
 	for range w.lives {
 		err = errors.Join(err, <-lived)
 	}
@@ -70,12 +70,12 @@ func (w *world) run(ctx context.Context) error {
 		{"instances are complete", w.complete},
 		{"metrics equal reality", w.measured},
 		{"metrics count", w.counted},
-		{"nothing is left over", w.vacated},
+		{"nothing is left over", w.emptied},
 		{"nothing foreign was touched", w.foreignUntouched},
 		{"metrics of an empty cluster", w.measured},
 		{"operators are in order", w.inOrder},
 	} {
-		if err := errors.Join(step.check(ctx), w.witness.verdict()); err != nil {
+		if err := errors.Join(step.check(ctx), w.observer.verdict()); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
@@ -178,8 +178,8 @@ func (w *world) counted(ctx context.Context) error {
 	for i := range more {
 		l := &life{name: fmt.Sprintf("counted-%d", i), owner: uuid.NewString(), flag: flagPrefix + "counted}", challenge: "web", timeout: long, ends: survives}
 		w.lives = append(w.lives, l)
-		w.witness.meet(l)
-		if err := w.insist(ctx, func(ctx context.Context) error { return w.client.Create(ctx, l.instance()) }); err != nil {
+		w.observer.meet(l)
+		if err := w.retry(ctx, func(ctx context.Context) error { return w.client.Create(ctx, l.instance()) }); err != nil {
 			return err
 		}
 	}
@@ -188,7 +188,7 @@ func (w *world) counted(ctx context.Context) error {
 	}
 	for _, l := range w.lives[len(w.lives)-more:] {
 		l.ends = expires
-		err := w.insist(ctx, func(ctx context.Context) error {
+		err := w.retry(ctx, func(ctx context.Context) error {
 			return w.client.Patch(ctx, l.instance(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"timeout":"1s"}}`)))
 		})
 		if err != nil {
@@ -265,14 +265,14 @@ func (w *world) measured(ctx context.Context) error {
 	})
 }
 
-// vacated ends what still lives, and checks that nothing is left.
-func (w *world) vacated(ctx context.Context) error {
+// emptied ends what still lives, and checks that nothing is left.
+func (w *world) emptied(ctx context.Context) error {
 	for _, l := range w.lives {
 		if !l.stays() {
 			continue
 		}
 		l.asked.Store(true)
-		if err := w.insist(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(w.client.Delete(ctx, l.instance())) }); err != nil {
+		if err := w.retry(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(w.client.Delete(ctx, l.instance())) }); err != nil {
 			return err
 		}
 	}
@@ -331,7 +331,7 @@ func (w *world) inOrder(context.Context) error {
 	return errors.Join(append(errs, w.keeping)...)
 }
 
-// close ends the operators and the witness.
+// close ends the operators and the observer.
 func (w *world) close(ctx context.Context) {
 	if w.stop == nil {
 		return
@@ -360,14 +360,14 @@ func (w *world) report(out io.Writer) {
 	for _, l := range w.lives {
 		ends[string(l.ends)]++
 	}
-	if w.witness != nil {
-		w.witness.mu.Lock()
-		w.note("%d versions of instances, Deployments and routes were looked at, in %d stretches", w.witness.versions, w.witness.gaps)
-		if delays := w.witness.delays; len(delays) > 0 {
+	if w.observer != nil {
+		w.observer.mu.Lock()
+		w.note("%d versions of instances, Deployments and routes were looked at, in %d stretches", w.observer.versions, w.observer.gaps)
+		if delays := w.observer.delays; len(delays) > 0 {
 			slices.Sort(delays)
 			w.note("%d expiries: half of them noticed within %s, all within %s", len(delays), delays[len(delays)/2].Round(time.Millisecond), delays[len(delays)-1].Round(time.Millisecond))
 		}
-		w.witness.mu.Unlock()
+		w.observer.mu.Unlock()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,7 +19,7 @@ func TestSeedDecides(t *testing.T) {
 		for _, l := range livesOf(o) {
 			all = append(all, fmt.Sprint(l.name, l.owner, l.flag, l.challenge, l.begins, l.timeout, l.acts, l.ends, l.taken))
 		}
-		return append(all, fmt.Sprint(misfortunesOf(o)))
+		return append(all, fmt.Sprint(disruptionsOf(o)))
 	}
 	once, again, other := texts(7), texts(7), texts(8)
 	if !slices.Equal(once, again) {
@@ -53,13 +53,13 @@ func TestLivesCanEnd(t *testing.T) {
 }
 
 func TestStormHasEverything(t *testing.T) {
-	all := misfortunesOf(options{seed: 1, storm: 10 * time.Minute})
+	all := disruptionsOf(options{seed: 1, storm: 10 * time.Minute})
 	for _, what := range []string{killed, stopped, paused, cutOff, bothKilled, apiKilled, edited, recreated} {
-		if !slices.ContainsFunc(all, func(m misfortune) bool { return m.what == what }) {
+		if !slices.ContainsFunc(all, func(m disruption) bool { return m.what == what }) {
 			t.Errorf("no %s", what)
 		}
 	}
-	if !slices.ContainsFunc(misfortunesOf(options{seed: 1, storm: shortestStorm}), func(m misfortune) bool { return m.what == apiKilled }) {
+	if !slices.ContainsFunc(disruptionsOf(options{seed: 1, storm: shortestStorm}), func(m disruption) bool { return m.what == apiKilled }) {
 		t.Error("the shortest storm leaves the API server alone")
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 )
 
-// furnishForeign creates what is not the operator's, however much it looks so: the
+// setUpForeign creates what is not the operator's, however much it looks so: the
 // namespaces of some owners, and objects with our labels in another namespace.
-func (w *world) furnishForeign(ctx context.Context) error {
+func (w *world) setUpForeign(ctx context.Context) error {
 	ours := map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}
 	const elsewhere = "challenge-of-somebody-else"
 	names := []string{elsewhere}
@@ -57,7 +57,7 @@ func (w *world) furnishForeign(ctx context.Context) error {
 		)
 	}
 	for _, object := range all {
-		if err := w.insist(ctx, func(ctx context.Context) error { return w.client.Create(ctx, object) }); err != nil {
+		if err := w.retry(ctx, func(ctx context.Context) error { return w.client.Create(ctx, object) }); err != nil {
 			return fmt.Errorf("create what is foreign: %w", err)
 		}
 	}
@@ -72,7 +72,7 @@ func (w *world) foreignUntouched(ctx context.Context) error {
 		now := before.DeepCopyObject().(client.Object)
 		what := fmt.Sprintf("%T %s/%s, which is foreign,", before, before.GetNamespace(), before.GetName())
 		gone := false
-		err := w.insist(ctx, func(ctx context.Context) error {
+		err := w.retry(ctx, func(ctx context.Context) error {
 			err := w.client.Get(ctx, client.ObjectKeyFromObject(before), now)
 			gone = apierrors.IsNotFound(err)
 			return client.IgnoreNotFound(err)

@@ -160,7 +160,7 @@ func (w *world) live(ctx context.Context, l *life) error {
 		return err
 	}
 	// After an answer that was lost, it is there already.
-	if err := w.insist(ctx, func(ctx context.Context) error {
+	if err := w.retry(ctx, func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(w.client.Create(ctx, l.instance()))
 	}); err != nil {
 		return fmt.Errorf("create %s: %w", l.name, err)
@@ -173,7 +173,7 @@ func (w *world) live(ctx context.Context, l *life) error {
 		if ends {
 			l.asked.Store(true)
 		}
-		err := w.insist(ctx, func(ctx context.Context) error {
+		err := w.retry(ctx, func(ctx context.Context) error {
 			if a.patch == "" {
 				return client.IgnoreNotFound(w.client.Delete(ctx, l.instance()))
 			}

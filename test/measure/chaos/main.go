@@ -4,7 +4,7 @@
 // It runs two operators as processes on the cluster of KUBECONFIG, which must be one
 // that test/cluster made with the profile simulated, and does to them, to their line
 // to the API server and to the API server itself what a bad day does. Lives and
-// misfortunes follow from the seed alone. "make chaos" does all of that;
+// disruptions follow from the seed alone. "make chaos" does all of that;
 // docs/faults.md tells what is done and what must hold.
 package main
 

@@ -46,7 +46,7 @@ type world struct {
 	client   client.WithWatch // no proxy is on its way
 	replicas []*replica
 	lives    []*life
-	witness  *witness
+	observer  *observer
 	foreign  []client.Object
 	api      sync.Mutex // held while the API server restarts
 	stop     context.CancelFunc
@@ -77,7 +77,7 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 	if err := installed.Definitions(ctx, w.client, "chaos"); err != nil {
 		return nil, err
 	}
-	if err := w.furnish(ctx); err != nil {
+	if err := w.setUp(ctx); err != nil {
 		return nil, err
 	}
 	account, err := launch.Account(ctx, config, installed.Namespace, installed.Account)
@@ -100,8 +100,8 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 	return w, nil
 }
 
-// furnish creates Challenges, and what others have in the cluster.
-func (w *world) furnish(ctx context.Context) error {
+// setUp creates Challenges, and what others have in the cluster.
+func (w *world) setUp(ctx context.Context) error {
 	err := w.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: arena}})
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("there is a namespace %s already: use a new cluster", arena)
@@ -122,11 +122,11 @@ func (w *world) furnish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := w.insist(ctx, func(ctx context.Context) error { return w.client.Create(ctx, challenge) }); err != nil {
+		if err := w.retry(ctx, func(ctx context.Context) error { return w.client.Create(ctx, challenge) }); err != nil {
 			return fmt.Errorf("create Challenge %s: %w", name, err)
 		}
 	}
-	return w.furnishForeign(ctx)
+	return w.setUpForeign(ctx)
 }
 
 func challengeOf(name string) (*bergv1.Challenge, error) {
@@ -136,7 +136,7 @@ func challengeOf(name string) (*bergv1.Challenge, error) {
 
 // edit changes what a Challenge runs, but no name that must not change in a life.
 func (w *world) edit(ctx context.Context, name string) error {
-	return w.insist(ctx, func(ctx context.Context) error {
+	return w.retry(ctx, func(ctx context.Context) error {
 		c := &bergv1.Challenge{}
 		if err := w.client.Get(ctx, client.ObjectKey{Namespace: arena, Name: name}, c); err != nil {
 			return client.IgnoreNotFound(err) // it is being created again
@@ -153,19 +153,19 @@ func (w *world) recreate(ctx context.Context, name string, after time.Duration) 
 	if err != nil {
 		return err
 	}
-	if err := w.insist(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(w.client.Delete(ctx, c)) }); err != nil {
+	if err := w.retry(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(w.client.Delete(ctx, c)) }); err != nil {
 		return err
 	}
 	if err := pause(ctx, after); err != nil {
 		return err
 	}
-	return w.insist(ctx, func(ctx context.Context) error {
+	return w.retry(ctx, func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(w.client.Create(ctx, c.DeepCopy()))
 	})
 }
 
-// insist tries until the API server, which may be away, has answered.
-func (w *world) insist(ctx context.Context, try func(context.Context) error) error {
+// retry tries until the API server, which may be away, has answered.
+func (w *world) retry(ctx context.Context, try func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
 		attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -191,7 +191,7 @@ func (w *world) eventually(ctx context.Context, check func(context.Context) erro
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		last = check(ctx)
-		return last == nil, w.witness.verdict()
+		return last == nil, w.observer.verdict()
 	})
 	if wait.Interrupted(err) && last != nil {
 		return fmt.Errorf("after %s of calm: %w", patience, last)

@@ -6,36 +6,27 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+
+	"github.com/bergctf/berg-operator/test/cluster/process"
 )
 
 // processes are those that are measured, by name.
 type processes map[string]int
 
-// findProcesses finds what runs of the cluster with a state directory: test/cluster
-// marks its processes in their environment.
+// findProcesses finds what runs of the cluster with a state directory.
 func findProcesses(state string) (processes, error) {
-	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	all, err := process.Of(state)
 	if err != nil {
 		return nil, err
 	}
-	mark := []byte("BERG_CLUSTER_MEMBER_OF=" + state + "\x00")
 	found := processes{}
-	for _, path := range environments {
-		environ, err := os.ReadFile(path)
-		if err != nil || !bytes.Contains(environ, mark) {
-			continue
+	for _, p := range all {
+		if p.Leader {
+			found.add(p.Component, p.PID)
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			continue
-		}
-		_, rest, _ := bytes.Cut(environ, []byte("BERG_CLUSTER_COMPONENT="))
-		name, _, _ := bytes.Cut(rest, []byte{0})
-		found.add(string(name), pid)
 	}
 	if found["kube-apiserver"] == 0 {
 		return nil, fmt.Errorf("no API server of the cluster in %s runs on this machine", state)

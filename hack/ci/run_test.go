@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// script is a stage that runs a line of shell.
+func script(name, line string, after ...string) stage {
+	return stage{name: name, command: []string{"bash", "-c", line}, class: suite, after: after, optional: true}
+}
+
+// carryOut runs stages and returns the states, the output with the table, and the error.
+func carryOut(t *testing.T, budget time.Duration, missing []string, list ...stage) (map[string]outcome, string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	r := newRunner(list, missing, budget, filepath.Join(t.TempDir(), "logs"), &out)
+	err := r.run(t.Context())
+	r.table(nil, err)
+	return r.state, out.String(), err
+}
+
+func want(t *testing.T, state map[string]outcome, expected map[string]outcome) {
+	t.Helper()
+	for name, how := range expected {
+		if state[name] != how {
+			t.Errorf("%s is %q, want %q", name, state[name], how)
+		}
+	}
+}
+
+func TestStagesPassInOrder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	check := script("niced", "nice")
+	check.class = work
+	state, out, err := carryOut(t, time.Minute, nil,
+		script("reader", "cat "+file, "writer"), script("writer", "echo from the writer >"+file), check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, state, map[string]outcome{"reader": passed, "writer": passed, "niced": passed})
+	for _, line := range []string{"=== output of reader\nfrom the writer\n", "=== output of niced\n", "reader                           0:00  passed\n", "0:00  passed\n"} {
+		if !strings.Contains(out, line) {
+			t.Errorf("no %q in\n%s", line, out)
+		}
+	}
+}
+
+// TestAFailureEndsTheOthers wants those that run to be asked, and to be waited for.
+func TestAFailureEndsTheOthers(t *testing.T) {
+	dir := t.TempDir()
+	state, out, err := carryOut(t, time.Minute, nil,
+		script("bad", "while [[ ! -e "+dir+"/up ]]; do read -rt 0.05 <> <(:) || true; done; echo what went wrong; exit 3"),
+		script("long", "trap 'echo >"+dir+"/gone; exit 1' TERM; echo >"+dir+"/up; while :; do read -rt 0.05 <> <(:) || true; done"),
+		script("next", "true", "bad"))
+	if err == nil || !strings.Contains(err.Error(), "bad: exit status 3") {
+		t.Errorf("error: %v", err)
+	}
+	want(t, state, map[string]outcome{"bad": failed, "long": ended, "next": notTried})
+	if _, err := os.Stat(dir + "/gone"); err != nil {
+		t.Errorf("the long one was not asked to end: %v", err)
+	}
+	if !strings.Contains(out, "what went wrong") || !strings.Contains(out, "FAILED: bad") {
+		t.Errorf("the failure is not told:\n%s", out)
+	}
+}
+
+// TestNothingOfAStageStays wants the children that a stage forgets to end with it.
+func TestNothingOfAStageStays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	state, _, err := carryOut(t, time.Minute, nil, script("careless", "sleep 600 & echo $! >"+file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, state, map[string]outcome{"careless": passed})
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(content)) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("its child still runs: %s", stat)
+	}
+}
+
+func TestTheBudget(t *testing.T) {
+	long := script("long", "exec sleep 600")
+	dear := script("dear", "true", "quick")
+	dear.usual = time.Hour
+	list := []stage{script("quick", "true"), long, dear, script("follows", "true", "dear")}
+
+	t.Run("leaves out what it does not reach while something is built", func(t *testing.T) {
+		state, out, err := carryOut(t, 300*time.Millisecond, []string{"kwok"}, list...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, state, map[string]outcome{"quick": passed, "long": notRun, "dear": notRun, "follows": notRun})
+		if !strings.Contains(out, "NOT RUN: bash -c exec sleep 600\n") || !strings.Contains(out, "3 stages were NOT RUN") {
+			t.Errorf("it does not tell what to run:\n%s", out)
+		}
+	})
+	t.Run("is a limit where everything is built", func(t *testing.T) {
+		state, _, err := carryOut(t, 300*time.Millisecond, nil, list...)
+		if err == nil {
+			t.Error("no error")
+		}
+		want(t, state, map[string]outcome{"quick": passed, "long": failed, "dear": passed, "follows": passed})
+	})
+	t.Run("is one for the checks", func(t *testing.T) {
+		check := long
+		check.optional = false
+		state, _, err := carryOut(t, 100*time.Millisecond, []string{"kwok"}, check)
+		if err == nil {
+			t.Error("no error")
+		}
+		want(t, state, map[string]outcome{"long": failed})
+	})
+}
+
+func TestASignalEndsAll(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	r := newRunner([]stage{script("long", "exec sleep 600"), script("next", "true", "long")}, nil, time.Minute, filepath.Join(t.TempDir(), "logs"), &out)
+	done := make(chan error, 1)
+	go func() { done <- r.run(ctx) }()
+	cancel()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on")
+	}
+	want(t, r.state, map[string]outcome{"next": notTried})
+	if r.state["long"] == passed {
+		t.Error("what was ended has passed")
+	}
+}
+
+// TestEndGroup wants who does not listen to be killed.
+func TestEndGroup(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "up")
+	r := newRunner(nil, nil, time.Minute, t.TempDir(), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.execute(ctx, script("deaf", "trap '' TERM; echo $$ >"+file+"; while :; do read -rt 0.05 <> <(:) || true; done"))
+	}()
+	var leader int
+	for deadline := time.Now().Add(time.Minute); leader == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not start")
+		}
+		content, _ := os.ReadFile(file)
+		for _, digit := range strings.TrimSpace(string(content)) {
+			leader = leader*10 + int(digit-'0')
+		}
+	}
+	if err := endGroup(leader, 200*time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a killed stage has passed")
+	}
+	cancel()
+	if err := syscall.Kill(-leader, 0); err == nil {
+		t.Error("its group is still there")
+	}
+}

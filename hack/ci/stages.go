@@ -1,0 +1,253 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How many stages of a class run at once.
+var slots = map[class]int{work: 1, suite: 3}
+
+// The profiles of test/cluster with real nodes that a stage needs, in the order in which they are built.
+var profilesOnNodes = []string{"node", "network", "olm"}
+
+type class string
+
+const (
+	// work needs the processors: one such stage after the other, and behind the suites, which must not wait for them.
+	work class = "work"
+	// suite mostly waits, for a cluster of its own.
+	suite class = "suite"
+)
+
+// stage is one row of the table: a command that must pass.
+type stage struct {
+	name    string
+	command []string
+	class   class
+	// after are the names of the stages that must have passed before.
+	after []string
+	// usual is how long it takes where everything that it needs is built.
+	usual time.Duration
+	// first is what compiling adds to that on a machine that has built nothing yet: where Kubernetes is missing.
+	first time.Duration
+	// builds are the parts of test/cluster that it builds. They take partTimes where they are missing.
+	builds []string
+	// holds is something that only one stage at a time may use, such as a folder that it writes.
+	holds string
+	// cluster is the name of what it starts, and should remove.
+	cluster string
+	// indifferent are paths that cannot change its result: it is the first to go when time is short, if nothing
+	// else was changed. In doubt a path is not among them.
+	indifferent []string
+	// optional stages are left out when the budget does not reach. The others are the least that a change must pass.
+	optional bool
+}
+
+// Nothing that is built or run on a cluster depends on these.
+var prose = []string{"docs/", "LICENSE", "README.md", "CONTRIBUTING.md", "test/README.md", "test/cluster/README.md", ".gitignore"}
+
+// How long the integration tests of a folder below test/integration take; others are new and may take a while.
+var integrationTimes = map[string]time.Duration{
+	"berg":     8 * time.Minute,
+	"operator": 5 * time.Minute,
+	"quix":     2 * time.Minute,
+}
+
+// How long it takes to build a part of test/cluster after those before it; others are new and may take a while.
+var partTimes = map[string]time.Duration{
+	"control-plane": minutes(10),
+	"kwok":          seconds(40),
+	"crds":          seconds(20),
+	"node":          minutes(1),
+	"image":         seconds(10),
+	"coredns":       seconds(45),
+	"images":        seconds(5),
+	"outside":       seconds(5),
+	"cilium":        minutes(5),
+	"traefik":       minutes(3),
+	"olm":           minutes(5),
+	"olm-images":    seconds(10),
+}
+
+const unknownPart = 5 * time.Minute
+
+// stages lists everything a change must pass, by what is worth being started first. Of what can start, the first in
+// this list does; so the cheap ones that can fail come first, and then the long ones.
+//
+// missing are the parts of test/cluster that are not built yet. A build that has something to do waits for the checks
+// of the code, unless all suites wait for it.
+func stages(withE2E bool, suites, missing []string) []stage {
+	packages := []string{"hack/packages", "base"}
+	simulated := buildOf("simulated", nil)
+	var onNodes []stage
+	if withE2E {
+		packages = append(packages, "node", "olm", "network", "resolvers")
+		before := slices.Clone(simulated.builds)
+		for _, profile := range profilesOnNodes {
+			s := buildOf(profile, before)
+			onNodes, before = append(onNodes, s), append(before, s.builds...)
+		}
+	}
+	list := []stage{
+		{name: "system packages", command: packages, class: work, usual: seconds(5), first: seconds(40)},
+		{name: "tools", command: []string{"make", "tools"}, class: work, after: []string{"system packages"}, usual: seconds(60), first: minutes(9)},
+		// It writes the files that it compares: nothing may read them meanwhile.
+		{name: "generated files", command: []string{"make", "verify"}, class: work, after: []string{"tools"}, usual: seconds(90), first: seconds(60)},
+		simulated,
+	}
+	var later []stage
+	for _, s := range onNodes {
+		if s.cost(missing) == s.usual {
+			list = append(list, s)
+		} else {
+			later = append(later, s)
+		}
+	}
+	list = append(list,
+		stage{name: "vet and lint", command: []string{"make", "vet", "lint"}, class: work, after: []string{"generated files"}, usual: minutes(2), first: minutes(5)},
+		stage{name: "unit tests", command: []string{"make", "test-unit"}, class: work, after: []string{"generated files"}, usual: minutes(3), first: minutes(4)},
+	)
+	list = append(list, later...)
+	if withE2E {
+		list = append(list,
+			stage{
+				name: "journeys with a real OLM", command: []string{"make", "e2e-olm"}, class: suite, optional: true,
+				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(8), first: minutes(2),
+				cluster: name("OLM_CLUSTER"), indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
+			},
+		)
+	}
+	integration := []string{}
+	for _, folder := range suites {
+		usual, known := integrationTimes[folder]
+		if !known {
+			usual = minutes(5)
+		}
+		integration = append(integration, "integration: "+folder)
+		list = append(list, stage{
+			name: "integration: " + folder, command: []string{"make", "test-integration-" + folder}, class: suite, optional: true,
+			after: []string{"generated files", "build: simulated"}, usual: usual, first: minutes(2),
+			cluster: name("TEST_CLUSTER") + "-" + folder, indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
+		})
+	}
+	if withE2E {
+		list = append(list,
+			stage{
+				name: "journeys on a real node", command: []string{"make", "e2e"}, class: suite, optional: true, holds: "dist/images",
+				after: []string{"generated files", "build: node"}, usual: minutes(7), first: minutes(2),
+				cluster: name("E2E_CLUSTER"), indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
+			},
+			stage{
+				name: "attacks on a real data plane", command: []string{"make", "e2e-network"}, class: suite, optional: true, holds: "dist/images",
+				after: []string{"generated files", "build: node", "build: network"}, usual: minutes(4), first: minutes(1),
+				cluster: name("NETWORK_CLUSTER"), indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
+			},
+		)
+	}
+	list = append(list,
+		stage{
+			name: "clusters come and go", command: []string{"make", "test-cluster"}, class: suite, optional: true,
+			after: []string{"build: simulated"}, usual: minutes(3),
+			indifferent: slices.Concat(prose, []string{"api/", "bundle/", "catalog/", "cmd/", "config/", "internal/", "test/e2e/", "test/integration/", "test/measure/"}),
+		},
+		stage{
+			name: "lives in a storm", command: []string{"make", "chaos", "SEED=1", "LIVES=40", "STORM=45s"}, class: suite, optional: true, holds: "bin/manager",
+			after: []string{"generated files", "build: simulated"}, usual: seconds(135), first: minutes(1),
+			cluster: name("TEST_CLUSTER") + "-chaos", indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
+		},
+		stage{
+			name: "requests per instance", command: []string{"make", "load-smoke"}, class: suite, optional: true, holds: "bin/manager",
+			after: []string{"generated files", "build: simulated"}, usual: seconds(45), first: minutes(1),
+			cluster: name("TEST_CLUSTER") + "-load", indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
+		},
+	)
+	if withE2E {
+		list = append(list, stage{
+			name: "rights granted and used", command: []string{"make", "rights"}, class: suite, optional: true,
+			after: append(integration, "journeys on a real node"), usual: seconds(10), first: seconds(10),
+		})
+	}
+	return list
+}
+
+// buildOf is the stage that builds what a profile of test/cluster needs and those before it have not.
+func buildOf(profile string, before []string) stage {
+	parts := slices.DeleteFunc(partsOf(profile), func(part string) bool { return slices.Contains(before, part) })
+	return stage{
+		name: "build: " + profile, command: []string{"go", "run", "./test/cluster", "build", "--profile", profile}, class: work,
+		after: []string{"generated files"}, usual: seconds(3), builds: parts, optional: true,
+	}
+}
+
+// The names of clusters, unless the environment has others.
+var clusterNames = map[string]string{
+	"TEST_CLUSTER": "berg-ci", "E2E_CLUSTER": "berg-ci-e2e", "OLM_CLUSTER": "berg-ci-olm", "NETWORK_CLUSTER": "berg-ci-network",
+}
+
+func name(variable string) string {
+	if set := os.Getenv(variable); set != "" {
+		return set
+	}
+	return clusterNames[variable]
+}
+
+// environment is what the commands are given besides that of this process.
+func environment() []string {
+	env := []string{"GINKGO_NO_COLOR=TRUE", "NO_COLOR=1"} // colours are noise in a log
+	for _, variable := range slices.Sorted(maps.Keys(clusterNames)) {
+		env = append(env, variable+"="+name(variable))
+	}
+	return env
+}
+
+// integrationSuites are the folders below test/integration that hold tests: one for each family, and the operator's.
+func integrationSuites(root string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(root, "test", "integration", "*", "suite_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, errors.New("no folder below test/integration holds a suite_test.go")
+	}
+	var suites []string
+	for _, file := range files {
+		suites = append(suites, filepath.Base(filepath.Dir(file)))
+	}
+	// The longest first: what starts last should end soon.
+	slices.SortStableFunc(suites, func(a, b string) int { return int(integrationTimes[b] - integrationTimes[a]) })
+	return suites, nil
+}
+
+// concerned tells whether one of the changed paths can change the result of the stage.
+func (s stage) concerned(changed []string) bool {
+	return slices.ContainsFunc(changed, func(path string) bool {
+		return !slices.ContainsFunc(s.indifferent, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+	})
+}
+
+// cost is how long the stage takes on a machine on which these parts of test/cluster are not built yet.
+func (s stage) cost(missing []string) time.Duration {
+	total := s.usual
+	if slices.Contains(missing, "control-plane") {
+		total += s.first
+	}
+	for _, part := range s.builds {
+		if slices.Contains(missing, part) {
+			took, known := partTimes[part]
+			if !known {
+				took = unknownPart
+			}
+			total += took
+		}
+	}
+	return total
+}
+
+func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }

@@ -1,0 +1,80 @@
+package apply
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Objects are typed, of a Kind that the client's scheme knows, or unstructured: these name
+// their Kind themselves and hold JSON values as the API machinery decodes them, numbers as
+// int64 or float64.
+
+// kindOf returns the Kind of an object, that of its Go type where the scheme does not know it.
+func kindOf(scheme *runtime.Scheme, obj client.Object) schema.GroupKind {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return schema.GroupKind{Kind: fmt.Sprintf("%T", obj)}
+	}
+	return gvk.GroupKind()
+}
+
+// blank returns an empty object of the same Kind, to be read into.
+func blank[T client.Object](like T) T {
+	if u, ok := any(like).(*unstructured.Unstructured); ok {
+		empty := &unstructured.Unstructured{}
+		empty.SetGroupVersionKind(u.GroupVersionKind())
+		return any(empty).(T)
+	}
+	return reflect.New(reflect.TypeOf(like).Elem()).Interface().(T)
+}
+
+// listOf returns an empty list of objects of the same Kind.
+func listOf(scheme *runtime.Scheme, like client.Object) (client.ObjectList, error) {
+	gvk, err := apiutil.GVKForObject(like, scheme)
+	if err != nil {
+		return nil, err
+	}
+	gvk.Kind += "List"
+	if _, ok := like.(runtime.Unstructured); ok {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		return list, nil
+	}
+	made, err := scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%s is no list", gvk)
+	}
+	return list, nil
+}
+
+// besidesContent are the fields of an object that are not its content, as Go names them.
+var besidesContent = []string{"TypeMeta", "ObjectMeta", "Status"}
+
+// contentMap returns an unstructured object without what is not its content. The values are
+// those of the object.
+func contentMap(obj runtime.Unstructured) map[string]any {
+	bare := maps.Clone(obj.UnstructuredContent())
+	for _, key := range []string{"apiVersion", "kind", "metadata", "status"} {
+		delete(bare, key)
+	}
+	return bare
+}
+
+// keepStatus gives an unstructured object the status of another one, if it has none.
+func keepStatus(obj, of *unstructured.Unstructured) {
+	status, there := of.Object["status"]
+	if _, has := obj.Object["status"]; there && !has {
+		obj.Object["status"] = runtime.DeepCopyJSONValue(status)
+	}
+}

@@ -1,0 +1,211 @@
+package optional
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var (
+	pipelineKind = schema.GroupVersionKind{Group: "tekton.dev", Version: "v1", Kind: "Pipeline"}
+	pipelines    = "pipelines.tekton.dev"
+)
+
+// cluster is what a Follower sees of one: the definition of a kind that it has no Go type
+// for, and the resources that may need it.
+type cluster struct {
+	client.Reader
+	cache.Informers
+	cache.Informer
+	definition *metav1.PartialObjectMetadata
+	served     error
+	resources  []string
+	unlisted   error
+	// seen is the resource version that the watch of the kind has come to.
+	seen string
+	// asked is how often the API server was asked for the kind.
+	asked  int
+	opened int
+}
+
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if c.definition == nil {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	c.definition.DeepCopyInto(into.(*metav1.PartialObjectMetadata))
+	return nil
+}
+
+func (c *cluster) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	if list, ok := into.(*corev1.ConfigMapList); ok {
+		for _, name := range c.resources {
+			list.Items = append(list.Items, corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+		return c.unlisted
+	}
+	c.asked++
+	return c.served
+}
+
+func (c *cluster) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+	return c, nil
+}
+
+func (c *cluster) LastSyncResourceVersion() string { return c.seen }
+
+func (c *cluster) install(uid types.UID, resourceVersion string) {
+	c.definition = Definition()
+	c.definition.SetName(pipelines)
+	c.definition.SetUID(uid)
+	c.definition.SetResourceVersion(resourceVersion)
+}
+
+// follower follows the kind, which is there from the start or not. woken has those who
+// were woken.
+func (c *cluster) follower(t *testing.T, there bool) (f *Follower, woken chan string) {
+	t.Helper()
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(pipelineKind)
+	f = &Follower{
+		kinds: map[string]client.Object{pipelines: kind}, presence: &Presence{},
+		direct: c, client: c, informers: c, scheme: runtime.NewScheme(),
+		open:    func(client.Object) error { c.opened++; return nil },
+		watched: map[string]bool{}, announced: map[string]types.UID{}, looks: map[string]looks{},
+	}
+	f.presence.Set(pipelineKind, !there)
+	if there {
+		f.watched[pipelines], f.announced[pipelines] = true, fromTheStart
+	}
+	f.Wakes(func() client.ObjectList { return &corev1.ConfigMapList{} })
+	woken = make(chan string, 100)
+	go func() {
+		for {
+			select {
+			case e := <-f.wakers[0].to:
+				woken <- e.Object.GetName()
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return f, woken
+}
+
+func look(t *testing.T, f *Follower) ctrl.Result {
+	t.Helper()
+	result, err := f.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: pipelines}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func missing(f *Follower) bool { return meta.IsNoMatchError(f.presence.Check(pipelineKind)) }
+
+func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
+	c := &cluster{resources: []string{"a", "b"}, served: &meta.NoKindMatchError{}}
+	f, woken := c.follower(t, false)
+	c.install("one", "5")
+	if result := look(t, f); result.RequeueAfter != servedPause || c.opened > 0 || !missing(f) {
+		t.Errorf("before it is served: %+v, %d watches, missing %v", result, c.opened, missing(f))
+	}
+	c.served = nil
+	if result := look(t, f); !result.IsZero() || c.opened != 1 || missing(f) {
+		t.Errorf("it is there: %+v, %d watches, missing %v", result, c.opened, missing(f))
+	}
+	if got := []string{<-woken, <-woken}; !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("%v are woken", got)
+	}
+	asked := c.asked
+	if result := look(t, f); !result.IsZero() || c.asked > asked || len(woken) > 0 {
+		t.Errorf("looked at again: %+v, %d requests, %d woken", result, c.asked-asked, len(woken))
+	}
+
+	c.definition = nil
+	if result := look(t, f); !result.IsZero() || !missing(f) {
+		t.Errorf("it was removed: %+v, missing %v", result, missing(f))
+	}
+	c.install("another", "9")
+	c.seen = "8"
+	if result := look(t, f); result.RequeueAfter != servedPause || !missing(f) {
+		t.Errorf("the watch is behind: %+v, missing %v", result, missing(f))
+	}
+	c.seen = "10"
+	if result := look(t, f); !result.IsZero() || c.opened != 1 || missing(f) || <-woken != "a" || <-woken != "b" {
+		t.Errorf("it is back: %+v, %d watches, missing %v", result, c.opened, missing(f))
+	}
+}
+
+func TestAnAPIThatIsThereFromTheStartWakesNobody(t *testing.T) {
+	c := &cluster{resources: []string{"a"}}
+	f, woken := c.follower(t, true)
+	if served := f.Served(); len(served) != 1 {
+		t.Errorf("%d kinds are served", len(served))
+	}
+	c.install("one", "5")
+	for range 2 {
+		if result := look(t, f); !result.IsZero() || c.asked > 0 || c.opened > 0 || missing(f) || len(woken) > 0 {
+			t.Errorf("%+v, %d requests, %d watches, missing %v, %d woken", result, c.asked, c.opened, missing(f), len(woken))
+		}
+	}
+	c.definition.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if look(t, f); !missing(f) {
+		t.Error("it is being removed, and not missing")
+	}
+}
+
+func TestWhoIsNotWokenIsWokenLater(t *testing.T) {
+	c := &cluster{resources: []string{"a"}, unlisted: errors.New("the cache waits"), seen: "9"}
+	f, woken := c.follower(t, false)
+	c.install("one", "5")
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: pipelines}}
+	if _, err := f.Reconcile(t.Context(), request); !errors.Is(err, c.unlisted) {
+		t.Fatal(err)
+	}
+	c.unlisted = nil
+	if look(t, f); <-woken != "a" || c.opened != 1 {
+		t.Errorf("%d watches", c.opened)
+	}
+
+	f.announced = map[string]types.UID{}
+	down := errors.New("connection refused")
+	c.served = down
+	if _, err := f.Reconcile(t.Context(), request); !errors.Is(err, down) {
+		t.Errorf("no answer became %v", err)
+	}
+}
+
+func TestPausesGrowUntilTheDefinitionChanges(t *testing.T) {
+	c := &cluster{}
+	f, _ := c.follower(t, false)
+	c.install("one", "5")
+	var last time.Duration
+	for n := range 20 {
+		pause := f.pause(c.definition)
+		if n == 0 && pause != servedPause || pause < last {
+			t.Fatalf("pause %d of %s after one of %s", n, pause, last)
+		}
+		last = pause
+	}
+	if last != longestServedPause {
+		t.Errorf("the longest pause is %s", last)
+	}
+	c.definition.SetResourceVersion("6")
+	if pause := f.pause(c.definition); pause != servedPause {
+		t.Errorf("the definition has changed, and the pause is %s", pause)
+	}
+}

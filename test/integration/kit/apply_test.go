@@ -1,0 +1,321 @@
+// Package kit tries on a real API server what the kit promises of it and no family
+// uses as yet. It runs no operator. It needs KUBECONFIG; make test brings up the cluster
+// and sets it.
+package kit
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+const patience = time.Minute
+
+var (
+	k8s    client.Client
+	writer apply.Writer
+	marks  = ownership.Marks{Domain: "kit.example.com", Owner: "owner", Found: map[string]string{"kit.example.com/managed-by": "kit"}}
+)
+
+func TestKit(t *testing.T) {
+	if os.Getenv("KUBECONFIG") == "" {
+		t.Skip("KUBECONFIG is not set: make test brings up a cluster and sets it")
+	}
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "kit")
+}
+
+// gadgets are a Kind of their own, without a status subresource and with a default.
+const gadgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.kit.example.com}
+spec:
+  group: kit.example.com
+  scope: Namespaced
+  names: {plural: gadgets, singular: gadget, kind: Gadget, listKind: GadgetList}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              size: {type: integer, maximum: 9}
+              share: {type: number}
+              colour: {type: string, default: red}
+              extra: {type: string}
+              parts: {type: array, items: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+              form:
+                type: string
+                x-kubernetes-validations: [{rule: self == oldSelf, message: it is cast in iron}]
+          status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS = -1
+	k8s, err = client.New(config, client.Options{Scheme: scheme.Scheme})
+	Expect(err).NotTo(HaveOccurred())
+	writer = apply.Writer{Client: k8s, Live: k8s, Manager: "kit", Restraint: apply.NewRestraint(clock.RealClock{})}
+
+	crd := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte(gadgets), &crd.Object)).To(Succeed())
+	Expect(client.IgnoreAlreadyExists(k8s.Create(ctx, crd))).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, crd))).To(Succeed()) })
+	Eventually(func(g Gomega) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gadget("").GroupVersionKind())
+		g.Expect(k8s.List(ctx, list)).To(Succeed())
+	}).Should(Succeed())
+})
+
+// newNamespace makes a namespace for one spec.
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kit-"}}
+	Expect(k8s.Create(ctx, ns)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, ns)).To(Succeed()) })
+	return ns.Name
+}
+
+func gadget(namespace string, modify ...func(spec map[string]any)) *unstructured.Unstructured {
+	spec := map[string]any{
+		"size": int64(3), "share": 0.5, "form": "round",
+		"parts": []any{map[string]any{"name": "wheel", "count": int64(4)}},
+	}
+	for _, m := range modify {
+		m(spec)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "kit.example.com/v1", "kind": "Gadget",
+		"metadata": map[string]any{"namespace": namespace, "name": "gadget"}, "spec": spec,
+	}}
+	return u
+}
+
+// proof is that of another custom resource in each namespace.
+func proof(namespace string) ownership.Proof { return marks.Proof(types.UID(namespace), nil) }
+
+var _ = Describe("An object whose type is not known", func() {
+	applied := func(ctx context.Context, w apply.Writer, desired *unstructured.Unstructured) *unstructured.Unstructured {
+		GinkgoHelper()
+		live, err := apply.Apply(ctx, w, proof(desired.GetNamespace()), desired)
+		Expect(err).NotTo(HaveOccurred())
+		return live
+	}
+
+	It("is created once and left alone while it is right", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		first := applied(ctx, writer, gadget(ns))
+		Expect(first.GetLabels()).To(HaveKeyWithValue("kit.example.com/managed-by", "kit"))
+		Expect(first.GetAnnotations()).To(HaveKeyWithValue("kit.example.com/owner-uid", ns))
+		colour, _, _ := unstructured.NestedString(first.Object, "spec", "colour")
+		Expect(colour).To(Equal("red"), "the API server fills in no default")
+		Expect(applied(ctx, writer, gadget(ns)).GetResourceVersion()).To(Equal(first.GetResourceVersion()))
+	})
+
+	DescribeTable("is put back after a change by hand", func(ctx context.Context, patch string) {
+		ns := newNamespace(ctx)
+		before := applied(ctx, writer, gadget(ns))
+		Expect(k8s.Patch(ctx, before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"by":"others"}}`)), client.FieldOwner("kubectl"))).To(Succeed())
+		Expect(k8s.Patch(ctx, before.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("kubectl"))).To(Succeed())
+		after := applied(ctx, writer, gadget(ns))
+		Expect(after.Object["spec"]).To(Equal(before.Object["spec"]))
+		Expect(after.GetUID()).To(Equal(before.GetUID()))
+		Expect(after.Object).To(HaveKeyWithValue("status", HaveKeyWithValue("by", "others")))
+		Expect(applied(ctx, writer, gadget(ns)).GetResourceVersion()).To(Equal(after.GetResourceVersion()), "it is found again")
+	},
+		Entry("of a number", `{"spec":{"size":4}}`),
+		Entry("of a fraction", `{"spec":{"share":0.25}}`),
+		Entry("of a list", `{"spec":{"parts":[]}}`),
+		Entry("inside a list", `{"spec":{"parts":[{"name":"wheel","count":5}]}}`),
+		Entry("of a default", `{"spec":{"colour":"blue"}}`),
+		Entry("of a field that no plan mentions", `{"spec":{"extra":"1"}}`),
+	)
+
+	It("is refused when it belongs to somebody else", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		Expect(k8s.Create(ctx, gadget(ns))).To(Succeed())
+		_, err := apply.Apply(ctx, writer, proof(ns), gadget(ns))
+		Expect(err).To(BeAssignableToTypeOf(&ownership.RefusedError{}))
+	})
+
+	It("is pruned when no step wants it, and others stay", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		applied(ctx, writer, gadget(ns))
+		other := gadget(ns)
+		other.SetName("others")
+		Expect(k8s.Create(ctx, other)).To(Succeed())
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "config"}}
+
+		steps := func(configs ...*corev1.ConfigMap) []apply.Step {
+			return []apply.Step{
+				{Condition: "Configured", Objects: []apply.Set{apply.All(configs)}},
+				{Condition: "Running", Objects: []apply.Set{apply.AllOf(gadget(ns), nil)}},
+			}
+		}
+		Expect(apply.Steps(ctx, writer, proof(ns), ns, steps(config))).To(BeEmpty())
+		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(gadget(ns)), gadget(ns)))).To(BeTrue())
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		Expect(apply.Steps(ctx, writer, proof(ns), ns, steps())).To(BeEmpty())
+		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(config), config))).To(BeTrue())
+	})
+})
+
+var _ = Describe("What the API server refuses to change", func() {
+	replacing := func() apply.Writer {
+		w := writer
+		w.Replace = true
+		return w
+	}
+	in := func(ns string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: "it"} }
+	template := func(app string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
+			Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "example.com/" + app}}},
+		}
+	}
+
+	DescribeTable("is replaced where the caller says so, and only there", func(ctx context.Context, object func(ns, variant string) client.Object) {
+		ns := newNamespace(ctx)
+		before, err := apply.Apply(ctx, writer, proof(ns), object(ns, "a"))
+		Expect(err).NotTo(HaveOccurred())
+
+		_, err = apply.Apply(ctx, writer, proof(ns), object(ns, "b"))
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "error %v", err)
+		now := object(ns, "a")
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(now), now)).To(Succeed())
+		Expect(now.GetUID()).To(Equal(before.GetUID()))
+		Expect(now.GetGeneration()).To(Equal(before.GetGeneration()), "it was changed")
+
+		wanted := object(ns, "b")
+		var after client.Object
+		Eventually(func(g Gomega) { // finalizers may hold the old one for a moment, and its node port
+			after, err = apply.Apply(ctx, replacing(), proof(ns), wanted)
+			g.Expect(err).NotTo(HaveOccurred())
+		}).Should(Succeed())
+		Expect(after.GetUID()).NotTo(Equal(before.GetUID()))
+		checksum := apply.ChecksumAnnotation(marks.Annotation())
+		Expect(after.GetAnnotations()).To(HaveKeyWithValue(checksum, wanted.GetAnnotations()[checksum]))
+
+		By("a restart")
+		restarted := replacing()
+		restarted.Restraint = apply.NewRestraint(clock.RealClock{})
+		for range 2 {
+			again, err := apply.Apply(ctx, restarted, proof(ns), object(ns, "b"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(again.GetUID()).To(Equal(after.GetUID()), "it is replaced though nothing has changed")
+		}
+	},
+		Entry("the selector of a Deployment", func(ns, variant string) client.Object {
+			return &appsv1.Deployment{ObjectMeta: in(ns), Spec: appsv1.DeploymentSpec{
+				Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": variant}},
+				Template: func() corev1.PodTemplateSpec {
+					t := template(variant)
+					t.Spec.RestartPolicy = corev1.RestartPolicyAlways
+					return t
+				}(),
+			}}
+		}),
+		Entry("the template of a Job", func(ns, variant string) client.Object {
+			return &batchv1.Job{ObjectMeta: in(ns), Spec: batchv1.JobSpec{Suspend: ptr.To(true), Template: template(variant)}}
+		}),
+		Entry("the type of a Secret", func(ns, variant string) client.Object {
+			return &corev1.Secret{ObjectMeta: in(ns), Type: corev1.SecretType("example.com/" + variant)}
+		}),
+		Entry("an immutable Secret", func(ns, variant string) client.Object {
+			return &corev1.Secret{ObjectMeta: in(ns), Immutable: ptr.To(true), Data: map[string][]byte{"k": []byte(variant)}}
+		}),
+		Entry("an immutable ConfigMap", func(ns, variant string) client.Object {
+			return &corev1.ConfigMap{ObjectMeta: in(ns), Immutable: ptr.To(true), Data: map[string]string{"k": variant}}
+		}),
+		Entry("the address of a Service", func(ns, variant string) client.Object {
+			s := &corev1.Service{ObjectMeta: in(ns), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+			if variant == "b" {
+				s.Spec.ClusterIP = corev1.ClusterIPNone
+			}
+			return s
+		}),
+		Entry("the class of a Service, which asks for the node port that it has", func(ns, variant string) client.Object {
+			return &corev1.Service{ObjectMeta: in(ns), Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("example.com/" + variant),
+				Ports: []corev1.ServicePort{{Port: 80, NodePort: 31999}},
+			}}
+		}),
+		Entry("the role of a RoleBinding", func(ns, variant string) client.Object {
+			return &rbacv1.RoleBinding{ObjectMeta: in(ns), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: variant}}
+		}),
+		Entry("a field of a custom resource", func(ns, variant string) client.Object {
+			return gadget(ns, func(spec map[string]any) { spec["form"] = variant })
+		}),
+	)
+
+	It("stays when what is wanted is not valid itself", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		before, err := apply.Apply(ctx, replacing(), proof(ns), gadget(ns))
+		Expect(err).NotTo(HaveOccurred())
+		for _, size := range []int64{10, 1 << 40} {
+			_, err = apply.Apply(ctx, replacing(), proof(ns), gadget(ns, func(spec map[string]any) { spec["form"], spec["size"] = "square", size }))
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "error %v", err)
+		}
+		now := gadget(ns)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(now), now)).To(Succeed())
+		Expect(now.GetUID()).To(Equal(before.GetUID()))
+	})
+
+	It("is not created before its finalizers let it go", func(ctx context.Context) {
+		ns := newNamespace(ctx)
+		before, err := apply.Apply(ctx, writer, proof(ns), gadget(ns))
+		Expect(err).NotTo(HaveOccurred())
+		setFinalizers := func(names ...string) {
+			GinkgoHelper()
+			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": names}})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(k8s.Patch(ctx, gadget(ns), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		}
+		setFinalizers("example.com/kept")
+		square := func() *unstructured.Unstructured {
+			return gadget(ns, func(spec map[string]any) { spec["form"] = "square" })
+		}
+		for range 2 {
+			_, err = apply.Apply(ctx, replacing(), proof(ns), square())
+			Expect(err).To(BeAssignableToTypeOf(&apply.TerminatingError{}))
+		}
+		setFinalizers()
+		after, err := apply.Apply(ctx, replacing(), proof(ns), square())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after.GetUID()).NotTo(Equal(before.GetUID()))
+	})
+})

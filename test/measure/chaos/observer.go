@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/invariants"
+)
+
+// observer sees every version of every instance, and what its objects tell players,
+// and notes what cannot be.
+type observer struct {
+	client client.WithWatch
+	lives  map[string]*life
+
+	mu       sync.Mutex
+	last     map[types.UID]*bergv1.ChallengeInstance
+	told     map[types.UID]map[string]string
+	delays   []time.Duration // from an expiry until the instance was told to end
+	versions int
+	gaps     int // how often versions may have been missed
+	found    []string
+}
+
+func newObserver(c client.WithWatch, lives []*life) *observer {
+	w := &observer{client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, told: map[types.UID]map[string]string{}}
+	for _, l := range lives {
+		w.meet(l)
+	}
+	return w
+}
+
+// meet tells the observer what an instance is meant to go through.
+func (w *observer) meet(l *life) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lives[l.name] = l
+}
+
+// watch looks on until ctx ends.
+func (w *observer) watch(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { w.follow(ctx, &bergv1.ChallengeInstanceList{}) })
+	all.Go(func() { w.follow(ctx, &appsv1.DeploymentList{}) })
+	all.Go(func() { w.follow(ctx, &gatewayv1.HTTPRouteList{}) })
+	all.Go(func() { w.follow(ctx, &gatewayv1.TLSRouteList{}) })
+	all.Wait()
+}
+
+// follow sees every version of every object of a kind. Where the API server forgot
+// what was between two looks, it goes on with what there is.
+func (w *observer) follow(ctx context.Context, kind client.ObjectList) {
+	version := ""
+	for ctx.Err() == nil {
+		if version == "" {
+			now := kind.DeepCopyObject().(client.ObjectList)
+			if err := w.client.List(ctx, now); err != nil {
+				_ = pause(ctx, poll) // the loop looks whether it is over
+				continue
+			}
+			w.gap(now)
+			version = now.GetResourceVersion()
+		}
+		events, err := w.client.Watch(ctx, kind.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}})
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			version = ""
+			continue
+		}
+		if err != nil {
+			_ = pause(ctx, poll)
+			continue
+		}
+		for e := range events.ResultChan() {
+			if e.Type == watch.Error {
+				version = ""
+				break
+			}
+			object := e.Object.(client.Object)
+			version = object.GetResourceVersion()
+			w.see(object, e.Type == watch.Deleted)
+		}
+		events.Stop()
+	}
+}
+
+// gap takes what there is after versions may have been missed.
+func (w *observer) gap(now client.ObjectList) {
+	if instances, ok := now.(*bergv1.ChallengeInstanceList); ok {
+		w.mu.Lock()
+		w.gaps++
+		there := map[types.UID]bool{}
+		for _, i := range instances.Items {
+			there[i.UID] = true
+		}
+		for uid, before := range w.last {
+			if !there[uid] {
+				delete(w.last, uid)
+			} else {
+				// Conditions may have changed to and fro meanwhile.
+				before.Status.Conditions = nil
+			}
+		}
+		w.mu.Unlock()
+	}
+	// A list of a kind that this program reads can be taken apart.
+	_ = meta.EachListItem(now, func(o runtime.Object) error {
+		w.see(o.(client.Object), false)
+		return nil
+	})
+}
+
+func (w *observer) see(object client.Object, gone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.versions++
+	belongsTo := types.UID(object.GetAnnotations()[bergv1.AnnotationInstanceUID])
+	switch o := object.(type) {
+	case *bergv1.ChallengeInstance:
+		w.seeInstance(o, gone)
+	case *appsv1.Deployment:
+		for _, c := range o.Spec.Template.Spec.Containers {
+			for _, m := range c.VolumeMounts {
+				w.tell(belongsTo, "path of "+m.Name+" in "+c.Name, m.MountPath)
+			}
+		}
+	case *gatewayv1.HTTPRoute:
+		w.tell(belongsTo, "host of HTTPRoute "+o.Name, fmt.Sprint(o.Spec.Hostnames))
+	case *gatewayv1.TLSRoute:
+		w.tell(belongsTo, "host of TLSRoute "+o.Name, fmt.Sprint(o.Spec.Hostnames))
+	}
+}
+
+func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
+	before := w.last[after.UID]
+	if before == nil {
+		before = &bergv1.ChallengeInstance{}
+	}
+	w.last[after.UID] = after.DeepCopy()
+	if err := invariants.Contradictions(before, after); err != nil {
+		w.wrong(after, "%s\n  conditions: %s", err, conditions(after))
+	}
+	for _, s := range after.Status.Services {
+		w.tell(after.UID, "address of "+s.Name, fmt.Sprintf("%s:%d", s.Hostname, s.Port))
+	}
+	w.judgeEnd(before, after)
+	if gone {
+		// One that was never started has nothing that could be left over.
+		if after.Status.Phase != bergv1.PhaseTerminated && after.Status.StartedAt != nil {
+			w.wrong(after, "it is gone, and was %s last", after.Status.Phase)
+		}
+		delete(w.last, after.UID)
+	}
+}
+
+// judgeEnd checks that nothing ends unless it was asked to, or its time is over.
+func (w *observer) judgeEnd(before, after *bergv1.ChallengeInstance) {
+	l := w.lives[after.Name]
+	if l == nil {
+		return
+	}
+	const none = bergv1.TerminationReason("")
+	if was, is := before.Spec.TerminationReason, after.Spec.TerminationReason; was == none && is == bergv1.TerminationTimeout {
+		expiry := expiryOf(after)
+		switch {
+		case expiry == nil:
+			w.wrong(after, "it is over without ever having begun")
+		case time.Now().Before(*expiry):
+			w.wrong(after, "it is ended %s too early", time.Until(*expiry))
+		default:
+			w.delays = append(w.delays, time.Since(*expiry))
+		}
+	}
+	if before.DeletionTimestamp != nil || after.DeletionTimestamp == nil || l.asked.Load() {
+		return
+	}
+	if after.Spec.TerminationReason == none {
+		w.wrong(after, "it is being deleted, and nobody asked for it")
+	}
+}
+
+func expiryOf(i *bergv1.ChallengeInstance) *time.Time {
+	timeout, err := time.ParseDuration(i.Spec.Timeout)
+	if err != nil || i.Status.StartedAt == nil {
+		return nil
+	}
+	at := i.Status.StartedAt.Add(timeout)
+	return &at
+}
+
+// tell notes what an object of an instance tells, which must not change in its life.
+func (w *observer) tell(uid types.UID, key, value string) {
+	if uid == "" || value == "" {
+		return
+	}
+	if w.told[uid] == nil {
+		w.told[uid] = map[string]string{}
+	}
+	if was, known := w.told[uid][key]; known && was != value {
+		w.found = append(w.found, fmt.Sprintf("instance %s: the %s was %s and is %s", uid, key, was, value))
+	}
+	w.told[uid][key] = value
+}
+
+func (w *observer) wrong(i *bergv1.ChallengeInstance, format string, args ...any) {
+	w.found = append(w.found, fmt.Sprintf("%s %s (%s): %s", i.Name, i.Status.Phase, i.ResourceVersion, fmt.Sprintf(format, args...)))
+}
+
+// verdict returns what cannot be, nil if all is well.
+func (w *observer) verdict() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.found) == 0 {
+		return nil
+	}
+	const most = 10
+	return fmt.Errorf("%d times something that cannot be:\n%s", len(w.found), strings.Join(w.found[:min(len(w.found), most)], "\n"))
+}
+
+func conditions(i *bergv1.ChallengeInstance) string {
+	var b strings.Builder
+	for _, c := range i.Status.Conditions {
+		fmt.Fprintf(&b, "%s=%s/%s (%s); ", c.Type, c.Status, c.Reason, c.Message)
+	}
+	return b.String()
+}
