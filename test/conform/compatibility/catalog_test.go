@@ -31,10 +31,10 @@ type entry struct {
 
 func (e entry) version(t *testing.T) semver.Version {
 	t.Helper()
-	return version(t, strings.TrimPrefix(e.Name, "berg-operator.v"))
+	return parseVersion(t, strings.TrimPrefix(e.Name, "berg-operator.v"))
 }
 
-func version(t *testing.T, text string) semver.Version {
+func parseVersion(t *testing.T, text string) semver.Version {
 	t.Helper()
 	v, err := semver.Parse(text)
 	if err != nil {
@@ -54,7 +54,7 @@ func TestEveryVersionCanBeUpgraded(t *testing.T) {
 	if found == nil {
 		t.Fatal("versions.mk has no line VERSION ?=")
 	}
-	current := version(t, string(found[1]))
+	current := parseVersion(t, string(found[1]))
 
 	channels := map[string][]entry{}
 	var defaultChannel string

@@ -52,7 +52,7 @@ var fromKubernetes = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageN
 
 func TestEveryConditionReasonAndPhaseIsExplained(t *testing.T) {
 	page := string(read(t, instancePage))
-	conditions, events := section(t, page, "Conditions"), section(t, page, "Events")
+	conditions, events := sectionOf(t, page, "Conditions"), sectionOf(t, page, "Events")
 	for _, c := range constants(t, "Condition") {
 		if !strings.Contains(conditions, "`"+c+"`") {
 			t.Errorf("%s: the condition %s is not explained", instancePage, c)
@@ -63,14 +63,14 @@ func TestEveryConditionReasonAndPhaseIsExplained(t *testing.T) {
 			t.Errorf("%s: the reason %s is not explained", instancePage, r)
 		}
 	}
-	phases := section(t, page, "Phases")
+	phases := sectionOf(t, page, "Phases")
 	for _, p := range bergv1.Phases {
 		if !strings.Contains(phases, "`"+string(p)+"`") {
 			t.Errorf("%s: the phase %s is not explained", instancePage, p)
 		}
 	}
 	for _, name := range append(constants(t, "Label"), constants(t, "Annotation")...) {
-		if !strings.Contains(section(t, page, "Labels and annotations"), "`"+name) {
+		if !strings.Contains(sectionOf(t, page, "Labels and annotations"), "`"+name) {
 			t.Errorf("%s: %s is not explained", instancePage, name)
 		}
 	}
@@ -87,7 +87,7 @@ func TestPagesNameNoReasonThatDoesNotExist(t *testing.T) {
 	}
 	page := string(read(t, instancePage))
 	for _, title := range []string{"Phases", "Conditions", "Events"} {
-		for _, m := range reasonLike.FindAllStringSubmatch(firstColumns(section(t, page, title)), -1) {
+		for _, m := range reasonLike.FindAllStringSubmatch(firstColumns(sectionOf(t, page, title)), -1) {
 			if !slices.Contains(known, m[1]) {
 				t.Errorf("%s: %s: there is no %s", instancePage, title, m[1])
 			}
@@ -107,8 +107,8 @@ func firstColumns(text string) string {
 	return out.String()
 }
 
-// section returns a page's text under a heading of the second level.
-func section(t *testing.T, page, title string) string {
+// sectionOf returns a page's text under a heading of the second level.
+func sectionOf(t *testing.T, page, title string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "\n## "+title+"\n")
 	if !found {

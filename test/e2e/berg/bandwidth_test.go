@@ -24,7 +24,7 @@ var _ = Describe("The bandwidth of a container", func() {
 	It("is asked of the network plugin, which keeps it where it can", func(ctx SpecContext) {
 		const limit = "8M"
 		stage := journey.NewStage(ctx)
-		container := journey.Toolbox("box", port("flood", 9001, bergv1.PublicPort))
+		container := journey.Toolbox("box", newPort("flood", 9001, bergv1.PublicPort))
 		container.EgressBandwidth = limit
 		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_FLOOD": bergv1.StringValue(":9001")}
 		stage.Challenge(ctx, "limited", container)

@@ -5,21 +5,21 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
-func port(name string, number int32, portType bergv1.PortType) bergv1.Port {
+func newPort(name string, number int32, portType bergv1.PortType) bergv1.Port {
 	return bergv1.Port{Name: name, Port: number, Type: portType}
 }
 
 // everyPort is a toolbox container with a port of each type; number 9000 is open
 // for TCP and UDP.
 func everyPort() bergv1.Container {
-	udp := port("echo-datagrams", 9000, bergv1.PublicPort)
+	udp := newPort("echo-datagrams", 9000, bergv1.PublicPort)
 	udp.Protocol = "udp"
 	c := journey.Toolbox("box",
-		port("web", 8080, bergv1.PublicHTTPRoute),
-		port("secure", 8443, bergv1.PublicTLSRoute),
-		port("echo", 9000, bergv1.PublicPort),
+		newPort("web", 8080, bergv1.PublicHTTPRoute),
+		newPort("secure", 8443, bergv1.PublicTLSRoute),
+		newPort("echo", 9000, bergv1.PublicPort),
 		udp,
-		port("inside", 8081, bergv1.InternalPort),
+		newPort("inside", 8081, bergv1.InternalPort),
 	)
 	c.Environment = map[string]bergv1.EnvironmentValue{
 		"TOOLBOX_HTTP": bergv1.StringValue(":8080"),

@@ -163,7 +163,7 @@ func exposedBox() bergv1.Container {
 // behind a TLS route.
 func startExposed(ctx context.Context, s *journey.Stage) (*journey.Story, *bergv1.ChallengeInstance) {
 	GinkgoHelper()
-	line := journey.Toolbox("line", port("line", 9000, bergv1.PublicTLSRoute))
+	line := journey.Toolbox("line", newPort("line", 9000, bergv1.PublicTLSRoute))
 	line.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_TCP": bergv1.StringValue(":9000")}
 	s.Challenge(ctx, "exposed", exposedBox(), line)
 	told := s.Start(ctx, s.Instance("exposed"))

@@ -170,7 +170,7 @@ type beat struct {
 func startNeighbour(ctx context.Context, s *journey.Stage) *neighbour {
 	GinkgoHelper()
 	s.Challenge(ctx, "neighbour", bergv1.Container{
-		Hostname: "web", Image: deployed.ToolboxImage, Ports: []bergv1.Port{port("web", 8080, bergv1.PublicPort)},
+		Hostname: "web", Image: deployed.ToolboxImage, Ports: []bergv1.Port{newPort("web", 8080, bergv1.PublicPort)},
 		Environment: map[string]bergv1.EnvironmentValue{"TOOLBOX_HTTP": bergv1.StringValue(":8080")},
 	})
 	n := &neighbour{Story: s.Start(ctx, s.Instance("neighbour"))}

@@ -92,10 +92,10 @@ var _ = Describe("Bad input", func() {
 			},
 		}),
 		deployed.SpecEntry("when two ports give one variable", mishap{
-			containers: []bergv1.Container{journey.Toolbox("box", port("a-b", 1, ""), port("a.b", 2, ""))},
+			containers: []bergv1.Container{journey.Toolbox("box", newPort("a-b", 1, ""), newPort("a.b", 2, ""))},
 			condition:  bergv1.ConditionChallengeFound, reason: bergv1.ReasonInvalidChallenge,
 			mend: func(ctx context.Context, s *journey.Stage, _ *journey.Story) {
-				setContainers(ctx, s, journey.Toolbox("box", port("a-b", 1, ""), port("c", 2, "")))
+				setContainers(ctx, s, journey.Toolbox("box", newPort("a-b", 1, ""), newPort("c", 2, "")))
 			},
 		}),
 	)

@@ -26,7 +26,6 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hold "github.com/bergctf/berg-operator/internal/kit/upgradeable"
-
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 

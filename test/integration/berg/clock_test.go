@@ -26,7 +26,7 @@ var _ = Describe("A clock that is put forward", Serial, func() {
 	It("ends within a second the instances whose time it passes, also where the rest is waited for after it", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "forward", bergtest.OneContainer)
-		over, soon, later := bergtest.Instance(ctx, ns, "forward", timeout("1h")), bergtest.Instance(ctx, ns, "forward", timeout("2h")), bergtest.Instance(ctx, ns, "forward", timeout("9h"))
+		over, soon, later := bergtest.Instance(ctx, ns, "forward", withTimeout("1h")), bergtest.Instance(ctx, ns, "forward", withTimeout("2h")), bergtest.Instance(ctx, ns, "forward", withTimeout("9h"))
 		now := &steppingClock{}
 		inprocess.Instead(now, nil, nil)
 		for _, i := range []*bergv1.ChallengeInstance{over, soon, later} {
@@ -69,7 +69,7 @@ var _ = Describe("A clock that is put forward", Serial, func() {
 		now := &steppingClock{}
 		now.step(time.Hour)
 		inprocess.Instead(now, nil, nil)
-		i := bergtest.Instance(ctx, ns, "back", timeout("9h"))
+		i := bergtest.Instance(ctx, ns, "back", withTimeout("9h"))
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		all := versions(ctx, i)
 		lives := now.Now().Sub(i.Status.StartedAt.Time) + 5*time.Second
@@ -90,7 +90,7 @@ var _ = Describe("A clock that is put forward", Serial, func() {
 		bergtest.Challenge(ctx, ns, "deadline", neverReady)
 		now := &steppingClock{}
 		inprocess.Instead(now, nil, nil)
-		i := bergtest.Instance(ctx, ns, "deadline", timeout("9h"))
+		i := bergtest.Instance(ctx, ns, "deadline", withTimeout("9h"))
 		expect.Shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, corev1.PodReasonUnschedulable)
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseStarting))
 		now.step(cfg.Challenge.StartDeadline)

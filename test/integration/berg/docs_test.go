@@ -31,7 +31,7 @@ var _ = Describe("The documentation", func() {
 			text, err := os.ReadFile(page)
 			Expect(err).NotTo(HaveOccurred())
 			for _, m := range example.FindAllStringSubmatch(string(text), -1) {
-				for _, object := range objects(page, m[1]+m[2]) {
+				for _, object := range parseObjects(page, m[1]+m[2]) {
 					tried[object.GetKind()]++
 					// Nothing may depend on a namespace of the reader's.
 					object.SetNamespace(ns)
@@ -59,7 +59,7 @@ var _ = Describe("The documentation", func() {
 		Expect(err).NotTo(HaveOccurred())
 		shown := 0
 		for _, m := range example.FindAllStringSubmatch(string(text), -1) {
-			for _, object := range objects("docs/berg/challenge.md", m[1]) {
+			for _, object := range parseObjects("docs/berg/challenge.md", m[1]) {
 				if object.GetKind() != "Challenge" {
 					continue
 				}
@@ -83,7 +83,7 @@ func pages() []string {
 	return append(append(paths, below...), "../../../README.md")
 }
 
-func objects(page, text string) []*unstructured.Unstructured {
+func parseObjects(page, text string) []*unstructured.Unstructured {
 	GinkgoHelper()
 	var out []*unstructured.Unstructured
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(text)), 4096)

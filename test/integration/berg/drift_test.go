@@ -44,18 +44,18 @@ type byHand struct {
 // operator undoes without a pause.
 var _ = Describe("What is changed by hand is put back, exactly", func() {
 	DescribeTable("in a", func(ctx context.Context, object client.Object, name string, changes []byHand) {
-		i := running(ctx, "drift", bergtest.EveryKind)
+		i := startRunning(ctx, "drift", bergtest.EveryKind)
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: name}
 		if name == "" { // the namespace itself
 			key = client.ObjectKey{Name: i.Status.Namespace}
 		}
 		for _, change := range changes {
 			By(change.what)
-			before, pods := content(ctx, object, key), podUIDs(ctx, i)
+			before, pods := contentAt(ctx, object, key), podUIDs(ctx, i)
 			changed := blank(object, key)
 			Expect(k8s.Patch(ctx, changed, apiserver.RawPatch(change.patch), client.FieldOwner("somebody"))).To(Succeed())
 			Expect(cmp.Diff(before, contentOf(changed))).NotTo(BeEmpty(), "the change did not take place")
-			Eventually(func() string { return cmp.Diff(before, content(ctx, object, key)) }).Should(BeEmpty())
+			Eventually(func() string { return cmp.Diff(before, contentAt(ctx, object, key)) }).Should(BeEmpty())
 			if change.restarts {
 				reachesHealth(ctx, i)
 			} else {
@@ -158,7 +158,7 @@ var _ = Describe("What is changed by hand is put back, exactly", func() {
 
 var _ = Describe("In the namespace of an instance", func() {
 	It("what is deleted comes back, with the same content", func(ctx context.Context) {
-		i := running(ctx, "drift", bergtest.EveryKind)
+		i := startRunning(ctx, "drift", bergtest.EveryKind)
 		ours := bergtest.Objects(ctx, i)
 		Expect(ours).To(HaveLen(15))
 		for _, o := range ours {
@@ -179,7 +179,7 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 
 	It("what others add to metadata, and objects of others, stay as they are", func(ctx context.Context) {
-		i := running(ctx, "drift", bergtest.EveryKind)
+		i := startRunning(ctx, "drift", bergtest.EveryKind)
 		theirs := []client.Object{
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}},
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
@@ -256,7 +256,7 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 
 	It("what carries the proof and is not planned goes, of every kind", func(ctx context.Context) {
-		i := running(ctx, "drift", bergtest.EveryKind)
+		i := startRunning(ctx, "drift", bergtest.EveryKind)
 		var extras []*unstructured.Unstructured
 		for _, o := range bergtest.Objects(ctx, i) {
 			extra := o.DeepCopy()
@@ -283,7 +283,7 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 
 	It("what has lost its proof is refused, untouched, until it has it back", func(ctx context.Context) {
-		i := running(ctx, "drift", bergtest.OneContainer)
+		i := startRunning(ctx, "drift", bergtest.OneContainer)
 		lose := func(patch string) string { return strings.ReplaceAll(patch, "UID", "berg.norelect.ch/instance-uid") }
 		for object, reason := range map[client.Object]string{
 			blank(&corev1.Service{}, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}): bergv1.ReasonObjectConflict,
@@ -309,7 +309,7 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 
 	It("what another controller keeps changing is put back with growing pauses, which it tells", func(ctx context.Context) {
-		i := running(ctx, "drift", bergtest.OneContainer)
+		i := startRunning(ctx, "drift", bergtest.OneContainer)
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		w, err := k8s.Watch(ctx, &corev1.ServiceList{}, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
 		Expect(err).NotTo(HaveOccurred())
@@ -347,8 +347,8 @@ var _ = Describe("In the namespace of an instance", func() {
 	})
 })
 
-// running makes a namespace, a Challenge and an instance of it that runs.
-func running(ctx context.Context, name, spec string) *bergv1.ChallengeInstance {
+// startRunning makes a namespace, a Challenge and an instance of it that runs.
+func startRunning(ctx context.Context, name, spec string) *bergv1.ChallengeInstance {
 	GinkgoHelper()
 	ns := bergtest.Namespace(ctx)
 	bergtest.Challenge(ctx, ns, name, spec)
@@ -385,7 +385,7 @@ func blank(object client.Object, key client.ObjectKey) *unstructured.Unstructure
 	return u
 }
 
-func content(ctx context.Context, object client.Object, key client.ObjectKey) map[string]any {
+func contentAt(ctx context.Context, object client.Object, key client.ObjectKey) map[string]any {
 	GinkgoHelper()
 	u := blank(object, key)
 	if err := k8s.Get(ctx, key, u); err != nil {

@@ -40,7 +40,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		Expect(i.Status.ChallengeGeneration).To(Equal(c.Generation))
 		in := client.InNamespace(i.Status.Namespace)
-		before := pods(ctx, i)
+		before := podsByContainer(ctx, i)
 		Expect(before).To(HaveLen(2))
 
 		respecify(ctx, c, webAndDB)
@@ -51,7 +51,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "bot"}, &corev1.Service{})).To(Succeed())
 		}).Should(Succeed(), "what was started with is not repaired")
-		Expect(pods(ctx, i)).To(Equal(before), "a player's pod was restarted")
+		Expect(podsByContainer(ctx, i)).To(Equal(before), "a player's pod was restarted")
 
 		By("a rollout: what is new comes, what is gone goes, the rest stays as it is")
 		rollOut(ctx, i, "1")
@@ -62,7 +62,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 			g.Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, in)).To(ConsistOf("web", "db"))
 			g.Expect(apiserver.Names(ctx, &corev1.ServiceList{}, in)).To(ConsistOf("web", "db"))
 			g.Expect(apiserver.Names(ctx, &policyv1.PodDisruptionBudgetList{}, in)).To(ConsistOf("web-pdb", "db-pdb"))
-			after := pods(ctx, i)
+			after := podsByContainer(ctx, i)
 			g.Expect(after).To(HaveLen(2))
 			g.Expect(after).To(HaveKeyWithValue("web", before["web"]), "the pod of an unchanged container was restarted")
 			g.Expect(after).To(HaveKey("db"))
@@ -81,7 +81,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		c := bergtest.Challenge(ctx, ns, "broken", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "broken", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		before := pods(ctx, i)
+		before := podsByContainer(ctx, i)
 		for _, bad := range []struct{ spec, reason string }{
 			{`containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`, bergv1.ReasonInvalidChallenge},
 			{`description: nothing runs`, bergv1.ReasonNothingToRun},
@@ -92,7 +92,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 			expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bad.reason)
 			Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 			Expect(i.Status.ObservedRollout).To(BeEmpty())
-			Expect(pods(ctx, i)).To(Equal(before))
+			Expect(podsByContainer(ctx, i)).To(Equal(before))
 		}
 		respecify(ctx, c, webAndDB)
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
@@ -107,7 +107,7 @@ var _ = Describe("A configuration that is changed while an instance runs", Seria
 		bergtest.Challenge(ctx, ns, "configured", webAndBot)
 		i := bergtest.Instance(ctx, ns, "configured")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		before, told := pods(ctx, i), i.Status.Services
+		before, told := podsByContainer(ctx, i), i.Status.Services
 		Expect(told).To(HaveLen(1))
 		image := func() corev1.PodSpec {
 			var d appsv1.Deployment
@@ -127,9 +127,11 @@ var _ = Describe("A configuration that is changed while an instance runs", Seria
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 		Expect(i.Status.Services).To(Equal(told), "players were told another address")
 		Expect(k8s.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "bot"}})).To(Succeed())
-		Eventually(func(g Gomega) { g.Expect(pods(ctx, i)).To(HaveKeyWithValue("bot", Not(Equal(before["bot"])))) }).Should(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(podsByContainer(ctx, i)).To(HaveKeyWithValue("bot", Not(Equal(before["bot"]))))
+		}).Should(Succeed())
 		Expect(image()).To(Equal(was), "what was started with is not repaired")
-		Expect(pods(ctx, i)).To(HaveKeyWithValue("web", before["web"]), "a player's pod was restarted")
+		Expect(podsByContainer(ctx, i)).To(HaveKeyWithValue("web", before["web"]), "a player's pod was restarted")
 
 		By("a rollout adopts it")
 		rollOut(ctx, i, "1")
@@ -151,7 +153,7 @@ var _ = Describe("A Challenge that is deleted while an instance runs", func() {
 		c := bergtest.Challenge(ctx, ns, "withdrawn", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "withdrawn")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		before := pods(ctx, i)
+		before := podsByContainer(ctx, i)
 
 		Expect(k8s.Delete(ctx, c)).To(Succeed())
 		expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing)
@@ -163,7 +165,7 @@ var _ = Describe("A Challenge that is deleted while an instance runs", func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, &corev1.Service{})).To(Succeed())
 		}).Should(Succeed())
 		rollOut(ctx, i, "nothing to adopt")
-		Expect(pods(ctx, i)).To(Equal(before))
+		Expect(podsByContainer(ctx, i)).To(Equal(before))
 
 		By("created again, but other")
 		c = bergtest.Challenge(ctx, ns, "withdrawn", webAndDB)
@@ -220,8 +222,8 @@ func rollOut(ctx context.Context, i *bergv1.ChallengeInstance, value string) {
 	apiserver.Change(ctx, i, func() { metav1.SetMetaDataAnnotation(&i.ObjectMeta, bergv1.AnnotationRollout, value) })
 }
 
-// pods returns the UID of each container's pod.
-func pods(ctx context.Context, i *bergv1.ChallengeInstance) map[string]types.UID {
+// podsByContainer returns the UID of each container's pod.
+func podsByContainer(ctx context.Context, i *bergv1.ChallengeInstance) map[string]types.UID {
 	GinkgoHelper()
 	var list corev1.PodList
 	Expect(k8s.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())

@@ -129,7 +129,7 @@ var _ = Describe("Where players connect", func() {
 			Expect(now["admin"]).To(Equal(told["admin"]), "a port that was free moved, too")
 			expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken)
 			for _, container := range []string{"game", "bot"} {
-				Eventually(func() map[string]string { return variables(ctx, i.Status.Namespace, container) }).
+				Eventually(func() map[string]string { return variablesOf(ctx, i.Status.Namespace, container) }).
 					Should(HaveKeyWithValue("GAME_ENDPOINT", fmt.Sprintf("challenges.example.com:%d", now["game"].Port)))
 			}
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)

@@ -35,7 +35,7 @@ var _ = Describe("The time of an instance", func() {
 	It("is followed while it lives: extended, shortened, over at once", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "extend", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "extend", timeout("30m"))
+		i := bergtest.Instance(ctx, ns, "extend", withTimeout("30m"))
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(30 * time.Minute))
 		for _, d := range []string{"3h", "1h", ""} {
@@ -90,7 +90,7 @@ var _ = Describe("The time of an instance", func() {
 	It("is over at once where it passed while no operator ran", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "overdue", bergtest.OneContainer)
-		i, longer := bergtest.Instance(ctx, ns, "overdue"), bergtest.Instance(ctx, ns, "overdue", timeout("9h"))
+		i, longer := bergtest.Instance(ctx, ns, "overdue"), bergtest.Instance(ctx, ns, "overdue", withTimeout("9h"))
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		expect.Reaches(ctx, longer, bergv1.PhaseRunning)
 		all := versions(ctx, i)
@@ -105,7 +105,7 @@ var _ = Describe("The time of an instance", func() {
 	It("is capped, also for what lives already and for every extension", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "capped", bergtest.OneContainer)
-		i := bergtest.Instance(ctx, ns, "capped", timeout("9h"))
+		i := bergtest.Instance(ctx, ns, "capped", withTimeout("9h"))
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		capped := inprocess.With(map[string]string{"CHALLENGE_MAX_LIFETIME": "1h"})
 		stopCapped := inprocess.Instead(clock.RealClock{}, capped, nil)
@@ -163,7 +163,7 @@ var _ = Describe("The time of an instance", func() {
 		for range over {
 			all = append(all, bergtest.Instance(ctx, ns, "answered"))
 		}
-		deleted := bergtest.Instance(ctx, ns, "answered", timeout("9h"))
+		deleted := bergtest.Instance(ctx, ns, "answered", withTimeout("9h"))
 		for _, i := range append(all, deleted) {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		}
@@ -200,8 +200,8 @@ var _ = Describe("spec.terminationReason", func() {
 		expect.Reaches(ctx, running, bergv1.PhaseRunning)
 		expect.Reaches(ctx, starting, bergv1.PhaseStarting)
 		expect.Reaches(ctx, failed, bergv1.PhaseFailed)
-		pending := bergtest.Instance(ctx, ns, "runs", owner(running))
-		waits(ctx, pending)
+		pending := bergtest.Instance(ctx, ns, "runs", ownedLike(running))
+		expectWaiting(ctx, pending)
 		for _, i := range []*bergv1.ChallengeInstance{pending, running, starting, failed} {
 			all := versions(ctx, i)
 			reason := bergv1.TerminationAdmin
@@ -238,7 +238,7 @@ var _ = Describe("A thousand instances that are over at the same second", Serial
 		bergtest.RefuseWhere(ctx, bergv1.LabelChallengeNamespace, ns, "", "namespaces", "CREATE")
 		bergtest.Challenge(ctx, ns, "crowd", `containers: [{hostname: a, image: "example.com/a:1"}]`)
 		all := make([]*bergv1.ChallengeInstance, crowd)
-		each(all, func(n int) { all[n] = bergtest.Instance(ctx, ns, "crowd") })
+		forEach(all, func(n int) { all[n] = bergtest.Instance(ctx, ns, "crowd") })
 		Eventually(func(g Gomega) {
 			var list bergv1.ChallengeInstanceList
 			g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
@@ -252,7 +252,7 @@ var _ = Describe("A thousand instances that are over at the same second", Serial
 		// Time for one request for each, where a bare client needed two and had the
 		// API server to itself.
 		moment := time.Now().Add(20*time.Second + 4*bare).Truncate(time.Second)
-		each(all, func(n int) {
+		forEach(all, func(n int) {
 			apiserver.Change(ctx, all[n], func() {
 				all[n].Spec.Timeout = fmt.Sprintf("%ds", int(moment.Sub(all[n].Status.StartedAt.Time).Seconds()))
 			})
@@ -317,22 +317,22 @@ func bareClient(ctx context.Context) time.Duration {
 	resume := inprocess.Pause()
 	ns := bergtest.Namespace(ctx)
 	all := make([]*bergv1.ChallengeInstance, crowd)
-	each(all, func(n int) {
+	forEach(all, func(n int) {
 		all[n] = bergtest.Instance(ctx, ns, "none", func(i *bergv1.ChallengeInstance) { i.Finalizers = []string{"example.com/hold"} })
 	})
 	began := time.Now()
-	each(all, func(n int) {
+	forEach(all, func(n int) {
 		apiserver.Change(ctx, all[n], func() { all[n].Spec.TerminationReason = bergv1.TerminationTimeout })
 		Expect(k8s.Delete(ctx, all[n], client.Preconditions{UID: ptr.To(all[n].UID)})).To(Succeed())
 	})
 	took := time.Since(began)
-	each(all, func(n int) { apiserver.Change(ctx, all[n], func() { all[n].Finalizers = nil }) })
+	forEach(all, func(n int) { apiserver.Change(ctx, all[n], func() { all[n].Finalizers = nil }) })
 	resume()
 	return took
 }
 
-// each does something for all indexes of a list, as many at a time as the operator.
-func each[T any](all []T, do func(n int)) {
+// forEach does something for all indexes of a list, as many at a time as the operator.
+func forEach[T any](all []T, do func(n int)) {
 	next := make(chan int)
 	var workers sync.WaitGroup
 	for range process.MaxConcurrentReconciles {
@@ -350,8 +350,8 @@ func each[T any](all []T, do func(n int)) {
 	workers.Wait()
 }
 
-// timeout gives an instance a timeout.
-func timeout(d string) func(*bergv1.ChallengeInstance) {
+// withTimeout gives an instance a timeout.
+func withTimeout(d string) func(*bergv1.ChallengeInstance) {
 	return func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = d }
 }
 

@@ -72,7 +72,7 @@ var _ = Describe("The guard rails of a pod", func() {
 			g.Expect(d.Status.ReadyReplicas).To(BeEquivalentTo(1))
 			g.Expect(d.Status.UpdatedReplicas).To(BeEquivalentTo(1))
 		}).Should(Succeed())
-		before := pods(ctx, i)
+		before := podsByContainer(ctx, i)
 
 		By("upgrading the operator")
 		resume()
@@ -80,13 +80,13 @@ var _ = Describe("The guard rails of a pod", func() {
 		template := d.Spec.Template
 		Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
 		Expect(d.Spec.Template).To(Equal(template), "the Deployment was changed")
-		Expect(pods(ctx, i)).To(Equal(before), "a player's pod was restarted")
+		Expect(podsByContainer(ctx, i)).To(Equal(before), "a player's pod was restarted")
 
 		By("rolling out")
 		rollOut(ctx, i, "rails")
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 		Eventually(func(g Gomega) {
-			g.Expect(pods(ctx, i)).To(HaveKeyWithValue("web", Not(Equal(before["web"]))))
+			g.Expect(podsByContainer(ctx, i)).To(HaveKeyWithValue("web", Not(Equal(before["web"]))))
 		}).Should(Succeed())
 		Expect(disk(onlyPod(ctx, i))).To(Equal("64Mi of 1Gi"))
 	})

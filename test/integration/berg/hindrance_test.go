@@ -43,7 +43,7 @@ var _ = Describe("What keeps pods away", func() {
 		end := h.begin(ctx, owner, i.Status.Namespace)
 		lift()
 
-		c := refused(ctx, i, bergv1.ConditionPodsReady)
+		c := expectRefused(ctx, i, bergv1.ConditionPodsReady)
 		Expect(c.Message).To(And(ContainSubstring("web"), ContainSubstring(h.says)))
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseStarting))
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonRefused)
@@ -97,7 +97,7 @@ var _ = Describe("What keeps pods away", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		respecify(ctx, c, `containers: [{hostname: web, image: "example.com/web:2", runtimeClassName: missing-replacement}]`)
 		rollOut(ctx, i, "1")
-		Expect(refused(ctx, i, bergv1.ConditionHealthy).Message).To(ContainSubstring(`RuntimeClass "missing-replacement" not found`))
+		Expect(expectRefused(ctx, i, bergv1.ConditionHealthy).Message).To(ContainSubstring(`RuntimeClass "missing-replacement" not found`))
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonRefused)
 		runtimeClass(ctx, "missing-replacement")
@@ -110,7 +110,7 @@ var _ = Describe("What keeps pods away", func() {
 		lift := bergtest.Refuse(ctx, owner, "", "pods", "CREATE")
 		bergtest.Challenge(ctx, ns, "again", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "again", bergtest.OwnedBy(owner))
-		refused(ctx, i, bergv1.ConditionPodsReady)
+		expectRefused(ctx, i, bergv1.ConditionPodsReady)
 		inprocess.Pause()
 
 		// Kubernetes copies what is new to the ReplicaSet, and tries to make its pods.
@@ -147,7 +147,7 @@ var _ = Describe("What a node refuses", func() {
 		crashes(ctx, i, corev1.ContainerStateTerminated{
 			Reason: "StartError", ExitCode: 128, Message: `exec: "/nope": stat /nope: no such file or directory`,
 		})
-		says(ctx, i, bergv1.ConditionPodsReady, "CrashLoopBackOff", `exec: "/nope": stat /nope: no such file or directory`)
+		expectFalse(ctx, i, bergv1.ConditionPodsReady, "CrashLoopBackOff", `exec: "/nope": stat /nope: no such file or directory`)
 		expect.Event(ctx, i, corev1.EventTypeWarning, "CrashLoopBackOff")
 		behave(ctx, i, "ready")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
@@ -156,16 +156,16 @@ var _ = Describe("What a node refuses", func() {
 	It("is told how a container ended, and not what it wrote", func(ctx context.Context) {
 		i := unready(ctx)
 		crashes(ctx, i, corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137, Message: "galf reversed"})
-		says(ctx, i, bergv1.ConditionPodsReady, "CrashLoopBackOff", "exit code 137 (OOMKilled)")
+		expectFalse(ctx, i, bergv1.ConditionPodsReady, "CrashLoopBackOff", "exit code 137 (OOMKilled)")
 		crashes(ctx, i, corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, Message: "galf reversed"})
-		says(ctx, i, bergv1.ConditionPodsReady, "CrashLoopBackOff", "exit code 3")
+		expectFalse(ctx, i, bergv1.ConditionPodsReady, "CrashLoopBackOff", "exit code 3")
 		Expect(expect.Conditions(i)).NotTo(ContainSubstring("galf"))
 	})
 
 	It("is told of a pod that gets no sandbox, until it has one", func(ctx context.Context) {
 		i := unready(ctx)
 		sandboxFails(ctx, i, "first", `failed to setup network for sandbox "`+sandboxName('a')+`": no plugin`)
-		says(ctx, i, bergv1.ConditionPodsReady, "FailedCreatePodSandBox", `failed to setup network for sandbox "...": no plugin`)
+		expectFalse(ctx, i, bergv1.ConditionPodsReady, "FailedCreatePodSandBox", `failed to setup network for sandbox "...": no plugin`)
 		expect.Event(ctx, i, corev1.EventTypeWarning, "FailedCreatePodSandBox")
 
 		By("each try having a name of its own, which is no news")
@@ -178,7 +178,7 @@ var _ = Describe("What a node refuses", func() {
 
 		By("the latest counting")
 		sandboxFails(ctx, i, "third", `no runtime for "nope" is configured`)
-		says(ctx, i, bergv1.ConditionPodsReady, "FailedCreatePodSandBox", `no runtime for "nope" is configured`)
+		expectFalse(ctx, i, bergv1.ConditionPodsReady, "FailedCreatePodSandBox", `no runtime for "nope" is configured`)
 
 		By("getting one")
 		setPods(ctx, i, func(p *corev1.Pod) {
@@ -232,15 +232,15 @@ var _ = Describe("A pod that ended badly", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		lift := bergtest.Refuse(ctx, owner, "", "pods", "CREATE")
 		setPods(ctx, i, evict)
-		Expect(refused(ctx, i, bergv1.ConditionHealthy).Message).To(ContainSubstring(apiserver.Refusal))
+		Expect(expectRefused(ctx, i, bergv1.ConditionHealthy).Message).To(ContainSubstring(apiserver.Refusal))
 		lift()
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	})
 })
 
-// refused waits until Kubernetes tells that it cannot make the pods of an instance, and
+// expectRefused waits until Kubernetes tells that it cannot make the pods of an instance, and
 // until the instance does, which must not take longer than a second.
-func refused(ctx context.Context, i *bergv1.ChallengeInstance, conditionType string) metav1.Condition {
+func expectRefused(ctx context.Context, i *bergv1.ChallengeInstance, conditionType string) metav1.Condition {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
@@ -261,8 +261,8 @@ func refused(ctx context.Context, i *bergv1.ChallengeInstance, conditionType str
 	return c
 }
 
-// says waits until a condition is False for a reason, with a text in its message.
-func says(ctx context.Context, i *bergv1.ChallengeInstance, conditionType, reason, text string) {
+// expectFalse waits until a condition is False for a reason, with a text in its message.
+func expectFalse(ctx context.Context, i *bergv1.ChallengeInstance, conditionType, reason, text string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())

@@ -25,7 +25,7 @@ var _ = Describe("What an owner's former instance has left in a cache", Serial, 
 		watch := &late{path: watched, open: make(chan struct{})}
 		close(watch.open)
 		inprocess.Instead(clock.RealClock{}, nil, watch.wrap)
-		former := running(ctx, "former", bergtest.OneContainer)
+		former := startRunning(ctx, "former", bergtest.OneContainer)
 
 		By("ending it, which that watch does not tell")
 		watch.close()

@@ -84,7 +84,7 @@ var _ = Describe("The life of an instance", func() {
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: "flag-executable"}, &program)).To(Succeed())
 		_, err := elf.NewFile(bytes.NewReader(program.BinaryData["executable"]))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(variables(ctx, s.Namespace, "db")).To(HaveKeyWithValue("FLAG", "flag{integration}"))
+		Expect(variablesOf(ctx, s.Namespace, "db")).To(HaveKeyWithValue("FLAG", "flag{integration}"))
 
 		By("the endpoints, in the status and in every container")
 		byName := map[string]bergv1.ServiceEndpoint{}
@@ -113,7 +113,7 @@ var _ = Describe("The life of an instance", func() {
 			Expect(e.Hostname).To(Equal("challenges.example.com"))
 		}
 		for _, container := range []string{"web", "pwn", "db"} {
-			Expect(variables(ctx, s.Namespace, container)).To(And(
+			Expect(variablesOf(ctx, s.Namespace, container)).To(And(
 				HaveKeyWithValue("DB_ENDPOINT", "db:5432"),
 				HaveKeyWithValue("WEB_ENDPOINT", byName["web"].Hostname+":80"),
 				HaveKey("CHAT_ENDPOINT"), HaveKey("GAME_ENDPOINT"), HaveKey("GAME_UDP_ENDPOINT"),
@@ -165,7 +165,7 @@ var _ = Describe("The life of an instance", func() {
 		Expect(expect.Conditions(i)).To(ContainSubstring("ImagePullBackOff"), "it does not say what it waited for")
 		Expect(time.Since(i.Status.StartedAt.Time)).To(BeNumerically(">=", 2*time.Second), "it failed early")
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonStartDeadline)
-		Expect(pods(ctx, i)).To(HaveKey("web"), "the pods do not go on trying")
+		Expect(podsByContainer(ctx, i)).To(HaveKey("web"), "the pods do not go on trying")
 		Expect(i.Status.ExpiresAt).NotTo(BeNil())
 
 		behave(ctx, i, "ready")
@@ -277,7 +277,7 @@ var _ = Describe("The life of an instance", func() {
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "registry"}
 		Expect(k8s.Delete(ctx, blank(&corev1.Secret{}, key))).To(Succeed())
 		// The kubelet tries again.
-		for pod := range pods(ctx, i) {
+		for pod := range podsByContainer(ctx, i) {
 			Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(key.Namespace), client.MatchingLabels{bergv1.LabelContainer: pod})).To(Succeed())
 		}
 		Eventually(func() error { return k8s.Get(ctx, key, &copied) }).Should(Succeed())
@@ -322,7 +322,7 @@ func behave(ctx context.Context, i *bergv1.ChallengeInstance, how string) {
 	}).Should(Succeed())
 }
 
-func variables(ctx context.Context, namespace, deployment string) map[string]string {
+func variablesOf(ctx context.Context, namespace, deployment string) map[string]string {
 	GinkgoHelper()
 	var d appsv1.Deployment
 	Expect(k8s.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, &d)).To(Succeed())

@@ -42,8 +42,8 @@ var _ = Describe("NETWORK_POLICY", Serial, func() {
 		has := func(kubernetes, cilium bool) {
 			GinkgoHelper()
 			Eventually(func(g Gomega) {
-				g.Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, in)).To(ConsistOf(policies("foreign", kubernetes)))
-				g.Expect(apiserver.Names(ctx, &ciliumv2.CiliumNetworkPolicyList{}, in)).To(ConsistOf(policies("", cilium)))
+				g.Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, in)).To(ConsistOf(policyNames("foreign", kubernetes)))
+				g.Expect(apiserver.Names(ctx, &ciliumv2.CiliumNetworkPolicyList{}, in)).To(ConsistOf(policyNames("", cilium)))
 			}).Should(Succeed())
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		}
@@ -121,7 +121,7 @@ func occurrence(ctx context.Context, list client.ObjectList, namespace string, w
 	}
 }
 
-func policies(foreign string, ours bool) []string {
+func policyNames(foreign string, ours bool) []string {
 	out := []string{}
 	if foreign != "" {
 		out = append(out, foreign)

@@ -33,8 +33,8 @@ var _ = Describe("A finalizer that is removed by hand", func() {
 		bergtest.Challenge(ctx, ns, "free", bergtest.OneContainer)
 		runs := bergtest.Instance(ctx, ns, "free")
 		expect.Reaches(ctx, runs, bergv1.PhaseRunning)
-		waiting := bergtest.Instance(ctx, ns, "free", owner(runs))
-		waits(ctx, waiting)
+		waiting := bergtest.Instance(ctx, ns, "free", ownedLike(runs))
+		expectWaiting(ctx, waiting)
 		failed := bergtest.Instance(ctx, ns, "none")
 		expect.Reaches(ctx, failed, bergv1.PhaseFailed)
 		for _, i := range []*bergv1.ChallengeInstance{runs, waiting, failed} {

@@ -32,15 +32,15 @@ var _ = Describe("The instances of one owner", func() {
 		bergtest.Challenge(ctx, ns, "busy", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "busy")
 		expect.Reaches(ctx, first, bergv1.PhaseRunning)
-		second := bergtest.Instance(ctx, ns, "busy", owner(first))
-		waits(ctx, second)
+		second := bergtest.Instance(ctx, ns, "busy", ownedLike(first))
+		expectWaiting(ctx, second)
 		Expect(expect.Conditions(second)).To(ContainSubstring(first.Namespace+"/"+first.Name), "it does not say who holds the namespace")
 
 		By("holding the namespace of the first while it is being deleted")
 		release := hold(ctx, first.Status.Namespace)
 		Expect(k8s.Delete(ctx, first)).To(Succeed())
 		expect.Shows(ctx, first, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
-		waits(ctx, second)
+		expectWaiting(ctx, second)
 		settle(ctx, ns)
 		before := reconciles()
 		Consistently(reconciles).WithContext(ctx).WithTimeout(3*time.Second).Should(Equal(before), "somebody looks again without a reason")
@@ -150,12 +150,12 @@ var _ = Describe("The instances of one owner", func() {
 		c := bergtest.Challenge(ctx, ns, "here", bergtest.OneContainer)
 		older := bergtest.Instance(ctx, elsewhere, "missing")
 		expect.Reaches(ctx, older, bergv1.PhaseFailed)
-		holder := bergtest.Instance(ctx, ns, "here", owner(older))
+		holder := bergtest.Instance(ctx, ns, "here", ownedLike(older))
 		expect.Reaches(ctx, holder, bergv1.PhaseRunning)
 
 		By("the older one becomes possible and waits for the holder, which lives in another namespace")
 		bergtest.Challenge(ctx, elsewhere, "missing", bergtest.OneContainer)
-		waits(ctx, older)
+		expectWaiting(ctx, older)
 		Expect(expect.Conditions(older)).To(ContainSubstring(ns + "/" + holder.Name))
 
 		By("the holder fails: a rollout meets a Service that is not ours")
@@ -168,7 +168,7 @@ var _ = Describe("The instances of one owner", func() {
 		Expect(holder.Status.Phase).To(Equal(bergv1.PhaseFailed))
 		apiserver.Change(ctx, older, func() { older.Spec.Timeout = "3h" })
 		expect.Observed(ctx, older)
-		waits(ctx, older)
+		expectWaiting(ctx, older)
 
 		By("deleting the one that waits: the holder's namespace is not touched")
 		var namespace corev1.Namespace
@@ -181,8 +181,8 @@ var _ = Describe("The instances of one owner", func() {
 		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
 		rollOut(ctx, holder, "2")
 		expect.Reaches(ctx, holder, bergv1.PhaseRunning)
-		next := bergtest.Instance(ctx, elsewhere, "missing", owner(holder))
-		waits(ctx, next)
+		next := bergtest.Instance(ctx, elsewhere, "missing", ownedLike(holder))
+		expectWaiting(ctx, next)
 		Expect(k8s.Delete(ctx, holder)).To(Succeed())
 		expect.Reaches(ctx, next, bergv1.PhaseRunning)
 	})
@@ -234,13 +234,13 @@ var _ = Describe("A namespace that is not the instance's", func() {
 	)
 })
 
-// owner gives an instance the owner of another.
-func owner(of *bergv1.ChallengeInstance) func(*bergv1.ChallengeInstance) {
+// ownedLike gives an instance the owner of another.
+func ownedLike(of *bergv1.ChallengeInstance) func(*bergv1.ChallengeInstance) {
 	return func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = of.Spec.OwnerID }
 }
 
-// waits returns when an instance waits for another of its owner.
-func waits(ctx context.Context, i *bergv1.ChallengeInstance) {
+// expectWaiting returns when an instance waits for another of its owner.
+func expectWaiting(ctx context.Context, i *bergv1.ChallengeInstance) {
 	GinkgoHelper()
 	expect.Shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy)
 	Expect(i.Status.Phase).To(Equal(bergv1.PhasePending))

@@ -26,7 +26,7 @@ var _ = Describe("A default timeout that is changed while an instance runs", Ser
 	It("counts for those that start after it, for the others when they roll out, and the cap for all", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "pinned", bergtest.OneContainer)
-		i, own, before := bergtest.Instance(ctx, ns, "pinned"), bergtest.Instance(ctx, ns, "pinned", timeout("30m")), bergtest.Instance(ctx, ns, "pinned")
+		i, own, before := bergtest.Instance(ctx, ns, "pinned"), bergtest.Instance(ctx, ns, "pinned", withTimeout("30m")), bergtest.Instance(ctx, ns, "pinned")
 		for _, each := range []*bergv1.ChallengeInstance{i, own, before} {
 			expect.Reaches(ctx, each, bergv1.PhaseRunning)
 		}
@@ -94,7 +94,7 @@ var _ = Describe("What an instance was started with", func() {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 			expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 			if name == "nothing" {
-				Expect(variables(ctx, i.Status.Namespace, "a")).To(And(HaveKeyWithValue("A", ""), HaveKeyWithValue("B", ""), HaveKeyWithValue("C", "x")))
+				Expect(variablesOf(ctx, i.Status.Namespace, "a")).To(And(HaveKeyWithValue("A", ""), HaveKeyWithValue("B", ""), HaveKeyWithValue("C", "x")))
 			}
 			Expect(k8s.Delete(ctx, i)).To(Succeed())
 		}
@@ -150,11 +150,11 @@ var _ = Describe("A timeout that is too long", func() {
 			Expect(err.Error()).To(And(ContainSubstring("spec.timeout"), ContainSubstring("at most 2562047h"), Not(ContainSubstring("google")), Not(ContainSubstring("longer than zero"))), long)
 		}
 		for _, d := range []string{"2562047h", "2562047h47m16s", "0002562047h", "153722867m", "9223372036s", "1s"} {
-			i := bergtest.Instance(ctx, ns, "none", timeout(d))
+			i := bergtest.Instance(ctx, ns, "none", withTimeout(d))
 			Expect(i.Spec.Timeout).To(Equal(d))
 			Expect(k8s.Delete(ctx, i)).To(Succeed())
 		}
-		i := bergtest.Instance(ctx, ns, "longest", timeout("2562047h"))
+		i := bergtest.Instance(ctx, ns, "longest", withTimeout("2562047h"))
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		Expect(i.Status.ExpiresAt.Year()).To(BeNumerically(">", 2300))
 	})

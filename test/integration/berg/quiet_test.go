@@ -79,7 +79,7 @@ var _ = Describe("What has not changed costs no request", Serial, func() {
 
 	It("where admission changes what was written, but for one look after a restart", func(ctx context.Context) {
 		mirrorImages(ctx, "mirrored")
-		i := running(ctx, "mirrored", bergtest.OneContainer)
+		i := startRunning(ctx, "mirrored", bergtest.OneContainer)
 		var deployment appsv1.Deployment
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		Expect(k8s.Get(ctx, key, &deployment)).To(Succeed())

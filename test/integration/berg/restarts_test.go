@@ -99,7 +99,7 @@ var _ = Describe("As often as somebody asks for it,", func() {
 
 var _ = Describe("An object of an instance that somebody deletes each time", func() {
 	It("comes back with growing pauses, which is told, and does not slow what comes after", func(ctx context.Context) {
-		i := running(ctx, "deleted", bergtest.OneContainer)
+		i := startRunning(ctx, "deleted", bergtest.OneContainer)
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		w, err := k8s.Watch(ctx, &corev1.ServiceList{}, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name})
 		Expect(err).NotTo(HaveOccurred())
@@ -127,7 +127,7 @@ var _ = Describe("An object of an instance that somebody deletes each time", fun
 		Eventually(fought).Should(Receive(BeNil()))
 		Expect(k8s.Delete(ctx, i)).To(Succeed())
 		bergtest.Gone(ctx, i)
-		next := bergtest.Instance(ctx, i.Namespace, "deleted", owner(i), func(n *bergv1.ChallengeInstance) { n.GenerateName, n.Name = "", i.Name })
+		next := bergtest.Instance(ctx, i.Namespace, "deleted", ownedLike(i), func(n *bergv1.ChallengeInstance) { n.GenerateName, n.Name = "", i.Name })
 		contested := expect.Contests(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(i.Namespace))
 		expect.Reaches(ctx, next, bergv1.PhaseRunning)
 		Expect(contested()).To(BeEmpty())

@@ -1,14 +1,8 @@
-// Package kit tries on a real API server what the kit promises of it and no family
-// uses as yet. It runs no operator. It needs KUBECONFIG; make test brings up the cluster
-// and sets it.
 package kit
 
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -20,35 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
-
-const patience = time.Minute
-
-var (
-	k8s    client.Client
-	writer apply.Writer
-	marks  = ownership.Marks{Domain: "kit.example.com", Owner: "owner", Found: map[string]string{"kit.example.com/managed-by": "kit"}}
-)
-
-func TestKit(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set: make test brings up a cluster and sets it")
-	}
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(patience)
-	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "kit")
-}
 
 // gadgets are a Kind of their own, without a status subresource and with a default.
 const gadgets = `
@@ -80,25 +52,6 @@ spec:
                 x-kubernetes-validations: [{rule: self == oldSelf, message: it is cast in iron}]
           status: {type: object, x-kubernetes-preserve-unknown-fields: true}
 `
-
-var _ = BeforeSuite(func(ctx context.Context) {
-	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
-	Expect(err).NotTo(HaveOccurred())
-	config.QPS = -1
-	k8s, err = client.New(config, client.Options{Scheme: scheme.Scheme})
-	Expect(err).NotTo(HaveOccurred())
-	writer = apply.Writer{Client: k8s, Live: k8s, Manager: "kit", Restraint: apply.NewRestraint(clock.RealClock{})}
-
-	crd := &unstructured.Unstructured{}
-	Expect(yaml.Unmarshal([]byte(gadgets), &crd.Object)).To(Succeed())
-	Expect(client.IgnoreAlreadyExists(k8s.Create(ctx, crd))).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, crd))).To(Succeed()) })
-	Eventually(func(g Gomega) {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gadget("").GroupVersionKind())
-		g.Expect(k8s.List(ctx, list)).To(Succeed())
-	}).Should(Succeed())
-})
 
 // newNamespace makes a namespace for one spec.
 func newNamespace(ctx context.Context) string {

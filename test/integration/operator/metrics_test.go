@@ -25,7 +25,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 	var scraper string
 	BeforeAll(func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		scraper = account(ctx, ns, "prometheus")
+		scraper = newAccount(ctx, ns, "prometheus")
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: ns},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "berg-operator-metrics-reader"},
@@ -48,10 +48,10 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 		for token, want := range map[string]int{
 			"":            http.StatusUnauthorized,
 			"not-a-token": http.StatusInternalServerError, // controller-runtime's answer to what is no token
-			account(ctx, bergtest.Namespace(ctx), "nobody"): http.StatusForbidden,
+			newAccount(ctx, bergtest.Namespace(ctx), "nobody"): http.StatusForbidden,
 			scraper: http.StatusOK,
 		} {
-			Expect(first(p.scrape(ctx, token))).To(Equal(want))
+			Expect(statusOnly(p.scrape(ctx, token))).To(Equal(want))
 		}
 		connection, err := tls.Dial("tcp", p.Metrics, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
 		Expect(err).NotTo(HaveOccurred())
@@ -154,14 +154,14 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 	})
 })
 
-// account creates a ServiceAccount and returns a token of it.
-func account(ctx context.Context, namespace, name string) string {
+// newAccount creates a ServiceAccount and returns a token of it.
+func newAccount(ctx context.Context, namespace, name string) string {
 	GinkgoHelper()
 	Expect(k8s.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})).To(Succeed())
 	return apiserver.Token(ctx, namespace, name)
 }
 
-func first(status int, _ map[string]float64) int { return status }
+func statusOnly(status int, _ map[string]float64) int { return status }
 
 // phases is the gauge of instances by phase.
 func phases(all map[string]float64) map[bergv1.Phase]float64 {

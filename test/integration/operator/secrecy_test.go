@@ -128,14 +128,14 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "every-kind", flagged("flag{%s}")), bergv1.PhaseRunning)
 
 		By("finding each flag where it must be")
-		Expect(read(encoded(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: running[3].Status.Namespace, Name: "db"}}))).To(ContainSubstring(markers[3]))
-		Expect(read(encoded(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: running[3].Status.Namespace, Name: "flag-content"}}))).To(ContainSubstring(markers[3]), "base64 is not read")
+		Expect(read(encode(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: running[3].Status.Namespace, Name: "db"}}))).To(ContainSubstring(markers[3]))
+		Expect(read(encode(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: running[3].Status.Namespace, Name: "flag-content"}}))).To(ContainSubstring(markers[3]), "base64 is not read")
 
 		By("finding none anywhere else")
 		for place, said := range everything(ctx, processes) {
 			readable := read(said)
 			for _, m := range markers {
-				Expect(strings.Contains(readable, m)).To(BeFalse(), "%s tells %s: %s", place, m, around(readable, m))
+				Expect(strings.Contains(readable, m)).To(BeFalse(), "%s tells %s: %s", place, m, excerpt(readable, m))
 			}
 		}
 	}, SpecTimeout(apiserver.Patience*2))
@@ -195,7 +195,7 @@ func everything(ctx context.Context, processes []*process) map[string]string {
 	}
 	last := processes[len(processes)-1]
 	namespace := bergtest.Namespace(ctx)
-	scraper := account(ctx, namespace, "prometheus")
+	scraper := newAccount(ctx, namespace, "prometheus")
 	binding := apiserver.Object(fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -255,7 +255,7 @@ func list(ctx context.Context, kind client.ObjectList, pick func(client.Object) 
 	return b.String()
 }
 
-func encoded(ctx context.Context, o client.Object) string {
+func encode(ctx context.Context, o client.Object) string {
 	GinkgoHelper()
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
 	encoded, err := json.Marshal(o)
@@ -295,8 +295,8 @@ func read(text string) string {
 	return b.String()
 }
 
-// around shows where something stands.
-func around(text, what string) string {
+// excerpt shows where something stands.
+func excerpt(text, what string) string {
 	at := strings.Index(text, what)
 	return text[max(0, at-300):min(len(text), at+len(what)+100)]
 }

@@ -25,8 +25,8 @@ type Denial struct {
 	Group     string
 	Resources []string
 	Operation string
-	// Labels selects the namespaces in which it is refused, {} all; a namespace itself counts
-	// by its own labels, what is in no namespace always.
+	// Labels select the namespaces in which it is refused: all if there are none. A namespace
+	// itself is selected by its own labels; what is in no namespace is always selected.
 	Labels map[string]string
 	// Conditions are expressions of CEL over the request. All must hold.
 	Conditions []string

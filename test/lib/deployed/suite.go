@@ -54,8 +54,9 @@ func Run(t *testing.T, description string) {
 	RunSpecs(t, description)
 }
 
-// Begin connects to the cluster, and finds the operator in it: before the specs. At their end, it expects the namespaces
-// with StageLabel to be gone, and no pod of the operator to have been restarted.
+// Begin connects to the cluster, and finds the operator in it: before the specs. At their
+// end, it expects the namespaces with StageLabel to be gone, and no pod of the operator to
+// have been restarted.
 func Begin(ctx SpecContext) *Cluster {
 	GinkgoHelper()
 	apiserver.Connect()
