@@ -49,9 +49,6 @@ test-cluster: ## Test that clusters come, and go without a trace.
 test-integration: ## Run the integration tests, two suites at a time; test-integration-berg runs those of one folder.
 	$(MAKE) --keep-going --jobs=2 --output-sync=target $(TEST_INTEGRATION)
 
-# These start no operator, so there is nothing that it used.
-WITHOUT_OPERATOR := kit
-
 # Each has a simulated cluster of its own.
 TEST_INTEGRATION := $(INTEGRATION:%=test-integration-%)
 .PHONY: $(TEST_INTEGRATION)
@@ -59,12 +56,11 @@ $(TEST_INTEGRATION): test-integration-%:
 	rm -f $(DIST)/rights/integration-$*.json
 	go test -c -o $(DIST)/integration-$*.test $(if $(RACE),-race) ./test/integration/$*
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
-		'(cd test/integration/$* && $$0 "$$@")$(if $(filter $*,$(WITHOUT_OPERATOR)),, \
-			&& go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json)' \
+		'(cd test/integration/$* && $$0 "$$@") && go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json' \
 		$(DIST)/integration-$*.test -test.timeout 40m
 
 # What was granted and is not used shows only when every suite has run.
-USED := $(patsubst %,$(DIST)/rights/integration-%.json,$(filter-out $(WITHOUT_OPERATOR),$(INTEGRATION))) $(DIST)/rights/e2e.json
+USED := $(INTEGRATION:%=$(DIST)/rights/integration-%.json) $(DIST)/rights/e2e.json
 
 .PHONY: rights
 rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
