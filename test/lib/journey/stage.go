@@ -104,6 +104,7 @@ func (s *Stage) expectFlagsUntold(ctx context.Context) {
 	}
 }
 
+// InstanceNamespaces returns the namespaces of the instances that were started here.
 func (s *Stage) InstanceNamespaces() []string {
 	var names []string
 	for _, story := range s.Stories {
