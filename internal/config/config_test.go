@@ -22,7 +22,8 @@ type everything struct {
 }
 
 func (e *everything) sections() []settings.Section {
-	return []settings.Section{e.Berg.Section(), e.Quix.Section(), e.Process.Section([]string{"berg.norelect.ch", "quix.io"})}
+	berg := &e.Berg
+	return []settings.Section{berg.Section(), e.Quix.Section(), e.Process.Section([]string{"berg.norelect.ch", "quix.io"})}
 }
 
 func (e *everything) all() []settings.Setting {
