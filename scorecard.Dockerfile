@@ -14,6 +14,7 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 
 COPY api/ api/
+COPY cmd/ cmd/
 # The tests look up there whether a condition is explained.
 COPY docs/ docs/
 COPY internal/ internal/
