@@ -66,12 +66,15 @@ func Load(all []family.Family, args []string, getenv func(string) string, out io
 	return process, enabled, effective, err
 }
 
-// Sections returns every table of settings, those of the process last.
+// Sections returns every table of settings, those of the process last. A family may have none.
 func Sections(process *config.Process, all []family.Family) []settings.Section {
 	var sections []settings.Section
 	var apis []string
 	for _, f := range all {
-		sections, apis = append(sections, f.Settings), append(apis, f.API)
+		apis = append(apis, f.API)
+		if len(f.Settings.Settings) > 0 {
+			sections = append(sections, f.Settings)
+		}
 	}
 	return append(sections, process.Section(apis))
 }
