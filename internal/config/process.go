@@ -3,7 +3,6 @@
 package config
 
 import (
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -41,8 +40,8 @@ func (p *Process) Section(apis []string) settings.Section {
 				Value: settings.Name(&p.Namespace, validation.IsDNS1123Label),
 			},
 			{
-				Name: "ENABLED_APIS", Default: strings.Join(apis, ","),
-				Help:  "Comma-separated API groups whose resources the operator works on. It does not watch those of the others.",
+				Name: "ENABLED_APIS", Default: "",
+				Help:  "Comma-separated API groups whose resources the operator works on. It does not watch those of the others. Empty: all groups.",
 				Value: settings.SomeOf(&p.EnabledAPIs, apis...),
 			},
 			{

@@ -63,10 +63,15 @@ func OneOf[T ~string](to *T, allowed ...T) Value {
 	})
 }
 
-// SomeOf are some of the texts that may be told, at least one, separated by commas.
+// SomeOf are some of the texts that may be told, at least one, separated by commas. An empty
+// text stands for all of them.
 func SomeOf(to *[]string, allowed ...string) Value {
 	return Func(func(text string) error {
 		*to = nil
+		if text == "" {
+			*to = slices.Clone(allowed)
+			return nil
+		}
 		for part := range parts(text) {
 			if slices.Contains(*to, part) {
 				continue
