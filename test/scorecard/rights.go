@@ -8,46 +8,31 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Everything that the operator may do. What is granted beyond it, or no longer
-// granted, is a decision that somebody takes here.
-var allowed = map[string][]string{
-	// The objects of an instance.
-	"cluster: configmaps":                           own,
-	"cluster: namespaces":                           own,
-	"cluster: services":                             own,
-	"cluster: deployments.apps":                     own,
-	"cluster: poddisruptionbudgets.policy":          own,
-	"cluster: networkpolicies.networking.k8s.io":    own,
-	"cluster: ciliumnetworkpolicies.cilium.io":      own,
-	"cluster: httproutes.gateway.networking.k8s.io": own,
-	"cluster: tlsroutes.gateway.networking.k8s.io":  own,
-	"cluster: secrets":                              {"create"}, // the copy of the pull secret
-	"cluster: pods":                                 see,
-	// The binding of an environment, to the one role that the operator may bind.
-	"cluster: rolebindings.rbac.authorization.k8s.io":                            own,
-	"cluster: clusterroles.rbac.authorization.k8s.io":                            see,
-	"cluster: clusterroles.rbac.authorization.k8s.io/quix-platform-account-role": {"bind"},
-	// Our kinds.
-	"cluster: challenges.berg.norelect.ch":                see,
-	"cluster: challengeinstances.berg.norelect.ch":        {"delete", "list", "patch", "watch"},
-	"cluster: challengeinstances/status.berg.norelect.ch": {"patch"},
-	"cluster: environments.quix.io":                       {"list", "patch", "watch"},
-	"cluster: environments/status.quix.io":                {"patch"},
-	"cluster: environments/finalizers.quix.io":            {"update"}, // to own a namespace
-	// Whether optional APIs are there.
-	"cluster: customresourcedefinitions.apiextensions.k8s.io": see,
-	// What happens to instances is told; why a node refuses a pod stands in events alone.
-	"cluster: events.events.k8s.io": {"create", "list", "patch", "watch"},
+// allowed is everything that the operator may do: rights_<family>.go says it for a family, this
+// file for the process. What is granted beyond it, or no longer granted, is a decision that
+// somebody takes there.
+var allowed = map[string][]string{}
+
+// allow adds rights, verbs by resource, to those that are allowed.
+func allow(rights map[string][]string) bool {
+	for resource, verbs := range rights {
+		all := slices.Concat(allowed[resource], verbs)
+		slices.Sort(all)
+		allowed[resource] = slices.Compact(all)
+	}
+	return true
+}
+
+var _ = allow(map[string][]string{
+	// What happens is told.
+	"cluster: events.events.k8s.io": {"create", "patch"},
 	// Who may read the metrics.
 	"cluster: tokenreviews.authentication.k8s.io":        {"create"},
 	"cluster: subjectaccessreviews.authorization.k8s.io": {"create"},
 	// In the operator's own namespace.
 	"namespace: leases.coordination.k8s.io":                                {"create"},
 	"namespace: leases.coordination.k8s.io/berg-operator.berg.norelect.ch": {"get", "update"},
-	"namespace: secrets":     {"get"},   // the pull secret
-	"namespace: pods":        {"get"},   // the check of isolation looks at the operator itself
-	"namespace: pods/status": {"patch"}, // what the check of isolation found
-}
+})
 
 var (
 	own = []string{"create", "delete", "get", "list", "update", "watch"}

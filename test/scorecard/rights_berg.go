@@ -1,0 +1,27 @@
+package main
+
+var _ = allow(map[string][]string{
+	"cluster: challenges.berg.norelect.ch":                see,
+	"cluster: challengeinstances.berg.norelect.ch":        {"delete", "list", "patch", "watch"},
+	"cluster: challengeinstances/status.berg.norelect.ch": {"patch"},
+	// The objects of an instance.
+	"cluster: configmaps":                           own,
+	"cluster: namespaces":                           own,
+	"cluster: services":                             own,
+	"cluster: deployments.apps":                     own,
+	"cluster: poddisruptionbudgets.policy":          own,
+	"cluster: networkpolicies.networking.k8s.io":    own,
+	"cluster: ciliumnetworkpolicies.cilium.io":      own,
+	"cluster: httproutes.gateway.networking.k8s.io": own,
+	"cluster: tlsroutes.gateway.networking.k8s.io":  own,
+	"cluster: secrets":                              {"create"}, // the copy of the pull secret
+	"cluster: pods":                                 see,
+	// Whether optional APIs are there.
+	"cluster: customresourcedefinitions.apiextensions.k8s.io": see,
+	// Why a node refuses a pod stands in events alone.
+	"cluster: events.events.k8s.io": see,
+	// In the operator's own namespace.
+	"namespace: secrets":     {"get"},   // the pull secret
+	"namespace: pods":        {"get"},   // the check of isolation looks at the operator itself
+	"namespace: pods/status": {"patch"}, // what the check of isolation found
+})

@@ -1,0 +1,12 @@
+package main
+
+var _ = allow(map[string][]string{
+	"cluster: environments.quix.io":            {"list", "patch", "watch"},
+	"cluster: environments/status.quix.io":     {"patch"},
+	"cluster: environments/finalizers.quix.io": {"update"}, // to own a namespace
+	"cluster: namespaces":                      own,
+	// The binding of an environment, to the one role that the operator may bind.
+	"cluster: rolebindings.rbac.authorization.k8s.io":                            own,
+	"cluster: clusterroles.rbac.authorization.k8s.io":                            see,
+	"cluster: clusterroles.rbac.authorization.k8s.io/quix-platform-account-role": {"bind"},
+})
