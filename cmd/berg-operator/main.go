@@ -39,8 +39,8 @@ func main() {
 	all := families.All()
 	if len(os.Args) > 1 {
 		for _, f := range all {
-			if run, ok := f.Commands[os.Args[1]]; ok {
-				os.Exit(run(os.Args[2:], os.Stderr))
+			if command, ok := f.Commands[os.Args[1]]; ok {
+				os.Exit(command(os.Args[2:], os.Stderr))
 			}
 		}
 	}

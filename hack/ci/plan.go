@@ -58,9 +58,9 @@ func makespan(list []stage, missing []string) time.Duration {
 			return now
 		}
 		next := ""
-		for name := range ends {
-			if next == "" || ends[name] < ends[next] {
-				next = name
+		for ended := range ends {
+			if next == "" || ends[ended] < ends[next] {
+				next = ended
 			}
 		}
 		now = ends[next]
@@ -107,20 +107,20 @@ func within(budget time.Duration, list []stage, changed, missing []string) (chos
 
 // without is the list without the stage of this name, those that need it, and the builds that only these needed.
 func without(list []stage, name string) []stage {
-	gone := map[string]bool{name: true}
+	left := map[string]bool{name: true}
 	for changed := true; changed; {
 		changed = false
 		for _, s := range list {
-			if gone[s.name] {
+			if left[s.name] {
 				continue
 			}
 			needed := slices.ContainsFunc(list, func(other stage) bool { return slices.Contains(other.after, s.name) })
-			wanted := slices.ContainsFunc(list, func(other stage) bool { return !gone[other.name] && slices.Contains(other.after, s.name) })
-			lost := slices.ContainsFunc(s.after, func(need string) bool { return gone[need] })
+			wanted := slices.ContainsFunc(list, func(other stage) bool { return !left[other.name] && slices.Contains(other.after, s.name) })
+			lost := slices.ContainsFunc(s.after, func(need string) bool { return left[need] })
 			if lost || len(s.builds) > 0 && needed && !wanted {
-				gone[s.name], changed = true, true
+				left[s.name], changed = true, true
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return gone[s.name] })
+	return slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return left[s.name] })
 }

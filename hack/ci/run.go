@@ -59,7 +59,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err := os.MkdirAll(r.logs, 0o750); err != nil {
 		return err
 	}
-	within, cancel := context.WithDeadline(ctx, r.begun.Add(r.budget))
+	bounded, cancel := context.WithDeadline(ctx, r.begun.Add(r.budget))
 	defer cancel()
 	signs := time.NewTicker(sign)
 	defer signs.Stop()
@@ -68,8 +68,8 @@ func (r *runner) run(ctx context.Context) error {
 	under := 0
 	var failure error
 	for {
-		if within.Err() == nil {
-			under += r.start(within, results)
+		if bounded.Err() == nil {
+			under += r.start(bounded, results)
 		}
 		if under == 0 {
 			break

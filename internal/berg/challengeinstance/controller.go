@@ -106,11 +106,11 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if dueTermination(instance, r.Config.Challenge, now) != "" {
 		return 0, nil // the controller of expiries ends it
 	}
-	observed, err := r.observe(ctx, instance)
+	view, err := r.observe(ctx, instance)
 	if err != nil {
 		return 0, err
 	}
-	problem := judge(observed, r.Config.Challenge)
+	problem := judge(view, r.Config.Challenge)
 	busy := problem != nil && problem.Reason == bergv1.ReasonOwnerBusy
 	switch {
 	case busy:
@@ -122,7 +122,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
 		return 0, held
 	}
-	if withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
+	if withdrawn(view.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		err := outcome.Itself(r.terminate(ctx, instance, bergv1.TerminationAdmin))
 		if outcome.CauseOf(err) == outcome.Rejected {
 			r.tellBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
@@ -134,7 +134,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		// Without it a deletion would go by unseen.
 		problem = problemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", held), instance.Spec.Flag)
 	}
-	out := Outcome{Observed: observed, Problem: problem}
+	out := Outcome{Observed: view, Problem: problem}
 	if !busy {
 		r.turns.goesOn(instance)
 	}

@@ -155,12 +155,12 @@ var numbersWithUnits = regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`)
 // ownTimeout returns how long an instance says that it lives, ok if it does. The schema
 // admits nothing but a duration; but resources may have been stored under another one.
 func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
-	timeout := instance.Spec.Timeout
-	d, err := time.ParseDuration(timeout)
+	text := instance.Spec.Timeout
+	d, err := time.ParseDuration(text)
 	switch {
 	case err == nil:
 		return d, d > 0
-	case timeout != "" && numbersWithUnits.MatchString(timeout):
+	case text != "" && numbersWithUnits.MatchString(text):
 		return settings.LongestDuration, true // nothing else is wrong with it than its size
 	default:
 		return 0, false

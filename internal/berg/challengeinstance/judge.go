@@ -42,8 +42,8 @@ func judge(o Observed, cfg config.Challenge) *outcome.Problem {
 
 // judgeAlone leaves aside what stands in the cluster already.
 func judgeAlone(c Candidate, cfg config.Challenge) *outcome.Problem {
-	for _, check := range checks {
-		if p := check(c, cfg); p != nil {
+	for _, judgement := range checks {
+		if p := judgement(c, cfg); p != nil {
 			return p
 		}
 	}
@@ -280,8 +280,8 @@ func inOrder(instances []*bergv1.ChallengeInstance, which func(*bergv1.Challenge
 // goesFirst is a total order of an owner's instances, the same on every replica:
 // one that was started before those that were not, then the older one.
 func goesFirst(a, b *bergv1.ChallengeInstance) bool {
-	if started := a.Status.InstanceID != ""; started != (b.Status.InstanceID != "") {
-		return started
+	if aStarted := a.Status.InstanceID != ""; aStarted != (b.Status.InstanceID != "") {
+		return aStarted
 	}
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)

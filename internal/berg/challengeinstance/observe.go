@@ -154,13 +154,13 @@ func (c *contenders) holds(i *bergv1.ChallengeInstance) bool {
 	if known && i.Status.ChallengeSnapshot == nil {
 		return verdict
 	}
-	candidate, err := c.observeCandidate(c.ctx, i, client.UnsafeDisableDeepCopy)
+	found, err := c.observeCandidate(c.ctx, i, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		c.err = err
 		return true
 	}
-	verdict = judgeAlone(candidate, c.Config.Challenge) == nil
-	if candidate.Pinned == nil {
+	verdict = judgeAlone(found, c.Config.Challenge) == nil
+	if found.Pinned == nil {
 		c.verdicts[w] = verdict
 	}
 	return verdict

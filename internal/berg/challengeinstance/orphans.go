@@ -92,12 +92,12 @@ func (o *orphans) reconcile(ctx context.Context, name string) (again time.Durati
 	if err != nil && !gone {
 		return 0, err
 	}
-	holder, provable := instanceOf(ns)
+	instance, provable := instanceOf(ns)
 	if gone || !provable || ns.DeletionTimestamp != nil {
 		o.seen.forget(name)
 		return 0, nil
 	}
-	exists, err := o.exists(ctx, ns, holder)
+	exists, err := o.exists(ctx, ns, instance)
 	if err != nil {
 		return 0, err
 	}
@@ -108,7 +108,7 @@ func (o *orphans) reconcile(ctx context.Context, name string) (again time.Durati
 	now := o.clock.Now()
 	since, news := o.seen.note(ns, now)
 	if news {
-		about := log.FromContext(ctx).WithValues("orphan", name, "instance", ns.Annotations[bergv1.AnnotationInstance], "uid", holder)
+		about := log.FromContext(ctx).WithValues("orphan", name, "instance", ns.Annotations[bergv1.AnnotationInstance], "uid", instance)
 		if o.grace > 0 {
 			about = about.WithValues("deletedIn", o.grace.String())
 		}
@@ -120,7 +120,7 @@ func (o *orphans) reconcile(ctx context.Context, name string) (again time.Durati
 	if left := o.grace - now.Sub(since); left > 0 {
 		return left, nil
 	}
-	return 0, o.collect(ctx, ns, holder)
+	return 0, o.collect(ctx, ns, instance)
 }
 
 // instanceOf returns which instance a namespace was made for, and whether that can be

@@ -54,9 +54,9 @@ func notations(flag string) []string {
 	// its place about all of them.
 	for before := range 3 {
 		bits := []byte(strings.Repeat("\x00", before) + flag)
-		first, last := (before*8+5)/6, len(bits)*8/6
+		from, last := (before*8+5)/6, len(bits)*8/6
 		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			all = append(all, encoding.EncodeToString(bits)[first:last])
+			all = append(all, encoding.EncodeToString(bits)[from:last])
 		}
 	}
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })

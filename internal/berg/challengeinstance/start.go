@@ -18,15 +18,15 @@ import (
 // rollout is asked for.
 func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) error {
 	instance := o.Instance
-	first := instance.Status.InstanceID == ""
-	if !first && !rolloutDue(o.Candidate, r.Config.Challenge) {
+	fresh := instance.Status.InstanceID == ""
+	if !fresh && !rolloutDue(o.Candidate, r.Config.Challenge) {
 		return nil
 	}
 	before := instance.DeepCopy()
 	if err := pin(o, r.Config.Challenge); err != nil {
 		return err
 	}
-	if first {
+	if fresh {
 		if err := identify(instance, now); err != nil {
 			return err
 		}

@@ -261,9 +261,9 @@ func judgePods(o Observed) podsVerdict {
 	}
 	var missing []string
 	for _, c := range o.Pinned.Containers {
-		ready, trouble, message := judgeContainer(o, c.Hostname)
-		if trouble != "" {
-			return podsVerdict{broken: trouble, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
+		ready, problem, message := judgeContainer(o, c.Hostname)
+		if problem != "" {
+			return podsVerdict{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
 		}
 		if !ready {
 			missing = append(missing, c.Hostname)

@@ -42,8 +42,8 @@ func validate(s Snapshot, allowed []string) field.ErrorList {
 	containers := field.NewPath("spec", "containers")
 
 	hostnames := sets.New[string]()
-	services := map[string]*field.Path{}
-	variables := map[string]string{}
+	placeOf := map[string]*field.Path{}
+	names := map[string]string{}
 	for i, c := range s.Containers {
 		at := containers.Index(i)
 		errs = append(errs, validateContainer(at, c, allowed)...)
@@ -54,11 +54,11 @@ func validate(s Snapshot, allowed []string) field.ErrorList {
 		}
 		hostnames.Insert(c.Hostname)
 		for _, name := range []string{c.Hostname, c.Hostname + nodePortSuffix, c.Hostname + headlessSuffix} {
-			if other, taken := services[name]; taken {
+			if other, taken := placeOf[name]; taken {
 				errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname,
 					fmt.Sprintf("the Service %q is already that of %s: choose another hostname", name, other)))
 			}
-			services[name] = at
+			placeOf[name] = at
 		}
 		for j, p := range c.Ports {
 			variable := endpointVariable(p.Name)
@@ -66,11 +66,11 @@ func validate(s Snapshot, allowed []string) field.ErrorList {
 				continue
 			}
 			where := at.Child("ports").Index(j).Child("name")
-			if other, taken := variables[variable]; taken {
+			if other, taken := names[variable]; taken {
 				errs = append(errs, field.Invalid(where, p.Name,
 					fmt.Sprintf("gives the variable %s, as does %s: choose another name", variable, other)))
 			}
-			variables[variable] = where.String()
+			names[variable] = where.String()
 		}
 	}
 	return errs
@@ -136,7 +136,7 @@ func validateCapabilities(at *field.Path, added, allowed []string) field.ErrorLi
 
 func validatePorts(at *field.Path, ports []bergv1.Port) field.ErrorList {
 	var errs field.ErrorList
-	seen := sets.New[string]()
+	met := sets.New[string]()
 	for i, p := range ports {
 		where := at.Index(i)
 		for _, msg := range validation.IsValidPortNum(int(p.Port)) {
@@ -163,17 +163,17 @@ func validatePorts(at *field.Path, ports []bergv1.Port) field.ErrorList {
 			}
 		}
 		key := fmt.Sprintf("%d/%s", p.Port, protocol(p))
-		if seen.Has(key) {
+		if met.Has(key) {
 			errs = append(errs, field.Duplicate(where.Child("port"), key))
 		}
-		seen.Insert(key)
+		met.Insert(key)
 	}
 	return errs
 }
 
 func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
 	var errs field.ErrorList
-	check := func(where *field.Path, a *bergv1.Amount) {
+	checkAmount := func(where *field.Path, a *bergv1.Amount) {
 		if a == nil {
 			return
 		}
@@ -186,8 +186,8 @@ func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
 	pair := func(name string, request, limit *bergv1.Amount) {
 		requestAt, limitAt := at.Child("resourceRequests", name), at.Child("resourceLimits", name)
 		before := len(errs)
-		check(requestAt, request)
-		check(limitAt, limit)
+		checkAmount(requestAt, request)
+		checkAmount(limitAt, limit)
 		if len(errs) > before || request == nil || limit == nil {
 			return
 		}

@@ -82,21 +82,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   pass.Longest,
 		})
-	seen := []client.Object{
+	kept := []client.Object{
 		&bergv1.Challenge{}, &corev1.Namespace{}, &corev1.Pod{}, &eventsv1.Event{}, &appsv1.Deployment{},
 		&policyv1.PodDisruptionBudget{}, &corev1.Service{}, &corev1.ConfigMap{}, optional.Definition(),
 	}
 	if r.Config.Challenge.NetworkPolicy.Kubernetes() {
 		controllers = controllers.Watches(&networkingv1.NetworkPolicy{}, owner, changed)
-		seen = append(seen, &networkingv1.NetworkPolicy{})
+		kept = append(kept, &networkingv1.NetworkPolicy{})
 	}
 	r.former.kinds = formerKinds(r.Config.Challenge.NetworkPolicy)
 
 	for _, kind := range apis.Served() {
 		controllers = controllers.Watches(kind, owner, changed)
-		seen = append(seen, kind)
+		kept = append(kept, kind)
 	}
-	if err := pass.Open(ctx, mgr.GetCache(), seen...); err != nil {
+	if err := pass.Open(ctx, mgr.GetCache(), kept...); err != nil {
 		return err
 	}
 	instances, err := controllers.Build(pass.New(r.Clock, r.backoff, passes, r.reconcile))

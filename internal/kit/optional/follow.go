@@ -104,14 +104,14 @@ func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[s
 			return nil, err
 		}
 		_, err = mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-		missing := meta.IsNoMatchError(err)
-		if err != nil && !missing {
+		notServed := meta.IsNoMatchError(err)
+		if err != nil && !notServed {
 			return nil, fmt.Errorf("look up %s: %w", definition, err)
 		}
-		if !missing {
+		if !notServed {
 			f.watched[definition], f.announced[definition] = true, fromTheStart
 		}
-		presence.Set(gvk, missing)
+		presence.Set(gvk, notServed)
 	}
 	return f, nil
 }

@@ -43,13 +43,13 @@ type Bounds struct {
 // if there is none. work lists when each piece of work began, and lastBusy is
 // the last time when Busy was true of it.
 func (b Bounds) Decide(previous *metav1.Condition, work []time.Time, lastBusy, now time.Time) (metav1.Condition, time.Duration) {
-	held, since := false, now
+	held, heldSince := false, now
 	expired := previous != nil && previous.Reason == ReasonHoldExpired
 	if previous != nil && previous.Status == metav1.ConditionFalse {
 		// A hold outlives the process that began it, and so does its end.
-		held, since = true, previous.LastTransitionTime.Time
+		held, heldSince = true, previous.LastTransitionTime.Time
 	}
-	rest := b.Hold - now.Sub(since)
+	rest := b.Hold - now.Sub(heldSince)
 	fresh := b.fresh(work, now)
 
 	switch {
@@ -58,7 +58,7 @@ func (b Bounds) Decide(previous *metav1.Condition, work []time.Time, lastBusy, n
 	case expired && fresh > 0:
 		return *previous, fresh
 	case fresh > 0:
-		return b.busy(since), min(rest, fresh)
+		return b.busy(heldSince), min(rest, fresh)
 	case (held || expired) && now.Sub(lastBusy) < b.Settle:
 		wait := b.Settle - now.Sub(lastBusy)
 		if held {

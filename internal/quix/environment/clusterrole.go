@@ -54,14 +54,14 @@ func validateClusterRole(role *rbacv1.ClusterRole) error {
 	if role.AggregationRule != nil {
 		faults = append(faults, "its aggregationRule takes its rules from other ClusterRoles, which change without it")
 	}
-	for i, rule := range role.Rules {
+	for i, granted := range role.Rules {
 		var whats []string
 		for _, d := range dangers {
-			if d.in(rule) && !slices.Contains(whats, d.what) {
+			if d.in(granted) && !slices.Contains(whats, d.what) {
 				whats = append(whats, d.what)
 			}
 		}
-		if constrainedImpersonation(rule) && !slices.Contains(whats, "impersonate others") {
+		if constrainedImpersonation(granted) && !slices.Contains(whats, "impersonate others") {
 			whats = append(whats, "impersonate others")
 		}
 		if len(whats) > 0 {

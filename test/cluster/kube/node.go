@@ -317,7 +317,7 @@ func (c *Cluster) render(file string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	snapshotter, err := os.ReadFile(c.path(snapshotterFile))
+	chosen, err := os.ReadFile(c.path(snapshotterFile))
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (c *Cluster) render(file string) ([]byte, error) {
 		"Node":         c.path("node"),
 		"PKI":          c.path("pki"),
 		"Registry":     c.registry(),
-		"Snapshotter":  string(snapshotter),
+		"Snapshotter":  string(chosen),
 		"Bandwidth":    c.Bandwidth,
 		"PauseImage":   build.PauseImage,
 		"CoreDNSImage": build.CoreDNSImage,

@@ -114,13 +114,13 @@ func Status(ctx context.Context, p disk.Places, name string, out io.Writer) erro
 
 // List prints all clusters of this user.
 func List(p disk.Places, out io.Writer) error {
-	names, err := p.Names()
+	all, err := p.Names()
 	if err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(table, "NAME\tPROFILE\tPROCESSES\tCREATED")
-	for _, name := range names {
+	for _, name := range all {
 		live, err := process.Of(p.ClusterDir(name))
 		if err != nil {
 			return err

@@ -166,12 +166,12 @@ func reservePorts(ctx context.Context, p disk.Places, c *Cluster) error {
 	}
 	defer lock.Release()
 
-	names, err := p.Names()
+	all, err := p.Names()
 	if err != nil {
 		return err
 	}
 	taken := map[int]bool{}
-	for _, name := range names {
+	for _, name := range all {
 		if other, err := Open(p, name); err == nil {
 			taken[other.BasePort] = true
 		}

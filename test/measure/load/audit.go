@@ -81,18 +81,18 @@ func countRequests(log io.Reader, bare bool) (map[string]int, error) {
 	counts := map[string]int{}
 	lines := bufio.NewReaderSize(log, 1<<20)
 	for {
-		line, err := lines.ReadBytes('\n')
+		text, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			return counts, nil // a last line without an end is being written
 		}
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(line, []byte(operatorUser)) {
+		if !bytes.Contains(text, []byte(operatorUser)) {
 			continue
 		}
 		var r request
-		if err := json.Unmarshal(line, &r); err != nil {
+		if err := json.Unmarshal(text, &r); err != nil {
 			return nil, err
 		}
 		if r.User.Username != operatorUser || strings.HasPrefix(r.UserAgent, bareAgent) != bare || r.Object.Resource == "" {

@@ -78,8 +78,8 @@ func (p processes) mebibytes(name, field string) float64 {
 
 func describeMachine() Machine {
 	m := Machine{Processors: runtime.NumCPU(), Go: runtime.Version()}
-	for line := range strings.Lines(contents("/proc/cpuinfo")) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+	for text := range strings.Lines(contents("/proc/cpuinfo")) {
+		if name, value, ok := strings.Cut(text, ":"); ok && strings.TrimSpace(name) == "model name" {
 			m.Processor = strings.TrimSpace(value)
 		}
 	}

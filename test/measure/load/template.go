@@ -134,18 +134,18 @@ func (w *written) steps() [][]client.Object {
 
 // fill makes what is to be written for an instance.
 func (t *template) fill(instance *bergv1.ChallengeInstance) (*written, error) {
-	change := strings.NewReplacer(
+	replace := strings.NewReplacer(
 		t.owner, instance.Spec.OwnerID, t.uid, string(instance.UID), t.id, uuid.NewString(),
 		`"`+t.name+`"`, `"`+instance.Name+`"`, arena+"/"+t.name, arena+"/"+instance.Name)
 	w := &written{}
 	for _, o := range t.objects {
 		object := reflect.New(reflect.TypeOf(o.kind).Elem()).Interface().(client.Object)
-		if err := json.Unmarshal([]byte(change.Replace(o.text)), object); err != nil {
+		if err := json.Unmarshal([]byte(replace.Replace(o.text)), object); err != nil {
 			return nil, fmt.Errorf("fill %T: %w", object, err)
 		}
 		w.objects = append(w.objects, object)
 	}
-	whole := change.Replace(t.status)
+	whole := replace.Replace(t.status)
 	conditions := func(phase bergv1.Phase) []byte {
 		return fmt.Appendf(nil, `{"status":{"phase":%q,"conditions":%s}}`, phase, conditionsOf(whole))
 	}

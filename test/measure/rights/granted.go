@@ -75,14 +75,14 @@ func readGrants(folder string) (grants, error) {
 }
 
 func (g grants) add(rule rbacv1.PolicyRule, own bool) {
-	names := rule.ResourceNames
-	if len(names) == 0 {
-		names = []string{""}
+	only := rule.ResourceNames
+	if len(only) == 0 {
+		only = []string{""}
 	}
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
-				for _, name := range names {
+				for _, name := range only {
 					g[use{Verb: verb, Group: group, Resource: resource, Name: name, Own: own}] = true
 				}
 			}
