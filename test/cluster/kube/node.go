@@ -346,8 +346,29 @@ func (c *Cluster) render(file string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+const (
+	// pushLimit is how long a push may take; a second is usual. While Cilium takes over the
+	// node's network a connection may be cut off without a word, and would wait for good.
+	pushLimit = 90 * time.Second
+	// pushes is how often it is tried: what is there already is not sent again.
+	pushes = 3
+)
+
 // push brings images into the node's registry.
-func (c *Cluster) push(ctx context.Context, files []string) error {
+func (c *Cluster) push(ctx context.Context, files []string) (err error) {
+	for range pushes {
+		within, cancel := context.WithTimeout(ctx, pushLimit)
+		err = c.pushOnce(within, files)
+		late := errors.Is(within.Err(), context.DeadlineExceeded) && ctx.Err() == nil
+		cancel()
+		if err == nil || !late {
+			return err
+		}
+	}
+	return fmt.Errorf("the registry did not take the images within %s, %d times: %w", pushLimit, pushes, err)
+}
+
+func (c *Cluster) pushOnce(ctx context.Context, files []string) error {
 	args := append([]string{"push", "--ca", c.certificate(clusterAuthority), "--registry", c.registry()}, files...)
 	cmd := exec.CommandContext(ctx, c.binary(build.ImageTool.Name, "image"), args...)
 	cmd.Env = []string{"HOME=" + c.path("home"), "PATH=" + host.Path}
