@@ -10,7 +10,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 func TestSeedDecides(t *testing.T) {
@@ -61,6 +64,43 @@ func TestStormHasEverything(t *testing.T) {
 	}
 	if !slices.ContainsFunc(disruptionsOf(options{seed: 1, storm: shortestStorm}), func(m disruption) bool { return m.what == apiKilled }) {
 		t.Error("the shortest storm leaves the API server alone")
+	}
+}
+
+func TestObserverKnowsWhatMayEnd(t *testing.T) {
+	began := metav1.NewTime(time.Now().Add(-time.Minute))
+	over, ahead := "1s", "1h"
+	for name, tc := range map[string]struct {
+		timeout string
+		began   *metav1.Time
+		asked   bool
+		reason  bergv1.TerminationReason // written before the deletion
+		well    bool
+	}{
+		"over, with its reason":                {over, &began, false, bergv1.TerminationTimeout, true},
+		"over, the storm took its reason":      {over, &began, false, "", true},
+		"asked for":                            {ahead, &began, true, "", true},
+		"asked for, with a reason":             {ahead, &began, true, bergv1.TerminationAdmin, true},
+		"too early":                            {ahead, &began, false, bergv1.TerminationTimeout, false},
+		"nobody asked for it":                  {ahead, &began, false, "", false},
+		"never begun":                          {over, nil, false, bergv1.TerminationTimeout, false},
+		"never begun, and nobody asked for it": {over, nil, false, "", false},
+	} {
+		l := &life{name: "a"}
+		l.asked.Store(tc.asked)
+		w := newObserver(nil, []*life{l})
+		i := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}, Spec: bergv1.ChallengeInstanceSpec{Timeout: tc.timeout}}
+		i.Status.StartedAt = tc.began
+		before := i.DeepCopy()
+		if i.Spec.TerminationReason = tc.reason; tc.reason != "" {
+			w.judgeEnd(before, i)
+			before = i.DeepCopy()
+		}
+		i.DeletionTimestamp = new(metav1.Now())
+		w.judgeEnd(before, i)
+		if err := w.verdict(); (err == nil) != tc.well {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -174,22 +174,21 @@ func (w *observer) judgeEnd(before, after *bergv1.ChallengeInstance) {
 		return
 	}
 	const none = bergv1.TerminationReason("")
-	if was, is := before.Spec.TerminationReason, after.Spec.TerminationReason; was == none && is == bergv1.TerminationTimeout {
-		expiry := expiryOf(after)
-		switch {
-		case expiry == nil:
-			w.wrong(after, "it is over without ever having begun")
-		case time.Now().Before(*expiry):
-			w.wrong(after, "it is ended %s too early", time.Until(*expiry))
-		default:
-			w.delays = append(w.delays, time.Since(*expiry))
-		}
-	}
-	if before.DeletionTimestamp != nil || after.DeletionTimestamp == nil || l.asked.Load() {
+	was, is := before.Spec.TerminationReason, after.Spec.TerminationReason
+	timedOut := was == none && is == bergv1.TerminationTimeout
+	// The end does not hang on the write of its reason, which the storm may swallow.
+	unexplained := before.DeletionTimestamp == nil && after.DeletionTimestamp != nil && is == none && !l.asked.Load()
+	if !timedOut && !unexplained {
 		return
 	}
-	if after.Spec.TerminationReason == none {
-		w.wrong(after, "it is being deleted, and nobody asked for it")
+	expiry := expiryOf(after)
+	switch {
+	case expiry == nil:
+		w.wrong(after, "it is ended, and nobody asked for it: its time never began")
+	case time.Now().Before(*expiry):
+		w.wrong(after, "it is ended %s too early, and nobody asked for it", time.Until(*expiry))
+	default:
+		w.delays = append(w.delays, time.Since(*expiry))
 	}
 }
 
