@@ -1,0 +1,41 @@
+// kubectl-berg is a plugin of kubectl for those who run an event: kubectl berg.
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"k8s.io/klog/v2"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/command"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+// version is set by the linker.
+var version = "v0.0.0-dev"
+
+func main() {
+	klog.SetLogger(klog.NewKlogr().V(10)) // client-go has nothing to say to people
+	klog.LogToStderr(false)
+	klog.SetOutput(discard{})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		// The second Ctrl-C ends the program at once.
+		<-ctx.Done()
+		stop()
+	}()
+	out := console.New(os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+	err := command.New(out, version).ExecuteContext(ctx)
+	var known *console.Error
+	if err != nil && (!errors.As(err, &known) || !known.Silent) {
+		out.Notef("%s %s", out.PaintErr(console.Red, "error:"), console.Clean(err.Error()))
+	}
+	os.Exit(console.Code(err))
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
