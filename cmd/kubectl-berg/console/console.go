@@ -164,3 +164,17 @@ func Wrap(text string, width int, indent string) string {
 	}
 	return out.String()
 }
+
+// Harmless takes out of a line what a terminal takes for a command, and leaves all else as it is.
+func Harmless(line string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t':
+			return r
+		case unicode.IsControl(r), unicode.In(r, unicode.Cf):
+			return -1
+		default:
+			return r
+		}
+	}, line)
+}
