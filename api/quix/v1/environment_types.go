@@ -185,6 +185,7 @@ const (
 	ReasonCreated                         = "Created"
 	ReasonWaiting                         = "Waiting"
 	ReasonContested                       = "Contested"
+	ReasonRefused                         = "Refused"
 	ReasonInvalidEnvironmentID            = "InvalidEnvironmentID"
 	ReasonNamespaceNotManaged             = "NamespaceNotManaged"
 	ReasonNamespaceOwnershipConflict      = "NamespaceOwnershipConflict"

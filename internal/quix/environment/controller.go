@@ -70,8 +70,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never tim
 
 // keep makes a live environment what it should be.
 func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time.Time) error {
-	if err := finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer); err != nil {
-		return outcome.Itself(err)
+	held := outcome.Itself(finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer))
+	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
+		return held
 	}
 	if err := r.start(ctx, env, now); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time
 	}
 
 	before := env.DeepCopy()
-	out := r.build(ctx, env, observed)
+	out := r.build(ctx, env, observed, finalizerProblem(held))
 	if out.raced() {
 		return outcome.ErrRaced
 	}
@@ -110,13 +111,17 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now tim
 }
 
 // build applies the plan. The namespace comes first and the binding last, so that
-// nothing is granted that was not judged before.
-func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Observed) Outcome {
+// nothing is granted that was not judged before. While the finalizer is refused nothing is
+// made or granted: a deletion would go by unseen.
+func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Observed, held *outcome.Problem) Outcome {
 	out := Outcome{Observed: o}
 	cfg := r.Config
 	in := inputs(env, o, cfg)
 
 	if out.Namespace = judgeNamespace(env, o, cfg.IDPattern); out.Namespace == nil {
+		out.Namespace = held
+	}
+	if out.Namespace == nil {
 		_, err := apply.Apply(ctx, r.recording(), namespaceProof(env), namespace(in))
 		out.Namespace = namespaceProblem(o, err)
 		out.NamespaceCreated = err == nil && o.Namespace == nil
@@ -180,5 +185,10 @@ func (r *Reconciler) patchStatus(ctx context.Context, before, env *quixv1.Enviro
 		Of:     func(e *quixv1.Environment) any { return &e.Status },
 		Bound:  func(e *quixv1.Environment) { bound(&e.Status) },
 		Stamp:  func(e *quixv1.Environment) { e.Status.LastUpdated = &metav1.Time{Time: now} },
+		Refused: func(e *quixv1.Environment, err error) {
+			// The recorder counts repetitions.
+			pass.Warning(r.Events, e, quixv1.ReasonRefused, actionObserve,
+				"The API server refuses the status of this Environment: "+err.Error())
+		},
 	}.Patch(ctx, before, env)
 }

@@ -15,8 +15,9 @@ import (
 
 // The actions of events: what the operator was doing.
 const (
-	actionCreate = "Create"
-	actionDelete = "Delete"
+	actionCreate  = "Create"
+	actionDelete  = "Delete"
+	actionObserve = "Observe"
 )
 
 // report tells what changed between two statuses of a live environment, each

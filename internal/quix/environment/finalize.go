@@ -26,7 +26,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 		return nil // somebody else holds it back, or the cache is late
 	}
 	if namespaceName(env) == "" { // deleted before anything was made
-		return r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
+		return r.letGo(ctx, env)
 	}
 	before := env.DeepCopy()
 	e := Ending{}
@@ -63,8 +63,19 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	case e.Foreign && e.UnbindErr != nil:
 		return e.UnbindErr // the namespace will not take the binding along
 	default:
-		return r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
+		return r.letGo(ctx, env)
 	}
+}
+
+// letGo takes the finalizer off. The status has told its last by then: an event tells when
+// the API server refuses.
+func (r *Reconciler) letGo(ctx context.Context, env *quixv1.Environment) error {
+	err := r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
+	if outcome.CauseOf(err) == outcome.Rejected {
+		pass.Warning(r.Events, env, quixv1.ReasonRefused, actionDelete,
+			"All that belonged to this Environment is gone; the API server refuses to take its finalizer off: "+err.Error())
+	}
+	return err
 }
 
 // Ending is what one pass saw and did of an environment that is being deleted.

@@ -55,6 +55,14 @@ func judgeRole(role *rbacv1.ClusterRole, name string) *outcome.Problem {
 	return nil
 }
 
+// finalizerProblem is what a finalizer that could not be put on means; nil for none.
+func finalizerProblem(err error) *outcome.Problem {
+	if err == nil {
+		return nil
+	}
+	return problemOf(quixv1.ConditionNamespaceReady, quixv1.ReasonRefused, fmt.Errorf("put a finalizer on the Environment: %w", err))
+}
+
 // namespaceProblem is what a failed write of the namespace means; nil for none.
 func namespaceProblem(o Observed, err error) *outcome.Problem {
 	if err == nil {

@@ -134,6 +134,7 @@ func TestDerive(t *testing.T) {
 			quixv1.PhaseFailed, failed, creating, "FTUF", "namespace conflict",
 		},
 		"namespace refused by the API server": {Outcome{Namespace: namespaceProblem(Observed{}, refused)}, quixv1.PhaseFailed, failed, creating, "FTUF", "invalid"},
+		"finalizer refused":                   {Outcome{Namespace: finalizerProblem(refused)}, quixv1.PhaseFailed, failed, creating, "FTUF", "put a finalizer on the Environment"},
 		"API server down":                     {Outcome{Namespace: namespaceProblem(Observed{}, down)}, quixv1.PhaseInProgress, creating, creating, "FTUF", "connection refused"},
 		"namespace going":                     {Outcome{Namespace: namespaceProblem(Observed{}, going)}, quixv1.PhaseInProgress, creating, creating, "FTUF", "being deleted"},
 		"role missing":                        {Outcome{Role: missing}, quixv1.PhaseFailed, active, failed, "TFFF", "cannot get ClusterRole platform for the role binding"},
