@@ -21,10 +21,13 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 			output:crd:artifacts:config=config/$$family/crd/bases output:rbac:dir=config/$$family/rbac; \
 		grep -qx -- "- ../$$family" config/default/kustomization.yaml || \
 			(cd config/default && $(BIN)/kustomize edit add component ../$$family); \
-		grep -qx -- "- ../$$family/samples" config/samples/kustomization.yaml || \
-			(cd config/samples && $(BIN)/kustomize edit add resource ../$$family/samples); \
+		for part in samples prometheus; do \
+			[[ ! -e config/$$family/$$part ]] || grep -qx -- "- ../$$family/$$part" config/$$part/kustomization.yaml || \
+				(cd config/$$part && $(BIN)/kustomize edit add resource ../$$family/$$part); \
+		done; \
 	done
 	hack/project
+	hack/scorecard-role
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
 	sed -i 's|image: .*|image: $(CATALOG_IMG)|' config/olm/install.yaml
