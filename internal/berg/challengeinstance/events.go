@@ -159,14 +159,14 @@ func (e *endings) reason(instance *bergv1.ChallengeInstance) (reason bergv1.Term
 
 // tells notes that a phase of an instance is told, and reports whether it is for the
 // first time. The phases are told in their order.
-func (e *endings) tells(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (first bool) {
+func (e *endings) tells(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (isFirst bool) {
 	e.change(instance, func(known *ending) {
-		first = known.told != phase && known.told != bergv1.PhaseTerminated
-		if first {
+		isFirst = known.told != phase && known.told != bergv1.PhaseTerminated
+		if isFirst {
 			known.told = phase
 		}
 	})
-	return first
+	return isFirst
 }
 
 // forget is to be called when no instance of that name exists anymore.

@@ -290,13 +290,13 @@ func goesFirst(a, b *bergv1.ChallengeInstance) bool {
 }
 
 // problemOf turns what stopped a write into a problem of that step's condition.
-func problemOf(condition string, err error, flag string) *outcome.Problem {
-	p := &outcome.Problem{Condition: condition, Message: redact(err.Error(), flag)}
+func problemOf(conditionType string, err error, flag string) *outcome.Problem {
+	p := &outcome.Problem{Condition: conditionType, Message: redact(err.Error(), flag)}
 	p.Err = errors.New(p.Message)
 	switch outcome.CauseOf(err) {
 	case outcome.NotOurs:
 		p.Class, p.Reason = outcome.Foreign, bergv1.ReasonObjectConflict
-		if condition == bergv1.ConditionNamespaceCreated {
+		if conditionType == bergv1.ConditionNamespaceCreated {
 			// The cache did not show the namespace yet; when it does, judge says whose
 			// it is.
 			p.Class, p.Reason = outcome.Raced, ""

@@ -69,9 +69,9 @@ func sandboxMade(p *corev1.Pod) bool {
 }
 
 // observeSandboxes returns by pod why the runtime refuses its sandbox, of the latest try.
-func (r *Reconciler) observeSandboxes(ctx context.Context, namespace string) (map[types.UID]string, error) {
+func (r *Reconciler) observeSandboxes(ctx context.Context, name string) (map[types.UID]string, error) {
 	var events eventsv1.EventList
-	if err := r.Client.List(ctx, &events, client.InNamespace(namespace), client.DisableReadYourWritesConsistency); err != nil {
+	if err := r.Client.List(ctx, &events, client.InNamespace(name), client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
 	return latestFailures(events.Items), nil

@@ -183,7 +183,7 @@ func (r *Reconciler) patchStatus(ctx context.Context, before, env *quixv1.Enviro
 	return pass.Status[*quixv1.Environment]{
 		Client: r.Client,
 		Of:     func(e *quixv1.Environment) any { return &e.Status },
-		Bound:  func(e *quixv1.Environment) { bound(&e.Status) },
+		Bound:  func(e *quixv1.Environment) { cut(&e.Status) },
 		Stamp:  func(e *quixv1.Environment) { e.Status.LastUpdated = &metav1.Time{Time: now} },
 		Refused: func(e *quixv1.Environment, err error) {
 			// The recorder counts repetitions.

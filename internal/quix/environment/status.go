@@ -160,8 +160,8 @@ func deriveConditions(env *quixv1.Environment, out Outcome, now time.Time) {
 	}
 }
 
-// bound cuts what a status says beside its conditions to their length.
-func bound(s *quixv1.EnvironmentStatus) {
+// cut brings what a status says beside its conditions to its length.
+func cut(s *quixv1.EnvironmentStatus) {
 	s.Message = conditions.Bound(s.Message)
 	for _, r := range []*quixv1.ResourceStatus{s.NamespaceStatus, s.RoleBindingStatus} {
 		if r != nil {

@@ -48,7 +48,7 @@ func ownBinding(env *quixv1.Environment) *rbacv1.RoleBinding {
 
 var dangerous = &rbacv1.ClusterRole{
 	ObjectMeta: metav1.ObjectMeta{Name: "platform"},
-	Rules:      []rbacv1.PolicyRule{rule("* * *")},
+	Rules:      []rbacv1.PolicyRule{ruleOf("* * *")},
 }
 
 func TestStarted(t *testing.T) {
@@ -274,7 +274,7 @@ func TestLongTextsAreCut(t *testing.T) {
 	derive(live, Outcome{Namespace: retried(quixv1.ConditionNamespaceReady, "No", long), RoleBinding: retried(quixv1.ConditionRoleBindingReady, "No", long)}, noon)
 	deriveEnding(ending, Ending{Namespace: ownNamespace(ending), UnbindErr: long, DeleteErr: long}, noon)
 	for name, env := range map[string]*quixv1.Environment{"live": live, "ending": ending} {
-		bound(&env.Status)
+		cut(&env.Status)
 		texts := []string{env.Status.Message, env.Status.NamespaceStatus.Message, env.Status.RoleBindingStatus.Message}
 		for _, text := range append(texts, meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady).Message) {
 			if len(text) > conditions.LongestMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: mend it") {
@@ -283,5 +283,5 @@ func TestLongTextsAreCut(t *testing.T) {
 		}
 	}
 	var empty quixv1.EnvironmentStatus
-	bound(&empty) // nothing was made yet
+	cut(&empty) // nothing was made yet
 }

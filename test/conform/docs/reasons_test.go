@@ -62,12 +62,12 @@ var fromKubernetes = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageN
 
 func TestEveryConditionAndReasonIsExplained(t *testing.T) {
 	for _, family := range folders(t) {
-		var pages strings.Builder
+		var text strings.Builder
 		for _, page := range glob(t, "docs/"+family+"/*.md") {
-			pages.Write(read(t, page))
+			text.Write(read(t, page))
 		}
 		for _, name := range append(constants(t, family, "Condition"), constants(t, family, "Reason")...) {
-			if !strings.Contains(pages.String(), "`"+name+"`") {
+			if !strings.Contains(text.String(), "`"+name+"`") {
 				t.Errorf("docs/%s: the condition or reason %s is not explained", family, name)
 			}
 		}
