@@ -379,10 +379,7 @@ func capabilities(to *[]string) settings.Value {
 		if text == noCapabilities {
 			return nil
 		}
-		for part := range strings.SplitSeq(text, ",") {
-			if part = strings.TrimSpace(part); part == "" {
-				continue
-			}
+		for part := range settings.Parts(text) {
 			part = strings.TrimPrefix(part, "CAP_")
 			if !capabilityName.MatchString(part) || part == noCapabilities {
 				return fmt.Errorf("%q: must be the name of a capability such as NET_ADMIN, ALL or, alone, NONE", part)

@@ -45,7 +45,7 @@ func OptionalName(to *string) Value {
 func Names(to *[]string) Value {
 	return Func(func(text string) error {
 		*to = nil
-		for part := range parts(text) {
+		for part := range Parts(text) {
 			if err := joined(validation.IsDNS1123Label(part)); err != nil {
 				return fmt.Errorf("%q: %w", part, err)
 			}
@@ -72,7 +72,7 @@ func SomeOf(to *[]string, allowed ...string) Value {
 			*to = slices.Clone(allowed)
 			return nil
 		}
-		for part := range parts(text) {
+		for part := range Parts(text) {
 			if slices.Contains(*to, part) {
 				continue
 			}
@@ -188,7 +188,7 @@ func Bytes(to *resource.Quantity) Value {
 func Prefixes(to *[]netip.Prefix) Value {
 	return Func(func(text string) error {
 		*to = nil
-		for part := range parts(text) {
+		for part := range Parts(text) {
 			prefix, err := netip.ParsePrefix(part)
 			if err != nil || prefix != prefix.Masked() || prefix.Bits() == 0 || prefix.Addr().Is4In6() {
 				return fmt.Errorf("%q: must be an address range such as 10.0.0.0/24 or fd00:1::/64", part)
@@ -244,8 +244,8 @@ func Pattern(to **regexp.Regexp) Value {
 	})
 }
 
-// parts are what stands between commas and is not empty.
-func parts(text string) func(yield func(string) bool) {
+// Parts are what stands between commas and is not empty, without the spaces around it.
+func Parts(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for part := range strings.SplitSeq(text, ",") {
 			if part = strings.TrimSpace(part); part != "" && !yield(part) {
