@@ -327,23 +327,23 @@ func (b *Berg) Section() settings.Section {
 
 // check compares settings with each other. Those that were not understood are zero and pass.
 func (b *Berg) check() []error {
-	var wrong []error
+	var errs []error
 	if b.Challenge.CPURequest.Cmp(b.Challenge.CPULimit) > 0 && !b.Challenge.CPULimit.IsZero() {
-		wrong = append(wrong, errors.New("CHALLENGE_CPU_REQUEST: must not be above CHALLENGE_CPU_LIMIT"))
+		errs = append(errs, errors.New("CHALLENGE_CPU_REQUEST: must not be above CHALLENGE_CPU_LIMIT"))
 	}
 	if b.Challenge.MemoryRequest.Cmp(b.Challenge.MemoryLimit) > 0 && !b.Challenge.MemoryLimit.IsZero() {
-		wrong = append(wrong, errors.New("CHALLENGE_MEMORY_REQUEST: must not be above CHALLENGE_MEMORY_LIMIT"))
+		errs = append(errs, errors.New("CHALLENGE_MEMORY_REQUEST: must not be above CHALLENGE_MEMORY_LIMIT"))
 	}
 	if b.Challenge.EphemeralStorageRequest.Cmp(b.Challenge.EphemeralStorageLimit) > 0 && !b.Challenge.EphemeralStorageLimit.IsZero() {
-		wrong = append(wrong, errors.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST: must not be above CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
+		errs = append(errs, errors.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST: must not be above CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
 	}
 	if b.Challenge.HTTPPort == b.Challenge.TLSPort && b.Challenge.HTTPPort != 0 {
-		wrong = append(wrong, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))
+		errs = append(errs, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))
 	}
 	if b.Gateway.HTTPListener == b.Gateway.TLSListener && b.Gateway.HTTPListener != "" {
-		wrong = append(wrong, errors.New("CHALLENGE_TLS_LISTENER_NAME: must differ from CHALLENGE_HTTP_LISTENER_NAME: no listener serves HTTPRoutes and TLSRoutes"))
+		errs = append(errs, errors.New("CHALLENGE_TLS_LISTENER_NAME: must differ from CHALLENGE_HTTP_LISTENER_NAME: no listener serves HTTPRoutes and TLSRoutes"))
 	}
-	return wrong
+	return errs
 }
 
 // The ports at which clients expect HTTP and HTTPS.

@@ -76,14 +76,14 @@ type eventSink struct {
 	starts *precedence.Precedence
 	// places are taken by those who wait or write, turn by the one whose turn it is.
 	places, turn chan struct{}
-	complaint    rate.Sometimes
+	dropped      rate.Sometimes
 }
 
 func newEventSink(writes events.EventSink, starts *precedence.Precedence) *eventSink {
 	return &eventSink{
 		EventSink: writes, starts: starts,
 		places: make(chan struct{}, mostEvents), turn: make(chan struct{}, 1),
-		complaint: rate.Sometimes{Interval: time.Minute},
+		dropped: rate.Sometimes{Interval: time.Minute},
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 	case s.places <- struct{}{}:
 		defer func() { <-s.places }()
 	default:
-		s.complaint.Do(func() {
+		s.dropped.Do(func() {
 			ctrl.Log.WithName("events").Info("too many events wait to be written: new ones are dropped", "waiting", mostEvents)
 		})
 		return event, nil

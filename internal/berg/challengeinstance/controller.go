@@ -46,11 +46,11 @@ type Reconciler struct {
 	Presence *optional.Presence
 	Direct   client.Reader
 
-	backoff *outcome.Backoff
-	former  formerPolicies
-	turns   turns
-	calls   calls
-	endings endings
+	backoff      *outcome.Backoff
+	former       formerPolicies
+	turns        turns
+	calls        calls
+	terminations terminations
 	// yields are the workers that give way.
 	yields chan struct{}
 	// copies are the versions of the pull secret that instances being built have under

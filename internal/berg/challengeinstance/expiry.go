@@ -34,7 +34,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 		Client:  r.Client,
 		Clock:   r.Clock,
 		Jumps:   r.Jumps,
-		Workers: endingWorkers(r.Workers),
+		Workers: terminationWorkers(r.Workers),
 		Metrics: passes,
 		Due: func(i *bergv1.ChallengeInstance, now time.Time) (bergv1.TerminationReason, time.Time) {
 			var at time.Time
@@ -84,7 +84,7 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 		case err != nil:
 			// An extension at the last moment wins over the expiry all the same.
 			exactly.ResourceVersion = ptr.To(instance.ResourceVersion)
-			r.endings.asked(instance, reason)
+			r.terminations.asked(instance, reason)
 			log.FromContext(ctx).V(1).Info("spec.terminationReason is not written; the instance ends without it",
 				"reason", redact(err.Error(), instance.Spec.Flag))
 		}
@@ -92,7 +92,7 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 	err := apply.IgnoreAbsent(r.Client.Delete(ctx, instance,
 		client.Preconditions(exactly), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	if err != nil {
-		r.endings.asked(instance, "")
+		r.terminations.asked(instance, "")
 		return fmt.Errorf("delete the instance: %w", withoutFlag(err, instance))
 	}
 	return nil
@@ -103,9 +103,9 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 func (r *Reconciler) writeReason(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
 	ctx, cancel := context.WithTimeout(ctx, reasonPatience)
 	defer cancel()
-	ending := instance.DeepCopy()
-	ending.Spec.TerminationReason = reason
-	return r.Client.Patch(ctx, ending, client.MergeFromWithOptions(instance, client.MergeFromWithOptimisticLock{}))
+	after := instance.DeepCopy()
+	after.Spec.TerminationReason = reason
+	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(instance, client.MergeFromWithOptimisticLock{}))
 }
 
 // tellBlocked says of an instance that must end that the API server refuses its

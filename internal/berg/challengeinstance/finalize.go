@@ -46,24 +46,24 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(d.endingIn), builder.WithPredicates(goneOr(isEnding))).
 		WatchesRawSource(d.calls.source()).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: endingWorkers(d.Workers),
+			MaxConcurrentReconciles: terminationWorkers(d.Workers),
 			ReconciliationTimeout:   pass.Longest,
 		}).
 		Complete(pass.New(d.Clock, d.pauses, passes, d.reconcile))
 }
 
 // endingIn maps a namespace to the instance that is being deleted and to which it belongs:
-// hundreds of its owner may be ending that never had one.
+// hundreds of its owner may be termination that never had one.
 func (d *deletion) endingIn(ctx context.Context, ns client.Object) []reconcile.Request {
 	return d.ofNamespace(func(i client.Object) bool {
 		return isEnding(i) && proofOf(i.(*bergv1.ChallengeInstance)).Holds(ns)
 	})(ctx, ns)
 }
 
-// endingWorkers is how many instances the controllers of expiries and of deletions work
+// terminationWorkers is how many instances the controllers of expiries and of deletions work
 // on at once. More would end few of them sooner, and the API server would be slower for
 // those that are started.
-func endingWorkers(workers int) int { return max(1, workers/2) }
+func terminationWorkers(workers int) int { return max(1, workers/2) }
 
 // reconcile brings the end of one instance a step further. Events alone wake it.
 func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
@@ -72,7 +72,7 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.
 	done, err := d.getInTurn(ctx, turn{&d.calls, req}, instance)
 	if errors.Is(err, outcome.ErrGone) {
 		d.finalizers.Forget(req.NamespacedName)
-		d.endings.forget(req.NamespacedName)
+		d.terminations.forget(req.NamespacedName)
 	}
 	if err != nil {
 		return never, err
@@ -112,7 +112,7 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 			}
 		}
 		deriveTerminating(instance, ns, refused, now)
-		return pass.Join(err, d.patchEnding(ctx, before, instance, now)) // the namespace's events wake us
+		return pass.Join(err, d.patchTerminating(ctx, before, instance, now)) // the namespace's events wake us
 	}
 
 	if err := d.sweep(ctx, instance); err != nil {
@@ -120,18 +120,18 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 	}
 	deriveTerminated(instance, now)
 	// A status that is refused keeps nobody: the instance is gone.
-	if err := d.patchEnding(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
+	if err := d.patchTerminating(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
 	}
 	return d.finalizers.Remove(ctx, d.Client, instance, bergv1.Finalizer)
 }
 
-// patchEnding writes the status of an instance that is being deleted, and tells
+// patchTerminating writes the status of an instance that is being deleted, and tells
 // what is new in it, also where the API server refuses the status.
-func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
+func (d *deletion) patchTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := d.patchStatus(ctx, before, instance)
 	if err == nil || outcome.CauseOf(err) == outcome.Rejected {
-		d.reportEnding(ctx, before, instance, now)
+		d.reportTerminating(ctx, before, instance, now)
 	}
 	return err
 }
@@ -187,7 +187,7 @@ func deriveTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace,
 	} else if why := finalizer.HeldBack(ns); why != "" {
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot go: %s", ns.Name, why)
 	}
-	setEnding(instance, c, now)
+	setTerminating(instance, c, now)
 }
 
 func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
@@ -196,12 +196,12 @@ func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	if instance.Status.TerminatedAt == nil {
 		instance.Status.TerminatedAt = &metav1.Time{Time: now}
 	}
-	setEnding(instance, condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
+	setTerminating(instance, condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
 }
 
-// setEnding writes NamespaceDeleted, and Healthy, which cannot stay true. Nor can the
+// setTerminating writes NamespaceDeleted, and Healthy, which cannot stay true. Nor can the
 // addresses: while the namespace goes, or is held, its node ports may become another's.
-func setEnding(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
+func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
 	instance.Status.Services = nil
 	setConditions(instance, now, deleted,
 		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))

@@ -480,7 +480,7 @@ func TestLifetime(t *testing.T) {
 }
 
 func TestEndingsAreToldOnceAndForgotten(t *testing.T) {
-	var e endings
+	var e terminations
 	i, other := testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.UID = "another of that name" })
 	if e.reason(i) != "" || len(e.all) != 0 {
 		t.Error("something is known of an instance that nobody has ended")
@@ -531,7 +531,7 @@ func TestApparentReason(t *testing.T) {
 		}
 	}
 	ended := testInstance(started, deleted(time.Minute))
-	r.endings.asked(ended, bergv1.TerminationAdmin)
+	r.terminations.asked(ended, bergv1.TerminationAdmin)
 	if got := r.apparentReason(t.Context(), ended); got != bergv1.TerminationAdmin {
 		t.Errorf("what is remembered goes first: %s", got)
 	}

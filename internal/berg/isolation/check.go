@@ -147,7 +147,7 @@ func (c *Checker) check(ctx context.Context, s site) Verdict {
 		}
 	}
 	if !c.await(ctx, s, reached, startLimit) {
-		return inconclusive("a pod without a network policy did not reach the operator: %s", c.hindrance(ctx, s))
+		return inconclusive("a pod without a network policy did not reach the operator: %s", c.problem(ctx, s))
 	}
 
 	wanted := policies(s, c.Config)
@@ -162,7 +162,7 @@ func (c *Checker) check(ctx context.Context, s site) Verdict {
 		if c.await(ctx, s, reached, pollInterval) {
 			return ignored()
 		}
-		return inconclusive("the pod of the check ended: %s", c.hindrance(ctx, s))
+		return inconclusive("the pod of the check ended: %s", c.problem(ctx, s))
 	}
 
 	for _, policy := range wanted {
@@ -171,7 +171,7 @@ func (c *Checker) check(ctx context.Context, s site) Verdict {
 		}
 	}
 	if !c.await(ctx, s, reached, c.Settle) {
-		return inconclusive("the pod does not reach the operator any more, with the network policy or without: %s", c.hindrance(ctx, s))
+		return inconclusive("the pod does not reach the operator any more, with the network policy or without: %s", c.problem(ctx, s))
 	}
 	return enforced()
 }
@@ -185,12 +185,12 @@ func (c *Checker) await(ctx context.Context, s site, wanted reach, limit time.Du
 	return err == nil
 }
 
-func (c *Checker) hindrance(ctx context.Context, s site) string {
+func (c *Checker) problem(ctx context.Context, s site) string {
 	pods, err := c.pods(ctx, s)
 	if err != nil {
 		return err.Error()
 	}
-	return hindrance(pods)
+	return podProblem(pods)
 }
 
 func (c *Checker) pods(ctx context.Context, s site) ([]corev1.Pod, error) {

@@ -37,7 +37,7 @@ func TestReachOf(t *testing.T) {
 	}
 }
 
-func TestHindrance(t *testing.T) {
+func TestPodProblem(t *testing.T) {
 	for want, pods := range map[string][]corev1.Pod{
 		"there is no pod": nil,
 		"ImagePullBackOff": {{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
@@ -50,7 +50,7 @@ func TestHindrance(t *testing.T) {
 			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}}},
 	} {
-		if got := hindrance(pods); got != want {
+		if got := podProblem(pods); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -31,9 +31,9 @@ func (d drained) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, nil // nothing new is begun
 	}
 	defer func() {
-		if defect := recover(); defect != nil {
+		if panicked := recover(); panicked != nil {
 			d.metrics.Failed()
-			panic(defect)
+			panic(panicked)
 		}
 	}()
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -255,9 +255,9 @@ func Parts(text string) func(yield func(string) bool) {
 	}
 }
 
-func joined(wrong []string) error {
-	if len(wrong) == 0 {
+func joined(problems []string) error {
+	if len(problems) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(wrong, "; "))
+	return errors.New(strings.Join(problems, "; "))
 }

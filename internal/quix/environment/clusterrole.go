@@ -44,15 +44,15 @@ var dangers = []danger{
 // way to more. Each rule is judged alone, whatever resourceNames it has. The
 // error wraps ErrSecurityViolation and names every rule at fault.
 func validateClusterRole(role *rbacv1.ClusterRole) error {
-	var faults []string
+	var problems []string
 	for key := range role.Labels {
 		if strings.HasPrefix(key, "rbac.authorization.k8s.io/aggregate-to-") {
-			faults = append(faults, fmt.Sprintf("the label %s adds its rules to another ClusterRole", key))
+			problems = append(problems, fmt.Sprintf("the label %s adds its rules to another ClusterRole", key))
 		}
 	}
-	slices.Sort(faults)
+	slices.Sort(problems)
 	if role.AggregationRule != nil {
-		faults = append(faults, "its aggregationRule takes its rules from other ClusterRoles, which change without it")
+		problems = append(problems, "its aggregationRule takes its rules from other ClusterRoles, which change without it")
 	}
 	for i, granted := range role.Rules {
 		var whats []string
@@ -65,13 +65,13 @@ func validateClusterRole(role *rbacv1.ClusterRole) error {
 			whats = append(whats, "impersonate others")
 		}
 		if len(whats) > 0 {
-			faults = append(faults, fmt.Sprintf("rules[%d] allows to %s", i, strings.Join(whats, ", ")))
+			problems = append(problems, fmt.Sprintf("rules[%d] allows to %s", i, strings.Join(whats, ", ")))
 		}
 	}
-	if len(faults) == 0 {
+	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: ClusterRole %s must not be bound: %s", ErrSecurityViolation, role.Name, strings.Join(faults, "; "))
+	return fmt.Errorf("%w: ClusterRole %s must not be bound: %s", ErrSecurityViolation, role.Name, strings.Join(problems, "; "))
 }
 
 func (d danger) in(rule rbacv1.PolicyRule) bool {

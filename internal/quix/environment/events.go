@@ -42,8 +42,8 @@ func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome, began 
 	}
 }
 
-// reportEnding tells, once, what stands in the way of a deletion.
-func (r *Reconciler) reportEnding(before, env *quixv1.Environment, e Ending) {
+// reportDeletion tells, once, what stands in the way of a deletion.
+func (r *Reconciler) reportDeletion(before, env *quixv1.Environment, e Deletion) {
 	if e.UnbindErr != nil && (before.Status.RoleBindingStatus == nil || before.Status.RoleBindingStatus.Message != env.Status.RoleBindingStatus.Message) {
 		pass.Warning(r.Events, env, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, e.UnbindErr.Error())
 	}

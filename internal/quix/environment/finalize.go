@@ -26,10 +26,10 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 		return nil // somebody else holds it back, or the cache is late
 	}
 	if namespaceName(env) == "" { // deleted before anything was made
-		return r.letGo(ctx, env)
+		return r.release(ctx, env)
 	}
 	before := env.DeepCopy()
-	e := Ending{}
+	e := Deletion{}
 	// What keeps the binding does not keep the namespace, which takes it along.
 	e.UnbindErr = r.unbind(ctx, env)
 
@@ -49,27 +49,27 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 		return errors.Join(e.UnbindErr, e.DeleteErr) // somebody was faster: another look tells
 	}
 
-	deriveEnding(env, e, now)
+	deriveDeleting(env, e, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
 		// A status that is refused keeps no environment that is gone.
 		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
 			return pass.Join(e.DeleteErr, err)
 		}
 	}
-	r.reportEnding(before, env, e)
+	r.reportDeletion(before, env, e)
 	switch {
 	case exists && !e.Foreign:
 		return e.DeleteErr // the namespace's events wake us
 	case e.Foreign && e.UnbindErr != nil:
 		return e.UnbindErr // the namespace will not take the binding along
 	default:
-		return r.letGo(ctx, env)
+		return r.release(ctx, env)
 	}
 }
 
-// letGo takes the finalizer off. The status has told its last by then: an event tells when
+// release takes the finalizer off. The status has told its last by then: an event tells when
 // the API server refuses.
-func (r *Reconciler) letGo(ctx context.Context, env *quixv1.Environment) error {
+func (r *Reconciler) release(ctx context.Context, env *quixv1.Environment) error {
 	err := r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
 	if outcome.CauseOf(err) == outcome.Rejected {
 		pass.Warning(r.Events, env, quixv1.ReasonRefused, actionDelete,
@@ -78,8 +78,8 @@ func (r *Reconciler) letGo(ctx context.Context, env *quixv1.Environment) error {
 	return err
 }
 
-// Ending is what one pass saw and did of an environment that is being deleted.
-type Ending struct {
+// Deletion is what one pass saw and did of an environment that is being deleted.
+type Deletion struct {
 	// Namespace that bears the environment's name; nil when it is gone.
 	Namespace *corev1.Namespace
 	// Foreign: it is not this environment's.
@@ -88,8 +88,8 @@ type Ending struct {
 	UnbindErr, DeleteErr error
 }
 
-// deriveEnding writes the status of an environment that is being deleted.
-func deriveEnding(env *quixv1.Environment, e Ending, now time.Time) {
+// deriveDeleting writes the status of an environment that is being deleted.
+func deriveDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	s := &env.Status
 	s.ObservedGeneration = env.Generation
 	s.Phase, s.Message = quixv1.PhaseDeleting, "deleting"

@@ -207,21 +207,21 @@ func TestDeriveEnding(t *testing.T) {
 	other := ownNamespace(env)
 	other.Annotations[quixv1.AnnotationUID] = "uid-b"
 	for name, tc := range map[string]struct {
-		ending      Ending
+		deleting    Deletion
 		ns, binding quixv1.ResourcePhase
 		reason      string
 		message     string
 	}{
-		"on its way":    {Ending{Namespace: ownNamespace(env)}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "is being deleted"},
-		"held back":     {Ending{Namespace: held}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "example.com/hold"},
-		"refused":       {Ending{Namespace: ownNamespace(env), DeleteErr: errors.New("no")}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "no"},
-		"unmanaged":     {Ending{Namespace: unmanaged, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceNotManaged, "stays"},
-		"of another":    {Ending{Namespace: other, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceEnvironmentIDMismatch, "stays"},
-		"binding stays": {Ending{Namespace: ownNamespace(env), UnbindErr: errors.New("no")}, quixv1.ResourceDeleting, quixv1.ResourceFailed, quixv1.ReasonTerminating, "is being deleted"},
-		"gone":          {Ending{}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "gone"},
+		"on its way":    {Deletion{Namespace: ownNamespace(env)}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "is being deleted"},
+		"held back":     {Deletion{Namespace: held}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "example.com/hold"},
+		"refused":       {Deletion{Namespace: ownNamespace(env), DeleteErr: errors.New("no")}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "no"},
+		"unmanaged":     {Deletion{Namespace: unmanaged, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceNotManaged, "stays"},
+		"of another":    {Deletion{Namespace: other, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceEnvironmentIDMismatch, "stays"},
+		"binding stays": {Deletion{Namespace: ownNamespace(env), UnbindErr: errors.New("no")}, quixv1.ResourceDeleting, quixv1.ResourceFailed, quixv1.ReasonTerminating, "is being deleted"},
+		"gone":          {Deletion{}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "gone"},
 	} {
 		env := testEnvironment()
-		deriveEnding(env, tc.ending, noon)
+		deriveDeleting(env, tc.deleting, noon)
 		s := env.Status
 		c := meta.FindStatusCondition(s.Conditions, quixv1.ConditionNamespaceReady)
 		if s.Phase != quixv1.PhaseDeleting || s.NamespaceStatus.Phase != tc.ns || s.RoleBindingStatus.Phase != tc.binding ||
@@ -270,10 +270,10 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 
 func TestLongTextsAreCut(t *testing.T) {
 	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": mend it")
-	live, ending := testEnvironment(), testEnvironment()
+	live, deleting := testEnvironment(), testEnvironment()
 	derive(live, Outcome{Namespace: retried(quixv1.ConditionNamespaceReady, "No", long), RoleBinding: retried(quixv1.ConditionRoleBindingReady, "No", long)}, noon)
-	deriveEnding(ending, Ending{Namespace: ownNamespace(ending), UnbindErr: long, DeleteErr: long}, noon)
-	for name, env := range map[string]*quixv1.Environment{"live": live, "ending": ending} {
+	deriveDeleting(deleting, Deletion{Namespace: ownNamespace(deleting), UnbindErr: long, DeleteErr: long}, noon)
+	for name, env := range map[string]*quixv1.Environment{"live": live, "deleting": deleting} {
 		cut(&env.Status)
 		texts := []string{env.Status.Message, env.Status.NamespaceStatus.Message, env.Status.RoleBindingStatus.Message}
 		for _, text := range append(texts, meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady).Message) {
