@@ -59,7 +59,7 @@ func TestNoVariableHidesAFunctionOfItsPackage(t *testing.T) {
 }
 
 // variables returns where the variables, parameters and results of a file are declared. What :=
-// assigns to anew is among them.
+// assigns to again is among them.
 func variables(file *ast.File) (all []*ast.Ident) {
 	add := func(expressions ...ast.Expr) {
 		for _, e := range expressions {

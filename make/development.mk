@@ -11,7 +11,7 @@ generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
 FAMILIES := $(notdir $(wildcard api/*))
 
 # staticValue is a number with a fraction in the Challenges that run today; the
-# warning against such fields cannot be heeded any more.
+# warning against such fields cannot be followed any more.
 .PHONY: manifests
 manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, and name the images.
 	for family in $(FAMILIES); do \
@@ -58,5 +58,5 @@ lint: $(BIN)/golangci-lint ## Run the linters and check the format.
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: lint-fix
-lint-fix: $(BIN)/golangci-lint ## Let the linters mend what they can.
+lint-fix: $(BIN)/golangci-lint ## Let the linters fix what they can.
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --fix --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done

@@ -208,22 +208,22 @@ func (b *Berg) Section() settings.Section {
 			},
 			{
 				Name: "CHALLENGE_INSTANCE_TIMEOUT", Default: "2h",
-				Help:  "How long an instance lives when it does not say, for example 90m or 2h.",
+				Help:  "Lifetime of an instance whose spec names none, for example 90m or 2h.",
 				Value: settings.Duration(&b.Challenge.Timeout),
 			},
 			{
 				Name: "CHALLENGE_MAX_LIFETIME", Default: "",
-				Help:  "Longest life of an instance, whatever it says. Empty: no limit.",
+				Help:  "Longest lifetime of an instance, whatever its spec says. Empty: no limit.",
 				Value: settings.OptionalDuration(&b.Challenge.MaxLifetime),
 			},
 			{
 				Name: "CHALLENGE_START_DEADLINE", Default: "",
-				Help:  "Time after which an instance that never became ready is Failed. Empty: it may start for as long as it lives.",
+				Help:  "Time after which an instance that never became ready is Failed. Empty: it may go on starting until it expires.",
 				Value: settings.OptionalDuration(&b.Challenge.StartDeadline),
 			},
 			{
 				Name: "CHALLENGE_WITHDRAWAL_POLICY", Default: "Keep",
-				Help:  "What happens to live instances when their Challenge is deleted: Keep lets them run on, Stop ends them.",
+				Help:  "What happens to live instances when their Challenge is deleted: Keep lets them run on, Stop deletes them.",
 				Value: settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop),
 			},
 			{

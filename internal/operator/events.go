@@ -18,9 +18,10 @@ import (
 const (
 	// longestEventDelay is how long an event waits for starts under way.
 	longestEventDelay = 10 * time.Second
-	// mostEvents wait at a time, 25 MiB of them: more are only when thousands end at once.
+	// mostEvents wait at a time, 25 MiB of them: more are only when thousands are deleted
+	// at once.
 	mostEvents = 4000
-	// flushTime is how long the end of the process waits for the last events.
+	// flushTime is how long the process waits for the last events when it stops.
 	flushTime = time.Second
 )
 
@@ -50,7 +51,8 @@ func (m *reportingManager) recorder(scheme *runtime.Scheme, name string) recorde
 	return m.broadcaster.NewRecorder(scheme, name).(recorder.EventRecorder)
 }
 
-// Start returns when the manager has ended and its last events are written, or are given up.
+// Start returns when the manager has stopped and its last events are written, or are given
+// up.
 func (m *reportingManager) Start(ctx context.Context) error {
 	// Reconciliations that end after ctx have something to tell, too.
 	recording, stop := context.WithCancel(context.WithoutCancel(ctx))

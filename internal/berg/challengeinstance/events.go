@@ -79,8 +79,9 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	return redact(c.Message, instance.Spec.Flag)
 }
 
-// reportTerminating tells, once, why an instance ends, and counts one that is over. The
-// status remembers what was told; where it cannot be written, this process does.
+// reportTerminating tells, once, why an instance terminates, and counts one that has
+// expired. The status remembers what was told; where it cannot be written, this process
+// does.
 func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) {
 	was, is := before.Status.Phase, instance.Status.Phase
 	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.tells(instance, bergv1.PhaseTerminating) {
@@ -95,8 +96,8 @@ func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *be
 	}
 }
 
-// apparentReason is why an instance ends that does not say so itself: the API server
-// may have refused to note it, and the operator may have been started anew since.
+// apparentReason is why an instance terminates that does not say so itself: the API
+// server may have refused to note it, and the operator may have restarted since.
 func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.ChallengeInstance) bergv1.TerminationReason {
 	if reason := r.terminations.reason(instance); reason != "" {
 		return reason
@@ -112,9 +113,9 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 	return bergv1.TerminationUserRequest // it was deleted by somebody
 }
 
-// terminations are what is known of the ends of instances and may stand in no status: why the
-// operator has ended them, and what was told of that. Each is forgotten when it is gone.
-// Its zero value is ready for use.
+// terminations are what is known of terminating instances and may be in no status: why the
+// operator has deleted them, and what was told of that. Each is forgotten when the instance
+// is gone. Its zero value is ready for use.
 type terminations struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]termination
@@ -151,7 +152,7 @@ func (e *terminations) asked(instance *bergv1.ChallengeInstance, reason bergv1.T
 	e.change(instance, func(known *termination) { known.reason = reason })
 }
 
-// reason is why the operator has ended an instance, "" if that is not known.
+// reason is why the operator has deleted an instance, "" if that is not known.
 func (e *terminations) reason(instance *bergv1.ChallengeInstance) (reason bergv1.TerminationReason) {
 	e.change(instance, func(known *termination) { reason = known.reason })
 	return reason

@@ -31,8 +31,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
-// orphans follows the namespaces of instances that are no more. No instance goes before
-// its namespace, but for one whose finalizer was taken off by hand. It counts them, and,
+// orphans follows the namespaces of instances that are gone. No instance is gone before
+// its namespace, except one whose finalizer was taken off by hand. It counts them, and,
 // if ORPHAN_GRACE_PERIOD is set, deletes each when it has been one for that long.
 type orphans struct {
 	client client.Client
@@ -69,7 +69,8 @@ var ofInstances = predicate.NewPredicateFuncs(func(ns client.Object) bool {
 	return strings.HasPrefix(ns.GetName(), NamespacePrefix)
 })
 
-// identityChanged passes updates of what tells whose a namespace is, and its end.
+// identityChanged passes updates of what tells to whom a namespace belongs, and
+// its deletion.
 var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return isLive(e.ObjectOld) != isLive(e.ObjectNew) },
 })
@@ -152,9 +153,10 @@ const instancesPerPage = 500
 // errOrphanKept says that the cache is late. The next look has to be another one.
 var errOrphanKept = errors.New("the instance of the namespace exists")
 
-// collect deletes an orphan. The cache may be late, so all of it is asked of the API server
-// anew, the instances after the namespace: what does not exist then never will, since no
-// UID is used twice. The namespace must be the one that was seen, in the version that was.
+// collect deletes an orphan. The cache may be late, so the API server is asked for all of
+// it again, the instances after the namespace: what does not exist then never will, since
+// no UID is used twice. The namespace must be the one that was seen, in the version that
+// was.
 func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance types.UID) error {
 	live := &corev1.Namespace{}
 	if err := o.live.Get(ctx, client.ObjectKeyFromObject(ns), live); err != nil {

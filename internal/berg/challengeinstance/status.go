@@ -275,9 +275,9 @@ func judgePods(o Observed) podsVerdict {
 	return podsVerdict{ready: true}
 }
 
-// judgeContainer says whether a container is ready, else what keeps it from that, as far
-// as is known: what its pods say, what the runtime says of them, why there are none, and
-// last how the one ended that nothing has replaced.
+// judgeContainer says whether a container is ready, else which problem keeps it from
+// that, as far as is known: what its pods say, what the runtime says of them, why there
+// are none, and last how the pod ended that nothing has replaced.
 func judgeContainer(o Observed, hostname string) (ready bool, reason, message string) {
 	live, ended := podsOf(o.Pods, hostname)
 	for _, p := range live {
@@ -318,9 +318,9 @@ func viewOf(p *corev1.Pod) podView {
 	return v
 }
 
-// podsOf returns the pods of one container that are not on their way out, the newest
-// first: those that live, and those that have ended. One that was evicted, or had no room
-// on its node, stays beside the one that replaces it.
+// podsOf returns the pods of one container that are not being deleted, the newest first:
+// those that live, and those that have ended. One that was evicted, or had no room on its
+// node, stays beside the one that replaces it.
 func podsOf(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
 	for i := range pods {
 		switch p := &pods[i]; {
@@ -389,8 +389,8 @@ func lastWords(t *corev1.ContainerStateTerminated) string {
 }
 
 // neverRan reports whether the runtime could not start a container. Only then is the
-// message the runtime's. Else it is what the container has written, in which the flag may
-// stand in any disguise.
+// message the runtime's. Else it is what the container has written, which may contain the
+// flag in any notation.
 func neverRan(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
 }

@@ -22,7 +22,8 @@ type Section struct {
 	// Check compares settings with each other after all were read; one that was not
 	// understood is the zero value. Nil: there is nothing to compare.
 	Check func() []error
-	// Warnings returns what can be meant and hardly is, each naming its settings. Nil: nothing.
+	// Warnings returns combinations that are valid and probably not intended, each naming its
+	// settings. Nil: nothing.
 	Warnings func() []string
 }
 

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// LongestDuration is the longest that can be told in Go, in whole hours: 292 years.
+// LongestDuration is the longest that Go can represent, in whole hours: 292 years.
 const LongestDuration = 2562047 * time.Hour
 
 // Func is a value that a function reads.
 func Func(set func(text string) error) Value { return Value{set: set} }
 
-// Name is a name that check, one of Kubernetes' validations, has no objection to.
+// Name is a name that check, one of Kubernetes' validations, accepts.
 func Name(to *string, check func(string) []string) Value {
 	return Func(func(text string) error {
 		*to = text
@@ -63,8 +63,8 @@ func OneOf[T ~string](to *T, allowed ...T) Value {
 	})
 }
 
-// SomeOf are some of the texts that may be told, at least one, separated by commas. An empty
-// text stands for all of them.
+// SomeOf are some of the allowed texts, at least one, separated by commas. An empty text
+// stands for all of them.
 func SomeOf(to *[]string, allowed ...string) Value {
 	return Func(func(text string) error {
 		*to = nil

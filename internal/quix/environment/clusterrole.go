@@ -13,9 +13,9 @@ import (
 // let the platform gain rights beyond those that the role lists.
 var ErrSecurityViolation = errors.New("security violation")
 
-// danger is a combination of rights by which rights grow. A rule has it when it
-// has any of the groups, any of the resources and any of the verbs, each by its
-// own name or by "*".
+// danger is a combination of rights by which their holder can gain more. A rule
+// has it when it has any of the groups, any of the resources and any of the
+// verbs, each by its own name or by "*".
 type danger struct {
 	what                     string
 	groups, resources, verbs []string
@@ -40,9 +40,9 @@ var dangers = []danger{
 	{"make tokens of service accounts", coreGroup, []string{"serviceaccounts/token"}, []string{"create"}},
 }
 
-// validateClusterRole returns nil for a role that hands out what it lists and no
+// validateClusterRole returns nil for a role that grants what it lists and no
 // way to more. Each rule is judged alone, whatever resourceNames it has. The
-// error wraps ErrSecurityViolation and names every rule at fault.
+// error wraps ErrSecurityViolation and names every such rule.
 func validateClusterRole(role *rbacv1.ClusterRole) error {
 	var problems []string
 	for key := range role.Labels {
@@ -97,7 +97,7 @@ func includesResource(list, wanted []string) bool {
 
 // constrainedImpersonation finds the verbs impersonate:<mode> and
 // impersonate-on:<mode>:<verb> of Kubernetes 1.35 and later (KEP-5284). The
-// latter goes with any resource.
+// latter applies to any resource.
 func constrainedImpersonation(rule rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rule.Verbs, func(verb string) bool {
 		return strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:")

@@ -21,7 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
-// Reconciler makes, keeps and ends Environments.
+// Reconciler creates, repairs and deletes Environments.
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
@@ -37,9 +37,9 @@ type Reconciler struct {
 	finalizers finalizer.Remover
 }
 
-// The right to bind stands alone: it names the one ClusterRole, and the operator
-// needs none of the rights that this role hands out. Whoever renames the role
-// (CLUSTER_ROLE_NAME) gives the operator the right to bind that one.
+// The right to bind is a rule of its own: it names the one ClusterRole, and the
+// operator needs none of the rights that this role grants. Whoever renames the
+// role (CLUSTER_ROLE_NAME) gives the operator the right to bind that one.
 //
 // +kubebuilder:rbac:groups=quix.io,resources=environments,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=quix.io,resources=environments/status,verbs=patch
@@ -95,7 +95,7 @@ func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time
 	return out.err()
 }
 
-// start persists the names before anything bears them: the suffix may be another
+// start persists the names before anything has them: the suffix may be another
 // one after a restart.
 func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now time.Time) error {
 	if namespaceName(env) != "" && roleBindingName(env) != "" {
@@ -110,9 +110,9 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now tim
 	return nil
 }
 
-// build applies the plan. The namespace comes first and the binding last, so that
-// nothing is granted that was not judged before. While the finalizer is refused nothing is
-// made or granted: a deletion would go by unseen.
+// build applies the plan. The namespace comes first and the binding last, so that nothing
+// is granted that was not judged before. While the finalizer is refused nothing is made or
+// granted: a deletion would be missed.
 func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Observed, held *outcome.Problem) Outcome {
 	out := Outcome{Observed: o}
 	cfg := r.Config
@@ -127,8 +127,8 @@ func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Obser
 		out.NamespaceCreated = err == nil && o.Namespace == nil
 	}
 	out.Role = judgeRole(o.Role, cfg.ClusterRoleName)
-	// Whatever became of the namespace, rights that are too wide are taken away, and
-	// so are those of a role that nobody watches any more.
+	// Whether the namespace could be written or not, rights that are too wide are
+	// taken away, and so are those of a role that nobody watches any more.
 	if out.violation() && cfg.RoleViolationPolicy == config.RoleViolationUnbind || out.Role != nil && boundElsewhere(in) {
 		if err := r.unbind(ctx, env); err != nil {
 			out.RoleBinding = retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, err)
@@ -170,7 +170,7 @@ func (r *Reconciler) recording() apply.Writer {
 	return w
 }
 
-// replacing makes a binding anew that grants another role: the API server does not change
+// replacing makes a binding again that grants another role: the API server does not change
 // which one.
 func (r *Reconciler) replacing() apply.Writer {
 	w := r.Writer

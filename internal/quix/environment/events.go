@@ -42,7 +42,7 @@ func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome, began 
 	}
 }
 
-// reportDeletion tells, once, what stands in the way of a deletion.
+// reportDeletion tells, once, what blocks a deletion.
 func (r *Reconciler) reportDeletion(before, env *quixv1.Environment, e Deletion) {
 	if e.UnbindErr != nil && (before.Status.RoleBindingStatus == nil || before.Status.RoleBindingStatus.Message != env.Status.RoleBindingStatus.Message) {
 		pass.Warning(r.Events, env, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, e.UnbindErr.Error())

@@ -18,8 +18,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
-// finalize ends an environment that is being deleted, from whatever state it is
-// in: first the platform's rights, then the namespace. It is done when the
+// finalize carries out the deletion of an environment, from whatever state it
+// is in: first the platform's rights, then the namespace. It is done when the
 // namespace is gone, or turns out not to be the environment's.
 func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now time.Time) error {
 	if !controllerutil.ContainsFinalizer(env, quixv1.Finalizer) || r.finalizers.Done(env) {
@@ -30,7 +30,8 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	}
 	before := env.DeepCopy()
 	e := Deletion{}
-	// What keeps the binding does not keep the namespace, which takes it along.
+	// What keeps the binding does not keep the namespace, whose deletion deletes
+	// the binding too.
 	e.UnbindErr = r.unbind(ctx, env)
 
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env)}}
@@ -51,7 +52,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 
 	deriveDeleting(env, e, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
-		// A status that is refused keeps no environment that is gone.
+		// A status that is refused holds no environment back whose namespace is gone.
 		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
 			return pass.Join(e.DeleteErr, err)
 		}
@@ -61,14 +62,14 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	case exists && !e.Foreign:
 		return e.DeleteErr // the namespace's events wake us
 	case e.Foreign && e.UnbindErr != nil:
-		return e.UnbindErr // the namespace will not take the binding along
+		return e.UnbindErr // the namespace stays, and the binding with it
 	default:
 		return r.release(ctx, env)
 	}
 }
 
-// release takes the finalizer off. The status has told its last by then: an event tells when
-// the API server refuses.
+// release takes the finalizer off. The status is not written again: an event tells when the
+// API server refuses.
 func (r *Reconciler) release(ctx context.Context, env *quixv1.Environment) error {
 	err := r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
 	if outcome.CauseOf(err) == outcome.Rejected {
@@ -80,7 +81,7 @@ func (r *Reconciler) release(ctx context.Context, env *quixv1.Environment) error
 
 // Deletion is what one pass saw and did of an environment that is being deleted.
 type Deletion struct {
-	// Namespace that bears the environment's name; nil when it is gone.
+	// Namespace of the environment's name; nil when it is gone.
 	Namespace *corev1.Namespace
 	// Foreign: it is not this environment's.
 	Foreign bool
@@ -108,7 +109,7 @@ func deriveDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 		ns.Phase = quixv1.ResourceFailed
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, e.DeleteErr.Error()
 	case finalizer.HeldBack(e.Namespace) != "":
-		reason, ns.Message = quixv1.ReasonDeletionBlocked, fmt.Sprintf("namespace %s cannot go: %s", e.Namespace.Name, finalizer.HeldBack(e.Namespace))
+		reason, ns.Message = quixv1.ReasonDeletionBlocked, fmt.Sprintf("namespace %s cannot be deleted: %s", e.Namespace.Name, finalizer.HeldBack(e.Namespace))
 	default:
 		ns.Message = fmt.Sprintf("namespace %s is being deleted", e.Namespace.Name)
 	}

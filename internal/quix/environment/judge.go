@@ -30,7 +30,7 @@ func judgeNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp)
 			"namespace conflict: %s exists and is not managed by this operator; it was left untouched: delete it, or delete this Environment", ns.Name)
 	default:
 		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
-			"namespace conflict: %s belongs to another Environment (%s); it was left untouched: this one goes on when it is gone", ns.Name, holder(ns.Labels, ns.Annotations))
+			"namespace conflict: %s belongs to another Environment (%s); it was left untouched: this one continues when it is gone", ns.Name, holder(ns.Labels, ns.Annotations))
 	}
 }
 

@@ -269,7 +269,7 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 }
 
 func TestLongTextsAreCut(t *testing.T) {
-	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": mend it")
+	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": fix it")
 	live, deleting := testEnvironment(), testEnvironment()
 	derive(live, Outcome{Namespace: retried(quixv1.ConditionNamespaceReady, "No", long), RoleBinding: retried(quixv1.ConditionRoleBindingReady, "No", long)}, noon)
 	deriveDeleting(deleting, Deletion{Namespace: ownNamespace(deleting), UnbindErr: long, DeleteErr: long}, noon)
@@ -277,7 +277,7 @@ func TestLongTextsAreCut(t *testing.T) {
 		cut(&env.Status)
 		texts := []string{env.Status.Message, env.Status.NamespaceStatus.Message, env.Status.RoleBindingStatus.Message}
 		for _, text := range append(texts, meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady).Message) {
-			if len(text) > conditions.LongestMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: mend it") {
+			if len(text) > conditions.LongestMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: fix it") {
 				t.Errorf("%s: %d bytes: %.40q", name, len(text), text)
 			}
 		}
