@@ -119,10 +119,10 @@ var rbacRules = []rbacv1.PolicyRule{
 // Secrets.
 func rights(b bundle) []string {
 	var problems []string
-	each := func(scope string, all []permissions, judge func(string, rbacv1.PolicyRule)) {
+	each := func(scope string, all []permissions, visit func(string, rbacv1.PolicyRule)) {
 		for _, p := range all {
 			for i, rule := range p.Rules {
-				judge(fmt.Sprintf("%s rule %d of %s", scope, i, p.ServiceAccountName), rule)
+				visit(fmt.Sprintf("%s rule %d of %s", scope, i, p.ServiceAccountName), rule)
 			}
 		}
 	}

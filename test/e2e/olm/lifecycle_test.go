@@ -194,7 +194,7 @@ var _ = Describe("The operator", Ordered, func() {
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return leftBehind(ctx, before, promised) })
 
 		By("removing that too")
-		for _, name := range definitions {
+		for _, name := range definitions() {
 			Expect(world.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {

@@ -131,13 +131,13 @@ var _ = Describe("A Quix environment", func() {
 		role := &rbacv1.ClusterRole{}
 		Expect(world.Get(ctx, key, role)).To(Succeed())
 		harmless := role.DeepCopy()
-		mend := func(ctx context.Context) {
+		fix := func(ctx context.Context) {
 			GinkgoHelper()
 			Expect(world.Get(ctx, key, role)).To(Succeed())
 			role.Rules = harmless.Rules
 			Expect(world.Update(ctx, role)).To(Succeed())
 		}
-		DeferCleanup(func(ctx SpecContext) { mend(ctx) }, NodeTimeout(deployed.ReactLimit))
+		DeferCleanup(func(ctx SpecContext) { fix(ctx) }, NodeTimeout(deployed.ReactLimit))
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create"}})
 		edited := time.Now()
 		Expect(world.Update(ctx, role)).To(Succeed())
@@ -149,8 +149,8 @@ var _ = Describe("A Quix environment", func() {
 		environmentIs(ctx, env, quixv1.PhaseFailed, quixv1.ConditionRoleValidated, quixv1.ReasonSecurityViolation)
 		Expect(env.Status.Message).To(ContainSubstring("security violation"))
 
-		By("mending it")
-		mend(ctx)
+		By("fixing it")
+		fix(ctx)
 		environmentReady(ctx, env)
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			return as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})

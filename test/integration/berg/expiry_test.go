@@ -134,25 +134,9 @@ var _ = Describe("The time of an instance", func() {
 		bergtest.Challenge(ctx, ns, "moment", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "moment")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		// The player's extension reaches the API server after the operator has decided
-		// to end the instance, and before it says so.
-		var once sync.Once
-		extended := make(chan struct{})
-		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, transport.Showing(func(r *http.Request) {
-			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
-				once.Do(func() {
-					defer GinkgoRecover()
-					defer close(extended)
-					apiserver.Change(ctx, i, func() { i.Spec.Timeout = "9h" })
-				})
-			}
-		}))
-		Eventually(extended).Should(BeClosed())
-		expect.Observed(ctx, i)
-		Expect(i.DeletionTimestamp).To(BeNil())
+		// The operator decides, and first writes why.
+		isExtendedBefore(ctx, i, http.MethodPatch)
 		Expect(i.Spec.TerminationReason).To(BeEmpty())
-		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
-		Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(9 * time.Hour))
 	})
 
 	It("is counted once when it is over, whatever goes wrong", func(ctx context.Context) {
@@ -170,19 +154,17 @@ var _ = Describe("The time of an instance", func() {
 		before := inprocess.Metric("berg_challengeinstance_timeouts_total")
 		// The answer to the first request of each kind about each instance is lost.
 		var seen sync.Map
-		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				response, err := next.RoundTrip(r)
-				if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/challengeinstances/") || strings.HasSuffix(r.URL.Path, "/status") {
-					return response, err
-				}
-				if _, again := seen.LoadOrStore(r.Method+r.URL.Path, true); !again && err == nil {
-					_ = response.Body.Close()
-					return nil, errors.New("the answer is lost")
-				}
+		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			response, err := next.RoundTrip(r)
+			if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/challengeinstances/") || strings.HasSuffix(r.URL.Path, "/status") {
 				return response, err
-			})
-		})
+			}
+			if _, again := seen.LoadOrStore(r.Method+r.URL.Path, true); !again && err == nil {
+				_ = response.Body.Close()
+				return nil, errors.New("the answer is lost")
+			}
+			return response, err
+		}))
 		Expect(k8s.Delete(ctx, deleted)).To(Succeed())
 		for _, i := range append(all, deleted) {
 			bergtest.Gone(ctx, i)
@@ -381,4 +363,27 @@ func deletedAt(all <-chan watch.Event, uid types.UID) time.Time {
 			return time.Now()
 		}
 	}
+}
+
+// isExtendedBefore runs an operator for which the time of an instance is over, and lets the
+// player extend the instance at the last moment: when the operator has decided to end it, right
+// before its first request of a method. The instance must live on.
+func isExtendedBefore(ctx context.Context, i *bergv1.ChallengeInstance, method string) {
+	GinkgoHelper()
+	var once sync.Once
+	extended := make(chan struct{})
+	inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, transport.Showing(func(r *http.Request) {
+		if r.Method == method && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+			once.Do(func() {
+				defer GinkgoRecover()
+				defer close(extended)
+				apiserver.Change(ctx, i, func() { i.Spec.Timeout = "9h" })
+			})
+		}
+	}))
+	Eventually(extended).Should(BeClosed(), "no %s is tried", method)
+	expect.Observed(ctx, i)
+	Expect(i.DeletionTimestamp).To(BeNil())
+	Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+	Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(9 * time.Hour))
 }

@@ -112,20 +112,18 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 		refusals := 0
 		answers := false
 		var mu sync.Mutex
-		inprocess.Restart(map[string]string{"ORPHAN_GRACE_PERIOD": "1s"}, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				asks := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/challengeinstances") && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList")
-				if asks && !answers {
-					if refusals++; refusals <= 2 {
-						refused.Done()
-					}
-					return nil, io.ErrUnexpectedEOF
+		inprocess.Restart(map[string]string{"ORPHAN_GRACE_PERIOD": "1s"}, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asks := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/challengeinstances") && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList")
+			if asks && !answers {
+				if refusals++; refusals <= 2 {
+					refused.Done()
 				}
-				return next.RoundTrip(r)
-			})
-		})
+				return nil, io.ErrUnexpectedEOF
+			}
+			return next.RoundTrip(r)
+		}))
 		refused.Wait()
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(left), left)).To(Succeed())
 		Expect(left.DeletionTimestamp).To(BeNil())

@@ -101,7 +101,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 			}
 		}).Should(Succeed())
 		Expect(startEvents(ctx, ns)).To(HaveEach(1), "an instance was started twice")
-		Expect(second.complaints()).To(BeEmpty())
+		Expect(second.errorLines()).To(BeEmpty())
 	})
 
 	It("writes nothing as a deposed leader, and ends", func(ctx context.Context) {
@@ -136,7 +136,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		for _, i := range load[:10] {
 			Expect(bergtest.NamespaceExists(ctx, i)).To(BeFalse(), "it brought back what was gone")
 		}
-		Expect(second.complaints()).To(BeEmpty())
+		Expect(second.errorLines()).To(BeEmpty())
 	})
 
 	It("hands over at once when it is told to stop, after ending what it has begun", func(ctx context.Context) {
@@ -167,7 +167,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		AddReportEntry("gap after SIGTERM", gap.String(), ReportEntryVisibilityAlways)
 		Expect(gap).To(BeNumerically("<", lookingAround))
 		Expect(gap).To(BeNumerically("<", operator.LeaseDuration))
-		Expect(append(first.complaints(), second.complaints()...)).To(BeEmpty())
+		Expect(append(first.errorLines(), second.errorLines()...)).To(BeEmpty())
 	})
 
 	It("stays alive as a standby that cannot reach the API server, and leads when its time comes", func(ctx context.Context) {
@@ -197,7 +197,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		leader = holder(ctx)
 		third.send(syscall.SIGTERM)
 		Expect(third.exits()).To(Equal(0), "%s", third.log)
-		Expect(third.complaints()).To(BeEmpty())
+		Expect(third.errorLines()).To(BeEmpty())
 		Expect(holder(ctx)).To(Equal(leader))
 		second.send(syscall.SIGTERM)
 		Expect(second.exits()).To(Equal(0), "%s", second.log)

@@ -44,7 +44,8 @@ var _ = Describe("The examples of the bundle", func() {
 
 		user := "system:serviceaccount:" + ns + ":scorecard"
 		subjects := []any{map[string]any{"kind": rbacv1.UserKind, "apiGroup": rbacv1.GroupName, "name": user}}
-		for _, d := range yamlDocuments("../../../config/scorecard/rbac/rbac.yaml") {
+		const rights = "../../../config/scorecard/rbac/"
+		for _, d := range append(yamlDocuments(rights+"role.yaml"), yamlDocuments(rights+"rbac.yaml")...) {
 			if strings.HasSuffix(d.GetKind(), "Binding") {
 				d.Object["subjects"] = subjects
 			}

@@ -272,14 +272,12 @@ var _ = Describe("An environment", func() {
 	It("ends though its binding cannot be deleted, and says so", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
-		inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/rolebindings/") {
-					return nil, errors.New("the line is cut")
-				}
-				return next.RoundTrip(r)
-			})
-		})
+		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/rolebindings/") {
+				return nil, errors.New("the line is cut")
+			}
+			return next.RoundTrip(r)
+		}))
 		Expect(k8s.Delete(ctx, env)).To(Succeed())
 		expect.Gone(ctx, env)
 		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ContainElement("Warning/RoleBindingDeletionFailed"))
@@ -323,24 +321,22 @@ var _ = Describe("An environment", func() {
 		for deadly := int64(1); ; deadly++ {
 			var writes atomic.Int64
 			var order requestLog
-			stop := inprocess.Run(nil, func(next http.RoundTripper) http.RoundTripper {
-				return transport.Func(func(r *http.Request) (*http.Response, error) {
-					if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
-						return next.RoundTrip(r)
-					}
-					n := writes.Add(1)
-					order.add(r)
-					if n > deadly {
-						return nil, http.ErrServerClosed // the dead write nothing
-					}
-					response, err := next.RoundTrip(r)
-					if n == deadly && err == nil {
-						_ = response.Body.Close()
-						return nil, http.ErrServerClosed // done, and nobody learns of it
-					}
-					return response, err
-				})
-			})
+			stop := inprocess.Run(nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
+					return next.RoundTrip(r)
+				}
+				n := writes.Add(1)
+				order.add(r)
+				if n > deadly {
+					return nil, http.ErrServerClosed // the dead write nothing
+				}
+				response, err := next.RoundTrip(r)
+				if n == deadly && err == nil {
+					_ = response.Body.Close()
+					return nil, http.ErrServerClosed // done, and nobody learns of it
+				}
+				return response, err
+			}))
 			env := quixtest.Environment(ctx, quixtest.NewID())
 			Eventually(func() bool {
 				if writes.Load() > deadly {
