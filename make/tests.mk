@@ -41,7 +41,7 @@ test-unit: ## Run the unit tests; needs no cluster.
 
 # As root it starts real nodes too, where they are built; make e2e builds them.
 .PHONY: test-cluster
-test-cluster: ## Test that clusters come, and go without a trace.
+test-cluster: ## Test that clusters start, and are removed without a trace.
 	go run $(CLUSTER) build --profile simulated
 	$(GO_TEST) -count=1 -timeout 20m $(CLUSTER)
 

@@ -406,7 +406,7 @@ func LoadImages(ctx context.Context, p disk.Places, name string, files []string,
 	})
 }
 
-// forget makes containerd pull the images anew when next they are wanted. Running containers are not touched.
+// forget makes containerd pull the images again when next they are wanted. Running containers are not touched.
 func (c *Cluster) forget(ctx context.Context, refs []string) error {
 	args := append([]string{"--namespace", "k8s.io", "images", "remove", "--sync"}, refs...)
 	path, args, err := c.inside(host.Find("ctr"), args)

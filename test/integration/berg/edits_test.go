@@ -76,7 +76,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 	})
 
-	It("is not adopted while it cannot be run, and is when it is mended", func(ctx context.Context) {
+	It("is not adopted while it cannot be run, and is when it is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "broken", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "broken", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })

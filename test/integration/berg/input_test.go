@@ -122,7 +122,7 @@ var _ = Describe("What cannot be built", func() {
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	})
 
-	It("stays Starting with what a container waits for, and goes on when that is mended", func(ctx context.Context) {
+	It("stays Starting with what a container waits for, and goes on when that is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		for how, reason := range map[string]string{"image-pull": "ImagePullBackOff", "crash": "CrashLoopBackOff"} {
 			bergtest.Challenge(ctx, ns, how, misbehaving(how))
@@ -152,10 +152,10 @@ var _ = Describe("What cannot be built", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 	})
 
-	It("goes on when a broken Challenge is mended", func(ctx context.Context) {
+	It("goes on when a broken Challenge is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		c := bergtest.Challenge(ctx, ns, "mended", `containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`)
-		i := bergtest.Instance(ctx, ns, "mended")
+		c := bergtest.Challenge(ctx, ns, "fixed", `containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`)
+		i := bergtest.Instance(ctx, ns, "fixed")
 		expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge)
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonInvalidChallenge)
 		respecify(ctx, c, bergtest.OneContainer)

@@ -75,13 +75,13 @@ var _ = Describe("NETWORK_POLICY", Serial, func() {
 		inprocess.Restart(map[string]string{"NETWORK_POLICY": "both"}, nil)
 		has(true, true)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
-		Expect(policy.UID).To(Equal(want.UID), "the policy was made anew")
+		Expect(policy.UID).To(Equal(want.UID), "the policy was made again")
 
 		By("back to cilium")
 		inprocess.Restart(nil, nil)
 		has(false, true)
 
-		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were started anew")
+		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were restarted")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 	})
 

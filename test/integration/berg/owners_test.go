@@ -98,7 +98,7 @@ var _ = Describe("The instances of one owner", func() {
 		inprocess.Pause()()
 		for n, group := range groups {
 			for _, i := range group {
-				// A change of the spec shows that the new operator has judged it anew.
+				// A change of the spec shows that the new operator has judged it again.
 				apiserver.Change(ctx, i, func() { i.Spec.Timeout = "3h" })
 				expect.Observed(ctx, i)
 			}

@@ -275,7 +275,7 @@ func startAndKill(ctx context.Context, i *bergv1.ChallengeInstance, n int, done 
 }
 
 // facts are what has been told about an instance and must never change, and the
-// objects that must never be made anew.
+// objects that must never be made again.
 type facts struct {
 	told    map[string]string
 	objects map[string]types.UID

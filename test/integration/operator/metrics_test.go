@@ -138,7 +138,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 			ShouldNot(HaveKey(ContainSubstring(`challenge="counted"`)))
 	})
 
-	It("count what the API server refuses as errors, and what an author must mend as none", func(ctx context.Context) {
+	It("count what the API server refuses as errors, and what an author must fix as none", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		p := start(ctx).leads(ctx).ready()
 		errors := func() float64 { return metrics(ctx, p)["berg_challengeinstance_reconcile_errors_total"] }

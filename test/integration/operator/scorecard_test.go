@@ -149,7 +149,7 @@ var _ = Describe("The examples of the bundle", func() {
 			To(And(ContainSubstring("the condition Healthy is not documented"), ContainSubstring("the event InstanceReady is not documented")))
 	})
 
-	It("are refused when one does not go", func(ctx context.Context) {
+	It("are refused when one is not deleted", func(ctx context.Context) {
 		const finalizer = "berg.test/hold"
 		run.Patience = 20 * time.Second
 		// Somebody's finalizer keeps the instance.
@@ -170,7 +170,7 @@ var _ = Describe("The examples of the bundle", func() {
 				g.Expect(k8s.Patch(ctx, &all[0], patch)).To(Succeed())
 			}).WithContext(ctx).Should(Succeed())
 		}()
-		Expect(problems(ctx, onlyWeb(func(*unstructured.Unstructured) {}))).To(ContainSubstring("was deleted and does not go"))
+		Expect(problems(ctx, onlyWeb(func(*unstructured.Unstructured) {}))).To(ContainSubstring("was deleted and is not gone"))
 	})
 })
 

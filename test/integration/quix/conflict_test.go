@@ -54,7 +54,7 @@ var _ = Describe("An environment whose namespace is not its own", func() {
 		Expect(environmentNamespace(ctx, env).UID).NotTo(Equal(ns.UID))
 	})
 
-	It("never adopts a namespace that only bears the right labels", func(ctx context.Context) {
+	It("never adopts a namespace that only has the right labels", func(ctx context.Context) {
 		id := quixtest.NewID()
 		for _, labels := range []map[string]string{
 			{"quix.io/managed-by": "quix-environment-operator"},

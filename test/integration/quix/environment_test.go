@@ -106,7 +106,7 @@ var _ = Describe("An environment", func() {
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 	})
 
-	It("fails on a label that the API server refuses, and goes on when it is mended", func(ctx context.Context) {
+	It("fails on a label that the API server refuses, and goes on when it is fixed", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.Spec.Labels = map[string]string{"quix.io/a": "no spaces please"} })
 		expect.Settles(ctx, env, quixv1.PhaseFailed)
 		expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceCreationFailed)
@@ -361,7 +361,7 @@ var _ = Describe("An environment", func() {
 				}
 				Expect(order.those(own)).To(HaveExactElements(
 					"PATCH "+environments,           // the finalizer, before all else
-					"PATCH "+environments+"/status", // the names, before anything bears them
+					"PATCH "+environments+"/status", // the names, before anything has them
 					"POST /api/v1/namespaces",
 					"POST /apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/rolebindings",
 					"PATCH "+environments+"/status",

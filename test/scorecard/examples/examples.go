@@ -213,7 +213,7 @@ func (r Run) remove(ctx context.Context, x resource) []string {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		return []string{fmt.Sprintf("was deleted and does not go: phase %s (%v): %s", x.phase(), err, untrue(x))}
+		return []string{fmt.Sprintf("was deleted and is not gone: phase %s (%v): %s", x.phase(), err, untrue(x))}
 	}
 	if namespace == "" {
 		return nil
