@@ -19,7 +19,7 @@ import (
 
 // What administrators do before a maintenance: an admission policy refuses what the
 // operator wants to write of the Environments themselves.
-var _ = Describe("A freeze of Environments", Serial, func() {
+var _ = Describe("A freeze of Environments", func() {
 	const updates, statuses = "environments", "environments/status"
 
 	It("of the status keeps none that is gone, and is told", func(ctx context.Context) {
