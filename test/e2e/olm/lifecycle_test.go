@@ -60,7 +60,7 @@ var _ = Describe("The operator", Ordered, func() {
 		Expect(run(ctx).Status.Services).To(HaveEach(HaveField("Hostname", "second.example.test")))
 	}, SpecTimeout(2*installLimit))
 
-	It("goes on with the old settings while the new ones are wrong, says what is wrong, and recovers", func(ctx SpecContext) {
+	It("continues with the old settings while the new ones are wrong, says what is wrong, and recovers", func(ctx SpecContext) {
 		working, err := world.readyPods(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(working).NotTo(BeEmpty())
@@ -141,7 +141,7 @@ var _ = Describe("The operator", Ordered, func() {
 		})
 		Consistently(ctx, world.readyPods).WithTimeout(settled).Should(Equal(working))
 
-		By("ending that instance")
+		By("deleting that instance")
 		end(ctx, busy)
 
 		By("killing the operators, the old one and the new one, in the middle of the upgrade")
@@ -158,7 +158,7 @@ var _ = Describe("The operator", Ordered, func() {
 	}, SpecTimeout(3*installLimit))
 
 	It("leaves nothing but its definitions when it is removed, and nothing at all without them", func(ctx SpecContext) {
-		By("ending all instances")
+		By("deleting all instances")
 		var instances bergv1.ChallengeInstanceList
 		Expect(world.List(ctx, &instances)).To(Succeed())
 		Expect(world.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(stage))).To(Succeed())

@@ -206,7 +206,7 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(asked).To(And(HaveKeyWithValue(i.Name, ContainSubstring(string(i.UID))), HaveKeyWithValue(namespace.Name, ContainSubstring(string(namespace.UID)))))
 	})
 
-	It("waits for what is being built, so that nothing is built after the end", func(ctx context.Context) {
+	It("waits for what is being built, so that nothing is built after the deletion", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "under-way", bergtest.OneContainer)
 		id := uuid.NewString()

@@ -182,7 +182,7 @@ var _ = Describe("A Challenge that is deleted while an instance runs", func() {
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 	})
 
-	It("ends the instance where the policy is Stop", func(ctx context.Context) {
+	It("deletes the instance where the policy is Stop", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		strict := inprocess.With(map[string]string{"CHALLENGE_WITHDRAWAL_POLICY": "Stop"})
 		stopStrict := inprocess.Instead(clock.RealClock{}, strict, nil)

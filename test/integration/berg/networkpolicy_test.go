@@ -27,7 +27,7 @@ import (
 )
 
 var _ = Describe("NETWORK_POLICY", func() {
-	It("decides which policy an instance has; when it changes, the new one comes before the old one goes", func(ctx context.Context) {
+	It("decides which policy an instance has; when it changes, the new one comes before the old one is deleted", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "policy", bergtest.EveryKind)
 		i := bergtest.Instance(ctx, ns, "policy")

@@ -118,7 +118,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 			Should(HaveKey(HavePrefix("berg_challengeinstance_active")))
 		Expect(phases(all)).To(Equal(want))
 
-		By("ending two, one by its time")
+		By("terminating two, one by its expiry")
 		apiserver.Change(ctx, running[0], func() { running[0].Spec.Timeout = "1s" })
 		Expect(k8s.Delete(ctx, running[1])).To(Succeed())
 		bergtest.Gone(ctx, running[0])

@@ -134,7 +134,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 		expect.Settles(ctx, fresh, quixv1.PhaseReady)
 	})
 
-	It("may be missing at the start: environments say so, and go on when it is there", func(ctx context.Context) {
+	It("may be missing at the start: environments say so, and continue when it is there", func(ctx context.Context) {
 		live := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, live, quixv1.PhaseReady)
 		inprocess.Pause()
