@@ -348,7 +348,7 @@ func (c *Cluster) render(file string) ([]byte, error) {
 
 const (
 	// pushLimit is how long a push may take; a second is usual. While Cilium takes over the
-	// node's network a connection may be cut off without a word, and would wait for good.
+	// node's network a connection may be cut off without a word, and would wait forever.
 	pushLimit = 90 * time.Second
 	// pushes is how often it is tried: what is there already is not sent again.
 	pushes = 3
