@@ -214,7 +214,7 @@ func podOperation(b bundle) []string {
 	// OLM checks readiness before it looks for a new configuration, and calls a
 	// Deployment past its deadline beyond repair.
 	want(deployment.ProgressDeadlineSeconds != nil && *deployment.ProgressDeadlineSeconds == 1<<31-1,
-		"progressDeadlineSeconds is not at its maximum: OLM would not apply a mended configuration")
+		"progressDeadlineSeconds is not at its maximum: OLM would not apply a fixed configuration")
 	update := deployment.Strategy.RollingUpdate
 	want(update != nil && update.MaxUnavailable != nil && update.MaxUnavailable.IntValue() == 0,
 		"maxUnavailable is not 0: a configuration that is refused would stop the operator")

@@ -25,7 +25,7 @@ func TestReachOf(t *testing.T) {
 		"not started":           {[]corev1.Pod{pod()}, unknown},
 		"pulls its image":       {[]corev1.Pod{pod(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}})}, unknown},
 		"ended":                 {[]corev1.Pod{pod(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}})}, unknown},
-		"was restarted":      {[]corev1.Pod{pod(corev1.ContainerStatus{State: running, RestartCount: 1})}, unknown},
+		"was restarted":         {[]corev1.Pod{pod(corev1.ContainerStatus{State: running, RestartCount: 1})}, unknown},
 		"ready":                 {[]corev1.Pod{ready}, reached},
 		"ready, and ends":       {[]corev1.Pod{ending}, unknown},
 		"one of two":            {[]corev1.Pod{ready, ready}, unknown},

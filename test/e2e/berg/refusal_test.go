@@ -51,7 +51,7 @@ func setContainers(ctx context.Context, s *journey.Stage, containers ...bergv1.C
 }
 
 var _ = Describe("Bad input", func() {
-	DescribeTable("fails without a trace, and goes on once it is fixed", func(ctx SpecContext, p problem) {
+	DescribeTable("fails without a trace, and continues once it is fixed", func(ctx SpecContext, p problem) {
 		stage := journey.NewStage(ctx)
 		if p.containers != nil {
 			stage.Challenge(ctx, "broken", p.containers...)

@@ -156,7 +156,7 @@ var _ = Describe("A Quix environment", func() {
 			return as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})
 		})
 
-		By("ending it, with the platform's pod in it")
+		By("deleting it, with the platform's pod in it")
 		Expect(world.Delete(ctx, env)).To(Succeed())
 		expect.GoneWithin(ctx, env, deployed.DeleteLimit)
 		Expect(world.NamespaceGone(ctx, inside)).To(Succeed())
@@ -179,7 +179,7 @@ var _ = Describe("A Quix environment", func() {
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(foreign), now)).To(Succeed())
 		Expect(now.ResourceVersion).To(Equal(foreign.ResourceVersion), "the namespace was touched")
 
-		By("making room: the one that is left goes on, and a third of its id does not")
+		By("making room: the one that is left continues, and a third of its id does not")
 		Expect(world.Delete(ctx, foreign)).To(Succeed())
 		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			if err := world.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
@@ -191,7 +191,7 @@ var _ = Describe("A Quix environment", func() {
 		environmentIs(ctx, third, quixv1.PhaseFailed, quixv1.ConditionNamespaceReady, quixv1.ReasonNamespaceOwnershipConflict)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("gets back its binding and its namespace, and says what holds up its end", func(ctx SpecContext) {
+	It("gets back its binding and its namespace, and says what holds up its deletion", func(ctx SpecContext) {
 		env := newEnvironment(ctx, newID())
 		environmentReady(ctx, env)
 		name := env.Status.NamespaceStatus.ResourceName

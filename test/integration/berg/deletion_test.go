@@ -121,7 +121,7 @@ var _ = Describe("Deleting an instance", func() {
 		bergtest.Gone(ctx, running)
 	})
 
-	It("goes on when what holds its namespace lets it go, and says meanwhile what that is", func(ctx context.Context) {
+	It("continues when what holds its namespace releases it, and says meanwhile what that is", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "held", bergtest.OneContainer)
 		inside, itself, refused := bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held")
@@ -206,7 +206,7 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(asked).To(And(HaveKeyWithValue(i.Name, ContainSubstring(string(i.UID))), HaveKeyWithValue(namespace.Name, ContainSubstring(string(namespace.UID)))))
 	})
 
-	It("waits for what is being built, so that nothing is built after the end", func(ctx context.Context) {
+	It("waits for what is being built, so that nothing is built after the deletion", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "under-way", bergtest.OneContainer)
 		id := uuid.NewString()
@@ -232,7 +232,7 @@ var _ = Describe("Deleting an instance", func() {
 		bergtest.Gone(ctx, i)
 	})
 
-	It("lets it go once, however late the cache shows that it is gone", func(ctx context.Context) {
+	It("takes the finalizer off once, however late the cache shows that it is gone", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "once", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "once")

@@ -29,7 +29,7 @@ var _ = Describe("A freeze of instances", func() {
 	const updates, statuses = "challengeinstances", "challengeinstances/status"
 	later := func() clock.PassiveClock { return clocktesting.NewFakePassiveClock(time.Now().Add(3 * time.Hour)) }
 
-	DescribeTable("keeps none whose time is over, and its end is told and counted once",
+	DescribeTable("keeps none that has expired, and its termination is told and counted once",
 		func(ctx context.Context, frozen ...string) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "frozen", bergtest.OneContainer)
@@ -123,11 +123,11 @@ var _ = Describe("A freeze of instances", func() {
 		Expect(tries[enough-1].Sub(tries[enough-2])).To(BeNumerically(">", 2*time.Second), "the pauses do not grow")
 		mu.Unlock()
 
-		By("one that is given more time, and back what was noted of its end, is not blocked any more")
+		By("one that is given more time, and whose reason is taken back, is not blocked any more")
 		apiserver.Change(ctx, extended, func() { extended.Spec.Timeout, extended.Spec.TerminationReason = "9h", "" })
 		expect.Shows(ctx, extended, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonLive)
 
-		By("the other one ends when it is allowed to")
+		By("the other one is deleted when that is allowed")
 		lift()
 		bergtest.Gone(ctx, i)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(extended), extended)).To(Succeed())

@@ -53,7 +53,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 		resume()
 		Eventually(orphaned).Should(Equal(1))
 
-		By("telling its owner's next instance what is in the way")
+		By("telling its owner's next instance what blocks it")
 		next := bergtest.Instance(ctx, ns, "left", func(i *bergv1.ChallengeInstance) {
 			i.Spec.OwnerID = strings.TrimPrefix(left.Name, challengeinstance.NamespacePrefix)
 		})
@@ -61,7 +61,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 		Expect(expect.Conditions(next)).To(And(ContainSubstring(left.Annotations[bergv1.AnnotationInstance]), ContainSubstring("left behind"), ContainSubstring("ORPHAN_GRACE_PERIOD")))
 		Consistently(func(g Gomega) { g.Expect(bytesOf(ctx, left)).To(Equal(before)) }).WithTimeout(3 * time.Second).Should(Succeed())
 
-		By("deleting it: the instance goes on")
+		By("deleting it: the instance continues")
 		Expect(k8s.Delete(ctx, left)).To(Succeed())
 		expect.Reaches(ctx, next, bergv1.PhaseRunning)
 		Eventually(orphaned).Should(BeZero())

@@ -33,7 +33,7 @@ type problem struct {
 }
 
 var _ = Describe("What keeps pods away", func() {
-	DescribeTable("is told in the API server's words, and the instance goes on when it is fixed", func(ctx context.Context, p problem) {
+	DescribeTable("is told in the API server's words, and the instance continues when it is fixed", func(ctx context.Context, p problem) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "kept-away", p.spec)
 		owner := uuid.NewString()

@@ -67,7 +67,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Expect(p.exits()).To(Equal(0), "%s", p.log)
 	})
 
-	It("goes on when the leader is killed: no write before the lease is over, none lost", func(ctx context.Context) {
+	It("continues when the leader is killed: no write before the lease is over, none lost", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "killed", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
@@ -92,7 +92,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		gap := second.gate.work(time.Time{})[0].At.Sub(killed)
 		AddReportEntry("gap after SIGKILL", gap.String(), ReportEntryVisibilityAlways)
 		Expect(gap).To(BeNumerically("<", operator.LeaseDuration+lateness))
-		Expect(gap).To(BeNumerically(">", operator.HoldDuration-3*operator.RetryPeriod), "it did not wait for the lease to end")
+		Expect(gap).To(BeNumerically(">", operator.HoldDuration-3*operator.RetryPeriod), "it did not wait for the lease to run out")
 		// Events come late. What the first has not written when it is killed is lost.
 		Eventually(func(g Gomega) {
 			told := startEvents(ctx, ns)
@@ -104,7 +104,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Expect(second.errorLines()).To(BeEmpty())
 	})
 
-	It("writes nothing as a deposed leader, and ends", func(ctx context.Context) {
+	It("writes nothing as a deposed leader, and exits", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "deposed", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
@@ -127,7 +127,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 
 		resumed := first.send(syscall.SIGCONT)
 		Expect(first.exits()).To(Equal(1))
-		AddReportEntry("end of the deposed leader", time.Since(resumed).String(), ReportEntryVisibilityAlways)
+		AddReportEntry("exit of the deposed leader", time.Since(resumed).String(), ReportEntryVisibilityAlways)
 		Expect(time.Since(resumed)).To(BeNumerically("<", operator.RenewDeadline), "it went on as if it led")
 		Expect(first.gate.work(resumed)).To(BeEmpty())
 		Expect(first.log.String()).To(ContainSubstring("another replica leads"))
@@ -139,7 +139,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Expect(second.errorLines()).To(BeEmpty())
 	})
 
-	It("hands over at once when it is told to stop, after ending what it has begun", func(ctx context.Context) {
+	It("hands over at once when it is told to stop, after completing what it has begun", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "handover", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
@@ -204,7 +204,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Expect(holder(ctx)).To(BeEmpty(), "the lease was not given back")
 	})
 
-	It("ends on wrong settings, naming all of them, before it says or serves anything", func() {
+	It("exits on wrong settings, naming all of them, before it says or serves anything", func() {
 		way := newGate(rest.AnonymousClientConfig(restConfig))
 		probes, err := launch.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())

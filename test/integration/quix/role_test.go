@@ -31,7 +31,7 @@ const (
 	platformUser = "system:serviceaccount:quix-environment:quix-platform-account"
 )
 
-// listPods is a right that the platform's role hands out.
+// listPods is a right that the platform's role grants.
 func listPods(namespace string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: namespace}
 }
@@ -112,7 +112,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 		}
 	})
 
-	It("is only reported when the policy says so, and never bound anew", func(ctx context.Context) {
+	It("is only reported when the policy says so, and never bound again", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		inprocess.Pause()
@@ -134,7 +134,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 		expect.Settles(ctx, fresh, quixv1.PhaseReady)
 	})
 
-	It("may be missing at the start: environments say so, and go on when it is there", func(ctx context.Context) {
+	It("may be missing at the start: environments say so, and continue when it is there", func(ctx context.Context) {
 		live := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, live, quixv1.PhaseReady)
 		inprocess.Pause()
@@ -251,7 +251,7 @@ var _ = Describe("Rights", func() {
 				}
 			}
 		}
-		Expect(held).To(BeEmpty(), "the operator holds what it hands out")
+		Expect(held).To(BeEmpty(), "the operator holds what it grants")
 
 		for _, tc := range []struct {
 			user    string
