@@ -63,10 +63,10 @@ func kubernetesIngress(in Inputs) []networkingv1.NetworkPolicyIngressRule {
 	}
 	public, exposed := reachablePorts(in)
 	if len(public) > 0 {
-		// Private addresses are not left out: players of an event may sit in the
-		// same building, and what comes by another node bears that node's address.
-		// Other instances are kept out by their own egress, and here where the
-		// addresses of pods are known.
+		// Private addresses are not left out: players of an event may sit in the same
+		// building, and what comes by another node has that node's address. Other
+		// instances are kept out by their own egress, and here where the addresses of
+		// pods are known.
 		rules = append(rules, networkingv1.NetworkPolicyIngressRule{
 			From:  blocks(everywhere, in.Config.PodCIDRs),
 			Ports: policyPorts(public),
@@ -151,8 +151,8 @@ var (
 	translated = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// blocks returns the ranges as peers, without the excepted addresses, which are
-// not to be reached by their translation either.
+// blocks returns the ranges as peers, without the excepted addresses, which
+// must not be reached by their translation either.
 func blocks(ranges, except []netip.Prefix) []networkingv1.NetworkPolicyPeer {
 	var out []networkingv1.NetworkPolicyPeer
 	for _, r := range ranges {
