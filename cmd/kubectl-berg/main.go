@@ -7,12 +7,16 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/command"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
+
+// echo is within which time a second signal is taken for the first.
+const echo = 500 * time.Millisecond
 
 // version is set by the linker.
 var version = "v0.0.0-dev"
@@ -23,8 +27,10 @@ func main() {
 	klog.SetOutput(discard{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
-		// The second Ctrl-C ends the program at once.
+		// The second Ctrl-C ends the program at once. One that a terminal and a shell both pass on
+		// is one.
 		<-ctx.Done()
+		<-time.After(echo)
 		stop()
 	}()
 	out := console.New(os.Stdin, os.Stdout, os.Stderr, os.Getenv)

@@ -4,10 +4,12 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
@@ -53,6 +55,10 @@ It has no rights of its own: it may do what you may. Exit codes: 0 done, 1 faile
 		return console.Fail(console.ExitUsage, "%w: see %s --help", err, c.CommandPath())
 	})
 	r.flags.AddFlags(cmd.PersistentFlags())
+	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		// All of kubectl's options are taken; those that are rarely needed would bury the others.
+		f.Hidden = !slices.Contains([]string{"namespace", "context", "kubeconfig", "as"}, f.Name)
+	})
 	cmd.PersistentFlags().StringVarP(&r.output, "output", "o", "", "json, wide or name; text by default")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "wide", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("namespace", r.completeNamespaces)

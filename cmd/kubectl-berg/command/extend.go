@@ -2,10 +2,12 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,6 +113,8 @@ func extendOne(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInsta
 	switch {
 	case !known:
 		return bulk.Skip("not started: its time does not run yet"), nil
+	case !until.IsZero() && i.Annotations[bergv1.AnnotationFrozen] != "":
+		return bulk.Skip("frozen: it does not expire; thaw it first"), nil
 	case !until.IsZero():
 		by = until.Sub(i.Status.StartedAt.Time).Truncate(time.Second) - has
 		if by < time.Second {
@@ -141,8 +145,7 @@ func patchLatest(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeIns
 	return err
 }
 
-// lives is how long an instance lives from its start, as its status says; known is false before
-// the start.
+// lives is how long an instance lives from its start; known is false before that.
 func lives(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {
 	if i.Status.StartedAt == nil {
 		return 0, false
@@ -151,8 +154,17 @@ func lives(i *bergv1.ChallengeInstance) (d time.Duration, known bool) {
 	if own, err := time.ParseDuration(i.Spec.Timeout); err == nil && own > 0 {
 		return own, true
 	}
-	if i.Status.ExpiresAt == nil {
-		return 0, false
+	if i.Status.ExpiresAt != nil {
+		return i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time), true
 	}
-	return i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time), true
+	// Of one that is frozen: the default that it was started with.
+	var pinned struct {
+		Defaults struct {
+			Timeout metav1.Duration `json:"timeout"`
+		} `json:"defaults"`
+	}
+	if raw := i.Status.ChallengeSnapshot; raw != nil && json.Unmarshal(raw.Raw, &pinned) == nil {
+		d = pinned.Defaults.Timeout.Duration
+	}
+	return d, d > 0
 }

@@ -119,12 +119,12 @@ func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
 		}
 	}
 	const rest = "The same command does the rest."
-	quiet := *r.Console
+	plain := *r.Console
 	if r.Format == console.JSON {
-		quiet.Format, quiet.Out, quiet.Err = console.Text, discard{}, discard{}
+		plain.Format, plain.Out, plain.Err = console.Text, discard{}, discard{}
 	}
-	first := bulk.Show(&quiet, report.Challenges, done+" Challenges:", rest, nil)
-	if second := bulk.Show(&quiet, report.Instances, done+" instances:", rest, err); second != nil {
+	first := bulk.Show(&plain, report.Challenges, done+" Challenges:", rest, nil)
+	if second := bulk.Show(&plain, report.Instances, done+" instances:", rest, err); second != nil {
 		return second
 	}
 	return first

@@ -396,15 +396,15 @@ func (r *root) showPlan(p plan.Result, o planOptions, n plan.Node) error {
 	t.Write(r.Console)
 	r.Printf("\nWhat breaks first:\n")
 	b := console.Table{Header: []string{"AT INSTANCES", "WHAT", "TAKEN", "WHAT TO DO"}, Shrink: []int{3}}
-	for _, one := range p.Breaks[:min(5, len(p.Breaks))] {
-		taken := console.Cell{Text: fmt.Sprintf("%.0f%%", one.Share*100), Colour: console.Green}
+	for _, limit := range p.Breaks[:min(5, len(p.Breaks))] {
+		taken := console.Cell{Text: fmt.Sprintf("%.0f%%", limit.Share*100), Colour: console.Green}
 		switch {
-		case one.Share > 1:
+		case limit.Share > 1:
 			taken.Colour = console.Red
-		case one.Share > 0.8:
+		case limit.Share > 0.8:
 			taken.Colour = console.Yellow
 		}
-		b.Row(console.Cell{Text: strconv.Itoa(one.At)}, console.Cell{Text: one.What}, taken, console.Cell{Text: one.Do})
+		b.Row(console.Cell{Text: strconv.Itoa(limit.At)}, console.Cell{Text: limit.What}, taken, console.Cell{Text: limit.Do})
 	}
 	b.Write(r.Console)
 	return verdictOf(!p.Fits())

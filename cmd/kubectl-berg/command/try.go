@@ -414,7 +414,6 @@ func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, 
 			}
 			return changed(change)
 		},
-		Begun: func() (bool, error) { return false, nil },
 		Lost: func(err error) {
 			t.spinner.stop()
 			t.tellLost(err)

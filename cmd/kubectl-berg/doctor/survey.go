@@ -343,8 +343,8 @@ func (s *surveyor) names(ctx context.Context) {
 	defer cancel()
 	found, failed := map[string][]string{}, map[string]string{}
 	for _, name := range []string{ProbeName + "." + domain, domain} {
-		addresses, err := net.DefaultResolver.LookupHost(ctx, name)
-		found[name] = addresses
+		answer, err := net.DefaultResolver.LookupHost(ctx, name)
+		found[name] = answer
 		var unknown *net.DNSError
 		switch {
 		case errors.As(err, &unknown) && unknown.IsNotFound:

@@ -63,21 +63,22 @@ type Limits struct {
 }
 
 // The cost of an instance, as docs/capacity.md measures it. What is for each object is what
-// scales with a Challenge; that of one container with one route has eight.
+// scales with a Challenge; that of one container with one route has six.
 const (
 	// writesOfInstance are those of the resource itself: its finalizer and three of its status.
 	writesOfInstance = 4
 	eventsOfInstance = 2
-	// etcdBase and etcdPerObject make 75 kB for eight objects: the pod and what Kubernetes adds
+	// etcdBase, etcdPerContainer and etcdPerObject make 75 kB for six objects: the pod and what Kubernetes adds
 	// to it grow with the containers.
-	etcdBase         = 27.0
+	etcdBase         = 33.0
 	etcdPerContainer = 30.0
 	etcdPerObject    = 3.0
 	// operatorBase and operatorPerInstance are MiB of memory; rush is what a start takes anyway.
 	operatorBase        = 105.0
 	operatorPerInstance = 22.0 / 1024
-	operatorPerObject   = operatorPerInstance / 8
+	operatorPerObject   = operatorPerInstance / 6
 	rush                = 140.0
+	operatorLimit       = 1024.0
 	// apiServerBase and apiServerPerInstance are MiB.
 	apiServerBase        = 920.0
 	apiServerPerInstance = 0.42
@@ -165,19 +166,19 @@ func nodePorts(c bergv1.Container) int {
 }
 
 // request is what a container sets aside, as the operator fills in what its author left out.
-func request(c bergv1.Container, byDefault, limitByDefault resource.Quantity, of func(bergv1.Resources) *bergv1.Amount) (resource.Quantity, error) {
+func request(c bergv1.Container, byDefault, limitByDefault resource.Quantity, field func(bergv1.Resources) *bergv1.Amount) (resource.Quantity, error) {
 	requested, limit := byDefault, limitByDefault
 	var err error
 	own, limited := false, false
-	if c.ResourceRequests != nil && of(*c.ResourceRequests) != nil {
+	if c.ResourceRequests != nil && field(*c.ResourceRequests) != nil {
 		own = true
-		if requested, err = of(*c.ResourceRequests).Quantity(); err != nil {
+		if requested, err = field(*c.ResourceRequests).Quantity(); err != nil {
 			return requested, err
 		}
 	}
-	if c.ResourceLimits != nil && of(*c.ResourceLimits) != nil {
+	if c.ResourceLimits != nil && field(*c.ResourceLimits) != nil {
 		limited = true
-		if limit, err = of(*c.ResourceLimits).Quantity(); err != nil {
+		if limit, err = field(*c.ResourceLimits).Quantity(); err != nil {
 			return requested, err
 		}
 	}
@@ -291,7 +292,7 @@ func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 		r.Nodes = 0
 	}
 	r.Cost = n.Price * float64(r.Nodes) * e.Duration.Hours()
-	r.Breaks = breaks(r, l)
+	r.Breaks = breaks(r, l, most.need, objects)
 	return r, nil
 }
 
@@ -409,27 +410,25 @@ func fitting(has, each, room load) int {
 	return max(0, int(n))
 }
 
-// breaks are what ends the growth, that which comes first at the beginning.
-func breaks(r Result, l Limits) []Break {
-	each := func(n int) float64 { return float64(n) / max(1, float64(r.Instances)) }
+// breaks are what ends the growth, that which comes first at the beginning. nodes is how many full
+// ones are needed, objects how many the operator makes.
+func breaks(r Result, l Limits, nodes, objects float64) []Break {
+	n := max(1, float64(r.Instances))
 	var out []Break
-	add := func(what string, limit, perInstance float64, do string) {
-		if limit <= 0 || perInstance <= 0 {
+	add := func(what string, limit, taken float64, do string) {
+		if limit <= 0 || taken <= 0 {
 			return
 		}
-		at := int(math.Min(limit/perInstance, math.MaxInt32))
-		out = append(out, Break{What: what, At: at, Share: float64(r.Instances) * perInstance / limit, Do: do})
+		out = append(out, Break{What: what, At: int(math.Min(n*limit/taken, math.MaxInt32)), Share: taken / limit, Do: do})
 	}
-	if l.Nodes > 0 && r.Nodes > 0 {
-		add("nodes ("+r.NodesBy+")", float64(l.Nodes), each(r.Nodes), fmt.Sprintf("have %d nodes", r.Nodes))
-	}
-	add("node ports", float64(l.NodePorts), each(r.NodePorts), "prefer routes, or widen --service-node-port-range of the API server")
-	add("starts per second", l.StartsPerSecond, r.StartsPerSecond/max(1, float64(r.Instances)),
+	add("nodes ("+r.NodesBy+")", float64(l.Nodes), nodes, fmt.Sprintf("have %d nodes", r.Nodes))
+	add("node ports", float64(l.NodePorts), float64(r.NodePorts), "prefer routes, or widen --service-node-port-range of the API server")
+	add("starts per second", l.StartsPerSecond, r.StartsPerSecond,
 		"open the challenges one after the other, let starts take longer, or give the API server and etcd more processors")
-	add("etcd's database", l.EtcdMB, r.EtcdMB/max(1, float64(r.Instances)), "raise --quota-backend-bytes, up to 8 GiB")
-	add("the operator's memory limit of 1 GiB", 1024, r.OperatorMiB/max(1, float64(r.Instances)), "raise the memory limit of its pod")
-	add("namespaces that Kubernetes is tested with", 10000, 1, "take several clusters")
-	add("pods that Kubernetes is tested with", 150000, each(r.Pods), "take several clusters")
+	add("etcd's database", l.EtcdMB, r.EtcdMB, "raise --quota-backend-bytes, up to 8 GiB")
+	add("the operator's memory limit of 1 GiB", operatorLimit-operatorBase, objects*operatorPerObject, "raise the memory limit of its pod")
+	add("namespaces that Kubernetes is tested with", 10000, float64(r.Instances), "take several clusters")
+	add("pods that Kubernetes is tested with", 150000, float64(r.Pods), "take several clusters")
 	slices.SortStableFunc(out, func(a, b Break) int { return cmp.Compare(a.At, b.At) })
 	return out
 }
