@@ -96,10 +96,10 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 			"Pod": true, "Event": true, "Secret": true, "Service": true, "ResourceQuota": true,
 			"Namespace": false, "Node": false,
 		},
-		appsv1.SchemeGroupVersion:          {"Deployment": true, "ReplicaSet": true},
-		coordinationv1.SchemeGroupVersion:  {"Lease": true},
-		authorizationv1.SchemeGroupVersion: {"SelfSubjectAccessReview": false},
-		gatewayv1.SchemeGroupVersion:       {"Gateway": true, "HTTPRoute": true, "TLSRoute": true},
+		appsv1.SchemeGroupVersion:                      {"Deployment": true, "ReplicaSet": true},
+		coordinationv1.SchemeGroupVersion:              {"Lease": true},
+		authorizationv1.SchemeGroupVersion:             {"SelfSubjectAccessReview": false},
+		gatewayv1.SchemeGroupVersion:                   {"Gateway": true, "HTTPRoute": true, "TLSRoute": true},
 		{Group: "apiextensions.k8s.io", Version: "v1"}: {"CustomResourceDefinition": false},
 	} {
 		for kind, inNamespace := range namespaced {

@@ -81,12 +81,14 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 	var groups []*previewGroup
 	bySummary := map[string]*previewGroup{}
 	pods := 0
+	restarting := map[types.UID]bool{}
 	for _, i := range found {
 		p, err := r.previewOf(ctx, c, i, s.challenge, challenges)
 		if err != nil {
 			return err
 		}
 		pods += p.Restarting()
+		restarting[i.UID] = p.Restarting() > 0 || p.Settings
 		text := p.Summary()
 		if bySummary[text] == nil {
 			bySummary[text] = &previewGroup{Summary: text, Preview: p}
@@ -117,7 +119,7 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 			return err
 		}
 	}
-	return r.rollOutTo(ctx, c, s, found, o)
+	return r.rollOutTo(ctx, c, s, found, restarting, o)
 }
 
 // underway reports whether a rollout was asked for that is not carried out yet.
@@ -146,8 +148,24 @@ func (r *root) previewOf(ctx context.Context, c *cluster.Cluster, i *bergv1.Chal
 	return p, nil
 }
 
-// settling is how long what has just been rolled out may look unwell: its pods start anew.
-const settling = 30 * time.Second
+const (
+	// settling is how long instances may take until they are well again.
+	settling = time.Minute
+	// steady is for how long one that restarts pods must look well: its status says so until the
+	// old pods are gone, and again before a new one has crashed.
+	steady = 5 * time.Second
+	// look is how often the time is looked at.
+	look = 500 * time.Millisecond
+)
+
+// progress is what is known of one to which was rolled out.
+type progress struct {
+	restarts bool
+	// since is when it was seen with the rollout, or when it became well after that.
+	since         time.Time
+	adopted, well bool
+	broken        string
+}
 
 // pacer knows which of those that were begun are not well yet.
 type pacer struct {
@@ -156,71 +174,119 @@ type pacer struct {
 	now     func() time.Time
 
 	mu     sync.Mutex
-	begun  map[types.UID]time.Time
-	broken map[types.UID]string
+	begun  map[types.UID]*progress
 	change chan struct{}
 }
 
-func (p *pacer) begin(uid types.UID) {
+func (p *pacer) begin(uid types.UID, restarts bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begun[uid] = p.now()
+	p.begun[uid] = &progress{restarts: restarts}
 }
 
 // see takes up what became of one.
 func (p *pacer) see(i *bergv1.ChallengeInstance, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	since, ours := p.begun[i.UID]
-	if !ours {
+	seen := p.begun[i.UID]
+	if seen == nil {
 		return
 	}
-	well := gone || i.Status.ObservedRollout == p.id &&
-		!meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionHealthy) && i.Status.Phase == bergv1.PhaseRunning
-	delete(p.broken, i.UID)
-	switch {
-	case well:
+	if gone {
 		delete(p.begun, i.UID)
-	default:
-		if why := problemOf(i); why != "" && why != bergv1.ReasonPodsNotReady && why != bergv1.ReasonStarting && p.now().Sub(since) > settling/6 {
-			p.broken[i.UID] = why
+		p.wake()
+		return
+	}
+	if !seen.adopted {
+		seen.adopted = i.Status.ObservedRollout == p.id
+		seen.since = p.now()
+	}
+	healthy := meta.IsStatusConditionTrue(i.Status.Conditions, bergv1.ConditionHealthy) && i.Status.Phase == bergv1.PhaseRunning
+	if healthy && !seen.well {
+		seen.since = p.now()
+	}
+	seen.well = healthy
+	seen.broken = ""
+	if seen.adopted && !healthy {
+		if why := problemOf(i); why != "" && why != bergv1.ReasonPodsNotReady && why != bergv1.ReasonStarting {
+			seen.broken = why
 		}
 	}
+	p.wake()
+}
+
+func (p *pacer) wake() {
 	select {
 	case p.change <- struct{}{}:
 	default:
 	}
 }
 
+// count says how many are not well yet, and how many are broken, and by what.
+func (p *pacer) count() (busy, broken int, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	for _, seen := range p.begun {
+		if seen.broken != "" {
+			broken, why = broken+1, seen.broken
+		}
+		if !seen.adopted || !seen.well || seen.restarts && now.Sub(seen.since) < steady {
+			busy++
+		}
+	}
+	return busy, broken, why
+}
+
 // halt waits until a further one may begin; it ends a rollout that breaks instances.
 func (p *pacer) halt(ctx context.Context) error {
 	for {
-		p.mu.Lock()
-		broken, busy := len(p.broken), len(p.begun)
-		var why string
-		for _, reason := range p.broken {
-			why = reason
-		}
-		p.mu.Unlock()
+		busy, broken, why := p.count()
 		switch {
 		case broken >= p.options.stopAfter:
 			return console.Fail(console.ExitProblem, "stopped: %d instances are not well after it (%s): kubectl berg why --all says more", broken, why)
 		case busy < p.options.atOnce:
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-p.change:
-		case <-time.After(time.Second): // what was unwell for a while counts as broken
+		if err := p.wait(ctx); err != nil {
+			return err
 		}
 	}
 }
 
-func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, o rolloutOptions) error {
+// settle waits until the last ones are well, or clearly are not.
+func (p *pacer) settle(ctx context.Context) error {
+	deadline := p.now().Add(settling)
+	for {
+		busy, broken, why := p.count()
+		switch {
+		case busy == 0:
+			return nil
+		case broken == busy:
+			return console.Fail(console.ExitProblem, "%d instances are not well after it (%s): kubectl berg why --all says more", broken, why)
+		case p.now().After(deadline):
+			return console.Fail(console.ExitTimeout, "%d instances are not well again yet: kubectl berg why --all says more", busy)
+		}
+		if err := p.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *pacer) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.change:
+	case <-time.After(look):
+	}
+	return nil
+}
+
+func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, restarting map[types.UID]bool, o rolloutOptions) error {
 	p := &pacer{
 		options: o, id: r.clock.Now().UTC().Format("20060102T150405.000Z"), now: r.clock.Now,
-		begun: map[types.UID]time.Time{}, broken: map[types.UID]string{}, change: make(chan struct{}, 1),
+		begun: map[types.UID]*progress{}, change: make(chan struct{}, 1),
 	}
 	watching, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
@@ -235,7 +301,7 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 	report, err := bulk.Run(ctx, c, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
 		Verb: "rollout", Pace: o.pace, Patience: o.patience, Workers: 1, Halt: p.halt,
 		Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
-			p.begin(i.UID)
+			p.begin(i.UID, restarting[i.UID])
 			return bulk.Outcome{}, patch(ctx, c, i.DeepCopy(), "", map[string]any{
 				"metadata": map[string]any{"annotations": map[string]any{bergv1.AnnotationRollout: p.id}},
 			})
@@ -248,28 +314,4 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 	group.Wait()
 	report.ID = p.id
 	return bulk.Show(r.Console, report, "rolled out to", "The same command goes on with the rest.", err)
-}
-
-// settle waits until the last ones are well, or clearly are not.
-func (p *pacer) settle(ctx context.Context) error {
-	deadline := time.After(2 * settling)
-	for {
-		p.mu.Lock()
-		busy, broken := len(p.begun), len(p.broken)
-		p.mu.Unlock()
-		switch {
-		case busy == 0:
-			return nil
-		case broken == busy:
-			return console.Fail(console.ExitProblem, "%d instances are not well after it: kubectl berg why --all says more", broken)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline:
-			return console.Fail(console.ExitTimeout, "%d instances are not well again yet: kubectl berg why --all says more", busy)
-		case <-p.change:
-		case <-time.After(time.Second):
-		}
-	}
 }

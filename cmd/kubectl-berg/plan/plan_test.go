@@ -58,7 +58,7 @@ containers:
 
 func TestRequestsAreFilledInAsTheOperatorDoes(t *testing.T) {
 	for text, want := range map[string]string{
-		`{hostname: a, image: a}`: "100m",
+		`{hostname: a, image: a}`:                                                             "100m",
 		`{hostname: a, image: a, resourceRequests: {cpu: "2"}}`:                               "2",
 		`{hostname: a, image: a, resourceLimits: {cpu: 50m}}`:                                 "50m",
 		`{hostname: a, image: a, resourceRequests: {cpu: "2"}, resourceLimits: {cpu: "0.5"}}`: "500m",

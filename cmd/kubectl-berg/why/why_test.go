@@ -82,9 +82,11 @@ func TestTheFirstThingThatIsWrong(t *testing.T) {
 		verdict Verdict
 		says    []string
 	}{
-		"nothing":           {view(), Fine, []string{"Nothing is wrong", "1h00m left", "kubectl berg connect alice"}},
-		"seen by nobody":    {view(instance(func(i *bergv1.ChallengeInstance) { i.Status = bergv1.ChallengeInstanceStatus{} })), Wrong, []string{"has not looked", "doctor"}},
-		"a moment ago":      {view(instance(func(i *bergv1.ChallengeInstance) { i.Status, i.CreationTimestamp = bergv1.ChallengeInstanceStatus{}, metav1.NewTime(noon) })), Underway, nil},
+		"nothing":        {view(), Fine, []string{"Nothing is wrong", "1h00m left", "kubectl berg connect alice"}},
+		"seen by nobody": {view(instance(func(i *bergv1.ChallengeInstance) { i.Status = bergv1.ChallengeInstanceStatus{} })), Wrong, []string{"has not looked", "doctor"}},
+		"a moment ago": {view(instance(func(i *bergv1.ChallengeInstance) {
+			i.Status, i.CreationTimestamp = bergv1.ChallengeInstanceStatus{}, metav1.NewTime(noon)
+		})), Underway, nil},
 		"overdue":           {view(instance(func(i *bergv1.ChallengeInstance) { i.Status.ExpiresAt = &metav1.Time{Time: noon.Add(-time.Minute)} })), Wrong, []string{"1m00s ago"}},
 		"no Challenge":      {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing, ""), instance(func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "" })), Wrong, []string{"no such Challenge", "guestbook"}},
 		"withdrawn":         {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing, ""), sets(bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "")), Fine, []string{"Its Challenge was deleted"}},
@@ -98,17 +100,22 @@ func TestTheFirstThingThatIsWrong(t *testing.T) {
 		"image needs login": {view(pullSays("401 Unauthorized")), Wrong, []string{"does not let the cluster in", "PULL_SECRET_NAME"}},
 		"too many pulls":    {view(pullSays("toomanyrequests: You have reached")), Wrong, []string{"limits how often", "mirror"}},
 		"no such registry":  {view(pullSays("dial tcp: lookup ghcr.example: no such host")), Wrong, []string{"cannot reach the registry"}},
-		"old event":         {view(pulling, withPod(func(*corev1.Pod) {}), func(v *View) { v.Events = []corev1.Event{{Reason: "Failed", Message: "pull: denied", LastTimestamp: metav1.NewTime(noon.Add(-2 * time.Hour))}} }), Wrong, []string{"cannot be pulled."}},
+		"old event": {view(pulling, withPod(func(*corev1.Pod) {}), func(v *View) {
+			v.Events = []corev1.Event{{Reason: "Failed", Message: "pull: denied", LastTimestamp: metav1.NewTime(noon.Add(-2 * time.Hour))}}
+		}), Wrong, []string{"cannot be pulled."}},
 
-		"crash":             {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("Error", 3, time.Minute))), Wrong, []string{"exit code 3", "4 restarts", "-c web --previous"}},
-		"out of memory":     {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("OOMKilled", 137, time.Minute))), Wrong, []string{"for want of memory", "resourceLimits.memory"}},
-		"restarted lately":  {view(withPod(ended("OOMKilled", 137, time.Minute))), Wrong, []string{"runs, and ended 1m00s ago"}},
-		"restarted once":    {view(withPod(ended("Error", 1, time.Hour))), Fine, nil},
-		"of one before it":  {view(withPod(func(p *corev1.Pod) { ended("Error", 1, time.Minute)(p); p.Annotations[bergv1.LabelInstanceID] = "other" })), Fine, nil},
-		"no room":           {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "Unschedulable", "Container web: 0/4 nodes")), Wrong, []string{"no node", "0/4 nodes"}},
-		"probe fails":       {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), withPod(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{} })), Wrong, []string{"readiness probe fails"}},
-		"just starting":     {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), instance(func(i *bergv1.ChallengeInstance) { i.Status.StartedAt = &metav1.Time{Time: noon.Add(-time.Second)} })), Underway, nil},
-		"deadline":          {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 1h. Container web: ImagePullBackOff: x")), Wrong, []string{"CHALLENGE_START_DEADLINE", "cannot be pulled"}},
+		"crash":            {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("Error", 3, time.Minute))), Wrong, []string{"exit code 3", "4 restarts", "-c web --previous"}},
+		"out of memory":    {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("OOMKilled", 137, time.Minute))), Wrong, []string{"for want of memory", "resourceLimits.memory"}},
+		"restarted lately": {view(withPod(ended("OOMKilled", 137, time.Minute))), Wrong, []string{"runs, and ended 1m00s ago"}},
+		"restarted once":   {view(withPod(ended("Error", 1, time.Hour))), Fine, nil},
+		"of one before it": {view(withPod(func(p *corev1.Pod) {
+			ended("Error", 1, time.Minute)(p)
+			p.Annotations[bergv1.LabelInstanceID] = "other"
+		})), Fine, nil},
+		"no room":       {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "Unschedulable", "Container web: 0/4 nodes")), Wrong, []string{"no node", "0/4 nodes"}},
+		"probe fails":   {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), withPod(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{} })), Wrong, []string{"readiness probe fails"}},
+		"just starting": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), instance(func(i *bergv1.ChallengeInstance) { i.Status.StartedAt = &metav1.Time{Time: noon.Add(-time.Second)} })), Underway, nil},
+		"deadline":      {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 1h. Container web: ImagePullBackOff: x")), Wrong, []string{"CHALLENGE_START_DEADLINE", "cannot be pulled"}},
 
 		"route refused": {view(func(v *View) { v.Routes = []Route{{Name: "web-80", Refused: "NotAllowedByListeners"}} }), Wrong, []string{"does not accept its route web-80", "NotAllowedByListeners"}},
 		"route unseen":  {view(func(v *View) { v.Routes = []Route{{Name: "web-80", Unseen: true}} }), Wrong, []string{"no Gateway has said"}},

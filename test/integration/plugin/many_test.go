@@ -250,12 +250,12 @@ containers:
 			all = append(all, bergtest.Several(ctx, ns, name, each)...)
 		}
 		var cpu, memory, disk float64
-		pods, ports, routes := 0, 0, 0
+		made, ports, routes := 0, 0, 0
 		for _, i := range all {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 			var list corev1.PodList
 			Expect(apiserver.Client.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
-			pods += len(list.Items)
+			made += len(list.Items)
 			for _, p := range list.Items {
 				for _, c := range p.Spec.Containers {
 					cpu += c.Resources.Requests.Cpu().AsApproximateFloat64()
@@ -281,13 +281,13 @@ containers:
 			g.Expect(float64(requests.Load())).To(near(planned.RequestsPerInstance * float64(len(all))))
 		}).WithTimeout(30 * time.Second).Should(Succeed())
 		for what, pair := range map[string][2]float64{
-			"pods": {float64(planned.Pods), float64(pods)}, "processors": {planned.CPU, cpu}, "memory": {planned.MemoryGiB, memory},
+			"pods": {float64(planned.Pods), float64(made)}, "processors": {planned.CPU, cpu}, "memory": {planned.MemoryGiB, memory},
 			"disk": {planned.DiskGiB, disk}, "node ports": {float64(planned.NodePorts), float64(ports)}, "routes": {float64(planned.Routes), float64(routes)},
 		} {
 			Expect(pair[0]).To(near(pair[1]), what)
 		}
 		AddReportEntry("plan", fmt.Sprintf("%d instances: planned %.1f requests each, counted %.1f; pods %d and %d, processors %.2f and %.2f, memory %.2f and %.2f GiB, node ports %d and %d",
-			len(all), planned.RequestsPerInstance, float64(requests.Load())/float64(len(all)), planned.Pods, pods, planned.CPU, cpu, planned.MemoryGiB, memory, planned.NodePorts, ports))
+			len(all), planned.RequestsPerInstance, float64(requests.Load())/float64(len(all)), planned.Pods, made, planned.CPU, cpu, planned.MemoryGiB, memory, planned.NodePorts, ports))
 	})
 
 	It("needs no cluster for files", func(ctx context.Context) {
