@@ -34,7 +34,7 @@ func main() {
 		stop()
 	}()
 	out := console.New(os.Stdin, os.Stdout, os.Stderr, os.Getenv)
-	err := command.New(out, version).ExecuteContext(ctx)
+	err := command.Execute(ctx, out, version)
 	var known *console.Error
 	if err != nil && (!errors.As(err, &known) || !known.Silent) {
 		out.Notef("%s %s", out.PaintErr(console.Red, "error:"), console.Clean(err.Error()))

@@ -3,6 +3,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,7 +73,7 @@ It has no rights of its own: it may do what you may. Exit codes: 0 done, 1 faile
 	} {
 		for _, c := range commands {
 			c.GroupID = group
-			usage(c)
+			own(c)
 			cmd.AddCommand(c)
 		}
 	}
@@ -82,17 +83,26 @@ It has no rights of its own: it may do what you may. Exit codes: 0 done, 1 faile
 	return cmd
 }
 
-// usage makes wrong arguments an error of usage.
-func usage(c *cobra.Command) {
-	check := c.Args
-	c.Args = func(c *cobra.Command, args []string) error {
-		if check == nil {
-			return nil
+// Execute runs the program. What is wrong before a command begins is the command line.
+func Execute(ctx context.Context, out *console.Console, version string) error {
+	err := New(out, version).ExecuteContext(ctx)
+	var known *console.Error
+	if err != nil && !errors.As(err, &known) {
+		return console.Fail(console.ExitUsage, "%w: see kubectl berg --help", err)
+	}
+	return err
+}
+
+// own marks the errors of a command as its own.
+func own(c *cobra.Command) {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		err := run(c, args)
+		var known *console.Error
+		if err != nil && !errors.As(err, &known) {
+			return console.Fail(console.ExitFailed, "%w", err)
 		}
-		if err := check(c, args); err != nil {
-			return console.Fail(console.ExitUsage, "%w: see %s --help", err, c.CommandPath())
-		}
-		return nil
+		return err
 	}
 }
 

@@ -199,7 +199,7 @@ var _ = Describe("why", func() {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "bad", `containers: [{hostname: web, image: berg.test/behaviour/crash}]`)
 		i := bergtest.Instance(ctx, ns, "bad")
-		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff")
+		expect.Shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff")
 		viewer := bindViewer(ctx, ns)
 		r := run(ctx, "why", i.Name, "-n", ns, "--as", viewer)
 		Expect(r.code).To(Equal(4))
