@@ -126,7 +126,7 @@ var Defaults = map[string]string{
 	"CHALLENGE_HTTP_PORT": "80", "CHALLENGE_HTTP_TLS": "true", "CHALLENGE_TLS_PORT": "443",
 	"GATEWAY_NAME": "berg-gateway", "GATEWAY_NAMESPACE": "berg",
 	"CHALLENGE_HTTP_LISTENER_NAME": "http", "CHALLENGE_TLS_LISTENER_NAME": "tls",
-	"NETWORK_POLICY": "cilium", "ISOLATION_CHECK": "off", "PULL_SECRET_NAME": "", "ENABLED_APIS": "",
+	"NETWORK_POLICY": "auto", "ISOLATION_CHECK": "off", "PULL_SECRET_NAME": "", "ENABLED_APIS": "",
 	"CHALLENGE_CPU_REQUEST": "100m", "CHALLENGE_CPU_LIMIT": "1000m",
 	"CHALLENGE_MEMORY_REQUEST": "128Mi", "CHALLENGE_MEMORY_LIMIT": "512Mi",
 	"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "64Mi", "CHALLENGE_INSTANCE_TIMEOUT": "2h",
@@ -518,7 +518,11 @@ func policy(s Survey) []Line {
 		return one("network policy", Problem, "NETWORK_POLICY="+kind+", and the cluster has no CiliumNetworkPolicy: no instance starts",
 			"Install Cilium, or set NETWORK_POLICY=kubernetes if another plugin enforces policies.")
 	case kind == "kubernetes" && cilium:
-		return one("network policy", Warning, "NETWORK_POLICY=kubernetes on a cluster with Cilium", "NETWORK_POLICY=cilium isolates more: docs/berg/isolation.md.")
+		return one("network policy", Warning, "NETWORK_POLICY=kubernetes on a cluster with Cilium", "NETWORK_POLICY=auto takes Cilium's, which isolates more: docs/berg/isolation.md.")
+	case kind == "auto" && cilium:
+		return one("network policy", OK, "Cilium's, as NETWORK_POLICY=auto chooses here", "")
+	case kind == "auto":
+		return one("network policy", OK, "the standard one, as NETWORK_POLICY=auto chooses here: the network plugin must enforce it", "")
 	default:
 		return one("network policy", OK, "NETWORK_POLICY="+kind, "")
 	}

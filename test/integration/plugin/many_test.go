@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/bulk"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
@@ -37,6 +39,10 @@ import (
 // measured, or broken off, is the plugin alone.
 func stored(ctx context.Context, ns string, n int) {
 	GinkgoHelper()
+	elsewhere := bergtest.Namespace(ctx)
+	bergtest.Challenge(ctx, elsewhere, "any", bergtest.OneContainer)
+	model := bergtest.Instance(ctx, elsewhere, "any")
+	expect.Reaches(ctx, model, bergv1.PhaseRunning)
 	inprocess.Pause()
 	DeferCleanup(func(ctx context.Context) {
 		Expect(apiserver.Client.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
@@ -49,6 +55,9 @@ func stored(ctx context.Context, ns string, n int) {
 			for k := worker; k < n; k += 8 {
 				i := bergtest.Instance(ctx, ns, "any", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "2h" })
 				before := i.DeepCopy()
+				i.Status = *model.Status.DeepCopy()
+				i.Status.InstanceID, i.Status.Namespace = uuid.NewString(), challengeinstance.NamespaceName(i.Spec.OwnerID)
+				i.Status.ReadyAt, i.Status.ObservedGeneration = &started, i.Generation
 				i.Status.StartedAt, i.Status.ExpiresAt = &started, &metav1.Time{Time: started.Add(2 * time.Hour)}
 				Expect(apiserver.Client.Status().Patch(ctx, i, client.MergeFrom(before))).To(Succeed())
 			}
