@@ -72,7 +72,8 @@ type Action[T client.Object] struct {
 	Patience time.Duration
 	// Workers are how many are done at a time; default Workers.
 	Workers int
-	// Halt is asked before each further one; an error ends the run. Optional.
+	// Halt is asked before each, and may wait; an error ends the run. Optional. With more than one
+	// worker it is asked for several at a time.
 	Halt func(ctx context.Context) error
 }
 
@@ -112,25 +113,25 @@ func Run[T client.Object](ctx context.Context, c *cluster.Cluster, out *console.
 	for range min(workers, len(items)) {
 		group.Go(func() {
 			for item := range queue {
-				r.one(ctx, item, stop)
+				// Here and not before it is handed over: what was begun before must count.
+				if a.Halt != nil && ctx.Err() == nil {
+					if err := a.Halt(ctx); err != nil {
+						stop(err)
+					}
+				}
+				if ctx.Err() == nil {
+					r.one(ctx, item, stop)
+				}
 			}
 		})
 	}
-	sent := 0
 feed:
 	for _, item := range items {
 		if err := limiter.Wait(ctx); err != nil {
 			break
 		}
-		if a.Halt != nil {
-			if err := a.Halt(ctx); err != nil {
-				stop(err)
-				break
-			}
-		}
 		select {
 		case queue <- item:
-			sent++
 		case <-ctx.Done():
 			break feed
 		}
