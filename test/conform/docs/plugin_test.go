@@ -2,7 +2,6 @@ package docs
 
 import (
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
@@ -45,13 +44,5 @@ func TestEveryExitCodeIsExplained(t *testing.T) {
 	}
 	for number := range rows {
 		t.Errorf("%s: there is no exit code %s", pluginPage, number)
-	}
-}
-
-func TestThePagesPicturesAreThere(t *testing.T) {
-	for _, name := range []string{"try", "why"} {
-		if text := string(read(t, "docs/kubectl-berg/"+name+".svg")); !strings.HasPrefix(text, "<svg") || !strings.Contains(text, "kubectl berg "+name) {
-			t.Errorf("docs/kubectl-berg/%s.svg is no recording of kubectl berg %s", name, name)
-		}
 	}
 }
