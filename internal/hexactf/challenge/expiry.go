@@ -49,7 +49,9 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		Moves: func(before, after *hexactfv1.Challenge) bool {
 			return before.UID != after.UID || !before.Status.ExpiresAt.Equal(after.Status.ExpiresAt)
 		},
-		End: func(ctx context.Context, c *hexactfv1.Challenge, _ reason) error { return apply.Delete(ctx, r.Client, c) },
+		End: func(ctx context.Context, c *hexactfv1.Challenge, _ reason) error {
+			return apply.Delete(ctx, r.Client, c)
+		},
 		Ended: func(c *hexactfv1.Challenge, _ reason) {
 			expired.Inc()
 			expiryDelays.Observe(elapsed.Since(c.Status.ExpiresAt.Time, r.Clock.Now()).Seconds())

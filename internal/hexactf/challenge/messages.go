@@ -17,7 +17,8 @@ import (
 const longestOutbox = 64
 
 // record adds the message about the state that a challenge has come to. The timestamp is
-// written with it, so that a repeat is the same to the byte.
+// written with it, as precise as the API server keeps it, so that a repeat is the same to the
+// byte.
 func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) {
 	if s.ChallengeID == "" || s.User == "" {
 		return // the platform knows of nobody whom this could be about, and refuses it
@@ -27,7 +28,7 @@ func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) 
 	}
 	m := s.Messages
 	m.Recorded++
-	message := hexactfv1.Message{Sequence: m.Recorded, NewStatus: state, Timestamp: metav1.NewMicroTime(now.UTC())}
+	message := hexactfv1.Message{Sequence: m.Recorded, NewStatus: state, Timestamp: metav1.NewMicroTime(now.UTC().Truncate(time.Microsecond))}
 	if state == hexactfv1.StateRunning {
 		message.Endpoint = s.Endpoint
 	}

@@ -69,7 +69,9 @@ func exposedPorts(components []hexactfv1.Component) []networkingv1.NetworkPolicy
 		}
 		for _, p := range component.Service.Spec.Ports {
 			port := networkingv1.NetworkPolicyPort{Port: ptr.To(targetOf(p)), Protocol: ptr.To(cmp.Or(p.Protocol, corev1.ProtocolTCP))}
-			if !slices.ContainsFunc(out, func(o networkingv1.NetworkPolicyPort) bool { return *o.Port == *port.Port && *o.Protocol == *port.Protocol }) {
+			if !slices.ContainsFunc(out, func(o networkingv1.NetworkPolicyPort) bool {
+				return *o.Port == *port.Port && *o.Protocol == *port.Protocol
+			}) {
 				out = append(out, port)
 			}
 		}

@@ -139,6 +139,9 @@ func validateService(at *field.Path, s *hexactfv1.Service) field.ErrorList {
 		for _, msg := range validation.IsValidPortNum(int(p.Port)) {
 			errs = append(errs, field.Invalid(at.Child("ports").Index(i).Child("port"), p.Port, msg))
 		}
+		if len(s.Spec.Ports) > 1 && p.Name == "" {
+			errs = append(errs, field.Required(at.Child("ports").Index(i).Child("name"), "each of several ports needs a name"))
+		}
 	}
 	return errs
 }
