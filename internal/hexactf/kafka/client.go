@@ -81,7 +81,8 @@ type Client struct {
 	delivered map[string][]byte      // arrived when nobody waited any more, by key
 	unhealthy error                  // of the last attempt to connect; nil once one succeeds
 	replaced  time.Time              // when current took the place of one that was spoilt
-	pause     time.Duration
+	pause     time.Duration          // before the next replacement
+	pinging   bool
 	pinged    time.Time // when the last ping began
 	answering time.Time // since when pings succeed and nothing is acknowledged; zero: not so
 }
@@ -244,6 +245,9 @@ var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c
 func (c *Client) answered(p *producer, key string, s *send, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err == kgo.ErrRecordTimeout { //nolint:errorlint // not where it wraps a reason already
+		err = &unansweredError{c.unhealthy}
+	}
 	s.err = err
 	close(s.done)
 	delete(c.sends, key)
@@ -300,7 +304,7 @@ func (c *Client) unanswered() error {
 // of one that would not costs a third of a second.
 func spoils(err error) bool {
 	switch {
-	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrMaxBuffered), errors.Is(err, kgo.ErrClientClosed),
+	case errors.As(err, new(*unansweredError)), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrMaxBuffered), errors.Is(err, kgo.ErrClientClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge), errors.Is(err, kerr.InvalidRecord):
 		return false
@@ -344,10 +348,10 @@ func (c *Client) suspect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if c.current == nil || now.Sub(c.pinged) < pingPause {
+	if c.current == nil || c.pinging || now.Sub(c.pinged) < pingPause {
 		return
 	}
-	c.pinged = now
+	c.pinging, c.pinged = true, now
 	p := c.current
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), pingPause)
@@ -355,6 +359,7 @@ func (c *Client) suspect() {
 		err := p.Ping(ctx)
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.pinging = false
 		switch {
 		case c.current != p || p.inFlight == 0 || err != nil:
 			c.answering = time.Time{}

@@ -1,10 +1,12 @@
 package kafka
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"regexp"
@@ -49,7 +51,9 @@ func reason(err error) string {
 		return text
 	}
 	switch {
-	case errors.As(err, &unanswered) && unanswered.last == nil, errors.Is(err, kgo.ErrRecordTimeout):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the broker closed the connection"
+	case errors.As(err, &unanswered), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "the broker does not acknowledge in time"
 	case errors.Is(err, kgo.ErrClientClosed):
 		return "the connection to the broker was given up, since it acknowledged nothing"
