@@ -12,14 +12,21 @@ import (
 	"testing"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 )
 
-// constants returns the values of the string constants of api/berg/v1 whose name
-// begins with a prefix.
+// constants are those of api/berg/v1.
 func constants(t *testing.T, prefix string) []string {
 	t.Helper()
+	return constantsOf(t, "api/berg/v1", prefix)
+}
+
+// constantsOf returns the values of the string constants of a package whose name begins with a
+// prefix.
+func constantsOf(t *testing.T, dir, prefix string) []string {
+	t.Helper()
 	var values []string
-	for _, path := range glob(t, "api/berg/v1/*.go") {
+	for _, path := range glob(t, dir+"/*.go") {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
@@ -72,6 +79,27 @@ func TestEveryConditionReasonAndPhaseIsExplained(t *testing.T) {
 	for _, name := range append(constants(t, "Label"), constants(t, "Annotation")...) {
 		if !strings.Contains(sectionOf(t, page, "Labels and annotations"), "`"+name) {
 			t.Errorf("%s: %s is not explained", instancePage, name)
+		}
+	}
+}
+
+func TestEveryWordOfAHexaCTFChallengeIsExplained(t *testing.T) {
+	const page, api = "docs/hexactf/challenge.md", "api/hexactf/v1alpha1"
+	text := string(read(t, page))
+	explained := sectionOf(t, text, "Conditions") + sectionOf(t, text, "Events")
+	for _, word := range append(constantsOf(t, api, "Condition"), constantsOf(t, api, "Reason")...) {
+		if !strings.Contains(explained, "`"+word+"`") {
+			t.Errorf("%s: %s is not explained", page, word)
+		}
+	}
+	for _, state := range hexactfv1.States {
+		if !strings.Contains(sectionOf(t, text, "States"), "`"+string(state)+"`") {
+			t.Errorf("%s: the state %s is not explained", page, state)
+		}
+	}
+	for _, name := range append(constantsOf(t, api, "Label"), constantsOf(t, api, "Annotation")...) {
+		if !strings.Contains(text, "`"+name) {
+			t.Errorf("%s: %s is not explained", page, name)
 		}
 	}
 }

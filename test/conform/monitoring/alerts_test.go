@@ -37,6 +37,13 @@ func healthy() []string {
 			`quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="Deleting"} 20x90`,
 			`quix_environment_unbound_total{` + job + `,instance="a"} 3x90`,
 			`quix_environment_unbound_total{` + job + `,instance="b"} 0x90`,
+			`hexactf_messages_oldest_unsent_seconds{` + job + `,instance="a"} 0.1x90`,
+			`hexactf_messages_lost_total{` + job + `,instance="a"} 2x90`,
+			`hexactf_messages_lost_total{` + job + `,instance="b"} 0x90`,
+			`hexactf_challenge_longest_overdue_seconds{` + job + `,instance="a"} 0.3x90`,
+			`hexactf_challenge_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 1700x90`,
+			`hexactf_challenge_longest_in_phase_seconds{` + job + `,instance="a",phase="Terminating"} 20x90`,
+			`hexactf_challenge_longest_in_phase_seconds{` + job + `,instance="a",phase="Error"} 0x90`,
 			`berg_isolation_verified{` + job + `,instance="a"} 1x90`,
 			`berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} 0+1x90`,
 			`berg_challengeinstance_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+100x90`,
@@ -120,6 +127,9 @@ func TestAlerts(t *testing.T) {
 	}
 	environment := func(phase, values string) string {
 		return `quix_environment_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
+	}
+	hexactf := func(metric, labels, values string) string {
+		return `hexactf_` + metric + `{` + job + `,instance="a"` + labels + `} ` + values
 	}
 	unbound := `quix_environment_unbound_total{` + job + `,instance="a"} `
 	errors := func(values string) string {
@@ -253,6 +263,31 @@ func TestAlerts(t *testing.T) {
 			fires: [][]string{with(healthy(), unbound+"0x80 1x9")},
 			// A fail-over: the counter of the one ends, that of the other begins.
 			silent: [][]string{with(healthy(), unbound+"3x80 stale"), with(healthy(), unbound+"3x80 0x9")},
+		},
+		"HexactfMessagesLost": {
+			fires: [][]string{with(healthy(), hexactf("messages_lost_total", "", "2x80 5x9"))},
+			// A fail-over, as above.
+			silent: [][]string{with(healthy(), hexactf("messages_lost_total", "", "2x80 stale")), with(healthy(), hexactf("messages_lost_total", "", "2x80 0x9"))},
+		},
+		"HexactfMessagesUnsent": {
+			fires: [][]string{with(healthy(), hexactf("messages_oldest_unsent_seconds", "", "0x80 0+60x9"))},
+			// A broker that is started anew.
+			silent: [][]string{with(healthy(), hexactf("messages_oldest_unsent_seconds", "", "0x80 60x1 110x1 0x9"))},
+		},
+		"HexactfExpiryLate": {
+			fires: [][]string{
+				with(healthy(), hexactf("challenge_longest_overdue_seconds", "", "0+60x90")),
+				with(healthy(), histogram("hexactf_challenge_expiry_delay_seconds", "", "30", 3)...),
+			},
+			silent: [][]string{with(healthy(), hexactf("challenge_longest_overdue_seconds", "", "0x30 90x3 0x57"))},
+		},
+		"HexactfChallengeStuckTerminating": {
+			fires:  [][]string{with(healthy(), hexactf("challenge_longest_in_phase_seconds", `,phase="Terminating"`, "0+60x90"))},
+			silent: [][]string{with(healthy(), hexactf("challenge_longest_in_phase_seconds", `,phase="Terminating"`, "0+60x8 0x82"))},
+		},
+		"HexactfChallengeError": {
+			fires:  [][]string{with(healthy(), hexactf("challenge_longest_in_phase_seconds", `,phase="Error"`, "0+60x90"))},
+			silent: [][]string{with(healthy(), hexactf("challenge_longest_in_phase_seconds", `,phase="Error"`, "0+60x14 0x75"))},
 		},
 	}
 	for _, r := range rules(t) {
