@@ -57,15 +57,17 @@ test-kafka: ## Test the sender of messages at a real Kafka, which it starts and 
 test-integration: ## Run the integration tests, two suites at a time; test-integration-berg runs those of one folder.
 	$(MAKE) --keep-going --jobs=2 --output-sync=target $(TEST_INTEGRATION)
 
-# Each has a simulated cluster of its own.
+# Specs wait more than they compute: the suites that take long run in several processes,
+# each with a simulated cluster and an operator of its own.
+PROCESSES := berg=3 operator=2
+processes  = $(or $(patsubst $(1)=%,%,$(filter $(1)=%,$(PROCESSES))),1)
 TEST_INTEGRATION := $(INTEGRATION:%=test-integration-%)
 .PHONY: $(TEST_INTEGRATION)
-$(TEST_INTEGRATION): test-integration-%:
+$(TEST_INTEGRATION): test-integration-%: $(BIN)/ginkgo
 	rm -f $(DIST)/rights/integration-$*.json
-	go test -c -o $(DIST)/integration-$*.test $(if $(RACE),-race) ./test/integration/$*
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
-		'(cd test/integration/$* && $$0 "$$@") && go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json' \
-		$(DIST)/integration-$*.test -test.timeout 40m
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit --count $(call processes,$*) -- bash -c \
+		'$$0 "$$@" && go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json' \
+		$(BIN)/ginkgo run --procs=$(call processes,$*) --timeout=40m $(if $(RACE),--race) ./test/integration/$*
 
 # What was granted and is not used shows only when every suite has run.
 USED := $(INTEGRATION:%=$(DIST)/rights/integration-%.json) $(DIST)/rights/e2e.json

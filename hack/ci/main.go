@@ -121,12 +121,14 @@ func (r *runner) removeClusters(ctx context.Context) error {
 	defer cancel()
 	var problems []error
 	for _, s := range r.list {
-		if s.cluster == "" || r.started[s.name].IsZero() {
+		if r.started[s.name].IsZero() {
 			continue
 		}
-		cmd := exec.CommandContext(ctx, "go", "run", "./test/cluster", "down", "--name", s.cluster)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			problems = append(problems, fmt.Errorf("cluster %s stays: %w: %s", s.cluster, err, out))
+		for _, cluster := range s.clusters {
+			cmd := exec.CommandContext(ctx, "go", "run", "./test/cluster", "down", "--name", cluster)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				problems = append(problems, fmt.Errorf("cluster %s stays: %w: %s", cluster, err, out))
+			}
 		}
 	}
 	return errors.Join(problems...)

@@ -42,12 +42,14 @@ func TestStagesAreWellFormed(t *testing.T) {
 				if s.usual == 0 || slots[s.class] == 0 {
 					t.Errorf("%q has no cost or no class", s.name)
 				}
-				if s.cluster != "" && clusters[s.cluster] {
-					t.Errorf("two stages make a cluster %q", s.cluster)
-				}
-				clusters[s.cluster] = true
-				if s.cluster != "" && !disk.ValidName.MatchString(s.cluster) {
-					t.Errorf("no cluster can be called %q", s.cluster)
+				for _, cluster := range s.clusters {
+					if clusters[cluster] {
+						t.Errorf("two stages make a cluster %q", cluster)
+					}
+					clusters[cluster] = true
+					if !disk.ValidName.MatchString(cluster) {
+						t.Errorf("no cluster can be called %q", cluster)
+					}
 				}
 			}
 			// All of it ends: nothing waits for itself.

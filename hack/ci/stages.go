@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -41,8 +42,8 @@ type stage struct {
 	builds []string
 	// holds is something that only one stage at a time may use, such as a folder that it writes.
 	holds string
-	// cluster is the name of what it starts, and should remove.
-	cluster string
+	// clusters are the names of what it starts, and should remove.
+	clusters []string
 	// indifferent are paths that cannot change its result: it is the first to go when time is short, if nothing
 	// else was changed. In doubt a path is not among them.
 	indifferent []string
@@ -126,7 +127,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			stage{
 				name: "journeys with a real OLM", command: []string{"make", "e2e-olm"}, class: suite, optional: true,
 				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(8), first: minutes(2),
-				cluster: name("OLM_CLUSTER"), indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
+				clusters: []string{name("OLM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
 			},
 		)
 	}
@@ -136,7 +137,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 		list = append(list, stage{
 			name: "integration: " + folder, command: []string{"make", "test-integration-" + folder}, class: suite, optional: true,
 			after: []string{"generated files", "build: simulated"}, usual: known(integrationTimes, folder), first: minutes(2),
-			cluster: name("TEST_CLUSTER") + "-" + folder, indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
+			clusters: clustersOf(folder), indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
 		})
 	}
 	if withE2E {
@@ -144,12 +145,12 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			stage{
 				name: "journeys on a real node", command: []string{"make", "e2e"}, class: suite, optional: true, holds: "dist/images",
 				after: []string{"generated files", "build: node"}, usual: minutes(7), first: minutes(2),
-				cluster: name("E2E_CLUSTER"), indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
+				clusters: []string{name("E2E_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 			stage{
 				name: "attacks on a real data plane", command: []string{"make", "e2e-network"}, class: suite, optional: true, holds: "dist/images",
 				after: []string{"generated files", "build: node", "build: network"}, usual: minutes(4), first: minutes(1),
-				cluster: name("NETWORK_CLUSTER"), indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
+				clusters: []string{name("NETWORK_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 		)
 	}
@@ -167,12 +168,12 @@ func stages(withE2E bool, suites, missing []string) []stage {
 		stage{
 			name: "lives in a storm", command: []string{"make", "chaos", "SEED=1", "LIVES=40", "STORM=45s"}, class: suite, optional: true, holds: "bin/manager",
 			after: []string{"generated files", "build: simulated"}, usual: seconds(135), first: minutes(1),
-			cluster: name("TEST_CLUSTER") + "-chaos", indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
+			clusters: []string{name("TEST_CLUSTER") + "-chaos"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
 		},
 		stage{
 			name: "requests per instance", command: []string{"make", "load-smoke"}, class: suite, optional: true, holds: "bin/manager",
 			after: []string{"generated files", "build: simulated"}, usual: seconds(45), first: minutes(1),
-			cluster: name("TEST_CLUSTER") + "-load", indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
+			clusters: []string{name("TEST_CLUSTER") + "-load"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
 		},
 	)
 	if withE2E {
@@ -191,6 +192,17 @@ func buildOf(profile string, before []string) stage {
 		name: "build: " + profile, command: []string{"go", "run", "./test/cluster", "build", "--profile", profile}, class: work,
 		after: []string{"generated files"}, usual: seconds(3), builds: parts, optional: true,
 	}
+}
+
+// mostProcesses is in how many processes, each with a cluster, make runs a suite at most.
+const mostProcesses = 3
+
+// clustersOf are the clusters that make may start for the suite of a folder.
+func clustersOf(folder string) (all []string) {
+	for n := range mostProcesses {
+		all = append(all, fmt.Sprintf("%s-%s-%d", name("TEST_CLUSTER"), folder, n+1))
+	}
+	return all
 }
 
 // The names of clusters, unless the environment has others.

@@ -22,7 +22,7 @@ import (
 
 // The time of day jumps when a clock is set and when a machine was suspended. Timers
 // run on as if nothing had happened.
-var _ = Describe("A clock that is put forward", Serial, func() {
+var _ = Describe("A clock that is put forward", func() {
 	It("ends within a second the instances whose time it passes, also where the rest is waited for after it", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "forward", bergtest.OneContainer)

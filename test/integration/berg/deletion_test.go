@@ -108,7 +108,7 @@ var _ = Describe("Deleting an instance", func() {
 			resume()
 			bergtest.Gone(ctx, i)
 		}
-	}, Serial)
+	})
 
 	It("that no operator has seen yet, or sees only afterwards, is done at once", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -122,7 +122,7 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(k8s.Delete(ctx, running)).To(Succeed())
 		resume()
 		bergtest.Gone(ctx, running)
-	}, Serial)
+	})
 
 	It("goes on when what holds its namespace lets it go, and says meanwhile what that is", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -184,7 +184,7 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(routes.Items).To(BeEmpty())
 		Expect(k8s.List(ctx, policies, client.InNamespace(i.Status.Namespace))).To(Succeed())
 		Expect(policies.Items).To(BeEmpty())
-	}, Serial)
+	})
 
 	It("is asked for by UID, so that what has taken its name since is safe", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -215,7 +215,7 @@ var _ = Describe("Deleting an instance", func() {
 		lock.Lock()
 		defer lock.Unlock()
 		Expect(asked).To(And(HaveKeyWithValue(i.Name, ContainSubstring(string(i.UID))), HaveKeyWithValue(namespace.Name, ContainSubstring(string(namespace.UID)))))
-	}, Serial)
+	})
 
 	It("waits for what is being built, so that nothing is built after the end", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -241,7 +241,7 @@ var _ = Describe("Deleting an instance", func() {
 		}).WithTimeout(2 * time.Second).Should(Succeed())
 		proceed()
 		bergtest.Gone(ctx, i)
-	}, Serial)
+	})
 
 	It("lets it go once, however late the cache shows that it is gone", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -271,7 +271,7 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(k8s.Delete(ctx, namespace)).To(Succeed())
 		Eventually(bergtest.NamespaceExists).WithArguments(ctx, i).Should(BeFalse())
 		Consistently(patches.Load).WithTimeout(2 * time.Second).Should(BeEquivalentTo(1))
-	}, Serial)
+	})
 })
 
 // heldBack is a watch's body whose events wait for a channel to be closed if all words

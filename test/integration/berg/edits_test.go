@@ -101,7 +101,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 	})
 })
 
-var _ = Describe("A configuration that is changed while an instance runs", Serial, func() {
+var _ = Describe("A configuration that is changed while an instance runs", func() {
 	It("changes nothing but UpToDate, also where something is repaired, until a rollout", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "configured", webAndBot)
@@ -204,7 +204,7 @@ var _ = Describe("A Challenge that is deleted while an instance runs", func() {
 		Expect(k8s.Delete(ctx, other)).To(Succeed())
 		inprocess.Instead(clock.RealClock{}, strict, nil)
 		bergtest.Gone(ctx, unaffected)
-	}, Serial)
+	})
 })
 
 // respecify replaces the spec of a Challenge.

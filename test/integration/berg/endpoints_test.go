@@ -78,7 +78,7 @@ var _ = Describe("Where players connect", func() {
 		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were started anew")
 	})
 
-	Context("while no operator runs", Serial, func() {
+	Context("while no operator runs", func() {
 		It("keeps its node ports and host names", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "restart", bergtest.EveryKind)
@@ -297,7 +297,7 @@ var _ = Describe("What the API server must accept", func() {
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing)
 	})
 
-	It("is every setting of the operator that shows in an object", Serial, func(ctx context.Context) {
+	It("is every setting of the operator that shows in an object", func(ctx context.Context) {
 		class := &unstructured.Unstructured{Object: map[string]any{"handler": "kata"}}
 		class.SetAPIVersion("node.k8s.io/v1")
 		class.SetKind("RuntimeClass")
@@ -331,7 +331,7 @@ var _ = Describe("What the API server must accept", func() {
 	})
 })
 
-var _ = Describe("Where players connect by plain HTTP", Serial, func() {
+var _ = Describe("Where players connect by plain HTTP", func() {
 	It("is told without TLS, and a rollout may make a node port of it and a route again", func(ctx context.Context) {
 		const (
 			routed = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}]`

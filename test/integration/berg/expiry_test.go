@@ -85,7 +85,7 @@ var _ = Describe("The time of an instance", func() {
 		expires(ctx, restarted, 4*time.Second)
 		inprocess.Pause()()
 		inTime(restarted, all)
-	}, Serial)
+	})
 
 	It("is over at once where it passed while no operator ran", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -100,7 +100,7 @@ var _ = Describe("The time of an instance", func() {
 		bergtest.Gone(ctx, i)
 		Expect(lastOf(all, i.UID).Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
 		expect.Reaches(ctx, longer, bergv1.PhaseRunning)
-	}, Serial)
+	})
 
 	It("is capped, also for what lives already and for every extension", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -127,7 +127,7 @@ var _ = Describe("The time of an instance", func() {
 		stopCapped()
 		inprocess.Instead(clocktesting.NewFakePassiveClock(i.Status.StartedAt.Add(time.Hour)), capped, nil)
 		bergtest.Gone(ctx, i)
-	}, Serial)
+	})
 
 	It("is extended by who comes at the last moment", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -153,7 +153,7 @@ var _ = Describe("The time of an instance", func() {
 		Expect(i.Spec.TerminationReason).To(BeEmpty())
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 		Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(9 * time.Hour))
-	}, Serial)
+	})
 
 	It("is counted once when it is over, whatever goes wrong", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -188,7 +188,7 @@ var _ = Describe("The time of an instance", func() {
 			bergtest.Gone(ctx, i)
 		}
 		Expect(inprocess.Metric("berg_challengeinstance_timeouts_total") - before).To(BeEquivalentTo(over))
-	}, Serial)
+	})
 })
 
 var _ = Describe("spec.terminationReason", func() {
@@ -229,7 +229,7 @@ var _ = Describe("spec.terminationReason", func() {
 // crowd is how many instances expire at the same moment.
 const crowd = 1000
 
-var _ = Describe("A thousand instances that are over at the same second", Serial, func() {
+var _ = Describe("A thousand instances that are over at the same second", func() {
 	It("are all ended, and none too early", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bare := bareClient(ctx)

@@ -25,7 +25,7 @@ import (
 
 // What administrators do before a maintenance: an admission policy refuses what the
 // operator wants to write of the instances themselves.
-var _ = Describe("A freeze of instances", Serial, func() {
+var _ = Describe("A freeze of instances", func() {
 	const updates, statuses = "challengeinstances", "challengeinstances/status"
 	later := func() clock.PassiveClock { return clocktesting.NewFakePassiveClock(time.Now().Add(3 * time.Hour)) }
 

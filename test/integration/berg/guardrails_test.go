@@ -31,7 +31,7 @@ var _ = Describe("The guard rails of a pod", func() {
 		Expect(pod.HostUsers).To(BeNil())
 	})
 
-	It("are those of the configuration", Serial, func(ctx context.Context) {
+	It("are those of the configuration", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{
 			"CHALLENGE_EPHEMERAL_STORAGE_LIMIT": "2Gi", "CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "0",
 			"CHALLENGE_SECCOMP_PROFILE": "Unconfined", "CHALLENGE_USER_NAMESPACES": "true",
@@ -48,7 +48,7 @@ var _ = Describe("The guard rails of a pod", func() {
 		Expect(pod.HostUsers).To(HaveValue(BeFalse()))
 	})
 
-	It("come to the pods that an earlier version started with a rollout, and not before", Serial, func(ctx context.Context) {
+	It("come to the pods that an earlier version started with a rollout, and not before", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "earlier", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "earlier")

@@ -104,7 +104,7 @@ var _ = Describe("What keeps pods away", func() {
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	})
 
-	It("is tried again every minute, by one write", Serial, func(ctx context.Context) {
+	It("is tried again every minute, by one write", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		owner := uuid.NewString()
 		lift := bergtest.Refuse(ctx, owner, "", "pods", "CREATE")

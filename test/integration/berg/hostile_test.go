@@ -143,7 +143,7 @@ var _ = Describe("A hostile author", func() {
 	})
 })
 
-var _ = Describe("A hostile client", Serial, func() {
+var _ = Describe("A hostile client", func() {
 	It("uses Challenges of no other namespace where CHALLENGE_REF_POLICY forbids it, and learns nothing of them", func(ctx context.Context) {
 		mine, theirs := bergtest.Namespace(ctx), bergtest.Namespace(ctx)
 		for policy, configured := range map[string]string{"SameNamespace": "berg", "ConfiguredNamespace": mine} {

@@ -20,7 +20,7 @@ import (
 
 // The watches of two kinds are not of the same moment: one may be late, while another tells
 // already that the namespace of the owner's former instance is gone.
-var _ = Describe("What an owner's former instance has left in a cache", Serial, func() {
+var _ = Describe("What an owner's former instance has left in a cache", func() {
 	DescribeTable("is not taken for the next one's", func(ctx context.Context, watched string) {
 		watch := &late{path: watched, open: make(chan struct{})}
 		close(watch.open)

@@ -171,7 +171,7 @@ var _ = Describe("The life of an instance", func() {
 		behave(ctx, i, "ready")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
-	}, Serial)
+	})
 
 	It("stays Running in a crash loop, and says that it is not healthy", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)

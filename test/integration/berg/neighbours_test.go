@@ -32,7 +32,7 @@ import (
 // has nothing else to do.
 const slowest = 1.5
 
-var _ = Describe("An owner with hundreds of instances", Serial, func() {
+var _ = Describe("An owner with hundreds of instances", func() {
 	It("does not slow the starts of others, nor costs a write for each at every turn", func(ctx context.Context) {
 		crowd, err := strconv.Atoi(cmp.Or(os.Getenv("CROWD_OF_ONE_OWNER"), "500"))
 		Expect(err).NotTo(HaveOccurred())

@@ -26,7 +26,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 )
 
-var _ = Describe("NETWORK_POLICY", Serial, func() {
+var _ = Describe("NETWORK_POLICY", func() {
 	It("decides which policy an instance has; when it changes, the new one comes before the old one goes", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "policy", bergtest.EveryKind)

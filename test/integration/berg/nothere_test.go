@@ -21,7 +21,7 @@ import (
 
 // An API server that does not know a kind, or whatever stands before it, answers 404 as one
 // that does not know an object does, without the name of any.
-var _ = Describe("A 404 that names no object", Serial, func() {
+var _ = Describe("A 404 that names no object", func() {
 	DescribeTable("holds up neither the start nor the end of an instance",
 		func(ctx context.Context, answered func(owner string, r *http.Request) bool) {
 			ns := bergtest.Namespace(ctx)

@@ -36,7 +36,7 @@ const (
 	tlsOnly  = `containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicTlsRoute}]}]`
 )
 
-var _ = Describe("An API that is not installed", Serial, func() {
+var _ = Describe("An API that is not installed", func() {
 	DescribeTable("stops only the instances that need it, until it is installed",
 		func(ctx context.Context, missing api, policy, runs, waits, condition string) {
 			By("starting the operator on a cluster without it")
@@ -118,7 +118,7 @@ var _ = Describe("An API that is not installed", Serial, func() {
 
 // A cluster without one of the APIs is an ordinary one: most have no use for routes of
 // TLS. What is looked up there at each pass is looked up a thousand times in a busy hour.
-var _ = Describe("Instances on a cluster without an API", Serial, func() {
+var _ = Describe("Instances on a cluster without an API", func() {
 	DescribeTable("look up nothing of what the API server serves",
 		func(ctx context.Context, missing api, runs, waits string) {
 			inprocess.Pause()

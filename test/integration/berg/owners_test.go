@@ -70,7 +70,7 @@ var _ = Describe("The instances of one owner", func() {
 		Expect(started.Sub(gone)).To(BeNumerically("<", time.Second))
 		expect.Reaches(ctx, second, bergv1.PhaseRunning)
 		Expect(second.Status.InstanceID).NotTo(Equal(first.Status.InstanceID))
-	}, Serial)
+	})
 
 	It("that are created at the same instant get one namespace, and who has it keeps it over restarts", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -116,7 +116,7 @@ var _ = Describe("The instances of one owner", func() {
 				Expect(next).To(Equal(slices.MinFunc(group, byAge).UID))
 			}
 		}
-	}, Serial)
+	})
 
 	It("that were all created while no operator ran are built in their order", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -129,7 +129,7 @@ var _ = Describe("The instances of one owner", func() {
 		}
 		resume()
 		Expect(onlyOneRuns(ctx, all)).To(Equal(slices.MinFunc(all, byAge).UID))
-	}, Serial)
+	})
 
 	It("that become possible by one event are built in their order", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)

@@ -22,7 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 )
 
-var _ = Describe("A default timeout that is changed while an instance runs", Serial, func() {
+var _ = Describe("A default timeout that is changed while an instance runs", func() {
 	It("counts for those that start after it, for the others when they roll out, and the cap for all", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "pinned", bergtest.OneContainer)
@@ -120,7 +120,7 @@ var _ = Describe("What an instance was started with", func() {
 		expect.Observed(ctx, i)
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 		Expect(podUIDs(ctx, i)).To(Equal(pods), "a player's pod was restarted")
-	}, Serial)
+	})
 })
 
 var _ = Describe("A flag that a variable cannot hold", func() {

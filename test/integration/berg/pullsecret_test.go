@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("A pull secret", func() {
-	It("that is rotated reaches the container that cannot be pulled, and restarts no other", Serial, func(ctx context.Context) {
+	It("that is rotated reaches the container that cannot be pulled, and restarts no other", func(ctx context.Context) {
 		source := pullSecretSource(ctx, "old")
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "rotated", `containers:
@@ -59,7 +59,7 @@ var _ = Describe("A pull secret", func() {
 		expect.Shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
 	})
 
-	It("of somebody else is left alone, and not used", Serial, func(ctx context.Context) {
+	It("of somebody else is left alone, and not used", func(ctx context.Context) {
 		source := pullSecretSource(ctx, "ours")
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "foreign", `containers: [{hostname: web, image: "example.com/web:1", dynamicFlag: {content: {path: /flag}}}]`)

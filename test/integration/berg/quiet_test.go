@@ -33,7 +33,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-var _ = Describe("What has not changed costs no request", Serial, func() {
+var _ = Describe("What has not changed costs no request", func() {
 	DescribeTable("of every golden Challenge, at the second and at the third look", func(ctx context.Context, env map[string]string) {
 		paths, err := filepath.Glob("../../../internal/berg/challengeinstance/testdata/plan/*.yaml")
 		Expect(err).NotTo(HaveOccurred())

@@ -34,7 +34,7 @@ const steps = `containers: [{hostname: web, image: "example.com/web:1", dynamicF
 // mostWrites is more than an instance of steps ever needs, in one direction.
 const mostWrites = 20
 
-var _ = Describe("An operator that is killed", Serial, func() {
+var _ = Describe("An operator that is killed", func() {
 	It("after any write of a build goes on where it was, and changes nothing that was told", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "steps", steps)

@@ -37,7 +37,7 @@ import (
 )
 
 // make pressure runs the specs of crowds with PRESSURE instances.
-var _ = Describe("Pressure", Serial, func() {
+var _ = Describe("Pressure", func() {
 	var many int
 	BeforeEach(func() {
 		var err error

@@ -33,7 +33,7 @@ import (
 
 // OLM itself is not here; its OperatorCondition is, with the rights that OLM
 // grants for it.
-var _ = Describe("An upgrade by OLM", Serial, func() {
+var _ = Describe("An upgrade by OLM", func() {
 	const name = "berg-operator.v0.0.1"
 	var (
 		olm client.Client

@@ -16,7 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-var _ = Describe("A freeze of the status of an Environment", Serial, func() {
+var _ = Describe("A freeze of the status of an Environment", func() {
 	It("keeps none that is gone", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)

@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-var _ = Describe("A 404 that names no object", Serial, func() {
+var _ = Describe("A 404 that names no object", func() {
 	DescribeTable("holds up neither the start nor the end of an Environment",
 		func(ctx context.Context, answered func(id string, r *http.Request) bool) {
 			inprocess.Pause()

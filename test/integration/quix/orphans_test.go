@@ -28,7 +28,7 @@ var _ = Describe("A finalizer that is removed by hand", func() {
 })
 
 // An Environment is cluster-scoped: it owns its namespace in the eyes of Kubernetes too.
-var _ = Describe("The namespace of an Environment whose finalizer was removed by hand", Serial, func() {
+var _ = Describe("The namespace of an Environment whose finalizer was removed by hand", func() {
 	It("goes with it", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, "e"+uuid.NewString()[:8])
 		expect.Settles(ctx, env, quixv1.PhaseReady)
