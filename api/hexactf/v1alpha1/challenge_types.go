@@ -26,7 +26,7 @@ type Challenge struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What runs.
+	// Which definition this Challenge is a copy of.
 	//
 	// +required
 	Spec ChallengeSpec `json:"spec"`

@@ -26,7 +26,7 @@ type ChallengeDefinition struct {
 	// +required
 	Spec ChallengeDefinitionSpec `json:"spec"`
 
-	// Empty.
+	// Always empty: what becomes of a definition stands in the Challenges that use it.
 	//
 	// +optional
 	Status ChallengeDefinitionStatus `json:"status,omitempty"`
@@ -83,7 +83,7 @@ type Component struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 
-	// What runs.
+	// The Deployment of the component, reduced to what it may say.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment"
 	Deployment *Deployment `json:"deployment"`
@@ -96,7 +96,7 @@ type Component struct {
 
 // Deployment is a Deployment of apps/v1, reduced to what a component may say.
 type Deployment struct {
-	// What runs.
+	// How many pods of which kind run.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Spec"
 	Spec DeploymentSpec `json:"spec"`
@@ -112,7 +112,7 @@ type DeploymentSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Replicas"
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// The pod.
+	// What each pod is made from.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Template"
 	Template PodTemplate `json:"template"`
@@ -120,7 +120,7 @@ type DeploymentSpec struct {
 
 // PodTemplate is the pod of a component.
 type PodTemplate struct {
-	// The pod.
+	// Containers, and the nodes on which they may run.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Spec"
 	Spec PodSpec `json:"spec"`
@@ -148,17 +148,17 @@ type PodSpec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.spec.ports) && size(self.spec.ports) > 0",message="spec.ports is needed: a Service without ports leads nowhere; leave the service out instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.type) || self.spec.type != 'ExternalName'",message="spec.type must be ClusterIP, NodePort or LoadBalancer: an ExternalName does not lead to the component"
 type Service struct {
-	// Not used.
+	// Accepted, because some write whole Services, and not used.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="API Version",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// Not used.
+	// Accepted, because some write whole Services, and not used.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Kind",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	Kind string `json:"kind,omitempty"`
 
-	// Not used.
+	// Accepted, because some write whole Services, and not used.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
@@ -171,7 +171,7 @@ type Service struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Spec"
 	Spec corev1.ServiceSpec `json:"spec"`
 
-	// Not used.
+	// Accepted, because some write whole Services, and not used.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
