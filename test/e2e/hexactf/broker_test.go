@@ -66,7 +66,7 @@ var _ = Describe("While the broker", Serial, Ordered, func() {
 		}
 		for _, c := range all {
 			reaches(ctx, c, hexactfv1.StateRunning)
-			Expect(visit(ctx, c.Status.Endpoint)).To(Succeed())
+			visits(ctx, c.Status.Endpoint)
 			expectSilent(c)
 			expect.Shows(ctx, c, hexactfv1.ConditionNotifying, metav1.ConditionFalse, hexactfv1.ReasonNotifyFailed)
 		}
@@ -117,9 +117,7 @@ var _ = Describe("While the broker", Serial, Ordered, func() {
 			}
 			return fmt.Errorf("%s has no event %s", c.Name, hexactfv1.ReasonMessagesLost)
 		})
-		pod, err := world.Leader(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(deployed.Metrics(ctx, p.namespace, pod)).To(MatchRegexp(`(?m)^hexactf_messages_lost_total [1-9]`))
+		Expect(newDashboard(ctx, p).text(ctx)).To(MatchRegexp(`(?m)^hexactf_messages_lost_total [1-9]`))
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
 		Expect(other.DeletionTimestamp).To(BeNil())
 		Expect(other.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))

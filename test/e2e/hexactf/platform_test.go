@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -236,24 +235,26 @@ func hears(ctx context.Context, c *hexactfv1.Challenge, want ...string) []messag
 	return told
 }
 
-// visit reads the page of a challenge at a node port.
-func visit(ctx context.Context, port int32) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	body, err := fetch(ctx, "http://"+world.AtNode(port)+"/")
-	if err != nil {
-		return err
-	}
-	if !bytes.Contains(body, []byte("The Mountain Herald")) {
-		return fmt.Errorf("node port %d shows %q", port, body)
-	}
-	return nil
+// visits waits until a player finds the page of a challenge at a node port: the node's proxy
+// learns of the pod no sooner than the operator does.
+func visits(ctx context.Context, port int32) {
+	GinkgoHelper()
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		body, err := fetch(ctx, "http://"+world.AtNode(port)+"/")
+		if err != nil {
+			return err
+		}
+		return deployed.ErrorIf(!bytes.Contains(body, []byte("The Mountain Herald")), fmt.Sprintf("node port %d shows %q", port, body))
+	})
 }
 
-func portOf(m message) (int32, error) {
+// portOf is the endpoint that a message tells.
+func portOf(m message) int32 {
+	GinkgoHelper()
 	port, err := strconv.ParseInt(m.Endpoint, 10, 32)
-	if err != nil || port == 0 {
-		return 0, errors.Join(err, fmt.Errorf("%+v tells no endpoint", m))
-	}
-	return int32(port), nil
+	Expect(err).NotTo(HaveOccurred(), "%+v tells no endpoint", m)
+	Expect(port).To(BeNumerically(">", 0), "%+v tells no endpoint", m)
+	return int32(port)
 }

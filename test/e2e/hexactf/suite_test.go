@@ -19,8 +19,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/test/lib/broker"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
@@ -29,10 +31,10 @@ import (
 const (
 	// topic is that of the platform: nobody sets it.
 	topic = "challenge-status"
-	// secretName is where the operator looks for what proves it to brokers, and folder where it
-	// finds that: config/hexactf/settings.yaml says so.
-	secretName = "berg-operator-kafka"
-	folder     = "/etc/berg-operator/kafka/"
+	// secretName and folder are where an administrator puts what proves the operator to
+	// brokers, and has it mounted.
+	secretName = "kafka"
+	folder     = "/etc/kafka/"
 	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys.
 	deleteTimeout = 12 * time.Second
 	// brokerLimit covers a broker's start beside pods that start.
@@ -71,6 +73,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	Expect(world.Create(ctx, secret)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, secret)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
+	mount(ctx)
 	setOperator(ctx, map[string]string{
 		"KAFKA_BROKERS":            kafka.Login,
 		"KAFKA_TLS":                "true",
@@ -81,6 +84,16 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		"KAFKA_DELETE_TIMEOUT":     deleteTimeout.String(),
 	})
 }, NodeTimeout(brokerLimit+2*deployed.StartLimit))
+
+// mount has the Secret mounted into the operator's pods, as the documentation tells.
+func mount(ctx context.Context) {
+	GinkgoHelper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: world.Operator.Namespace, Name: world.Operator.Name}}
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{
+		"volumes":[{"name":"kafka","secret":{"secretName":%q}}],
+		"containers":[{"name":"manager","volumeMounts":[{"name":"kafka","mountPath":%q,"readOnly":true}]}]}}}}`, secretName, folder)
+	Expect(world.Patch(ctx, deployment, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))).To(Succeed())
+}
 
 // setOperator changes the operator's environment and waits until every pod has it.
 func setOperator(ctx context.Context, variables map[string]string) {
