@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -245,8 +246,8 @@ var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c
 func (c *Client) answered(p *producer, key string, s *send, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == kgo.ErrRecordTimeout { //nolint:errorlint // not where it wraps a reason already
-		err = &unansweredError{c.unhealthy}
+	if errors.Is(err, kgo.ErrRecordTimeout) {
+		err = &unansweredError{cmp.Or(lastOf(err), c.unhealthy)}
 	}
 	s.err = err
 	close(s.done)
@@ -265,6 +266,16 @@ func (c *Client) answered(p *producer, key string, s *send, err error) {
 		delete(c.retired, p)
 		go p.Close()
 	}
+}
+
+// lastOf returns what the library met last before a record's time was over, nil if it does not
+// say.
+func lastOf(timeout error) error {
+	if both, ok := timeout.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost
+		all := both.Unwrap()
+		return all[len(all)-1]
+	}
+	return nil
 }
 
 // remember keeps a value that arrived when nobody waited any more. Where there are too many,
@@ -304,7 +315,7 @@ func (c *Client) unanswered() error {
 // of one that would not costs a third of a second.
 func spoils(err error) bool {
 	switch {
-	case errors.As(err, new(*unansweredError)), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrMaxBuffered), errors.Is(err, kgo.ErrClientClosed),
+	case errors.As(err, new(*unansweredError)), errors.Is(err, kgo.ErrMaxBuffered), errors.Is(err, kgo.ErrClientClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge), errors.Is(err, kerr.InvalidRecord):
 		return false

@@ -240,6 +240,41 @@ func TestABrokerThatDoesNotAnswerCostsTheTimeoutOnly(t *testing.T) {
 	}
 }
 
+// Two callers, such as two objects that are about the same problem of the same user.
+func TestOneSendOfAKeyIsUnderWayAtATime(t *testing.T) {
+	t.Parallel()
+	cluster := broker(t)
+	release := stall(cluster, kmsg.Produce)
+	defer release()
+	cfg := settingsFor(cluster.ListenAddrs()...)
+	cfg.SendTimeout = patience
+	c := client(t, cfg)
+	var senders sync.WaitGroup
+	for n := range 5 {
+		senders.Go(func() {
+			if err := c.Publish(t.Context(), "key", message(n)); err != nil {
+				t.Errorf("message %d: %v", n, err)
+			}
+		})
+	}
+	wait(t, 100*time.Millisecond)
+	c.mu.Lock()
+	underWay := c.current.inFlight
+	c.mu.Unlock()
+	if underWay != 1 {
+		t.Errorf("%d messages of one key are under way", underWay)
+	}
+	release()
+	senders.Wait()
+	all := arrived(t, 5, at(cluster))["key"]
+	slices.Sort(all)
+	for n, value := range all {
+		if value != string(message(n)) {
+			t.Errorf("arrived: %v", all)
+		}
+	}
+}
+
 func TestWhatArrivesWhenNobodyWaitsIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)

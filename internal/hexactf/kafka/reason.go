@@ -36,6 +36,9 @@ func reason(err error) string {
 	var file *credentialsError
 	var hangUp *kgo.ErrFirstReadEOF
 	var unanswered *unansweredError
+	if errors.As(err, &unanswered) && unanswered.last != nil {
+		return reason(unanswered.last)
+	}
 	switch {
 	case errors.As(err, &file):
 		return file.Error()
@@ -96,10 +99,14 @@ func encryption(err error) string {
 	case errors.As(err, &alert):
 		return fmt.Sprintf("the broker refuses the TLS connection: %v: see KAFKA_CERTIFICATE_FILE", alert)
 	}
-	// Alerts that arrive after the handshake are plain errors of the connection.
-	if text := err.Error(); strings.Contains(text, "remote error: tls: ") {
-		_, alert, _ := strings.Cut(text, "remote error: tls: ")
+	// The others have no type: alerts that arrive after the handshake, and answers in TLS to
+	// somebody who does not speak it.
+	text := err.Error()
+	if _, alert, found := strings.Cut(text, "remote error: tls: "); found {
 		return "the broker refuses the TLS connection: " + alert + ": see KAFKA_CERTIFICATE_FILE"
+	}
+	if strings.Contains(text, "tls alert record") {
+		return "the broker wants TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"
 	}
 	return ""
 }

@@ -33,6 +33,9 @@ func TestReasons(t *testing.T) {
 		"names fail":      {&net.DNSError{Name: "kafka", IsTemporary: true}, "broker kafka: name resolution fails"},
 		"in time, why":    {&unansweredError{dial}, "broker 10.0.0.1:9092: connection refused"},
 		"in time":         {&unansweredError{}, "the broker does not acknowledge in time"},
+		"in time, odd":    {&unansweredError{errors.New("odd thing")}, "odd thing"},
+		"wants TLS":       {&unansweredError{errors.New("invalid large response size 352518912 > limit 104857600; the first three bytes received appear to be a tls alert record for TLS v1.2; is this a plaintext connection speaking to a tls endpoint?")}, "the broker wants TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"},
+		"required":        {errors.New("remote error: tls: certificate required"), "the broker refuses the TLS connection: certificate required: see KAFKA_CERTIFICATE_FILE"},
 		"given up, why":   {fmt.Errorf("%w, last err: %w", kgo.ErrRecordTimeout, dial), "broker 10.0.0.1:9092: connection refused"},
 		"given up":        {kgo.ErrRecordTimeout, "the broker does not acknowledge in time"},
 		"password":        {fmt.Errorf("%w: %s", kerr.SaslAuthenticationFailed, "Authentication failed"), "the broker refuses: SASL_AUTHENTICATION_FAILED: see KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD_FILE"},
@@ -50,6 +53,17 @@ func TestReasons(t *testing.T) {
 		if got := Reason(test.err); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+func TestWhatTheLibraryMetLast(t *testing.T) {
+	t.Parallel()
+	met := errors.New("odd thing")
+	if got := lastOf(fmt.Errorf("%w, last err: %w", kgo.ErrRecordTimeout, met)); got != met {
+		t.Errorf("got %v", got)
+	}
+	if got := lastOf(kgo.ErrRecordTimeout); got != nil {
+		t.Errorf("got %v", got)
 	}
 }
 
