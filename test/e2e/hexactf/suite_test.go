@@ -35,8 +35,8 @@ const (
 	// brokers, and has it mounted.
 	secretName = "kafka"
 	folder     = "/etc/kafka/"
-	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys.
-	deleteTimeout = 12 * time.Second
+	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys: longer than a broker takes to start.
+	deleteTimeout = 45 * time.Second
 	// brokerLimit covers a broker's start beside pods that start.
 	brokerLimit = 2 * time.Minute
 )
