@@ -12,7 +12,7 @@ cluster-down: ## Remove the cluster NAME.
 	go run $(CLUSTER) down --name $(NAME)
 
 .PHONY: cluster-status
-cluster-status: ## Show how the cluster NAME is.
+cluster-status: ## Show the state of the cluster NAME.
 	go run $(CLUSTER) status --name $(NAME)
 
 .PHONY: demo

@@ -18,7 +18,7 @@ install: ## Install the CRDs.
 	$(KUBECTL_APPLY) $(addprefix -f ,$(DEFINITIONS))
 
 .PHONY: uninstall
-uninstall: end-instances ## End all instances and environments, remove the CRDs and every Challenge.
+uninstall: end-instances ## Delete all resources that the operator works on, remove the CRDs and every Challenge.
 	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(DEFINITIONS))
 
 .PHONY: deploy
@@ -28,7 +28,7 @@ deploy: rendered-config ## Install CRDs and operator (IMG), with SETTINGS='NAME=
 	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=180s
 
 .PHONY: undeploy
-undeploy: rendered-config end-instances ## End all instances and environments, remove operator and CRDs.
+undeploy: rendered-config end-instances ## Delete all resources that the operator works on, remove operator and CRDs.
 	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL) delete --ignore-not-found -f -
 
 # Resources with a status are those that the operator works on. While it still runs:

@@ -11,7 +11,7 @@ generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
 FAMILIES := $(notdir $(wildcard api/*))
 
 # staticValue is a number with a fraction in the Challenges that run today; the
-# warning against such fields cannot be heeded any more.
+# warning against such fields cannot be followed any more.
 .PHONY: manifests
 manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, and name the images.
 	for family in $(FAMILIES); do \
@@ -21,10 +21,13 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 			output:crd:artifacts:config=config/$$family/crd/bases output:rbac:dir=config/$$family/rbac; \
 		grep -qx -- "- ../$$family" config/default/kustomization.yaml || \
 			(cd config/default && $(BIN)/kustomize edit add component ../$$family); \
-		grep -qx -- "- ../$$family/samples" config/samples/kustomization.yaml || \
-			(cd config/samples && $(BIN)/kustomize edit add resource ../$$family/samples); \
+		for part in samples prometheus; do \
+			[[ ! -e config/$$family/$$part ]] || grep -qx -- "- ../$$family/$$part" config/$$part/kustomization.yaml || \
+				(cd config/$$part && $(BIN)/kustomize edit add resource ../$$family/$$part); \
+		done; \
 	done
 	hack/project
+	hack/scorecard-role
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
 	sed -i 's|image: .*|image: $(CATALOG_IMG)|' config/olm/install.yaml
@@ -55,5 +58,5 @@ lint: $(BIN)/golangci-lint ## Run the linters and check the format.
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: lint-fix
-lint-fix: $(BIN)/golangci-lint ## Let the linters mend what they can.
+lint-fix: $(BIN)/golangci-lint ## Let the linters fix what they can.
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --fix --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done

@@ -1,4 +1,4 @@
-##@ Measurements and storms
+##@ Measurements and chaos
 
 # ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
 .PHONY: load
@@ -26,7 +26,7 @@ LIVES ?= 60
 STORM ?= 75s
 
 .PHONY: chaos
-chaos: build ## Let LIVES=60 instances live while all fails for STORM=75s; SEED repeats a run.
+chaos: build ## Let LIVES=60 instances live while everything fails for STORM=75s; SEED repeats a run.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		go run $(CHAOS) --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
 
@@ -46,7 +46,7 @@ QUIET_INSTANCES ?= 500
 quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no request may be made.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-quiet -- \
 		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='instances that run, while time goes by'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='instances that run, while time passes'
 
 PRESSURE ?= 1000
 

@@ -9,7 +9,7 @@ catalog: $(BIN)/opm ## Render catalog/ from its template and bundle/, and valida
 	BIN=$(BIN) hack/generate-catalog $(VERSION) $(BUNDLE_IMG)
 
 .PHONY: release
-release: ## Make the tree that of the next version: VERSION=0.2.0, after the present one was published.
+release: ## Turn the tree into that of the next version: VERSION=0.2.0, after the present one was published.
 	go run ./hack/release $(VERSION)
 	$(MAKE) manifests bundle catalog api-docs
 

@@ -3,7 +3,7 @@
 .PHONY: tools
 tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/ginkgo ## Build all pinned tools into bin/.
 
-# go tool builds too, but links anew at each call: minutes for the larger ones.
+# go tool builds too, but links again at each call: minutes for the larger ones.
 $(BIN)/controller-gen: tools/go.mod tools/go.sum
 	go build -C tools -ldflags='-s -w' -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 

@@ -1,5 +1,5 @@
-// Command berg-operator runs the operator. Everything it can be told stands in
-// the environment or on the command line: see berg-operator --help.
+// Command berg-operator runs the operator. Its settings are in the environment
+// or on the command line: see berg-operator --help.
 package main
 
 import (
@@ -68,7 +68,7 @@ func main() {
 func run(process config.Process, enabled []family.Family, effective []settings.Effective, opts operator.Options) error {
 	logger := zap.New(
 		zap.Level(zapcore.Level(-process.LogLevel)),
-		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is no defect of ours
+		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is no bug of ours
 	)
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger) // what client-go says without a context
@@ -79,7 +79,7 @@ func run(process config.Process, enabled []family.Family, effective []settings.E
 	}
 	log.Info("effective configuration", told...)
 	for _, warning := range warnings(enabled) {
-		log.Info("the configuration is hardly what is meant", "warning", warning)
+		log.Info("the configuration is valid and probably not intended", "warning", warning)
 	}
 	// Near the memory limit of the container, garbage is collected more often: slower is
 	// better than killed. Where GOMEMLIMIT is set, that holds.
@@ -115,7 +115,7 @@ func warnings(enabled []family.Family) []string {
 	return settings.Warnings(sections)
 }
 
-// deposed ends the process at once: the new leader goes on with what this one has
+// deposed ends the process at once: the new leader continues what this one has
 // begun, wherever it was.
 func deposed(process config.Process) {
 	fail(process, errors.New("another replica leads: this one was stopped or cut off from the API server for longer than the lease lasts"))

@@ -87,7 +87,7 @@ func run(ctx context.Context, withE2E, onlyPlan bool) error {
 	}
 	fmt.Printf("It should take some %s of %s.\n", clock(makespan(chosen, missing)), clock(budget))
 	for _, s := range left {
-		fmt.Printf("Will NOT RUN, for want of time: %s\n", s.name)
+		fmt.Printf("Will NOT RUN, for lack of time: %s\n", s.name)
 	}
 	if onlyPlan {
 		printPlan(chosen, left, missing)

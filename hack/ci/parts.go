@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 
 	"github.com/bergctf/berg-operator/test/cluster/build"
@@ -32,11 +31,11 @@ func missingParts(ctx context.Context, profiles ...string) ([]string, error) {
 	var missing []string
 	for _, profile := range profiles {
 		for _, part := range kube.PartsOf(profile) {
-			key, err := build.Key(ctx, places, part)
+			dir, err := build.Dir(ctx, places, part)
 			if err != nil {
 				return nil, err
 			}
-			if !disk.Exists(filepath.Join(places.Binaries, part.Name+"-"+key)) && !slices.Contains(missing, part.Name) {
+			if !disk.Exists(dir) && !slices.Contains(missing, part.Name) {
 				missing = append(missing, part.Name)
 			}
 		}

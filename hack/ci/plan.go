@@ -106,8 +106,8 @@ func within(budget time.Duration, list []stage, changed, missing []string) (chos
 }
 
 // without is the list without the stage of this name, those that need it, and the builds that only these needed.
-func without(list []stage, name string) []stage {
-	left := map[string]bool{name: true}
+func without(list []stage, remove string) []stage {
+	left := map[string]bool{remove: true}
 	for changed := true; changed; {
 		changed = false
 		for _, s := range list {

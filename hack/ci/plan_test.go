@@ -17,7 +17,7 @@ var (
 	code       = []string{"internal/berg/challengeinstance/plan.go"}
 )
 
-func names(list []stage) string {
+func listed(list []stage) string {
 	var found []string
 	for _, s := range list {
 		found = append(found, s.name)
@@ -87,7 +87,7 @@ func TestWithEverythingBuiltAllRuns(t *testing.T) {
 	list := stages(true, suites, nil)
 	chosen, left := within(time.Minute, list, code, nil)
 	if len(left) != 0 || len(chosen) != len(list) {
-		t.Errorf("left out: %s", names(left))
+		t.Errorf("left out: %s", listed(left))
 	}
 	if span := makespan(list, nil); span > 30*time.Minute {
 		t.Errorf("all takes %s, want at most half an hour", span)
@@ -98,7 +98,7 @@ func TestABareMachineFitsTheBudget(t *testing.T) {
 	list := stages(true, suites, everything)
 	chosen, left := within(defaultBudget, list, code, everything)
 	if len(left) != 0 {
-		t.Errorf("left out: %s", names(left))
+		t.Errorf("left out: %s", listed(left))
 	}
 	if span := makespan(chosen, everything); span > defaultBudget {
 		t.Errorf("all takes %s", span)
@@ -133,12 +133,12 @@ func TestABudgetLeavesOutWhatMattersLeast(t *testing.T) {
 			chosen, left := within(test.budget, list, test.changed, everything)
 			for _, want := range test.left {
 				if !slices.ContainsFunc(left, func(s stage) bool { return s.name == want }) {
-					t.Errorf("%q is kept: left out are only %s", want, names(left))
+					t.Errorf("%q is kept: left out are only %s", want, listed(left))
 				}
 			}
 			for _, want := range test.kept {
 				if !slices.ContainsFunc(chosen, func(s stage) bool { return s.name == want }) {
-					t.Errorf("%q is left out; kept are %s", want, names(chosen))
+					t.Errorf("%q is left out; kept are %s", want, listed(chosen))
 				}
 			}
 			if len(chosen)+len(left) != len(list) {
@@ -167,11 +167,11 @@ func TestStartable(t *testing.T) {
 		{name: "c", class: suite},
 	}
 	state := map[string]outcome{}
-	if got, want := names(startable(list, state)), "first, images, a, b"; got != want {
+	if got, want := listed(startable(list, state)), "first, images, a, b"; got != want {
 		t.Errorf("at first %s, want %s", got, want)
 	}
 	state = map[string]outcome{"first": passed, "images": running, "a": failed, "b": passed}
-	if got, want := names(startable(list, state)), "second, later, c"; got != want {
+	if got, want := listed(startable(list, state)), "second, later, c"; got != want {
 		t.Errorf("then %s, want %s", got, want)
 	}
 }

@@ -85,7 +85,7 @@ func (r *runner) run(ctx context.Context) error {
 			r.sayRunning()
 		}
 	}
-	// What nothing ended, and nothing could begin: the budget has stood in the way, or what it needs was left out.
+	// What nothing ended, and nothing could begin: the budget did not allow it, or what it needs was left out.
 	for _, s := range r.list {
 		if r.state[s.name] == waiting {
 			r.state[s.name] = notTried

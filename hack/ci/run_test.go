@@ -26,7 +26,7 @@ func carryOut(t *testing.T, budget time.Duration, missing []string, list ...stag
 	return r.state, out.String(), err
 }
 
-func want(t *testing.T, state map[string]outcome, expected map[string]outcome) {
+func expect(t *testing.T, state map[string]outcome, expected map[string]outcome) {
 	t.Helper()
 	for name, how := range expected {
 		if state[name] != how {
@@ -44,7 +44,7 @@ func TestStagesPassInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, state, map[string]outcome{"reader": passed, "writer": passed, "niced": passed})
+	expect(t, state, map[string]outcome{"reader": passed, "writer": passed, "niced": passed})
 	for _, line := range []string{"=== output of reader\nfrom the writer\n", "=== output of niced\n", "reader                           0:00  passed\n", "0:00  passed\n"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("no %q in\n%s", line, out)
@@ -62,7 +62,7 @@ func TestAFailureEndsTheOthers(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "bad: exit status 3") {
 		t.Errorf("error: %v", err)
 	}
-	want(t, state, map[string]outcome{"bad": failed, "long": ended, "next": notTried})
+	expect(t, state, map[string]outcome{"bad": failed, "long": ended, "next": notTried})
 	if _, err := os.Stat(dir + "/gone"); err != nil {
 		t.Errorf("the long one was not asked to end: %v", err)
 	}
@@ -78,7 +78,7 @@ func TestNothingOfAStageStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, state, map[string]outcome{"careless": passed})
+	expect(t, state, map[string]outcome{"careless": passed})
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestTheBudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want(t, state, map[string]outcome{"long": notRun, "dear": notRun, "follows": notRun})
+		expect(t, state, map[string]outcome{"long": notRun, "dear": notRun, "follows": notRun})
 		if !strings.Contains(out, "NOT RUN: bash -c exec sleep 600\n") || !strings.Contains(out, "3 stages were NOT RUN") {
 			t.Errorf("it does not tell what to run:\n%s", out)
 		}
@@ -109,7 +109,7 @@ func TestTheBudget(t *testing.T) {
 		if err == nil {
 			t.Error("no error")
 		}
-		want(t, state, map[string]outcome{"long": failed, "next": notTried})
+		expect(t, state, map[string]outcome{"long": failed, "next": notTried})
 	})
 	t.Run("is one for the checks", func(t *testing.T) {
 		check := long
@@ -118,7 +118,7 @@ func TestTheBudget(t *testing.T) {
 		if err == nil {
 			t.Error("no error")
 		}
-		want(t, state, map[string]outcome{"long": failed})
+		expect(t, state, map[string]outcome{"long": failed})
 	})
 }
 
@@ -134,7 +134,7 @@ func TestASignalEndsAll(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it goes on")
 	}
-	want(t, r.state, map[string]outcome{"next": notTried})
+	expect(t, r.state, map[string]outcome{"next": notTried})
 	if r.state["long"] == passed {
 		t.Error("what was ended has passed")
 	}

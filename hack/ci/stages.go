@@ -127,7 +127,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			stage{
 				name: "journeys with a real OLM", command: []string{"make", "e2e-olm"}, class: suite, optional: true,
 				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(8), first: minutes(2),
-				clusters: []string{name("OLM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
+				clusters: []string{clusterName("OLM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
 			},
 		)
 	}
@@ -145,7 +145,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			stage{
 				name: "journeys on a real node", command: []string{"make", "e2e"}, class: suite, optional: true, holds: "dist/images",
 				after: []string{"generated files", "build: node"}, usual: minutes(7), first: minutes(2),
-				clusters: []string{name("E2E_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
+				clusters: []string{clusterName("E2E_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 			stage{
 				name: "journeys with a real Kafka", command: []string{"make", "e2e-hexactf"}, class: suite, optional: true, holds: "dist/images",
@@ -155,7 +155,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			stage{
 				name: "attacks on a real data plane", command: []string{"make", "e2e-network"}, class: suite, optional: true, holds: "dist/images",
 				after: []string{"generated files", "build: node", "build: network"}, usual: minutes(4), first: minutes(1),
-				clusters: []string{name("NETWORK_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
+				clusters: []string{clusterName("NETWORK_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 		)
 	}
@@ -173,12 +173,12 @@ func stages(withE2E bool, suites, missing []string) []stage {
 		stage{
 			name: "lives in a storm", command: []string{"make", "chaos", "SEED=1", "LIVES=40", "STORM=45s"}, class: suite, optional: true, holds: "bin/manager",
 			after: []string{"generated files", "build: simulated"}, usual: seconds(135), first: minutes(1),
-			clusters: []string{name("TEST_CLUSTER") + "-chaos"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
+			clusters: []string{clusterName("TEST_CLUSTER") + "-chaos"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
 		},
 		stage{
 			name: "requests per instance", command: []string{"make", "load-smoke"}, class: suite, optional: true, holds: "bin/manager",
 			after: []string{"generated files", "build: simulated"}, usual: seconds(45), first: minutes(1),
-			clusters: []string{name("TEST_CLUSTER") + "-load"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
+			clusters: []string{clusterName("TEST_CLUSTER") + "-load"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
 		},
 	)
 	if withE2E {
@@ -205,7 +205,7 @@ const mostProcesses = 3
 // clustersOf are the clusters that make may start for the suite of a folder.
 func clustersOf(folder string) (all []string) {
 	for n := range mostProcesses {
-		all = append(all, fmt.Sprintf("%s-%s-%d", name("TEST_CLUSTER"), folder, n+1))
+		all = append(all, fmt.Sprintf("%s-%s-%d", clusterName("TEST_CLUSTER"), folder, n+1))
 	}
 	return all
 }
@@ -216,7 +216,7 @@ var clusterNames = map[string]string{
 	"HEXACTF_CLUSTER": "berg-ci-hexactf",
 }
 
-func name(variable string) string {
+func clusterName(variable string) string {
 	if set := os.Getenv(variable); set != "" {
 		return set
 	}
@@ -227,7 +227,7 @@ func name(variable string) string {
 func environment() []string {
 	env := []string{"GINKGO_NO_COLOR=TRUE", "NO_COLOR=1"} // colours are noise in a log
 	for _, variable := range slices.Sorted(maps.Keys(clusterNames)) {
-		env = append(env, variable+"="+name(variable))
+		env = append(env, variable+"="+clusterName(variable))
 	}
 	return env
 }

@@ -137,7 +137,7 @@ func TestWhatIsReadIsAsItWas(t *testing.T) {
 			}
 			got := read.(client.Object)
 			for _, o := range []client.Object{want, got} {
-				o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // what is read from a cache gets it anew
+				o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // what is read from a cache gets it again
 				o.SetManagedFields(nil)
 				if a := o.GetAnnotations(); a != nil {
 					delete(a, corev1.LastAppliedConfigAnnotation)

@@ -57,7 +57,7 @@ func caches() cache.Options {
 			&bergv1.Challenge{}:         all,
 			&bergv1.ChallengeInstance{}: all,
 			optional.Definition():       all,
-			&corev1.Namespace{}:         all, // a foreign one in our way must be seen
+			&corev1.Namespace{}:         all, // a foreign one of the same name must be seen
 			&eventsv1.Event{}:           {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
 			&corev1.Pod{}: {
 				Label: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),

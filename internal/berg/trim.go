@@ -36,8 +36,8 @@ func trim(o client.Object) {
 	}
 }
 
-// trimDeployment keeps of a Deployment's status why its pods are not made. Of one that
-// gets on nothing is left.
+// trimDeployment keeps of a Deployment's status why its pods are not made. Of one
+// without such a problem nothing is left.
 func trimDeployment(d *appsv1.Deployment) {
 	var refusals []appsv1.DeploymentCondition
 	for _, c := range d.Status.Conditions {

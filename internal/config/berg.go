@@ -208,22 +208,22 @@ func (b *Berg) Section() settings.Section {
 			},
 			{
 				Name: "CHALLENGE_INSTANCE_TIMEOUT", Default: "2h",
-				Help:  "How long an instance lives when it does not say, for example 90m or 2h.",
+				Help:  "Lifetime of an instance whose spec names none, for example 90m or 2h.",
 				Value: settings.Duration(&b.Challenge.Timeout),
 			},
 			{
 				Name: "CHALLENGE_MAX_LIFETIME", Default: "",
-				Help:  "Longest life of an instance, whatever it says. Empty: no limit.",
+				Help:  "Longest lifetime of an instance, whatever its spec says. Empty: no limit.",
 				Value: settings.OptionalDuration(&b.Challenge.MaxLifetime),
 			},
 			{
 				Name: "CHALLENGE_START_DEADLINE", Default: "",
-				Help:  "Time after which an instance that never became ready is Failed. Empty: it may start for as long as it lives.",
+				Help:  "Time after which an instance that never became ready is Failed. Empty: it may go on starting until it expires.",
 				Value: settings.OptionalDuration(&b.Challenge.StartDeadline),
 			},
 			{
 				Name: "CHALLENGE_WITHDRAWAL_POLICY", Default: "Keep",
-				Help:  "What happens to live instances when their Challenge is deleted: Keep lets them run on, Stop ends them.",
+				Help:  "What happens to live instances when their Challenge is deleted: Keep lets them run on, Stop deletes them.",
 				Value: settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop),
 			},
 			{
@@ -327,23 +327,23 @@ func (b *Berg) Section() settings.Section {
 
 // check compares settings with each other. Those that were not understood are zero and pass.
 func (b *Berg) check() []error {
-	var wrong []error
+	var errs []error
 	if b.Challenge.CPURequest.Cmp(b.Challenge.CPULimit) > 0 && !b.Challenge.CPULimit.IsZero() {
-		wrong = append(wrong, errors.New("CHALLENGE_CPU_REQUEST: must not be above CHALLENGE_CPU_LIMIT"))
+		errs = append(errs, errors.New("CHALLENGE_CPU_REQUEST: must not be above CHALLENGE_CPU_LIMIT"))
 	}
 	if b.Challenge.MemoryRequest.Cmp(b.Challenge.MemoryLimit) > 0 && !b.Challenge.MemoryLimit.IsZero() {
-		wrong = append(wrong, errors.New("CHALLENGE_MEMORY_REQUEST: must not be above CHALLENGE_MEMORY_LIMIT"))
+		errs = append(errs, errors.New("CHALLENGE_MEMORY_REQUEST: must not be above CHALLENGE_MEMORY_LIMIT"))
 	}
 	if b.Challenge.EphemeralStorageRequest.Cmp(b.Challenge.EphemeralStorageLimit) > 0 && !b.Challenge.EphemeralStorageLimit.IsZero() {
-		wrong = append(wrong, errors.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST: must not be above CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
+		errs = append(errs, errors.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST: must not be above CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
 	}
 	if b.Challenge.HTTPPort == b.Challenge.TLSPort && b.Challenge.HTTPPort != 0 {
-		wrong = append(wrong, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))
+		errs = append(errs, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))
 	}
 	if b.Gateway.HTTPListener == b.Gateway.TLSListener && b.Gateway.HTTPListener != "" {
-		wrong = append(wrong, errors.New("CHALLENGE_TLS_LISTENER_NAME: must differ from CHALLENGE_HTTP_LISTENER_NAME: no listener serves HTTPRoutes and TLSRoutes"))
+		errs = append(errs, errors.New("CHALLENGE_TLS_LISTENER_NAME: must differ from CHALLENGE_HTTP_LISTENER_NAME: no listener serves HTTPRoutes and TLSRoutes"))
 	}
-	return wrong
+	return errs
 }
 
 // The ports at which clients expect HTTP and HTTPS.
@@ -379,10 +379,7 @@ func capabilities(to *[]string) settings.Value {
 		if text == noCapabilities {
 			return nil
 		}
-		for part := range strings.SplitSeq(text, ",") {
-			if part = strings.TrimSpace(part); part == "" {
-				continue
-			}
+		for part := range settings.Parts(text) {
 			part = strings.TrimPrefix(part, "CAP_")
 			if !capabilityName.MatchString(part) || part == noCapabilities {
 				return fmt.Errorf("%q: must be the name of a capability such as NET_ADMIN, ALL or, alone, NONE", part)

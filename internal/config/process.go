@@ -77,12 +77,12 @@ func (p *Process) Section(apis []string) settings.Section {
 			},
 			{
 				Name: "MAX_CONCURRENT_RECONCILES", Default: "32",
-				Help:  "How many instances, and how many Environments, are worked on at the same time. Expiries and deletions of instances have workers of their own, half as many each.",
+				Help:  "How many resources of each kind are worked on at the same time. Expiries and deletions of instances have workers of their own, half as many each.",
 				Value: settings.Int(&p.MaxConcurrentReconciles, 1, 1000),
 			},
 			{
 				Name: "UPGRADE_HOLD_MAX", Default: "5m",
-				Help:  "How long instances that are being created or removed may hold up an upgrade by the Operator Lifecycle Manager.",
+				Help:  "How long work that a restart would delay, such as instances being created or removed, may hold up an upgrade by the Operator Lifecycle Manager.",
 				Value: settings.Duration(&p.UpgradeHoldMax),
 			},
 			{
@@ -92,7 +92,7 @@ func (p *Process) Section(apis []string) settings.Section {
 			},
 			{
 				Name: "TERMINATION_LOG", Default: DefaultTerminationLog,
-				Help:  "File that Kubernetes reads why the operator ended from. Nothing is written if it does not exist.",
+				Help:  "File from which Kubernetes reads why the operator stopped. Nothing is written if it does not exist.",
 				Value: settings.Path(&p.TerminationLog),
 			},
 		},

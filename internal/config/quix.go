@@ -70,7 +70,7 @@ func (q *Quix) Section() settings.Section {
 			},
 			{
 				Name: "ROLE_VIOLATION_POLICY", Default: "Unbind",
-				Help:  "What happens to live environments while that ClusterRole lets the platform gain more rights: Unbind takes the platform's rights away, Report only says so.",
+				Help:  "What happens to live environments while that ClusterRole lets the platform gain more rights: Unbind takes the platform's rights away, Report only reports it.",
 				Value: settings.OneOf(&q.RoleViolationPolicy, RoleViolationUnbind, RoleViolationReport),
 			},
 			{

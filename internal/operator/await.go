@@ -16,9 +16,9 @@ import (
 
 // AwaitAPIServer returns when the API server answers, or with the error of ctx.
 //
-// New needs the API server. A process that ended without it would be started again
-// after pauses of up to five minutes, and instances would end that much late once
-// the API server is back. Until then probes is served: alive, not ready.
+// New needs the API server. A process that exited without it would be restarted
+// after pauses of up to five minutes, and instances would expire that much late
+// once the API server is back. Until then probes is served: alive, not ready.
 func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string, log logr.Logger) error {
 	discovered, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {

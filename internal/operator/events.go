@@ -18,9 +18,10 @@ import (
 const (
 	// longestEventDelay is how long an event waits for starts under way.
 	longestEventDelay = 10 * time.Second
-	// mostEvents wait at a time, 25 MiB of them: more are only when thousands end at once.
+	// mostEvents wait at a time, 25 MiB of them: more are only when thousands are deleted
+	// at once.
 	mostEvents = 4000
-	// flushTime is how long the end of the process waits for the last events.
+	// flushTime is how long the process waits for the last events when it stops.
 	flushTime = time.Second
 )
 
@@ -50,7 +51,8 @@ func (m *reportingManager) recorder(scheme *runtime.Scheme, name string) recorde
 	return m.broadcaster.NewRecorder(scheme, name).(recorder.EventRecorder)
 }
 
-// Start returns when the manager has ended and its last events are written, or are given up.
+// Start returns when the manager has stopped and its last events are written, or are given
+// up.
 func (m *reportingManager) Start(ctx context.Context) error {
 	// Reconciliations that end after ctx have something to tell, too.
 	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -76,14 +78,14 @@ type eventSink struct {
 	starts *precedence.Precedence
 	// places are taken by those who wait or write, turn by the one whose turn it is.
 	places, turn chan struct{}
-	complaint    rate.Sometimes
+	dropped      rate.Sometimes
 }
 
 func newEventSink(writes events.EventSink, starts *precedence.Precedence) *eventSink {
 	return &eventSink{
 		EventSink: writes, starts: starts,
 		places: make(chan struct{}, mostEvents), turn: make(chan struct{}, 1),
-		complaint: rate.Sometimes{Interval: time.Minute},
+		dropped: rate.Sometimes{Interval: time.Minute},
 	}
 }
 
@@ -93,7 +95,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 	case s.places <- struct{}{}:
 		defer func() { <-s.places }()
 	default:
-		s.complaint.Do(func() {
+		s.dropped.Do(func() {
 			ctrl.Log.WithName("events").Info("too many events wait to be written: new ones are dropped", "waiting", mostEvents)
 		})
 		return event, nil

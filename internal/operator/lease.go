@@ -23,16 +23,16 @@ import (
 // LeaseName is the Lease that replicas compete for, in the operator's namespace.
 const LeaseName = "berg-operator.berg.norelect.ch"
 
-// The times of the lease. While nobody leads, no instance starts and none ends, so
-// a leader that dies without a word is followed within LeaseDuration, which the
-// Lease promises to whoever reads it: the others count HoldDuration from the last
+// The times of the lease. While nobody leads, no instance starts and none expires,
+// so a leader that is killed is followed within LeaseDuration, which the Lease
+// promises to whoever reads it: the others count HoldDuration from the last
 // renewal that they saw, and look after RetryPeriod, which the election stretches
 // by up to 1.2 of itself, once to see it and once to see that there was no other.
 // One that is told to stop is followed within 2.2 s.
 //
 // RenewDeadline is as long as that allows: a busy API server must not cost the
-// lease just when there is most to do. A leader that cannot renew for longer ends,
-// and could have done nothing meanwhile anyway.
+// lease just when there is most to do. A leader that cannot renew for longer
+// exits, and could have done nothing meanwhile anyway.
 const (
 	LeaseDuration = 15 * time.Second
 	HoldDuration  = LeaseDuration - 2*22*RetryPeriod/10 - 100*time.Millisecond
@@ -137,8 +137,8 @@ func (l *lease) end() bool {
 }
 
 // valid reports whether no other replica can lead yet. The longer of both times counts:
-// while this machine was suspended others have counted on, and they do not care for a
-// clock that is put back here.
+// while this machine was suspended others have counted on, and a clock that is put back
+// here does not matter to them.
 func (l *lease) valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,8 +36,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
-// shutdownTime is how long the process may take to end: what the reconciliations
-// under way may take, and a little more. The Deployment's
+// shutdownTime is how long the process may take to stop: what the
+// reconciliations under way may take, and a little more. The Deployment's
 // terminationGracePeriodSeconds must be longer.
 const shutdownTime = pass.DrainTime + 5*time.Second
 
@@ -52,18 +53,26 @@ type Options struct {
 	// GCPercent is how much the heap may grow between two collections of garbage, in percent;
 	// a small one may grow more. Default: what the runtime is set to, at any size.
 	GCPercent int
-	// Deposed is called when another replica turns out to lead; it must end the
-	// process. Default: a panic.
+	// Deposed is called when another replica turns out to lead; it must exit.
+	// Default: a panic.
 	Deposed func()
 }
 
 // Load reads the settings of the process and of all families, and returns the families that
 // are enabled. Its other results are those of settings.Load.
 func Load(all []family.Family, args []string, getenv func(string) string, out io.Writer) (process config.Process, enabled []family.Family, effective []settings.Effective, err error) {
-	const about = "berg-operator runs CTF challenge instances and Quix environments on Kubernetes."
-	effective, err = settings.Load(about, Sections(&process, all), args, getenv, out)
+	effective, err = settings.Load(about(all), Sections(&process, all), args, getenv, out)
 	enabled = slices.DeleteFunc(slices.Clone(all), func(f family.Family) bool { return !slices.Contains(process.EnabledAPIs, f.API) })
 	return process, enabled, effective, err
+}
+
+// about says in the help what the operator is.
+func about(all []family.Family) string {
+	var apis []string
+	for _, f := range all {
+		apis = append(apis, f.API)
+	}
+	return "berg-operator is a Kubernetes operator for the resources of " + strings.Join(apis, ", ") + "."
 }
 
 // Sections returns every table of settings, those of the process last. A family may have none.
@@ -207,7 +216,7 @@ func metricsOptions(p config.Process) server.Options {
 	if p.MetricsSecure && p.MetricsBindAddress != "0" {
 		options.SecureServing = true
 		options.FilterProvider = filters.WithAuthenticationAndAuthorization
-		// HTTP/2 has been the way into many servers that had no need of it.
+		// HTTP/2 has been a way to attack many servers that did not need it.
 		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
 	}
 	return options
@@ -223,7 +232,7 @@ func controllerOptions(opts Options) ctrlconfig.Controller {
 
 // seesTheCluster is ready when the operator takes part in the election, or works
 // without one: the manager does neither before the caches of all controllers are
-// filled. Until then it would neither build nor end anything.
+// filled. Until then it would neither build nor delete anything.
 func seesTheCluster(candidate, elected <-chan struct{}) healthz.Checker {
 	return func(*http.Request) error {
 		select {

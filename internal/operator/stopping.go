@@ -4,7 +4,7 @@ import "github.com/go-logr/logr"
 
 // A manager that has been told to stop gives the lease back last, and then reports its
 // loss as an error: kubernetes-sigs/controller-runtime#3535. Whether it comes to that
-// depends on which is quicker, the log or the end of the process.
+// depends on which is quicker, the log or the exit of the process.
 const (
 	falseAlarm       = "error received after stop sequence was engaged"
 	falseAlarmReason = "leader election lost"

@@ -44,7 +44,7 @@ func caches(cfg config.Quix) cache.Options {
 	return cache.Options{
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&quixv1.Environment{}: {Label: labels.Everything(), SyncPeriod: &cfg.CacheSyncPeriod},
-			&corev1.Namespace{}:   {Label: labels.Everything()}, // a foreign one in our way must be seen
+			&corev1.Namespace{}:   {Label: labels.Everything()}, // a foreign one of the same name must be seen
 			&rbacv1.RoleBinding{}: {Label: environment.RoleBindingMarks.Selector()},
 			&rbacv1.ClusterRole{}: {
 				Label: labels.Everything(),
@@ -56,7 +56,7 @@ func caches(cfg config.Quix) cache.Options {
 }
 
 // trim leaves of a foreign namespace only that it is there: a cluster has thousands, and what
-// they are is no business of ours.
+// they are does not concern us.
 func trim(o client.Object) {
 	ns, ok := o.(*corev1.Namespace)
 	if !ok || ns.Labels[quixv1.LabelManagedBy] == quixv1.ManagedBy || ns.Annotations[quixv1.AnnotationUID] != "" || ns.DeletionTimestamp != nil {

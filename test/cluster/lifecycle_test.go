@@ -203,9 +203,9 @@ func TestDownEndsARunningUp(t *testing.T) {
 	r.wantNoTrace("raced")
 }
 
-// TestUpMends brings two clusters up side by side, kills a component of one, and wants up to put it back
+// TestUpRepairs brings two clusters up side by side, kills a component of one, and wants up to put it back
 // and the other to be left alone. A restart does both.
-func TestUpMends(t *testing.T) {
+func TestUpRepairs(t *testing.T) {
 	r := newRunner(t, kube.ProfileSimulated)
 	names := []string{"one", "two"}
 	for _, name := range names {

@@ -29,7 +29,7 @@ const usage = `cluster runs a real Kubernetes on this machine.
 Usage: go run ./test/cluster COMMAND [--name NAME] [options]
 
 Clusters
-  up          start a cluster and wait until it is ready; on a running one, check and mend it
+  up          start a cluster and wait until it is ready; on a running one, check and repair it
                 --profile simulated   real control plane, nodes and pods played by kwok; no root (default)
                 --profile node        real containers on a real node; Linux with root
                 --profile olm         node, with the Operator Lifecycle Manager on it

@@ -126,13 +126,13 @@ func loadScorecardImages(file string) ([]string, error) {
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	var images []string
+	var found []string
 	for _, stage := range config.Stages {
 		for _, test := range stage.Tests {
-			images = append(images, test.Image)
+			found = append(found, test.Image)
 		}
 	}
-	return images, nil
+	return found, nil
 }
 
 func loadDefinitions(dir string) (map[string]*apiextensionsv1.CustomResourceDefinition, error) {
@@ -164,21 +164,21 @@ func (b bundle) container() corev1.Container {
 
 // exampleImages are those that the examples run.
 func (b bundle) exampleImages() []string {
-	var images []string
+	var found []string
 	for _, e := range b.examples {
 		containers, _, _ := unstructured.NestedSlice(e.Object, "spec", "containers")
 		for _, c := range containers {
 			if container, ok := c.(map[string]any); ok {
 				image, _, _ := unstructured.NestedString(container, "image")
-				images = append(images, image)
+				found = append(found, image)
 			}
 		}
 		for _, container := range componentContainers(e) {
 			image, _, _ := unstructured.NestedString(container, "image")
-			images = append(images, image)
+			found = append(found, image)
 		}
 	}
-	return images
+	return found
 }
 
 // componentContainers are the containers of an example that consists of components, not copied.

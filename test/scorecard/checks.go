@@ -119,10 +119,10 @@ var rbacRules = []rbacv1.PolicyRule{
 // Secrets.
 func rights(b bundle) []string {
 	var problems []string
-	each := func(scope string, all []permissions, judge func(string, rbacv1.PolicyRule)) {
+	each := func(scope string, all []permissions, visit func(string, rbacv1.PolicyRule)) {
 		for _, p := range all {
 			for i, rule := range p.Rules {
-				judge(fmt.Sprintf("%s rule %d of %s", scope, i, p.ServiceAccountName), rule)
+				visit(fmt.Sprintf("%s rule %d of %s", scope, i, p.ServiceAccountName), rule)
 			}
 		}
 	}
@@ -214,7 +214,7 @@ func podOperation(b bundle) []string {
 	// OLM checks readiness before it looks for a new configuration, and calls a
 	// Deployment past its deadline beyond repair.
 	want(deployment.ProgressDeadlineSeconds != nil && *deployment.ProgressDeadlineSeconds == 1<<31-1,
-		"progressDeadlineSeconds is not at its maximum: OLM would not apply a mended configuration")
+		"progressDeadlineSeconds is not at its maximum: OLM would not apply a fixed configuration")
 	update := deployment.Strategy.RollingUpdate
 	want(update != nil && update.MaxUnavailable != nil && update.MaxUnavailable.IntValue() == 0,
 		"maxUnavailable is not 0: a configuration that is refused would stop the operator")

@@ -42,7 +42,7 @@ func TestMissingBundleIsAnError(t *testing.T) {
 	}
 }
 
-// Each fault must be found by its check and by no other, but that a right beyond
+// Each problem must be found by its check and by no other, but that a right beyond
 // all reason is one beyond those allowed too.
 func TestChecksFindFaults(t *testing.T) {
 	container := func(b *bundle) *corev1.Container { return &b.manager.Spec.Containers[0] }
@@ -54,10 +54,10 @@ func TestChecksFindFaults(t *testing.T) {
 		return slices.IndexFunc(container(b).Env, func(v corev1.EnvVar) bool { return v.Name == name })
 	}
 	for _, test := range []struct {
-		fault string
-		check string
-		says  string
-		make  func(*bundle)
+		problem string
+		check   string
+		says    string
+		make    func(*bundle)
 	}{
 		{"a variable is missing", "variables-are-complete", "CHALLENGE_NAMESPACE", func(b *bundle) {
 			at := variable(b, "CHALLENGE_NAMESPACE")
@@ -164,7 +164,7 @@ func TestChecksFindFaults(t *testing.T) {
 			}
 		}},
 	} {
-		t.Run(test.fault, func(t *testing.T) {
+		t.Run(test.problem, func(t *testing.T) {
 			b := loadOurs(t)
 			test.make(&b)
 			for _, c := range checks {

@@ -11,15 +11,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/docs"
 	"github.com/bergctf/berg-operator/test/scorecard/examples"
 )
@@ -109,10 +105,8 @@ func newRun() (examples.Run, error) {
 	}
 	config.WarningHandler = rest.NoWarnings{}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, eventsv1.AddToScheme, bergv1.AddToScheme, quixv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return examples.Run{}, err
-		}
+	if err := examples.AddToScheme(scheme); err != nil {
+		return examples.Run{}, err
 	}
 	k8s, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {

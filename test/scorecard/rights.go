@@ -14,8 +14,8 @@ import (
 var allowed = map[string][]string{}
 
 // allow adds rights, verbs by resource, to those that are allowed.
-func allow(rights map[string][]string) bool {
-	for resource, verbs := range rights {
+func allow(more map[string][]string) bool {
+	for resource, verbs := range more {
 		all := slices.Concat(allowed[resource], verbs)
 		slices.Sort(all)
 		allowed[resource] = slices.Compact(all)

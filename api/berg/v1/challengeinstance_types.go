@@ -7,7 +7,7 @@ import (
 
 // ChallengeInstance is one running copy of a Challenge for one owner. The
 // operator builds a namespace for it, reports its endpoints, and deletes it,
-// with all that belongs to it, when its time is over.
+// with all that belongs to it, when it expires.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -29,8 +29,8 @@ type ChallengeInstance struct {
 	// +required
 	Spec ChallengeInstanceSpec `json:"spec"`
 
-	// What the operator observed: how far the instance is, where players reach
-	// it, and what is wrong. Written by the operator alone.
+	// What the operator observed: how far the instance is, where players reach it,
+	// and its problems. Written by the operator alone.
 	//
 	// +optional
 	// +kubebuilder:default={}
@@ -93,9 +93,10 @@ type ChallengeInstanceSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout"
 	Timeout string `json:"timeout,omitempty"`
 
-	// Set it to end the instance: the operator then deletes it. UserRequest: the
-	// player asked; AdminTermination: an organiser did; Timeout: the operator itself
-	// sets it when the time is over. Default: empty, the instance lives.
+	// Set it to terminate the instance: the operator then deletes it. UserRequest:
+	// the player asked; AdminTermination: an organiser did; Timeout: the operator
+	// itself sets it when the instance expires. Default: empty, the instance
+	// lives.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Termination Reason"
 	TerminationReason TerminationReason `json:"terminationReason,omitempty"`
@@ -117,12 +118,12 @@ type ChallengeReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// TerminationReason says why an instance ends.
+// TerminationReason says why an instance terminates.
 //
 // +kubebuilder:validation:Enum=UserRequest;Timeout;AdminTermination
 type TerminationReason string
 
-// The reasons for which an instance ends.
+// The reasons for which an instance terminates.
 const (
 	TerminationUserRequest TerminationReason = "UserRequest"
 	TerminationTimeout     TerminationReason = "Timeout"
@@ -140,9 +141,9 @@ type ChallengeInstanceStatus struct {
 
 	// Where the instance stands in its life. Pending: checked or waiting;
 	// Creating: its objects are being written; Starting: its pods are starting;
-	// Running: all pods were ready; Terminating: its namespace is being
-	// deleted; Terminated: its namespace is gone; Failed: it cannot be built,
-	// the conditions say why, and it goes on by itself when that is mended.
+	// Running: all pods were ready; Terminating: its namespace is being deleted;
+	// Terminated: its namespace is gone; Failed: it cannot be built, the
+	// conditions say why, and it continues by itself when that is fixed.
 	// +optional
 	// +kubebuilder:default=Pending
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
@@ -174,12 +175,12 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready At"
 	ReadyAt *metav1.Time `json:"readyAt,omitempty"`
 
-	// When the namespace was gone; the resource itself goes right after.
+	// When the namespace was gone; the resource itself is deleted right after.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Terminated At"
 	TerminatedAt *metav1.Time `json:"terminatedAt,omitempty"`
 
-	// When the operator will end the instance: startedAt plus spec.timeout, or plus
+	// When the instance expires: startedAt plus spec.timeout, or plus
 	// CHALLENGE_MAX_LIFETIME if that is set and shorter.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"

@@ -3,7 +3,7 @@
 //
 // A Challenge is written by an author and only read by the operator. A
 // ChallengeInstance names a Challenge and an owner; the operator turns it into
-// a namespace of running containers and ends it on time.
+// a namespace of running containers and deletes it when it expires.
 //
 // +kubebuilder:object:generate=true
 // +groupName=berg.norelect.ch

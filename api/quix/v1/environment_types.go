@@ -77,13 +77,14 @@ type EnvironmentSpec struct {
 type EnvironmentStatus struct {
 	// Where the environment stands. InProgress: it is being made, or waits for
 	// something that passes by itself; Ready: namespace and binding are in place;
-	// Failed: something must be mended, the conditions say what, and it goes on by
-	// itself once that is done; Deleting: its binding and namespace are going.
+	// Failed: something must be fixed, the conditions say what, and it continues
+	// by itself once that is done; Deleting: its binding and namespace are being
+	// deleted.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase Phase `json:"phase,omitempty"`
 
-	// The phase in words: what is wrong, if anything is.
+	// The phase in words: the problem, if there is one.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
 	Message string `json:"message,omitempty"`
@@ -98,8 +99,8 @@ type EnvironmentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Updated"
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
 
-	// The namespace. Its name is kept here and never changes, whatever becomes of
-	// the operator's NAMESPACE_SUFFIX.
+	// The namespace. Its name is kept here and never changes, even if the
+	// operator's NAMESPACE_SUFFIX does.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace"
 	NamespaceStatus *ResourceStatus `json:"namespaceStatus,omitempty"`
@@ -120,7 +121,7 @@ type EnvironmentStatus struct {
 // ResourceStatus is what the operator observed of one object of an environment.
 type ResourceStatus struct {
 	// Creating: it is being made; Active: it is as it should be; Failed: it is
-	// not, the message says why; Deleting: it is going.
+	// not, the message says why; Deleting: it is being deleted.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase"
 	Phase ResourcePhase `json:"phase,omitempty"`
@@ -185,6 +186,7 @@ const (
 	ReasonCreated                         = "Created"
 	ReasonWaiting                         = "Waiting"
 	ReasonContested                       = "Contested"
+	ReasonRefused                         = "Refused"
 	ReasonInvalidEnvironmentID            = "InvalidEnvironmentID"
 	ReasonNamespaceNotManaged             = "NamespaceNotManaged"
 	ReasonNamespaceOwnershipConflict      = "NamespaceOwnershipConflict"

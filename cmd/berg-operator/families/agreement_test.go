@@ -2,7 +2,6 @@
 package families_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -22,37 +21,69 @@ import (
 	"github.com/bergctf/berg-operator/internal/operator"
 )
 
-var update = flag.Bool("update", false, "rewrite the page that administrators read")
-
-var shown = regexp.MustCompile(`(?s)<!-- settings:begin -->\n.*<!-- settings:end -->`)
+var update = flag.Bool("update", false, "rewrite the pages that administrators read")
 
 // sections are the tables of all families and of the process.
 func sections() []settings.Section { return operator.Sections(new(config.Process), families.All()) }
 
 // What an administrator reads is the table that the operator follows: run with -update to
 // write it.
-func TestPageShowsTheSettings(t *testing.T) {
-	const path = "../../../docs/settings.md"
-	page, err := os.ReadFile(path)
+func TestPageShowsTheSettings(t *testing.T) { shows(t, "docs/settings.md", "settings", markdown()) }
+
+// The index of the pages names each family's own; run with -update to write it.
+func TestIndexNamesTheFamilies(t *testing.T) {
+	var list strings.Builder
+	indexes, err := filepath.Glob("../../../docs/*/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !shown.Match(page) {
-		t.Fatalf("%s has no place for the settings", path)
-	}
-	want := shown.ReplaceAllLiteral(page, []byte(markdown()))
-	if *update {
-		if err := os.WriteFile(path, want, 0o600); err != nil {
+	for _, index := range indexes {
+		folder := filepath.Base(filepath.Dir(index))
+		if _, err := os.Stat(filepath.Join("../../../api", folder)); err != nil {
+			continue // decisions, runbooks
+		}
+		page, err := os.ReadFile(index)
+		if err != nil {
 			t.Fatal(err)
 		}
-	} else if !bytes.Equal(page, want) {
-		t.Errorf("%s differs from the settings: run go test ./cmd/berg-operator/families -update", path)
+		title, _, _ := strings.Cut(strings.TrimPrefix(string(page), "# "), "\n")
+		fmt.Fprintf(&list, "- [%s](%s/README.md)\n", title, folder)
+	}
+	for _, f := range families.All() {
+		if !strings.Contains(list.String(), "`"+f.API+"`") {
+			t.Errorf("no docs/<family>/README.md has %s in its title", f.API)
+		}
+	}
+	shows(t, "docs/README.md", "families", list.String())
+}
+
+// shows compares what a page has between two marks with what belongs there, and writes it
+// with -update.
+func shows(t *testing.T, path, mark, want string) {
+	t.Helper()
+	file := filepath.Join("../../..", path)
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, last := "<!-- "+mark+":begin -->\n", "<!-- "+mark+":end -->"
+	before, rest, ok := strings.Cut(string(page), first)
+	got, after, closed := strings.Cut(rest, last)
+	switch {
+	case !ok || !closed:
+		t.Fatalf("%s has no place for the %s", path, mark)
+	case got == want:
+	case *update:
+		if err := os.WriteFile(file, []byte(before+first+want+last+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s differs from the %s: run go test ./cmd/berg-operator/families -update", path, mark)
 	}
 }
 
 func markdown() string {
 	var b strings.Builder
-	b.WriteString("<!-- settings:begin -->\n")
 	escaped := strings.NewReplacer("<", "&lt;", ">", "&gt;")
 	for _, section := range sections() {
 		fmt.Fprintf(&b, "## %s\n\n| variable | default | what it does |\n| --- | --- | --- |\n", section.Title)
@@ -65,7 +96,6 @@ func markdown() string {
 		}
 		b.WriteString("\n")
 	}
-	b.WriteString("<!-- settings:end -->")
 	return b.String()
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// build applies the plan. No pod runs before all that confines it stands, and what it is
-// told. It returns the endpoints, nil until every Service stands.
+// build applies the plan. No pod runs before all that confines it exists, and what it is
+// told. It returns the endpoints, nil until every Service exists.
 func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcome.Problem) {
 	in := r.inputs(o)
 	f, err := planFoundation(in)

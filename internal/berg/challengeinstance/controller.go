@@ -22,7 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
-// Reconciler builds, watches and ends ChallengeInstances.
+// Reconciler builds, watches and terminates ChallengeInstances.
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
@@ -46,11 +46,11 @@ type Reconciler struct {
 	Presence *optional.Presence
 	Direct   client.Reader
 
-	backoff *outcome.Backoff
-	former  formerPolicies
-	turns   turns
-	calls   calls
-	endings endings
+	backoff      *outcome.Backoff
+	former       formerPolicies
+	turns        turns
+	calls        calls
+	terminations terminations
 	// yields are the workers that give way.
 	yields chan struct{}
 	// copies are the versions of the pull secret that instances being built have under
@@ -100,11 +100,11 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	r.backoff.Meet(req, instance.UID)
 	if instance.DeletionTimestamp != nil {
 		r.turns.goesOn(instance)
-		return 0, nil // the controller of deletions ends it
+		return 0, nil // the controller of deletions terminates it
 	}
 	now := r.Clock.Now()
 	if dueTermination(instance, r.Config.Challenge, now) != "" {
-		return 0, nil // the controller of expiries ends it
+		return 0, nil // the controller of expiries deletes it
 	}
 	view, err := r.observe(ctx, instance)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	}
 
 	if problem == nil && held != nil {
-		// Without it a deletion would go by unseen.
+		// Without it a deletion would be missed.
 		problem = problemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", held), instance.Spec.Flag)
 	}
 	out := Outcome{Observed: view, Problem: problem}
@@ -175,8 +175,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 
 // getInTurn reads an instance when nobody else works on one of the same owner, and returns
 // errBusy when somebody does. Of two instances only one may decide that it goes first, and
-// make the namespace; and what is being built when its deletion begins is not ended before
-// that has stopped.
+// make the namespace; and what is being built when its deletion begins is not finalized
+// before that has stopped.
 func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.ChallengeInstance) (done func(), err error) {
 	key := who.request.NamespacedName
 	var before bergv1.ChallengeInstance
@@ -184,12 +184,12 @@ func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.C
 		r.turns.absent(who)
 		return nil, outcome.Itself(err)
 	}
-	// What was begun goes before what waits.
+	// What was begun comes before what waits.
 	done, ok := r.turns.take(before.Spec.OwnerID, who, before.Status.InstanceID != "")
 	if !ok {
 		return nil, errBusy
 	}
-	// What was seen before counts no more.
+	// What was seen before does not count any more.
 	if err := r.Client.Get(ctx, key, instance); err != nil {
 		done()
 		return nil, outcome.Itself(err)

@@ -1,6 +1,6 @@
-// Package challengeinstance builds, watches and ends ChallengeInstances.
+// Package challengeinstance builds, watches and terminates ChallengeInstances.
 //
-// A reconciliation goes one way:
+// A reconciliation has these steps:
 //
 //	observe (observe.go)  all reads, into one Observed
 //	judge   (judge.go)    pure: may this instance be built, and if not, why
@@ -9,7 +9,7 @@
 //	derive  (status.go)   pure: phase, conditions and endpoints
 //	patch   (controller.go)  the only write of the status
 //
-// Two more controllers end instances: one asks for the deletion of those whose time is
-// over (expiry.go), one carries deletions out (finalize.go). Builders stand in files
+// Two more controllers terminate instances: one asks for the deletion of those that
+// expire (expiry.go), one carries deletions out (finalize.go). Builders are in files
 // named after the object they build.
 package challengeinstance

@@ -146,11 +146,11 @@ const (
 )
 
 func TestMoved(t *testing.T) {
-	endpoint := func(name, protocol string, port int32, hostname string, tls bool) bergv1.ServiceEndpoint {
-		return bergv1.ServiceEndpoint{Name: name, Protocol: protocol, Hostname: hostname, Port: port, TLS: tls}
+	endpoint := func(name, proto string, port int32, hostname string, tls bool) bergv1.ServiceEndpoint {
+		return bergv1.ServiceEndpoint{Name: name, Protocol: proto, Hostname: hostname, Port: port, TLS: tls}
 	}
-	node := func(name, protocol string, port int32) bergv1.ServiceEndpoint {
-		return endpoint(name, protocol, port, nodePortHostname, false)
+	node := func(name, proto string, port int32) bergv1.ServiceEndpoint {
+		return endpoint(name, proto, port, nodePortHostname, false)
 	}
 	told := []bergv1.ServiceEndpoint{
 		node("stays", "TCP", 30000), node("both", "TCP", 30001), node("both", "UDP", 30002),

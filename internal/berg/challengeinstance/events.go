@@ -46,15 +46,15 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome, now t
 	for _, text := range moved(before.Status.Services, instance.Status.Services) {
 		pass.Warning(r.Events, instance, bergv1.ReasonNodePortTaken, actionCreate, text)
 	}
-	for _, c := range troubles(before.Status.Conditions, instance.Status.Conditions) {
+	for _, c := range newProblems(before.Status.Conditions, instance.Status.Conditions) {
 		pass.Warning(r.Events, instance, c.Reason, actionObserve, note(instance, c))
 	}
 }
 
-// troubles returns the conditions that became False, or are so for another reason
-// than before. What is as it should be is no trouble: to wait for something that
+// newProblems returns the conditions that became False, or are so for another reason
+// than before. What is as it should be is no problem: to wait for something that
 // is under way, to be alive, to keep the Challenge that one was started with.
-func troubles(before, after []metav1.Condition) []metav1.Condition {
+func newProblems(before, after []metav1.Condition) []metav1.Condition {
 	var news []metav1.Condition
 	for _, c := range after {
 		switch {
@@ -79,26 +79,27 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	return redact(c.Message, instance.Spec.Flag)
 }
 
-// reportEnding tells, once, why an instance ends, and counts one that is over. The
-// status remembers what was told; where it cannot be written, this process does.
-func (r *Reconciler) reportEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) {
+// reportTerminating tells, once, why an instance terminates, and counts one that has
+// expired. The status remembers what was told; where it cannot be written, this process
+// does.
+func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) {
 	was, is := before.Status.Phase, instance.Status.Phase
-	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.endings.tells(instance, bergv1.PhaseTerminating) {
+	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.tells(instance, bergv1.PhaseTerminating) {
 		reason := cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))
 		pass.Normal(r.Events, instance, bergv1.ReasonInstanceEnding, actionTerminate, fmt.Sprintf("Terminating due to %s", reason))
 		if reason == bergv1.TerminationTimeout {
 			timeouts.Inc()
 		}
 	}
-	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.endings.tells(instance, bergv1.PhaseTerminated) {
+	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.tells(instance, bergv1.PhaseTerminated) {
 		lifetimes.Observe(elapsed.Since(begun(instance), now).Seconds())
 	}
 }
 
-// apparentReason is why an instance ends that does not say so itself: the API server
-// may have refused to note it, and the operator may have been started anew since.
+// apparentReason is why an instance terminates that does not say so itself: the API
+// server may have refused to note it, and the operator may have restarted since.
 func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.ChallengeInstance) bergv1.TerminationReason {
-	if reason := r.endings.reason(instance); reason != "" {
+	if reason := r.terminations.reason(instance); reason != "" {
 		return reason
 	}
 	if at := expiresAt(instance, r.Config.Challenge); at != nil && !instance.DeletionTimestamp.Time.Before(at.Time) {
@@ -112,34 +113,34 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 	return bergv1.TerminationUserRequest // it was deleted by somebody
 }
 
-// endings are what is known of the ends of instances and may stand in no status: why the
-// operator has ended them, and what was told of that. Each is forgotten when it is gone.
-// Its zero value is ready for use.
-type endings struct {
+// terminations are what is known of terminating instances and may be in no status: why the
+// operator has deleted them, and what was told of that. Each is forgotten when the instance
+// is gone. Its zero value is ready for use.
+type terminations struct {
 	mu  sync.Mutex
-	all map[types.NamespacedName]ending
+	all map[types.NamespacedName]termination
 }
 
-type ending struct {
+type termination struct {
 	uid    types.UID
 	reason bergv1.TerminationReason // "": somebody else has deleted it, or its spec says why
 	told   bergv1.Phase             // the last phase that was told
 }
 
 // change changes what is known of an instance.
-func (e *endings) change(instance *bergv1.ChallengeInstance, how func(*ending)) {
+func (e *terminations) change(instance *bergv1.ChallengeInstance, how func(*termination)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := client.ObjectKeyFromObject(instance)
 	known := e.all[key]
 	if known.uid != instance.UID {
-		known = ending{uid: instance.UID}
+		known = termination{uid: instance.UID}
 	}
 	how(&known)
 	if e.all == nil {
-		e.all = map[types.NamespacedName]ending{}
+		e.all = map[types.NamespacedName]termination{}
 	}
-	if known == (ending{uid: instance.UID}) {
+	if known == (termination{uid: instance.UID}) {
 		delete(e.all, key)
 		return
 	}
@@ -147,30 +148,30 @@ func (e *endings) change(instance *bergv1.ChallengeInstance, how func(*ending)) 
 }
 
 // asked notes for what reason the deletion of an instance is asked for, "" if it is not.
-func (e *endings) asked(instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
-	e.change(instance, func(known *ending) { known.reason = reason })
+func (e *terminations) asked(instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
+	e.change(instance, func(known *termination) { known.reason = reason })
 }
 
-// reason is why the operator has ended an instance, "" if that is not known.
-func (e *endings) reason(instance *bergv1.ChallengeInstance) (reason bergv1.TerminationReason) {
-	e.change(instance, func(known *ending) { reason = known.reason })
+// reason is why the operator has deleted an instance, "" if that is not known.
+func (e *terminations) reason(instance *bergv1.ChallengeInstance) (reason bergv1.TerminationReason) {
+	e.change(instance, func(known *termination) { reason = known.reason })
 	return reason
 }
 
 // tells notes that a phase of an instance is told, and reports whether it is for the
 // first time. The phases are told in their order.
-func (e *endings) tells(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (first bool) {
-	e.change(instance, func(known *ending) {
-		first = known.told != phase && known.told != bergv1.PhaseTerminated
-		if first {
+func (e *terminations) tells(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (isFirst bool) {
+	e.change(instance, func(known *termination) {
+		isFirst = known.told != phase && known.told != bergv1.PhaseTerminated
+		if isFirst {
 			known.told = phase
 		}
 	})
-	return first
+	return isFirst
 }
 
 // forget is to be called when no instance of that name exists anymore.
-func (e *endings) forget(key types.NamespacedName) {
+func (e *terminations) forget(key types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.all, key)

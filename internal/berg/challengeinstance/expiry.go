@@ -24,8 +24,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// expiries ends live instances: those whose time is over, and those that are asked
-// to end.
+// expiries deletes live instances: those that have expired, and those that are
+// asked to terminate.
 func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason] {
 	return &expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason]{
 		Name:    "challengeinstance-expiry",
@@ -34,7 +34,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 		Client:  r.Client,
 		Clock:   r.Clock,
 		Jumps:   r.Jumps,
-		Workers: endingWorkers(r.Workers),
+		Workers: terminationWorkers(r.Workers),
 		Metrics: passes,
 		Due: func(i *bergv1.ChallengeInstance, now time.Time) (bergv1.TerminationReason, time.Time) {
 			var at time.Time
@@ -56,7 +56,8 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 	}
 }
 
-// movesTheEnd reports whether an update changes when an instance ends.
+// movesTheEnd reports whether an update changes when an instance expires or
+// terminates.
 func (r *Reconciler) movesTheEnd(before, after *bergv1.ChallengeInstance) bool {
 	if before.Spec.TerminationReason != after.Spec.TerminationReason {
 		return true
@@ -68,13 +69,13 @@ func (r *Reconciler) movesTheEnd(before, after *bergv1.ChallengeInstance) bool {
 	return !expiresAt(before, r.Config.Challenge).Equal(expiresAt(after, r.Config.Challenge))
 }
 
-// reasonPatience is how long an end may be held up by the write of its reason: longer
-// than a busy API server takes, or a webhook that does not answer by default.
+// reasonPatience is how long a termination may be held up by the write of its reason:
+// longer than a busy API server takes, or a webhook that does not answer by default.
 const reasonPatience = 15 * time.Second
 
 // terminate asks for the deletion of a live instance; finalize does the rest. The
-// reason is written before it where the API server takes it: the end does not hang
-// on that.
+// reason is written before it where the API server takes it: the termination does
+// not depend on that.
 func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
 	exactly := metav1.Preconditions{UID: ptr.To(instance.UID)}
 	if instance.Spec.TerminationReason != reason {
@@ -84,39 +85,40 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 		case err != nil:
 			// An extension at the last moment wins over the expiry all the same.
 			exactly.ResourceVersion = ptr.To(instance.ResourceVersion)
-			r.endings.asked(instance, reason)
-			log.FromContext(ctx).V(1).Info("spec.terminationReason is not written; the instance ends without it",
+			r.terminations.asked(instance, reason)
+			log.FromContext(ctx).V(1).Info("spec.terminationReason is not written; the instance terminates without it",
 				"reason", redact(err.Error(), instance.Spec.Flag))
 		}
 	}
 	err := apply.IgnoreAbsent(r.Client.Delete(ctx, instance,
 		client.Preconditions(exactly), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	if err != nil {
-		r.endings.asked(instance, "")
+		r.terminations.asked(instance, "")
 		return fmt.Errorf("delete the instance: %w", withoutFlag(err, instance))
 	}
 	return nil
 }
 
-// writeReason writes why an instance ends. With the lock an extension at the last
-// moment wins over the expiry.
+// writeReason writes why an instance terminates. With the lock an extension at
+// the last moment wins over the expiry.
 func (r *Reconciler) writeReason(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
 	ctx, cancel := context.WithTimeout(ctx, reasonPatience)
 	defer cancel()
-	ending := instance.DeepCopy()
-	ending.Spec.TerminationReason = reason
-	return r.Client.Patch(ctx, ending, client.MergeFromWithOptions(instance, client.MergeFromWithOptimisticLock{}))
+	after := instance.DeepCopy()
+	after.Spec.TerminationReason = reason
+	return r.Client.Patch(ctx, after, client.MergeFromWithOptions(instance, client.MergeFromWithOptimisticLock{}))
 }
 
-// tellBlocked says of an instance that must end that the API server refuses its
-// deletion. Where the status cannot be written either, the event remains.
+// tellBlocked says of an instance that must terminate that the API server
+// refuses its deletion. Where the status cannot be written either, the event
+// remains.
 func (r *Reconciler) tellBlocked(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason, err error, now time.Time) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
-		return // nobody said no, and nobody would listen
+		return // no API server has refused it, and none would take the status
 	}
 	before := instance.DeepCopy()
 	c := condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked,
-		fmt.Sprintf("The instance must end (%s), which is tried again and again: %s", reason, err))
+		fmt.Sprintf("The instance must terminate (%s), which is tried again and again: %s", reason, err))
 	setConditions(instance, now, c)
 	if equality.Semantic.DeepEqual(before.Status, instance.Status) {
 		return
@@ -127,7 +129,7 @@ func (r *Reconciler) tellBlocked(ctx context.Context, instance *bergv1.Challenge
 	pass.Warning(r.Events, instance, c.Reason, actionTerminate, note(instance, c))
 }
 
-// expiresAt is when an instance ends; nil before its start.
+// expiresAt is when an instance expires; nil before its start.
 func expiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
 	if instance.Status.StartedAt == nil {
 		return nil
@@ -161,13 +163,14 @@ func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
 	case err == nil:
 		return d, d > 0
 	case text != "" && numbersWithUnits.MatchString(text):
-		return settings.LongestDuration, true // nothing else is wrong with it than its size
+		return settings.LongestDuration, true // its only problem is its size
 	default:
 		return 0, false
 	}
 }
 
-// dueTermination returns why a live instance must end now, "" if it need not.
+// dueTermination returns why a live instance must terminate now, "" if it need
+// not.
 func dueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) bergv1.TerminationReason {
 	if instance.Spec.TerminationReason != "" {
 		return instance.Spec.TerminationReason

@@ -28,9 +28,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
-// deletion ends instances that are being deleted. It has a queue and workers of its
-// own, so that those that are started and those that end do not wait for each other:
-// not when a thousand end at once, and not in a busy hour.
+// deletion carries out the deletion of instances. It has a queue and workers of its
+// own, so that those that are started and those that terminate do not wait for each
+// other: not when a thousand terminate at once, and not in a busy hour.
 type deletion struct {
 	*Reconciler
 	pauses     *outcome.Backoff
@@ -46,33 +46,34 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(d.endingIn), builder.WithPredicates(goneOr(isEnding))).
 		WatchesRawSource(d.calls.source()).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: endingWorkers(d.Workers),
+			MaxConcurrentReconciles: terminationWorkers(d.Workers),
 			ReconciliationTimeout:   pass.Longest,
 		}).
 		Complete(pass.New(d.Clock, d.pauses, passes, d.reconcile))
 }
 
 // endingIn maps a namespace to the instance that is being deleted and to which it belongs:
-// hundreds of its owner may be ending that never had one.
+// hundreds of its owner may be terminating that never had one.
 func (d *deletion) endingIn(ctx context.Context, ns client.Object) []reconcile.Request {
 	return d.ofNamespace(func(i client.Object) bool {
 		return isEnding(i) && proofOf(i.(*bergv1.ChallengeInstance)).Holds(ns)
 	})(ctx, ns)
 }
 
-// endingWorkers is how many instances the controllers of expiries and of deletions work
-// on at once. More would end few of them sooner, and the API server would be slower for
+// terminationWorkers is how many instances the controllers of expiries and of deletions work
+// on at once. With more, few would be gone sooner, and the API server would be slower for
 // those that are started.
-func endingWorkers(workers int) int { return max(1, workers/2) }
+func terminationWorkers(workers int) int { return max(1, workers/2) }
 
-// reconcile brings the end of one instance a step further. Events alone wake it.
+// reconcile brings the deletion of one instance a step further. Events alone
+// wake it.
 func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = withoutFlag(err, instance) }()
 	done, err := d.getInTurn(ctx, turn{&d.calls, req}, instance)
 	if errors.Is(err, outcome.ErrGone) {
 		d.finalizers.Forget(req.NamespacedName)
-		d.endings.forget(req.NamespacedName)
+		d.terminations.forget(req.NamespacedName)
 	}
 	if err != nil {
 		return never, err
@@ -88,9 +89,10 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.
 	return never, d.finalize(ctx, instance, d.Clock.Now())
 }
 
-// finalize ends an instance that is being deleted, from whatever state it is in:
-// it needs neither the Challenge nor any optional API, since all that belongs to
-// an instance lives in its namespace. It is done when the namespace is gone.
+// finalize carries out the deletion of an instance, from whatever state it is
+// in: it needs neither the Challenge nor any optional API, since all that
+// belongs to an instance lives in its namespace. It is done when the namespace
+// is gone.
 func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
 	if !controllerutil.ContainsFinalizer(instance, bergv1.Finalizer) || d.finalizers.Done(instance) {
 		return nil
@@ -112,26 +114,26 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 			}
 		}
 		deriveTerminating(instance, ns, refused, now)
-		return pass.Join(err, d.patchEnding(ctx, before, instance, now)) // the namespace's events wake us
+		return pass.Join(err, d.patchTerminating(ctx, before, instance, now)) // the namespace's events wake us
 	}
 
 	if err := d.sweep(ctx, instance); err != nil {
 		return err
 	}
 	deriveTerminated(instance, now)
-	// A status that is refused keeps nobody: the instance is gone.
-	if err := d.patchEnding(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
+	// A status that is refused holds no instance back whose namespace is gone.
+	if err := d.patchTerminating(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
 	}
 	return d.finalizers.Remove(ctx, d.Client, instance, bergv1.Finalizer)
 }
 
-// patchEnding writes the status of an instance that is being deleted, and tells
+// patchTerminating writes the status of an instance that is being deleted, and tells
 // what is new in it, also where the API server refuses the status.
-func (d *deletion) patchEnding(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
+func (d *deletion) patchTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := d.patchStatus(ctx, before, instance)
 	if err == nil || outcome.CauseOf(err) == outcome.Rejected {
-		d.reportEnding(ctx, before, instance, now)
+		d.reportTerminating(ctx, before, instance, now)
 	}
 	return err
 }
@@ -163,8 +165,8 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 
 // sweep deletes what the deletion of the namespace has left. Kubernetes deletes what
 // the API server says there is; one that has just been started does not know of
-// custom resources for a moment, and theirs outlive their namespace. The next
-// instance of the owner would find them in its way.
+// custom resources for a moment, and theirs outlive their namespace. They would
+// block the next instance of the owner.
 func (d *deletion) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
 	proof, ns := proofOf(instance), NamespaceName(instance.Spec.OwnerID)
 	errs := []error{
@@ -185,9 +187,9 @@ func deriveTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace,
 	if refused != "" {
 		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, refused
 	} else if why := finalizer.HeldBack(ns); why != "" {
-		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot go: %s", ns.Name, why)
+		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot be deleted: %s", ns.Name, why)
 	}
-	setEnding(instance, c, now)
+	setTerminating(instance, c, now)
 }
 
 func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
@@ -196,12 +198,13 @@ func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	if instance.Status.TerminatedAt == nil {
 		instance.Status.TerminatedAt = &metav1.Time{Time: now}
 	}
-	setEnding(instance, condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
+	setTerminating(instance, condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
 }
 
-// setEnding writes NamespaceDeleted, and Healthy, which cannot stay true. Nor can the
-// addresses: while the namespace goes, or is held, its node ports may become another's.
-func setEnding(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
+// setTerminating writes NamespaceDeleted, and Healthy, which cannot stay true. Nor can the
+// addresses: while the namespace terminates, or is held, its node ports may become
+// another's.
+func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
 	instance.Status.Services = nil
 	setConditions(instance, now, deleted,
 		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))

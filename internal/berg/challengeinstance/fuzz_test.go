@@ -171,7 +171,7 @@ func written(c bergv1.ChallengeSpec) string {
 	return string(data)
 }
 
-// checkRefusal: a person must be able to tell what to mend.
+// checkRefusal: a person must be able to tell what to fix.
 func checkRefusal(t *testing.T, p *outcome.Problem) {
 	t.Helper()
 	names := map[string]string{

@@ -176,9 +176,9 @@ func namespaceIsOurs(o Observed) *outcome.Problem {
 	}
 }
 
-// conflictMessage says of a namespace in the way what it is. Instances are looked for by
-// the owner after whom it is named: one that was made for an instance, and for none of
-// these, was left behind.
+// conflictMessage says what the namespace is that blocks an instance. Instances are
+// looked for by the owner after whom it is named: one that was made for an instance, and
+// for none of these, was left behind.
 func conflictMessage(ns *corev1.Namespace) string {
 	switch _, provable := instanceOf(ns); {
 	case !provable:
@@ -193,7 +193,7 @@ func conflictMessage(ns *corev1.Namespace) string {
 }
 
 // ownerIsFree: while nobody holds the namespace, the first of the owner's
-// instances that can be built goes first.
+// instances that can be built has precedence.
 func ownerIsFree(o Observed) *outcome.Problem {
 	if o.Namespace != nil || o.Ahead == nil {
 		return nil // it is ours, or nobody's
@@ -203,7 +203,7 @@ func ownerIsFree(o Observed) *outcome.Problem {
 
 // ownerBusy names the one right before this one, and not the one that runs: of hundreds
 // that wait only the next one has something new to tell when that changes, and it is what
-// a player can end to move on.
+// a player can delete to move on.
 func ownerBusy(o Observed) *outcome.Problem {
 	return &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting,
@@ -232,7 +232,7 @@ func holder(ns *corev1.Namespace, instances []*bergv1.ChallengeInstance) *bergv1
 	return nil
 }
 
-// ahead returns the last of those that go before an instance and contend.
+// ahead returns the last of those that come before an instance and contend.
 func ahead(of *bergv1.ChallengeInstance, siblings []*bergv1.ChallengeInstance, contends func(*bergv1.ChallengeInstance) bool) *bergv1.ChallengeInstance {
 	before := inOrder(siblings, func(s *bergv1.ChallengeInstance) bool { return goesFirst(s, of) })
 	for _, s := range slices.Backward(before) {
@@ -243,7 +243,7 @@ func ahead(of *bergv1.ChallengeInstance, siblings []*bergv1.ChallengeInstance, c
 	return nil
 }
 
-// behind returns the first of those that go after an instance and contend.
+// behind returns the first of those that come after an instance and contend.
 func behind(of *bergv1.ChallengeInstance, siblings []*bergv1.ChallengeInstance, contends func(*bergv1.ChallengeInstance) bool) *bergv1.ChallengeInstance {
 	return first(inOrder(siblings, func(s *bergv1.ChallengeInstance) bool { return goesFirst(of, s) }), contends)
 }
@@ -256,7 +256,8 @@ func first(ordered []*bergv1.ChallengeInstance, contends func(*bergv1.ChallengeI
 	return nil
 }
 
-// inOrder returns the instances that are asked for in the order in which they go.
+// inOrder returns the instances that are asked for in the order in which they are
+// built.
 func inOrder(instances []*bergv1.ChallengeInstance, which func(*bergv1.ChallengeInstance) bool) []*bergv1.ChallengeInstance {
 	var out []*bergv1.ChallengeInstance
 	for _, i := range instances {
@@ -290,13 +291,13 @@ func goesFirst(a, b *bergv1.ChallengeInstance) bool {
 }
 
 // problemOf turns what stopped a write into a problem of that step's condition.
-func problemOf(condition string, err error, flag string) *outcome.Problem {
-	p := &outcome.Problem{Condition: condition, Message: redact(err.Error(), flag)}
+func problemOf(conditionType string, err error, flag string) *outcome.Problem {
+	p := &outcome.Problem{Condition: conditionType, Message: redact(err.Error(), flag)}
 	p.Err = errors.New(p.Message)
 	switch outcome.CauseOf(err) {
 	case outcome.NotOurs:
 		p.Class, p.Reason = outcome.Foreign, bergv1.ReasonObjectConflict
-		if condition == bergv1.ConditionNamespaceCreated {
+		if conditionType == bergv1.ConditionNamespaceCreated {
 			// The cache did not show the namespace yet; when it does, judge says whose
 			// it is.
 			p.Class, p.Reason = outcome.Raced, ""
@@ -350,7 +351,7 @@ func summary(errs field.ErrorList, flag string) string {
 }
 
 // brief returns an error that quotes only the ends of what is long: what to do about it would
-// not be seen behind it. The flag goes first: half of it would not be found.
+// not be seen behind it. The flag is taken out first: half of it would not be found.
 func brief(e field.Error, flag string) *field.Error {
 	redacted := redaction(flag)
 	e.Field = conditions.Shorten(redacted(e.Field), longestField)

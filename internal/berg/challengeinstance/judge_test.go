@@ -82,7 +82,7 @@ func TestJudge(t *testing.T) {
 		c.Challenge = challengeOf(Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", DynamicFlag: &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/f"}}}}})
 	}
 	nulFlag := func(c *Candidate) { c.Instance.Spec.Flag = "flag{a\x00b}" }
-	asked := func(c *Candidate) { c.Instance.Spec.TerminationReason = bergv1.TerminationAdmin }
+	askedToEnd := func(c *Candidate) { c.Instance.Spec.TerminationReason = bergv1.TerminationAdmin }
 	beside := func(siblings ...Candidate) Observed { return observed(me, nil, siblings...) }
 	holding := func(ns *corev1.Namespace, siblings ...Candidate) Observed { return observed(me, ns, siblings...) }
 
@@ -120,7 +120,7 @@ func TestJudge(t *testing.T) {
 		"older sibling without a flag":            {beside(candidate("a", 0, flagged)), ""},
 		"older sibling, started, Challenge gone":  {beside(candidate("a", 0, wasStarted, withoutChallenge)), bergv1.ReasonOwnerBusy},
 		"older sibling being deleted":             {beside(candidate("a", 0, beingDeleted)), ""},
-		"older sibling that is asked to end":      {beside(candidate("a", 0, asked)), ""},
+		"older sibling that is asked to end":      {beside(candidate("a", 0, askedToEnd)), ""},
 		"younger sibling":                         {beside(candidate("a", 9)), ""},
 		"younger sibling that was started":        {beside(candidate("a", 9, wasStarted)), bergv1.ReasonOwnerBusy},
 		"twin with a lower UID":                   {beside(candidate("a", 5)), bergv1.ReasonOwnerBusy},
@@ -145,9 +145,9 @@ func TestJudge(t *testing.T) {
 }
 
 func TestReferencePolicy(t *testing.T) {
-	in := func(namespace string, modify ...func(*Candidate)) Candidate {
+	in := func(ns string, modify ...func(*Candidate)) Candidate {
 		c := candidate("m", 0, modify...)
-		c.Instance.Namespace, c.Key.Namespace = "players", namespace
+		c.Instance.Namespace, c.Key.Namespace = "players", ns
 		return c
 	}
 	for name, tc := range map[string]struct {
@@ -191,7 +191,7 @@ func TestOneOfAnOwnersInstancesGoesFirst(t *testing.T) {
 			if reversed {
 				slices.Reverse(order)
 			}
-			var first []string
+			var goes []string
 			for _, c := range order {
 				if c.Instance.DeletionTimestamp != nil {
 					continue // it is ended, not built
@@ -203,11 +203,11 @@ func TestOneOfAnOwnersInstancesGoesFirst(t *testing.T) {
 					}
 				}
 				if judge(observed(c, nil, siblings...), testConfig(t, nil).Challenge) == nil {
-					first = append(first, c.Instance.Name)
+					goes = append(goes, c.Instance.Name)
 				}
 			}
-			if fmt.Sprint(first) != "[b]" {
-				t.Errorf("rotation %d, reversed %v: %v go first, want [b]", rotation, reversed, first)
+			if fmt.Sprint(goes) != "[b]" {
+				t.Errorf("rotation %d, reversed %v: %v go first, want [b]", rotation, reversed, goes)
 			}
 		}
 	}

@@ -40,14 +40,14 @@ var (
 		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600},
 	})
 	passes = pass.NewMetrics("berg_challengeinstance",
-		"Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a defect. Conflicts and mistakes in a Challenge are none.")
+		"Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a bug. Conflicts and errors in a Challenge do not count.")
 	timeouts = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstance_timeouts_total",
-		Help: "Instances that were ended because their time was over.",
+		Help: "Instances that were deleted because they had expired.",
 	})
 	perChallenge = &challengeSeries{}
 	overdue      = gauge.NewNumber("berg_challengeinstance_longest_overdue_seconds",
-		"How long the time of the live instance that is most overdue has been over, 0 if there is none. Only the leader reports it.")
+		"For how long the live instance that is most overdue has been expired, 0 if there is none. Only the leader reports it.")
 	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, seeInstances)
 )
 
@@ -129,8 +129,8 @@ func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 	timeToRunning.Collect(ch)
 }
 
-// seeOverdue returns how long the time of an instance that ought to have ended has been
-// over. The delays of those that did end say nothing about one that cannot.
+// seeOverdue returns for how long an instance that should be deleted has been expired.
+// The delays of those that were deleted say nothing about one that cannot be.
 func seeOverdue(reader client.Reader, now clock.PassiveClock) func(context.Context) (seconds float64, err error) {
 	return func(ctx context.Context) (float64, error) {
 		var instances bergv1.ChallengeInstanceList

@@ -15,7 +15,7 @@ func TestLongestOverdue(t *testing.T) {
 	expires := func(after time.Duration) func(*bergv1.ChallengeInstance) {
 		return func(i *bergv1.ChallengeInstance) { i.Status.ExpiresAt = &metav1.Time{Time: noon.Add(after)} }
 	}
-	ending := func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} }
+	deleted := func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} }
 	for name, tc := range map[string]struct {
 		instances []*bergv1.ChallengeInstance
 		want      time.Duration
@@ -23,7 +23,7 @@ func TestLongestOverdue(t *testing.T) {
 		"none":               {nil, 0},
 		"waiting":            {[]*bergv1.ChallengeInstance{testInstance()}, 0},
 		"in time":            {[]*bergv1.ChallengeInstance{testInstance(expires(time.Hour))}, 0},
-		"ended in time":      {[]*bergv1.ChallengeInstance{testInstance(expires(-time.Hour), ending)}, 0},
+		"ended in time":      {[]*bergv1.ChallengeInstance{testInstance(expires(-time.Hour), deleted)}, 0},
 		"the longest counts": {[]*bergv1.ChallengeInstance{testInstance(expires(-time.Minute)), testInstance(expires(-time.Hour)), testInstance(expires(time.Hour))}, time.Hour},
 	} {
 		var all []bergv1.ChallengeInstance

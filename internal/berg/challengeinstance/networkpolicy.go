@@ -24,7 +24,7 @@ const networkPolicyName = "challenge-network-policy"
 
 // ClosedPolicies returns the policies that isolate an instance without ports and
 // without outbound traffic, for a namespace.
-func ClosedPolicies(cfg config.Berg, namespace string) []client.Object {
+func ClosedPolicies(cfg config.Berg, name string) []client.Object {
 	in := Inputs{Config: cfg.Challenge, Gateway: cfg.Gateway}
 	var policies []client.Object
 	if cfg.Challenge.NetworkPolicy.Kubernetes() {
@@ -34,7 +34,7 @@ func ClosedPolicies(cfg config.Berg, namespace string) []client.Object {
 		policies = append(policies, ciliumNetworkPolicy(in))
 	}
 	for _, p := range policies {
-		p.SetNamespace(namespace)
+		p.SetNamespace(name)
 	}
 	return policies
 }

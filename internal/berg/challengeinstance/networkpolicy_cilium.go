@@ -115,7 +115,7 @@ func ciliumIngress(in Inputs) []api.IngressRule {
 }
 
 // ciliumGateway is the proxy of Cilium's own Gateway, an Envoy on every node: what
-// it passes on bears an identity of its own, whoever sent it. Where the proxies are
+// it passes on has an identity of its own, whoever sent it. Where the proxies are
 // known to be pods of named namespaces, it is none of them.
 func ciliumGateway(in Inputs) api.EntitySlice {
 	if len(in.Gateway.DataplaneNamespaces) > 0 {

@@ -228,13 +228,13 @@ func kubernetesAllows(t *testing.T, policy *networkingv1.NetworkPolicy, directio
 	})
 }
 
-func kubernetesPeers(t *testing.T, namespace string, allowed []networkingv1.NetworkPolicyPeer, other peer) bool {
+func kubernetesPeers(t *testing.T, own string, allowed []networkingv1.NetworkPolicyPeer, other peer) bool {
 	t.Helper()
 	return len(allowed) == 0 || slices.ContainsFunc(allowed, func(p networkingv1.NetworkPolicyPeer) bool {
 		if p.IPBlock != nil {
 			// As the strictest reading has it, also for pods.
-			address := netip.MustParseAddr(other.address)
-			within := func(cidr string) bool { return netip.MustParsePrefix(cidr).Contains(address) }
+			addr := netip.MustParseAddr(other.address)
+			within := func(cidr string) bool { return netip.MustParsePrefix(cidr).Contains(addr) }
 			return within(p.IPBlock.CIDR) && !slices.ContainsFunc(p.IPBlock.Except, within)
 		}
 		if other.entity != "" {
@@ -244,7 +244,7 @@ func kubernetesPeers(t *testing.T, namespace string, allowed []networkingv1.Netw
 		if other.component != "" {
 			namespaceLabels[bergv1.LabelComponent] = other.component
 		}
-		if p.NamespaceSelector == nil && other.namespace != namespace {
+		if p.NamespaceSelector == nil && other.namespace != own {
 			return false
 		}
 		return (p.NamespaceSelector == nil || selects(t, p.NamespaceSelector, namespaceLabels)) &&
@@ -258,9 +258,9 @@ func kubernetesPorts(allowed []networkingv1.NetworkPolicyPort, port int, proto s
 	})
 }
 
-func selects(t *testing.T, selector *metav1.LabelSelector, set labels.Set) bool {
+func selects(t *testing.T, by *metav1.LabelSelector, set labels.Set) bool {
 	t.Helper()
-	s, err := metav1.LabelSelectorAsSelector(selector)
+	s, err := metav1.LabelSelectorAsSelector(by)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,10 +302,10 @@ func ciliumPeers(t *testing.T, endpoints []api.EndpointSelector, entities api.En
 		set[key] = value
 	}
 	return slices.ContainsFunc(endpoints, func(e api.EndpointSelector) bool {
-		selector := asSelector(e.LabelSelector)
-		named := strings.Contains(metav1.FormatLabelSelector(selector), bare(podNamespaceLabel))
+		plain := asSelector(e.LabelSelector)
+		named := strings.Contains(metav1.FormatLabelSelector(plain), bare(podNamespaceLabel))
 		// A selector that does not name a namespace means its own.
-		return selects(t, selector, set) && (named || other.namespace == ownNamespace)
+		return selects(t, plain, set) && (named || other.namespace == ownNamespace)
 	})
 }
 

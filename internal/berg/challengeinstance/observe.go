@@ -180,7 +180,7 @@ func (r *Reconciler) observeNamespace(ctx context.Context, instance *bergv1.Chal
 	return ns, nil
 }
 
-// observeOutcome adds what has become of the instance's Deployments.
+// observeOutcome adds the instance's Deployments as they are now.
 func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
 	var err error
 	if o.Pods, err = r.observePods(ctx, o.Candidate); err != nil {

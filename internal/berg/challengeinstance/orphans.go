@@ -31,8 +31,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
-// orphans follows the namespaces of instances that are no more. No instance goes before
-// its namespace, but for one whose finalizer was taken off by hand. It counts them, and,
+// orphans follows the namespaces of instances that are gone. No instance is gone before
+// its namespace, except one whose finalizer was taken off by hand. It counts them, and,
 // if ORPHAN_GRACE_PERIOD is set, deletes each when it has been one for that long.
 type orphans struct {
 	client client.Client
@@ -69,7 +69,8 @@ var ofInstances = predicate.NewPredicateFuncs(func(ns client.Object) bool {
 	return strings.HasPrefix(ns.GetName(), NamespacePrefix)
 })
 
-// identityChanged passes updates of what tells whose a namespace is, and its end.
+// identityChanged passes updates of what tells to whom a namespace belongs, and
+// its deletion.
 var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return isLive(e.ObjectOld) != isLive(e.ObjectNew) },
 })
@@ -125,21 +126,21 @@ func (o *orphans) reconcile(ctx context.Context, name string) (again time.Durati
 
 // instanceOf returns which instance a namespace was made for, and whether that can be
 // proved: by its name, its labels and the UID of the instance.
-func instanceOf(ns *corev1.Namespace) (holder types.UID, provable bool) {
-	holder = types.UID(ns.Annotations[bergv1.AnnotationInstanceUID])
-	return holder, holder != "" && strings.HasPrefix(ns.Name, NamespacePrefix) &&
+func instanceOf(ns *corev1.Namespace) (uid types.UID, provable bool) {
+	uid = types.UID(ns.Annotations[bergv1.AnnotationInstanceUID])
+	return uid, uid != "" && strings.HasPrefix(ns.Name, NamespacePrefix) &&
 		ns.Labels[bergv1.LabelManagedBy] == bergv1.ManagedBy && ns.Labels[bergv1.LabelComponent] == bergv1.ComponentNamespace
 }
 
 // exists reports whether the cache shows the instance of a namespace.
-func (o *orphans) exists(ctx context.Context, ns *corev1.Namespace, holder types.UID) (bool, error) {
+func (o *orphans) exists(ctx context.Context, ns *corev1.Namespace, uid types.UID) (bool, error) {
 	var all bergv1.ChallengeInstanceList
 	if err := o.client.List(ctx, &all, client.MatchingFields{indexOwner: strings.TrimPrefix(ns.Name, NamespacePrefix)},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return false, err
 	}
 	for i := range all.Items {
-		if all.Items[i].UID == holder {
+		if all.Items[i].UID == uid {
 			return true, nil
 		}
 	}
@@ -152,15 +153,16 @@ const instancesPerPage = 500
 // errOrphanKept says that the cache is late. The next look has to be another one.
 var errOrphanKept = errors.New("the instance of the namespace exists")
 
-// collect deletes an orphan. The cache may be late, so all of it is asked of the API server
-// anew, the instances after the namespace: what does not exist then never will, since no
-// UID is used twice. The namespace must be the one that was seen, in the version that was.
-func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, holder types.UID) error {
+// collect deletes an orphan. The cache may be late, so the API server is asked for all of
+// it again, the instances after the namespace: what does not exist then never will, since
+// no UID is used twice. The namespace must be the one that was seen, in the version that
+// was.
+func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance types.UID) error {
 	live := &corev1.Namespace{}
 	if err := o.live.Get(ctx, client.ObjectKeyFromObject(ns), live); err != nil {
 		return err // it is gone, or we look again
 	}
-	if uid, provable := instanceOf(live); !provable || uid != holder || live.UID != ns.UID || live.DeletionTimestamp != nil {
+	if uid, provable := instanceOf(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
 		return outcome.ErrRaced // its event comes
 	}
 	instances := &metav1.PartialObjectMetadataList{}
@@ -170,7 +172,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, holder type
 			return fmt.Errorf("look for the instance of namespace %s: %w", ns.Name, err)
 		}
 		for i := range instances.Items {
-			if instances.Items[i].UID == holder {
+			if instances.Items[i].UID == instance {
 				return fmt.Errorf("namespace %s is kept: %w", ns.Name, errOrphanKept)
 			}
 		}
@@ -186,7 +188,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, holder type
 	if apply.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)
 	}
-	log.FromContext(ctx).Info("the namespace of an instance that does not exist any more is deleted", "orphan", ns.Name, "uid", holder)
+	log.FromContext(ctx).Info("the namespace of an instance that does not exist any more is deleted", "orphan", ns.Name, "uid", instance)
 	return nil
 }
 

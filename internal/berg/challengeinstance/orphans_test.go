@@ -62,26 +62,26 @@ func TestConflictSaysWhatIsInTheWay(t *testing.T) {
 }
 
 func TestOrphansAreCountedFromWhenTheyWereSeen(t *testing.T) {
-	var seen orphansSeen
+	var met orphansSeen
 	one := namespaceOf("u", func(n *corev1.Namespace) { n.UID = "one" })
-	if since, news := seen.note(one, noon); !news || since != noon {
+	if since, news := met.note(one, noon); !news || since != noon {
 		t.Errorf("since %s, news %v", since, news)
 	}
-	if since, news := seen.note(one, noon.Add(time.Minute)); news || since != noon {
+	if since, news := met.note(one, noon.Add(time.Minute)); news || since != noon {
 		t.Errorf("a second look: since %s, news %v", since, news)
 	}
 	successor := one.DeepCopy()
 	successor.UID = types.UID("other")
-	if since, news := seen.note(successor, noon.Add(time.Hour)); !news || since != noon.Add(time.Hour) {
+	if since, news := met.note(successor, noon.Add(time.Hour)); !news || since != noon.Add(time.Hour) {
 		t.Errorf("another one of its name: since %s, news %v", since, news)
 	}
-	if seen.count() != 1 {
-		t.Errorf("%d are counted", seen.count())
+	if met.count() != 1 {
+		t.Errorf("%d are counted", met.count())
 	}
-	seen.forget("another")
-	seen.forget(one.Name)
-	if seen.count() != 0 || len(seen.of) != 0 {
-		t.Errorf("%d are counted, %d remembered", seen.count(), len(seen.of))
+	met.forget("another")
+	met.forget(one.Name)
+	if met.count() != 0 || len(met.of) != 0 {
+		t.Errorf("%d are counted, %d remembered", met.count(), len(met.of))
 	}
 }
 

@@ -44,7 +44,7 @@ type Inputs struct {
 	Gateway config.Gateway
 }
 
-// Foundation is what must stand before a pod may run: nothing in it depends on
+// Foundation is what must exist before a pod may run: nothing in it depends on
 // what the API server allots.
 type Foundation struct {
 	Namespace *corev1.Namespace

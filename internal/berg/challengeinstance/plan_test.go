@@ -55,10 +55,10 @@ func testInputs(cfg config.Berg, challenge Snapshot) Inputs {
 }
 
 // allotNodePorts plays the API server's part in a plan.
-func allotNodePorts(services []*corev1.Service) []*corev1.Service {
+func allotNodePorts(all []*corev1.Service) []*corev1.Service {
 	next := int32(firstNodePort)
-	out := make([]*corev1.Service, 0, len(services))
-	for _, s := range services {
+	out := make([]*corev1.Service, 0, len(all))
+	for _, s := range all {
 		s = s.DeepCopy()
 		if s.Spec.Type == corev1.ServiceTypeNodePort {
 			for i := range s.Spec.Ports {

@@ -125,7 +125,7 @@ func (r *Reconciler) pullSecretUses(ctx context.Context, o Observed, in Inputs) 
 }
 
 // noteOf writes a use down, and notedUse reads it: what names another secret than the
-// configured one, or a copy of it, was not written by us or is of former times.
+// configured one, or a copy of it, was not written by us or is out of date.
 func noteOf(use pullSecretUse) string { return use.Name + "/" + use.Version }
 
 func notedUse(noted, configured string) pullSecretUse {

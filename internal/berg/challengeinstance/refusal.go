@@ -39,7 +39,7 @@ func Refusal(c appsv1.DeploymentCondition) bool {
 }
 
 // refusalOf returns why a Deployment's pods are not made, nil if nothing is known to keep
-// them away. Without a ReplicaSet, the failure of another one is of former times.
+// them away. Without a ReplicaSet, the failure of another one is out of date.
 func refusalOf(d *appsv1.Deployment) *appsv1.DeploymentCondition {
 	var refusal *appsv1.DeploymentCondition
 	if d == nil {
@@ -69,9 +69,9 @@ func refusalText(o client.Object) string {
 }
 
 // refusalRetry is how often Kubernetes' controllers are made to try again what they were
-// refused. Nothing that we watch tells that the cause is mended. By itself, the
+// refused. Nothing that we watch tells that the cause is fixed. By itself, the
 // controller of ReplicaSets pauses for up to 17 minutes, and that of Deployments gives
-// up after three.
+// up after three minutes.
 const refusalRetry = time.Minute
 
 // retryAt is when to make a Deployment's pods be tried again; zero if none is refused.

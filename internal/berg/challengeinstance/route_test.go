@@ -28,13 +28,13 @@ func TestRoutes(t *testing.T) {
 		t.Fatalf("%d HTTPRoutes, %d TLSRoutes", len(f.HTTPRoutes), len(f.TLSRoutes))
 	}
 	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-	seen := map[string]string{}
-	check := func(name, label string, hostnames []gatewayv1.Hostname, parents []gatewayv1.ParentReference, listener string, ref gatewayv1.BackendRef) {
+	labels := map[string]string{}
+	expectRoute := func(name, label string, hostnames []gatewayv1.Hostname, parents []gatewayv1.ParentReference, listener string, ref gatewayv1.BackendRef) {
 		t.Helper()
-		if !uuid.MatchString(label) || seen[label] != "" {
-			t.Errorf("%s: host %q is no UUID, or that of %q", name, label, seen[label])
+		if !uuid.MatchString(label) || labels[label] != "" {
+			t.Errorf("%s: host %q is no UUID, or that of %q", name, label, labels[label])
 		}
-		seen[label] = name
+		labels[label] = name
 		if !cmp.Equal(hostnames, []gatewayv1.Hostname{gatewayv1.Hostname(label + ".ctf.example")}) {
 			t.Errorf("%s: hosts %v", name, hostnames)
 		}
@@ -54,10 +54,10 @@ func TestRoutes(t *testing.T) {
 		if r.Name != name {
 			t.Errorf("route %s, want %s", r.Name, name)
 		}
-		check(r.Name, r.Labels[bergv1.LabelHostname], r.Spec.Hostnames, r.Spec.ParentRefs, "web", r.Spec.Rules[0].BackendRefs[0].BackendRef)
+		expectRoute(r.Name, r.Labels[bergv1.LabelHostname], r.Spec.Hostnames, r.Spec.ParentRefs, "web", r.Spec.Rules[0].BackendRefs[0].BackendRef)
 	}
 	r := f.TLSRoutes[0]
-	check(r.Name, r.Labels[bergv1.LabelHostname], r.Spec.Hostnames, r.Spec.ParentRefs, "raw", r.Spec.Rules[0].BackendRefs[0])
+	expectRoute(r.Name, r.Labels[bergv1.LabelHostname], r.Spec.Hostnames, r.Spec.ParentRefs, "raw", r.Spec.Rules[0].BackendRefs[0])
 	if r.Name != "a-7000" {
 		t.Errorf("route %s", r.Name)
 	}

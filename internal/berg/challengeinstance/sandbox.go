@@ -23,8 +23,8 @@ import (
 // sandboxFailed is the kubelet's reason for that event.
 const sandboxFailed = "FailedCreatePodSandBox"
 
-// SandboxFailures selects the events that are looked at, in the API server: in a cluster
-// that is well there are none.
+// SandboxFailures selects the events that are looked at, in the API server: in a healthy
+// cluster there are none.
 func SandboxFailures() fields.Selector {
 	return fields.SelectorFromSet(fields.Set{
 		"regarding.kind": "Pod", "type": corev1.EventTypeWarning, "reason": sandboxFailed,
@@ -34,8 +34,8 @@ func SandboxFailures() fields.Selector {
 // sandboxID is a name that the runtime gives to each try.
 var sandboxID = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// TrimEvent keeps of an event what was the matter with which pod, and of those of
-// foreign pods nothing. Every try has a sandbox of another name, which is no news.
+// TrimEvent keeps of an event which pod had which problem, and of those of foreign
+// pods nothing. Every try has a sandbox of another name, which is no news.
 func TrimEvent(e *eventsv1.Event) {
 	kept := eventsv1.Event{TypeMeta: e.TypeMeta}
 	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = e.Namespace, e.Name, e.UID, e.ResourceVersion
@@ -61,7 +61,8 @@ func happened(e *eventsv1.Event) time.Time {
 	return at
 }
 
-// sandboxMade reports whether the sandbox of a pod stands: what failed before is over.
+// sandboxMade reports whether the sandbox of a pod exists: what failed before is out
+// of date.
 func sandboxMade(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
@@ -69,9 +70,9 @@ func sandboxMade(p *corev1.Pod) bool {
 }
 
 // observeSandboxes returns by pod why the runtime refuses its sandbox, of the latest try.
-func (r *Reconciler) observeSandboxes(ctx context.Context, namespace string) (map[types.UID]string, error) {
+func (r *Reconciler) observeSandboxes(ctx context.Context, name string) (map[types.UID]string, error) {
 	var events eventsv1.EventList
-	if err := r.Client.List(ctx, &events, client.InNamespace(namespace), client.DisableReadYourWritesConsistency); err != nil {
+	if err := r.Client.List(ctx, &events, client.InNamespace(name), client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
 	return latestFailures(events.Items), nil
@@ -99,9 +100,9 @@ var failureTold = predicate.Funcs{
 	},
 }
 
-// sandboxMended passes a pod whose sandbox was refused, and stands now. Those of others
-// would wake each instance once more while it starts.
-func (r *Reconciler) sandboxMended(ctx context.Context) predicate.Predicate {
+// sandboxRepaired passes a pod whose sandbox was refused, and exists now. Those of
+// others would wake each instance once more while it starts.
+func (r *Reconciler) sandboxRepaired(ctx context.Context) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },

@@ -74,14 +74,14 @@ func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {
 }
 
 const (
-	// releaseTime is how long the API server may take to set free the node ports
-	// of a Service that is gone: it does so after it has told everybody.
+	// releaseTime is how long the API server may take to release the node ports of
+	// a Service that is gone: it does so after it has told everybody.
 	releaseTime  = 2 * time.Second
 	releasePause = 100 * time.Millisecond
 )
 
-// applyService writes a Service. One that has to be made anew asks for the node ports
-// that it had. Where somebody else got hold of one meanwhile, the API server allots another.
+// applyService writes a Service. One that has to be created again asks for the node ports
+// that it had. Where somebody else has taken one meanwhile, the API server allots another.
 func applyService(ctx context.Context, w apply.Writer, proof ownership.Proof, object client.Object) (client.Object, error) {
 	desired := object.(*corev1.Service)
 	live, err := apply.Apply(ctx, w, proof, desired)

@@ -36,8 +36,8 @@ func TestNodePortsThatPlayersWereToldAreAskedForAgain(t *testing.T) {
 		{Port: 53, Protocol: "udp", Type: bergv1.PublicPort},
 		{Name: "inside", Port: 80},
 	}}
-	told := func(name, protocol string, port int32, tls bool) bergv1.ServiceEndpoint {
-		return bergv1.ServiceEndpoint{Name: name, Protocol: protocol, Port: port, TLS: tls}
+	told := func(name, proto string, port int32, tls bool) bergv1.ServiceEndpoint {
+		return bergv1.ServiceEndpoint{Name: name, Protocol: proto, Port: port, TLS: tls}
 	}
 	for name, tc := range map[string]struct {
 		recorded []bergv1.ServiceEndpoint

@@ -51,8 +51,9 @@ type Defaults struct {
 	EphemeralStorageRequest resource.Quantity         `json:"ephemeralStorageRequest,omitzero"`
 	SeccompProfile          corev1.SeccompProfileType `json:"seccompProfile,omitempty"`
 	UserNamespaces          bool                      `json:"userNamespaces,omitempty"`
-	// MarkedPods: pods bear the ID of their instance. It is not the proof that its other
-	// objects bear: secrets are derived from that, and pods are in the hands of players.
+	// MarkedPods: pods carry the ID of their instance. It is not the proof that its
+	// other objects carry: secrets are derived from that, and pods are in the hands of
+	// players.
 	MarkedPods bool `json:"markedPods,omitempty"`
 	// Timeout is how long an instance lives that does not say. Nil: the instance was
 	// started by a version that did not pin it, and the configuration's holds.
@@ -100,8 +101,8 @@ func defaultsOf(cfg config.Challenge) *Defaults {
 	}
 }
 
-// over returns the configuration with what was pinned in the place of what it
-// says now.
+// over returns the configuration with what was pinned instead of what it says
+// now.
 func (d *Defaults) over(cfg config.Challenge) config.Challenge {
 	if d == nil {
 		return cfg

@@ -83,7 +83,7 @@ func rolloutAsked(instance *bergv1.ChallengeInstance) bool {
 }
 
 // rolloutDue reports whether the instance must adopt its Challenge now. One that
-// cannot be run is not adopted; when it is mended, it is.
+// cannot be run is not adopted; when it is fixed, it is.
 func rolloutDue(c Candidate, cfg config.Challenge) bool {
 	return rolloutAsked(c.Instance) && judgeAdoption(c, cfg) == nil
 }

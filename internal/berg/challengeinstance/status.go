@@ -275,14 +275,14 @@ func judgePods(o Observed) podsVerdict {
 	return podsVerdict{ready: true}
 }
 
-// judgeContainer says whether a container is ready, else what keeps it from that, as far
-// as is known: what its pods say, what the runtime says of them, why there are none, and
-// last how the one ended that nothing has replaced.
+// judgeContainer says whether a container is ready, else which problem keeps it from
+// that, as far as is known: what its pods say, what the runtime says of them, why there
+// are none, and last how the pod ended that nothing has replaced.
 func judgeContainer(o Observed, hostname string) (ready bool, reason, message string) {
 	live, ended := podsOf(o.Pods, hostname)
 	for _, p := range live {
-		if v := viewOf(p); v.trouble != "" {
-			return false, v.trouble, v.message
+		if v := viewOf(p); v.reason != "" {
+			return false, v.reason, v.message
 		}
 	}
 	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !podReady(p) }) {
@@ -298,7 +298,7 @@ func judgeContainer(o Observed, hostname string) (ready bool, reason, message st
 	}
 	if len(live) == 0 && len(ended) > 0 {
 		v := viewOf(ended[0])
-		return false, v.trouble, v.message
+		return false, v.reason, v.message
 	}
 	return false, "", ""
 }
@@ -307,20 +307,20 @@ func judgeContainer(o Observed, hostname string) (ready bool, reason, message st
 type podView struct {
 	container      string
 	leaving, ready bool
-	// trouble is why the pod cannot come up, or how it ended, "" if nothing keeps it;
+	// reason is why the pod cannot come up, or how it ended, "" if nothing keeps it;
 	// message says more.
-	trouble, message string
+	reason, message string
 }
 
 func viewOf(p *corev1.Pod) podView {
 	v := podView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: podReady(p)}
-	v.trouble, v.message = trouble(p)
+	v.reason, v.message = podProblem(p)
 	return v
 }
 
-// podsOf returns the pods of one container that are not on their way out, the newest
-// first: those that live, and those that have ended. One that was evicted, or had no room
-// on its node, stays beside the one that replaces it.
+// podsOf returns the pods of one container that are not being deleted, the newest first:
+// those that live, and those that have ended. One that was evicted, or had no room on its
+// node, stays beside the one that replaces it.
 func podsOf(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
 	for i := range pods {
 		switch p := &pods[i]; {
@@ -354,11 +354,11 @@ func podReady(p *corev1.Pod) bool {
 // passing are the reasons for which a container waits that pass by themselves.
 var passing = []string{"", "ContainerCreating", "PodInitializing"}
 
-// trouble returns how a pod ended, or why it cannot come up: a waiting container's
+// podProblem returns how a pod ended, or why it cannot come up: a waiting container's
 // reason, or why it cannot be scheduled. The kubelet's messages name images and exit
 // codes, not environments. Containers that admission has added come first, as they start
 // first.
-func trouble(p *corev1.Pod) (reason, message string) {
+func podProblem(p *corev1.Pod) (reason, message string) {
 	if podEnded(p) {
 		said := cmp.Or(p.Status.Reason, string(p.Status.Phase))
 		return reasonOf(said, string(p.Status.Phase)), strings.TrimSuffix(said+": "+p.Status.Message, ": ")
@@ -389,8 +389,8 @@ func lastWords(t *corev1.ContainerStateTerminated) string {
 }
 
 // neverRan reports whether the runtime could not start a container. Only then is the
-// message the runtime's. Else it is what the container has written, in which the flag may
-// stand in any disguise.
+// message the runtime's. Else it is what the container has written, which may contain the
+// flag in any notation.
 func neverRan(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
 }

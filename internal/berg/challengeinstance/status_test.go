@@ -127,8 +127,8 @@ func TestDerive(t *testing.T) {
 		return out
 	}
 	with := func(out Outcome, c *bergv1.Challenge) Outcome { out.Challenge = c; return out }
-	problem := func(condition, reason string, class outcome.Class) *outcome.Problem {
-		return &outcome.Problem{Condition: condition, Reason: reason, Class: class, Message: "why"}
+	problem := func(conditionType, reason string, class outcome.Class) *outcome.Problem {
+		return &outcome.Problem{Condition: conditionType, Reason: reason, Class: class, Message: "why"}
 	}
 
 	for name, tc := range map[string]struct {
@@ -390,8 +390,8 @@ func TestDerive(t *testing.T) {
 
 func TestProblemOf(t *testing.T) {
 	resource := schema.GroupResource{Resource: "services"}
-	terminating := apierrors.NewForbidden(resource, "web", errors.New("is being terminated"))
-	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	forbidden := apierrors.NewForbidden(resource, "web", errors.New("is being terminated"))
+	forbidden.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	for name, tc := range map[string]struct {
 		err    error
 		class  outcome.Class
@@ -400,7 +400,7 @@ func TestProblemOf(t *testing.T) {
 		"contested object":      {&apply.ContestedError{Kind: "Service", Name: "web"}, outcome.Retry, bergv1.ReasonContested},
 		"foreign object":        {&ownership.RefusedError{Kind: "Service", Namespace: "n", Name: "web"}, outcome.Foreign, bergv1.ReasonObjectConflict},
 		"quota":                 {apierrors.NewForbidden(resource, "web", errors.New("exceeded quota")), outcome.Retry, bergv1.ReasonRefused},
-		"namespace terminating": {terminating, outcome.Waiting, bergv1.ReasonWaiting},
+		"namespace terminating": {forbidden, outcome.Waiting, bergv1.ReasonWaiting},
 		"API not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}}, outcome.Blocked, bergv1.ReasonAPINotInstalled},
 		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), outcome.Foreign, bergv1.ReasonAPINotInstalled},
 		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), outcome.Foreign, bergv1.ReasonAPINotInstalled},
@@ -423,18 +423,18 @@ func TestProblemOf(t *testing.T) {
 
 func TestExpiry(t *testing.T) {
 	cfg := config.Challenge{Timeout: 2 * time.Hour, MaxLifetime: 3 * time.Hour}
-	for timeout, want := range map[string]time.Duration{"": 2 * time.Hour, "30m": 30 * time.Minute, "1h30m10s": 90*time.Minute + 10*time.Second, "9h": 3 * time.Hour} {
+	for text, want := range map[string]time.Duration{"": 2 * time.Hour, "30m": 30 * time.Minute, "1h30m10s": 90*time.Minute + 10*time.Second, "9h": 3 * time.Hour} {
 		i := testInstance(started)
-		i.Spec.Timeout = timeout
+		i.Spec.Timeout = text
 		end := noon.Add(want)
 		if got := expiresAt(i, cfg); !got.Time.Equal(end) {
-			t.Errorf("timeout %q: ends at %s, want %s", timeout, got, end)
+			t.Errorf("timeout %q: ends at %s, want %s", text, got, end)
 		}
 		if r := dueTermination(i, cfg, end.Add(-time.Nanosecond)); r != "" {
-			t.Errorf("timeout %q: ends early (%s)", timeout, r)
+			t.Errorf("timeout %q: ends early (%s)", text, r)
 		}
 		if r := dueTermination(i, cfg, end); r != bergv1.TerminationTimeout {
-			t.Errorf("timeout %q: does not end (%s)", timeout, r)
+			t.Errorf("timeout %q: does not end (%s)", text, r)
 		}
 	}
 	i := testInstance()
@@ -480,7 +480,7 @@ func TestLifetime(t *testing.T) {
 }
 
 func TestEndingsAreToldOnceAndForgotten(t *testing.T) {
-	var e endings
+	var e terminations
 	i, other := testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.UID = "another of that name" })
 	if e.reason(i) != "" || len(e.all) != 0 {
 		t.Error("something is known of an instance that nobody has ended")
@@ -531,7 +531,7 @@ func TestApparentReason(t *testing.T) {
 		}
 	}
 	ended := testInstance(started, deleted(time.Minute))
-	r.endings.asked(ended, bergv1.TerminationAdmin)
+	r.terminations.asked(ended, bergv1.TerminationAdmin)
 	if got := r.apparentReason(t.Context(), ended); got != bergv1.TerminationAdmin {
 		t.Errorf("what is remembered goes first: %s", got)
 	}

@@ -12,18 +12,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// turns lets one worker at a time work on the instances of an owner. Nobody waits for its
-// turn: a worker that would have to goes on with the instance of another owner, and the
-// request is called when it is its turn. So an owner with hundreds of instances keeps one
-// worker busy, and the others are for everybody else. The zero value is ready for use.
+// turns lets one worker at a time work on the instances of an owner. No worker waits for
+// its turn: one that would have to takes the instance of another owner, and the request
+// is called when it is its turn. So an owner with hundreds of instances keeps one worker
+// busy, and the others are for everybody else. The zero value is ready for use.
 type turns struct {
 	mu sync.Mutex
 	// lines has those owners on whose instances somebody works, or for whom requests wait.
 	lines map[string]*line
 	// called are those who were called and have not come yet, with their owner.
 	called map[turn]string
-	// waiting are the instances of whose last look the end was that another of their owner
-	// goes first: see waits.
+	// waiting are the instances of which the last look found that another of their owner
+	// has precedence: see waits.
 	waiting map[types.NamespacedName]types.UID
 }
 
@@ -45,8 +45,8 @@ type calls struct {
 }
 
 // take reports whether it is the turn of a request about an instance of an owner, and if
-// so ends it when done is called. If not, the request is called when it is, and before
-// others if it is urgent.
+// so the turn ends when done is called. If not, the request is called when it is, and
+// before others if it is urgent.
 func (t *turns) take(owner string, who turn, urgent bool) (done func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

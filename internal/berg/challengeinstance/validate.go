@@ -28,10 +28,10 @@ const (
 	longestSegment = 255
 )
 
-// validate returns what is wrong with a Challenge, each error naming its field.
-// The schema refuses most of it already; this is for what a schema cannot say,
-// and for Challenges that were stored under another schema. Values of
-// environment variables are never repeated: they may be secret.
+// validate returns the errors of a Challenge, each naming its field. The schema
+// refuses most of it already; this is for what a schema cannot say, and for
+// Challenges that were stored under another schema. Values of environment
+// variables are never repeated: they may be secret.
 //
 // allowed are the capabilities that a container may add.
 func validate(s Snapshot, allowed []string) field.ErrorList {

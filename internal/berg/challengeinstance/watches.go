@@ -68,7 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.firstOfOwner)).
-		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(r.awake(isNew))}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxMended(ctx)))).
+		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(r.awake(isNew))}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
 		Watches(&eventsv1.Event{}, owner, builder.WithPredicates(failureTold)).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, refusalChanged))).
 		Watches(&policyv1.PodDisruptionBudget{}, owner, changed).
@@ -227,8 +227,8 @@ func goneOr(which func(client.Object) bool) predicate.Predicate {
 }
 
 // placeChanged passes the events of an instance after which another one of the same owner
-// may be the first, or come right after another one than before: its beginning and its
-// end, and every change of what it asks for or of how far it has come.
+// may be the first, or come right after another one than before: its creation and its
+// deletion, and every change of what it asks for or of how far it has come.
 var placeChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool {
 		return !e.IsInInitialList // then all are looked at
@@ -242,7 +242,7 @@ var placeChanged = predicate.Funcs{
 }
 
 // challengeChanged passes what instances are built from. One that was deleted and
-// created again begins with the first generation anew.
+// created again begins with the first generation again.
 var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || pass.Replaced.Update(e)

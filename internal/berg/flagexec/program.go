@@ -158,8 +158,8 @@ func (p *program) wait() {
 	p.jump("end")
 }
 
-// end leaves neither flag nor key behind for whoever looks at the dying
-// process.
+// end leaves neither flag nor key behind for whoever looks at the process as it
+// exits.
 func (p *program) end() {
 	p.inAnyOrder(
 		func() { p.mov(rdi, rsp) },

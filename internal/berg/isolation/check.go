@@ -32,15 +32,15 @@ import (
 const (
 	// Interval between two checks, where more than one is wanted.
 	Interval = time.Hour
-	// startLimit covers the start of a pod on a busy cluster, deleteLimit the end
-	// of its namespace.
+	// startLimit covers the start of a pod on a busy cluster, deleteLimit the
+	// deletion of its namespace.
 	startLimit  = 2 * time.Minute
 	deleteLimit = 2 * time.Minute
-	// DefaultSettle is how long a plugin may take to heed a policy that was written
-	// or deleted; usual is a second.
+	// DefaultSettle is how long a plugin may take to enforce a policy that was
+	// written, or to forget one that was deleted; usual is a second.
 	DefaultSettle = time.Minute
 	pollInterval  = time.Second
-	// farewell bounds the deletion when the operator is told to end.
+	// farewell bounds the deletion when the operator is told to stop.
 	farewell = 5 * time.Second
 )
 
@@ -60,7 +60,7 @@ type Checker struct {
 	Address string
 	// Program is the path of the operator's program in its image.
 	Program string
-	// Settle is how long a plugin may take to heed a policy.
+	// Settle is how long a plugin may take to enforce a policy.
 	Settle time.Duration
 }
 
@@ -89,7 +89,7 @@ func (c *Checker) checkOnce(ctx context.Context) {
 		verdict = inconclusive("%v", err)
 	} else {
 		verdict = c.check(ctx, s)
-		// Also when the operator is told to end: nothing would do it later.
+		// Also when the operator is told to stop: nothing would do it later.
 		c.leave(ctx, s)
 	}
 	if ctx.Err() != nil {
@@ -147,7 +147,7 @@ func (c *Checker) check(ctx context.Context, s site) Verdict {
 		}
 	}
 	if !c.await(ctx, s, reached, startLimit) {
-		return inconclusive("a pod without a network policy did not reach the operator: %s", c.hindrance(ctx, s))
+		return inconclusive("a pod without a network policy did not reach the operator: %s", c.problem(ctx, s))
 	}
 
 	wanted := policies(s, c.Config)
@@ -162,7 +162,7 @@ func (c *Checker) check(ctx context.Context, s site) Verdict {
 		if c.await(ctx, s, reached, pollInterval) {
 			return ignored()
 		}
-		return inconclusive("the pod of the check ended: %s", c.hindrance(ctx, s))
+		return inconclusive("the pod of the check ended: %s", c.problem(ctx, s))
 	}
 
 	for _, policy := range wanted {
@@ -171,7 +171,7 @@ func (c *Checker) check(ctx context.Context, s site) Verdict {
 		}
 	}
 	if !c.await(ctx, s, reached, c.Settle) {
-		return inconclusive("the pod does not reach the operator any more, with the network policy or without: %s", c.hindrance(ctx, s))
+		return inconclusive("the pod does not reach the operator any more, with the network policy or without: %s", c.problem(ctx, s))
 	}
 	return enforced()
 }
@@ -185,12 +185,12 @@ func (c *Checker) await(ctx context.Context, s site, wanted reach, limit time.Du
 	return err == nil
 }
 
-func (c *Checker) hindrance(ctx context.Context, s site) string {
+func (c *Checker) problem(ctx context.Context, s site) string {
 	pods, err := c.pods(ctx, s)
 	if err != nil {
 		return err.Error()
 	}
-	return hindrance(pods)
+	return podProblem(pods)
 }
 
 func (c *Checker) pods(ctx context.Context, s site) ([]corev1.Pod, error) {
@@ -199,14 +199,14 @@ func (c *Checker) pods(ctx context.Context, s site) ([]corev1.Pod, error) {
 	return list.Items, err
 }
 
-// clear deletes the namespace of an earlier check and waits for its end.
+// clear deletes the namespace of an earlier check and waits until it is gone.
 func (c *Checker) clear(ctx context.Context, s site) error {
 	return wait.PollUntilContextTimeout(ctx, pollInterval, deleteLimit, true, func(ctx context.Context) (bool, error) {
 		return c.remove(ctx, s)
 	})
 }
 
-// leave deletes the namespace; the next check waits for its end.
+// leave deletes the namespace; the next check waits until it is gone.
 func (c *Checker) leave(ctx context.Context, s site) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()

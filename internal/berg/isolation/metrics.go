@@ -8,7 +8,7 @@ import (
 
 var verified = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "berg_isolation_verified",
-	Help: "1 when the last check found that network policies are enforced, 0 when they are not. Absent when there was none, or it came to no end.",
+	Help: "1 when the last check found that network policies are enforced, 0 when they are not. Absent when there was no check, or it came to no result.",
 }, nil)
 
 func init() { metrics.Registry.MustRegister(verified) }

@@ -75,8 +75,8 @@ func reachOf(pods []corev1.Pod) reach {
 	}
 }
 
-// hindrance tells why the probe's pods do not run, as far as they say.
-func hindrance(pods []corev1.Pod) string {
+// podProblem tells why the probe's pods do not run, as far as they say.
+func podProblem(pods []corev1.Pod) string {
 	if len(pods) == 0 {
 		return "there is no pod"
 	}

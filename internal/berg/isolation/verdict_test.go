@@ -25,7 +25,7 @@ func TestReachOf(t *testing.T) {
 		"not started":           {[]corev1.Pod{pod()}, unknown},
 		"pulls its image":       {[]corev1.Pod{pod(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}})}, unknown},
 		"ended":                 {[]corev1.Pod{pod(corev1.ContainerStatus{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}})}, unknown},
-		"was started anew":      {[]corev1.Pod{pod(corev1.ContainerStatus{State: running, RestartCount: 1})}, unknown},
+		"was restarted":         {[]corev1.Pod{pod(corev1.ContainerStatus{State: running, RestartCount: 1})}, unknown},
 		"ready":                 {[]corev1.Pod{ready}, reached},
 		"ready, and ends":       {[]corev1.Pod{ending}, unknown},
 		"one of two":            {[]corev1.Pod{ready, ready}, unknown},
@@ -37,7 +37,7 @@ func TestReachOf(t *testing.T) {
 	}
 }
 
-func TestHindrance(t *testing.T) {
+func TestPodProblem(t *testing.T) {
 	for want, pods := range map[string][]corev1.Pod{
 		"there is no pod": nil,
 		"ImagePullBackOff": {{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
@@ -50,7 +50,7 @@ func TestHindrance(t *testing.T) {
 			{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 		}}}},
 	} {
-		if got := hindrance(pods); got != want {
+		if got := podProblem(pods); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -106,6 +106,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	before := c.DeepCopy()
 	out.Observed, out.Delivery = o, r.deliveries.of(c)
 	derive(out, r.Config, now)
+	if again := unremarkable(before, out, now); again > 0 {
+		return again, nil
+	}
 	err = r.patchStatus(ctx, before, c)
 	if err == nil {
 		r.report(before, out, now)

@@ -71,8 +71,12 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (time.Durati
 // KAFKA_DELETE_TIMEOUT is over. It needs neither the definition nor anything that the
 // challenge owns.
 func (d *deletion) finalize(ctx context.Context, c *hexactfv1.Challenge, now time.Time) (again time.Duration, err error) {
-	before := c.DeepCopy()
 	known := d.deliveries.of(c)
+	if c.Status.CurrentStatus.State == hexactfv1.StateTerminating && (known.Off || len(pending(&c.Status, known.Acknowledged)) == 0) {
+		// That the last message was acknowledged is for nobody to read any more.
+		return 0, d.finalizers.Remove(ctx, d.Client, c, hexactfv1.Finalizer)
+	}
+	before := c.DeepCopy()
 	deriveTerminating(c, known, now)
 	// A status that is refused keeps nobody: it was told by an event.
 	if err := d.patchStatus(ctx, before, c); err != nil && outcome.CauseOf(err) != outcome.Rejected {

@@ -47,9 +47,6 @@ func derive(out Outcome, cfg config.HexaCTF, now time.Time) {
 	identify(c, now)
 	s.ObservedGeneration = c.Generation
 	told := s.Endpoint
-	if out.Endpoint != 0 {
-		s.Endpoint = out.Endpoint
-	}
 	late := startDeadlinePassed(c, cfg, now)
 	ready, missing := judgeAvailability(out)
 	if s.RunningAt == nil && ready {
@@ -57,6 +54,9 @@ func derive(out Outcome, cfg config.HexaCTF, now time.Time) {
 		if s.RunningAt.Before(s.StartedAt) {
 			s.RunningAt = s.StartedAt.DeepCopy() // the clock was put back since
 		}
+	}
+	if s.RunningAt != nil && out.Endpoint != 0 {
+		s.Endpoint = out.Endpoint // not before: who sees it may go there
 	}
 	s.CurrentStatus = currentStatus(out, late, missing)
 	setConditions(c, now,
@@ -130,6 +130,21 @@ func startDeadline(c *hexactfv1.Challenge, cfg config.HexaCTF) *time.Time {
 func startDeadlinePassed(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Time) bool {
 	at := startDeadline(c, cfg)
 	return at != nil && !now.Before(*at)
+}
+
+// startPatience is how long a start takes at most of which nothing is told between its begin
+// and its end: most are quicker, and each write less is one that others need not wait for.
+const startPatience = 3 * time.Second
+
+// unremarkable is how much longer a challenge may be starting before its status says what it
+// waits for, zero if there is something to tell now.
+func unremarkable(before *hexactfv1.Challenge, out Outcome, now time.Time) time.Duration {
+	s := out.Challenge.Status
+	begun := before.Status.CurrentStatus.State == hexactfv1.StateCreating && s.CurrentStatus.State == hexactfv1.StateCreating
+	if !begun || out.Problem != nil || slices.ContainsFunc(out.Pods, func(p corev1.Pod) bool { return trouble(&p) != "" }) {
+		return 0
+	}
+	return max(s.StartedAt.Add(startPatience).Sub(now), 0)
 }
 
 // wakeUp is after how long time alone will change something, zero when it never will. now is

@@ -111,9 +111,15 @@ func TestNormalLife(t *testing.T) {
 	// One of two is not enough, and neither are both without the node port.
 	l.now = l.now.Add(time.Second)
 	o.Deployments = []*appsv1.Deployment{deploymentThat(true), deploymentThat(false)}
+	if wait := unremarkable(l.c, Outcome{Observed: o}, l.now); wait != startPatience-time.Second {
+		t.Errorf("a start that is not late is told after %s", wait)
+	}
 	l.pass(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
 	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonStarting)
+	if l.c.Status.Endpoint != 0 {
+		t.Errorf("the endpoint %d is told to players who find nothing there", l.c.Status.Endpoint)
+	}
 	o.Deployments[1] = deploymentThat(true)
 	l.pass(Outcome{Observed: o})
 	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)

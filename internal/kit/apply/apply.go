@@ -36,7 +36,7 @@ type Writer struct {
 	// others stay. Empty: nothing is noted, and nothing is taken off.
 	Record string
 	// Replace says that an object which the API server does not change into the one that is
-	// desired may be deleted, with all that it owns, and created anew. Otherwise it stays
+	// desired may be deleted, with all that it owns, and created again. Otherwise it stays
 	// as it is, and the refusal is returned.
 	Replace bool
 }
@@ -84,8 +84,8 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 	case err != nil:
 		return none, err
 	case !proof.Holds(live):
-		// It may be what another custom resource has left under this name and is gone by
-		// now: the caches of two kinds are not of the same moment. The API server is asked.
+		// It may be what another custom resource has left under this name, and gone by now:
+		// the caches of two kinds are not of the same moment. The API server is asked.
 	default:
 		if err := writable(proof, kind.Kind, live); err != nil {
 			return none, err
@@ -232,6 +232,6 @@ func noteWritten(ctx context.Context, w Writer, verb string, to write, desired, 
 	log := log.FromContext(ctx)
 	log.V(2).Info(verb, "kind", to.kind.Kind, "object", to.name)
 	if !Covers(desired, made) && w.Restraint.accept(desired, made) {
-		log.Info("the API server stores something else than what was written, probably by an admission webhook: it is left so", "kind", to.kind.Kind, "object", to.name)
+		log.Info("the API server stores something else than what was written, probably because of an admission webhook: it is left so", "kind", to.kind.Kind, "object", to.name)
 	}
 }

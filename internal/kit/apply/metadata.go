@@ -32,7 +32,7 @@ func (w Writer) note(desired client.Object) {
 }
 
 // noted returns what was wanted when live was written last; nothing when the
-// note is missing or was spoiled, since it is then unknown what was ours.
+// note is missing or was changed, since it is then unknown what was ours.
 func (w Writer) noted(live client.Object) record {
 	var r record
 	if w.Record == "" || json.Unmarshal([]byte(live.GetAnnotations()[w.Record]), &r) != nil {
@@ -53,7 +53,7 @@ func merged(live map[string]string, ours []string, wanted map[string]string) map
 }
 
 // splitOwners returns the owners of live that are of the kinds of desired's
-// owners, and the others, which are no business of ours.
+// owners, and the others, which do not concern us.
 func splitOwners(desired, live client.Object) (ours, foreign []metav1.OwnerReference) {
 	for _, owner := range live.GetOwnerReferences() {
 		if slices.ContainsFunc(desired.GetOwnerReferences(), func(d metav1.OwnerReference) bool { return ownerKind(d) == ownerKind(owner) }) {

@@ -59,7 +59,7 @@ func deleteUnwanted(ctx context.Context, w Writer, proof ownership.Proof, list c
 // Delete deletes exactly the object that was observed, not a successor of the
 // same name. An object that is gone is no error. After a conflict another look is
 // needed: the API server does not say whether the object was replaced, is already
-// on its way out, or was only written at the same moment.
+// being deleted, or was only written at the same moment.
 func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
 	err := c.Delete(ctx, obj, append(opts,
 		client.Preconditions{UID: ptr.To(obj.GetUID())},

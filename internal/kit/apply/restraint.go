@@ -30,13 +30,13 @@ const (
 )
 
 // Restraint keeps the operator from fighting over an object with another
-// controller, or with the API server, at the speed of the network. It lives in
-// memory: a restart begins with prompt writes again.
+// controller, or with the API server, without pauses. It lives in memory: a
+// restart begins with prompt writes again.
 //
-// It is a fight when what we wrote for a custom resource is changed or deleted
-// by others and written again. It is none when the custom resource is another
-// one, under whatever name; when the plan has changed and the object stands as
-// we left it; and when we have deleted the object ourselves meanwhile, since it
+// It is a fight if what we wrote for a custom resource is changed or deleted by
+// others and written again. It is none when the custom resource is another one,
+// under whatever name; when the plan has changed and the object stands as we
+// left it; and when we have deleted the object ourselves meanwhile, since it
 // was not wanted. Of these there may be as many as their authors like.
 type Restraint struct {
 	clock clock.PassiveClock
@@ -180,7 +180,7 @@ func (r *Restraint) accepts(proof ownership.Proof, desired, live client.Object) 
 }
 
 // ContestedError says that somebody changes or deletes an object each time that
-// it was put right. It is put right again, with growing pauses.
+// it was repaired. It is repaired again, with growing pauses.
 type ContestedError struct {
 	Kind, Name string
 	// By names who changes it, as metadata.managedFields tells; "" if unknown.

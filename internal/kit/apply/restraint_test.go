@@ -134,7 +134,7 @@ func TestRollsOut(t *testing.T) {
 	}
 }
 
-// What the API server made of a plan is no reason to make it anew, though it differs from it.
+// What the API server made of a plan is no reason to make it again, though it differs from it.
 func TestAsMade(t *testing.T) {
 	proof := ownership.Proof{Annotation: "example.com/uid", UID: "one"}
 	desired := newService()

@@ -25,8 +25,8 @@ type Step struct {
 
 	// Objects are written in their order.
 	Objects []Set
-	// Plan returns the objects of a step whose objects depend on what the steps before it
-	// brought about: it is called after those. Nil: they are Objects.
+	// Plan returns the objects of a step whose objects depend on the result of the steps
+	// before it: it is called after those. Nil: they are Objects.
 	Plan func() []Set
 	// Replace is the Writer's, for the objects of this step.
 	Replace bool
@@ -35,8 +35,8 @@ type Step struct {
 	Write func(ctx context.Context, w Writer, proof ownership.Proof, desired client.Object) (client.Object, error)
 
 	// PruneFirst: what is no longer wanted of the step's kinds is deleted as soon as what is
-	// wanted stands, before the steps that follow. Otherwise that is the last thing to
-	// happen, so that nothing loses what it needs before its successor stands. What a later
+	// wanted exists, before the steps that follow. Otherwise that is the last thing to
+	// happen, so that nothing loses what it needs before its successor exists. What a later
 	// step's Plan returns is not known by then: no such step may have objects of the kind.
 	PruneFirst bool
 	// Then completes the step. It is given the objects as the API server has them, in the
@@ -63,7 +63,7 @@ func AllOf[T client.Object](like T, objects []T) Set {
 	return Set{objects: asObjects(objects), kind: blank(like)}
 }
 
-// Only are objects beside which nothing is pruned, as a namespace.
+// Only are objects beside which nothing is pruned, such as a namespace.
 func Only[T client.Object](objects ...T) Set { return Set{objects: asObjects(objects)} }
 
 func asObjects[T client.Object](objects []T) []client.Object {
@@ -95,8 +95,8 @@ func (f Failures) Of(condition string) error {
 
 // Steps takes the steps in their order, until one is stopped; those that are taken at once
 // are all taken nevertheless. After the last one it deletes what is no longer wanted, from
-// the last step's kinds to the first one's: what uses something goes before that. It looks
-// in one namespace, "" for all. What stops that counts as the last step's.
+// the last step's kinds to the first one's: what uses something is deleted before that. It
+// looks in one namespace, "" for all. What stops that counts as the last step's.
 //
 // A panic of a step becomes one of the caller.
 func Steps(ctx context.Context, w Writer, proof ownership.Proof, namespace string, steps []Step) Failures {

@@ -1,4 +1,4 @@
-// Package cache bounds what a family keeps in memory of the cluster, and makes little of it.
+// Package cache bounds what a family keeps in memory of the cluster, and makes it small.
 //
 // Every family has a cache of its own, with its own selectors and its own idea of which parts
 // of an object it looks at: two families that watch the same kind do not meet in one informer.

@@ -12,7 +12,7 @@ import (
 
 // encoded is an object as it is kept: encoded. Of a Pod or a Deployment nearly all fields
 // are empty, and take more than a kilobyte; every map of labels takes a third of one.
-// It is made anew for everybody who reads it.
+// It is made again for everybody who reads it.
 type encoded struct {
 	metav1.Object // nil: of what is kept, an informer asks for no more than the following
 

@@ -113,7 +113,7 @@ func (s *intern) elements(v reflect.Value) uint64 {
 }
 
 // entries does not depend on the order, which is another one each time. Elements of
-// a map cannot be set; one of texts is made anew.
+// a map cannot be set; one of texts is made again.
 func (s *intern) entries(v reflect.Value) uint64 {
 	if m, ok := settableTexts(v); ok {
 		shared := make(map[string]string, len(m))

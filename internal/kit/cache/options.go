@@ -1,8 +1,6 @@
 package cache
 
 import (
-	"maps"
-
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +42,6 @@ func (c *Caches) Options(of Options) cache.Options {
 		DefaultLabelSelector: selector,
 		DefaultTransform:     c.transform(of.Trim),
 		NewInformer:          newInformers(c.turns),
-		ByObject:             maps.Clone(of.ByObject),
+		ByObject:             of.ByObject,
 	}
 }

@@ -48,8 +48,8 @@ func fit(text string, longest int) string {
 }
 
 // Shorten returns a text of so many bytes at most, whole characters all of them. It takes out
-// of the middle: a text begins with what is wrong, and ends with what to do about it. What
-// must not be told is taken out before, since half of it would not be found.
+// of the middle: a text begins with the problem, and ends with what to do about it. What must
+// not be told is taken out before, since half of it would not be found.
 func Shorten(text string, longest int) string {
 	text = strings.ToValidUTF8(text, string(utf8.RuneError))
 	if len(text) <= longest {

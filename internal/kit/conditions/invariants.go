@@ -13,52 +13,53 @@ import (
 // https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
 var pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
-// Violations returns what is wrong with the conditions that a resource has after
-// a write, given those it had before and its metadata.generation; nil if nothing
-// is. It is for tests, which call it with every pair of successive versions.
+// Violations returns the violations of the API conventions by the conditions
+// that a resource has after a write, given those it had before and its
+// metadata.generation; nil if nothing is. It is for tests, which call it with
+// every pair of successive versions.
 func Violations(before, after []metav1.Condition, generation int64) error {
 	var errs []error
-	wrong := func(c metav1.Condition, format string, args ...any) {
+	violation := func(c metav1.Condition, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("condition %s: %s", c.Type, fmt.Sprintf(format, args...)))
 	}
 	seen := map[string]bool{}
 	for _, c := range after {
 		if seen[c.Type] {
-			wrong(c, "is there twice")
+			violation(c, "is there twice")
 		}
 		seen[c.Type] = true
 		if !pascalCase.MatchString(c.Reason) {
-			wrong(c, "reason %q is not in PascalCase", c.Reason)
+			violation(c, "reason %q is not in PascalCase", c.Reason)
 		}
 		if c.Message == "" {
-			wrong(c, "has no message")
+			violation(c, "has no message")
 		}
 		if Bound(c.Message) != c.Message {
-			wrong(c, "has a message of %d bytes, or one that is no UTF-8", len(c.Message))
+			violation(c, "has a message of %d bytes, or one that is no UTF-8", len(c.Message))
 		}
 		if c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse && c.Status != metav1.ConditionUnknown {
-			wrong(c, "status %q", c.Status)
+			violation(c, "status %q", c.Status)
 		}
 		if c.ObservedGeneration < 1 || c.ObservedGeneration > generation {
-			wrong(c, "observedGeneration %d, generation %d", c.ObservedGeneration, generation)
+			violation(c, "observedGeneration %d, generation %d", c.ObservedGeneration, generation)
 		}
 		if c.LastTransitionTime.IsZero() {
-			wrong(c, "has no lastTransitionTime")
+			violation(c, "has no lastTransitionTime")
 		}
 		old := meta.FindStatusCondition(before, c.Type)
 		switch {
 		case old == nil:
 		case c.ObservedGeneration < old.ObservedGeneration:
-			wrong(c, "observedGeneration went back from %d to %d", old.ObservedGeneration, c.ObservedGeneration)
+			violation(c, "observedGeneration went back from %d to %d", old.ObservedGeneration, c.ObservedGeneration)
 		case c.Status == old.Status && !c.LastTransitionTime.Equal(&old.LastTransitionTime):
-			wrong(c, "lastTransitionTime moved from %s to %s, the status stayed %s", old.LastTransitionTime, c.LastTransitionTime, c.Status)
+			violation(c, "lastTransitionTime moved from %s to %s, the status stayed %s", old.LastTransitionTime, c.LastTransitionTime, c.Status)
 		case c.LastTransitionTime.Before(&old.LastTransitionTime):
-			wrong(c, "lastTransitionTime went back from %s to %s", old.LastTransitionTime, c.LastTransitionTime)
+			violation(c, "lastTransitionTime went back from %s to %s", old.LastTransitionTime, c.LastTransitionTime)
 		}
 	}
 	for _, c := range before {
 		if !seen[c.Type] {
-			wrong(c, "is gone")
+			violation(c, "is gone")
 		}
 	}
 	return errors.Join(errs...)

@@ -1,11 +1,11 @@
-// Package expiry ends custom resources on time: within a second of it, also when a
-// thousand are over at once, while others are being made, right after a restart and after
-// the clock was set.
+// Package expiry deletes custom resources when they expire: within a second of it, also
+// when a thousand expire at once, while others are being made, right after a restart and
+// after the clock was set.
 //
-// A Controller has a queue and workers of its own, so that an expiry never stands behind
-// what is being made. It reads a resource, comes back when its time is over, and asks for
-// its deletion; what belongs to the resource is for others to clean up. It writes nothing
-// else, and a resource whose time is not over costs no request.
+// A Controller has a queue and workers of its own, so that an expiry never waits for what
+// is being made. It reads a resource, comes back when it expires, and asks for its
+// deletion; what belongs to the resource is for others to clean up. It writes nothing
+// else, and a resource that has not expired costs no request.
 //
 // A room gives it functions, of which Due decides. A kind that lives for a duration from a
 // start that is written once, and that may be exempted, has
@@ -49,8 +49,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
-// Controller ends the resources of one kind, for reasons of type R. What is not said to be
-// optional must be set.
+// Controller deletes the resources of one kind, for reasons of type R. What is not said to
+// be optional must be set.
 type Controller[T client.Object, R ~string] struct {
 	// Name of the controller, unique in the process.
 	Name string
@@ -67,9 +67,9 @@ type Controller[T client.Object, R ~string] struct {
 	// Metrics count the failures.
 	Metrics *pass.Metrics
 
-	// Due returns why a live resource must end now, "" if it need not; and when its time
-	// is over, which is after now if it need not end yet, and the zero time if it never is.
-	// It is called often and asks nobody.
+	// Due returns why a live resource must be deleted now, "" if it need not; and when it
+	// expires, which is after now if it need not be deleted yet, and the zero time if it
+	// never does. It is called often and makes no request.
 	Due func(resource T, now time.Time) (why R, at time.Time)
 	// Moves reports whether Due may say something else after an update than before.
 	Moves func(before, after T) bool
@@ -79,8 +79,8 @@ type Controller[T client.Object, R ~string] struct {
 	End func(ctx context.Context, resource T, why R) error
 	// Ended is called when the deletion of a resource was asked for. Optional.
 	Ended func(resource T, why R)
-	// Blocked is called after each attempt when a resource could not be ended for longer
-	// than a hiccup takes, now being the time of the attempt. Optional.
+	// Blocked is called after each attempt when a resource could not be deleted for
+	// longer than a brief failure takes, now being the time of the attempt. Optional.
 	Blocked func(ctx context.Context, resource T, why R, err error, now time.Time)
 
 	pauses pauses
@@ -104,8 +104,8 @@ func (c *Controller[T, R]) everyLive(ctx context.Context, _ client.Object) []rec
 	return pass.Requests(ctx, c.Client, c.List(), func(o client.Object) bool { return o.GetDeletionTimestamp() == nil })
 }
 
-// Reconcile ends a resource that is due, and comes back when it will be. The pause after
-// a failure depends on who said no, so the queue learns of none.
+// Reconcile deletes a resource that is due, and comes back when it will be. The pause
+// after a failure depends on what failed, so the queue learns of none.
 func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	resource := c.New()
 	if err := c.Client.Get(ctx, req.NamespacedName, resource); err != nil || resource.GetDeletionTimestamp() != nil {
@@ -136,7 +136,7 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil
 	default:
-		log.FromContext(ctx).Error(err, "not ended, will be tried again")
+		log.FromContext(ctx).Error(err, "not deleted, will be tried again")
 		c.Metrics.Failed()
 		again := c.pauses.after(req, err)
 		if c.Blocked != nil && c.pauses.lasts(req) {

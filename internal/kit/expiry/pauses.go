@@ -10,21 +10,21 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// The pauses between attempts to end a resource, which is late already. An API server
+// The pauses between attempts to delete a resource, which is late already. An API server
 // that cannot be reached is tried often: when it is back, what the resource holds is given
-// back soon. One that says no to a deletion, as in a freeze, will do so for a while, and to
-// all that are over.
+// back soon. One that refuses a deletion, as in a freeze, will do so for a while, and for
+// all that have expired.
 const (
 	firstPause          = 100 * time.Millisecond
 	longestPause        = time.Second
 	longestRefusedPause = time.Minute
 
-	// What all that are over try together, for a second.
+	// What all that have expired try together, for a second.
 	mostTries        = 100
 	mostRefusedTries = 10
 )
 
-// pauses are how long to wait before the next attempt to end a resource.
+// pauses are how long to wait before the next attempt to delete a resource.
 type pauses struct {
 	failed, refused workqueue.TypedRateLimiter[reconcile.Request]
 }
@@ -46,8 +46,8 @@ func (p pauses) after(req reconcile.Request, err error) time.Duration {
 	return p.failed.When(req)
 }
 
-// lasts reports whether a failure is more than a hiccup: the API server said
-// no, or it is not the first failure.
+// lasts reports whether a failure is more than a brief one: the API server
+// refused, or it is not the first failure.
 func (p pauses) lasts(req reconcile.Request) bool {
 	return p.refused.NumRequeues(req) > 0 || p.failed.NumRequeues(req) > 1
 }

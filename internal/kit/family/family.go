@@ -27,7 +27,7 @@ type Family struct {
 	// API is the group of its custom resources, as in ENABLED_APIS.
 	API string
 	// Settings are read before any function of the family is called, also of one that is not
-	// enabled: what is wrong is told at once.
+	// enabled: errors are told at once.
 	Settings settings.Section
 	// AddToScheme registers every kind that the family reads or writes.
 	AddToScheme runtime.SchemeBuilder
@@ -35,7 +35,7 @@ type Family struct {
 	Cache func() cache.Options
 	// Setup adds the controllers of the family, and its webhooks, to the manager of its site.
 	Setup func(context.Context, Site) error
-	// Busy is what an upgrade of the operator had better wait for. The zero value: nothing.
+	// Busy is what an upgrade of the operator should wait for. The zero value: nothing.
 	Busy Busy
 	// Commands are programs that the operator's image runs in place of the operator when the
 	// first argument names one: each gets the other arguments and returns its exit code.
@@ -65,7 +65,8 @@ type Site struct {
 	// Clock is the time of day, and Jumps tells when it has got ahead of the timers.
 	Clock clock.PassiveClock
 	Jumps *walltime.Watcher
-	// Urgent is what events, and other work for which nobody waits, let go first.
+	// Urgent is what comes before events, and before other work for which nobody
+	// waits.
 	Urgent *precedence.Precedence
 	// Workers is how many resources of a kind are worked on at the same time.
 	Workers int

@@ -18,7 +18,7 @@ import (
 )
 
 // Ensure persists a finalizer. It comes before anything else is written, so that
-// no deletion goes by unseen.
+// no deletion is missed.
 func Ensure(ctx context.Context, c client.Client, obj client.Object, name string) error {
 	if controllerutil.ContainsFinalizer(obj, name) {
 		return nil
@@ -41,15 +41,15 @@ func TakenOff(name string) predicate.Predicate {
 	}
 }
 
-// Remover lets objects go and remembers them until the cache shows it: see Done. Nothing
-// can be read back of an object that is gone, so a client that waits for its own writes
-// does not wait for this one, and a pass that comes right after would do the same again
-// unless it asks Done. Its zero value is ready for use.
+// Remover takes finalizers off objects and remembers them until the cache shows it: see
+// Done. Nothing can be read back of an object that is gone, so a client that waits for
+// its own writes does not wait for this one, and a pass that comes right after would do
+// the same again unless it asks Done. Its zero value is ready for use.
 type Remover struct {
 	done sync.Map // types.NamespacedName to types.UID
 }
 
-// Done tells whether Remove has let an object go.
+// Done tells whether Remove has taken the finalizer off an object.
 func (r *Remover) Done(obj client.Object) bool {
 	uid, ok := r.done.Load(client.ObjectKeyFromObject(obj))
 	return ok && uid == obj.GetUID()
@@ -74,9 +74,9 @@ func (r *Remover) Remove(ctx context.Context, c client.Client, obj client.Object
 // Forget is to be called when the cache does not show an object of that name anymore.
 func (r *Remover) Forget(key types.NamespacedName) { r.done.Delete(key) }
 
-// HeldBack returns what keeps a namespace from going, as its controller says, or
-// the finalizers of others when that controller has done its part; "" if nothing
-// does.
+// HeldBack returns what keeps a namespace from being deleted, as its controller
+// says, or the finalizers of others when that controller has done its part; ""
+// if nothing does.
 func HeldBack(ns *corev1.Namespace) string {
 	if ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0 && len(ns.Finalizers) > 0 {
 		return "it has the finalizers " + conditions.Enumerate(ns.Finalizers)

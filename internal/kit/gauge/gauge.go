@@ -71,7 +71,7 @@ func (g *Phases) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. A cache that does not answer gives no
-// number: that is better than a wrong one.
+// number: no number is better than a wrong one.
 func (g *Phases) Collect(ch chan<- prometheus.Metric) {
 	v := g.view.Load()
 	if v == nil || !leads(v.elected) {

@@ -69,7 +69,8 @@ type Follower struct {
 	// announced are the definitions that every resource knows of. One that is
 	// removed and installed again has another UID.
 	announced map[string]types.UID
-	// looks are how often a version of a definition was looked at in vain, by its name.
+	// looks are how often a version of a definition was looked at without success, by
+	// its name.
 	looks map[string]looks
 }
 
@@ -190,12 +191,12 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	f.announced[req.Name] = definition.UID
-	log.FromContext(ctx).Info("an API is there: what waited for it goes on", "definition", req.Name)
+	log.FromContext(ctx).Info("an API is there: what waited for it continues", "definition", req.Name)
 	return ctrl.Result{}, nil
 }
 
-// pause returns when to look again after a look in vain. It grows until the definition
-// changes.
+// pause returns when to look again after a look without success. It grows until the
+// definition changes.
 func (f *Follower) pause(definition client.Object) time.Duration {
 	l := f.looks[definition.GetName()]
 	if l.resourceVersion != definition.GetResourceVersion() {

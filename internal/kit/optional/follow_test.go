@@ -114,18 +114,18 @@ func look(t *testing.T, f *Follower) ctrl.Result {
 	return result
 }
 
-func missing(f *Follower) bool { return meta.IsNoMatchError(f.presence.Check(pipelineKind)) }
+func isMissing(f *Follower) bool { return meta.IsNoMatchError(f.presence.Check(pipelineKind)) }
 
 func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 	c := &cluster{resources: []string{"a", "b"}, served: &meta.NoKindMatchError{}}
 	f, woken := c.follower(t, false)
 	c.install("one", "5")
-	if result := look(t, f); result.RequeueAfter != servedPause || c.opened > 0 || !missing(f) {
-		t.Errorf("before it is served: %+v, %d watches, missing %v", result, c.opened, missing(f))
+	if result := look(t, f); result.RequeueAfter != servedPause || c.opened > 0 || !isMissing(f) {
+		t.Errorf("before it is served: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 	c.served = nil
-	if result := look(t, f); !result.IsZero() || c.opened != 1 || missing(f) {
-		t.Errorf("it is there: %+v, %d watches, missing %v", result, c.opened, missing(f))
+	if result := look(t, f); !result.IsZero() || c.opened != 1 || isMissing(f) {
+		t.Errorf("it is there: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 	if got := []string{<-woken, <-woken}; !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v are woken", got)
@@ -136,17 +136,17 @@ func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 	}
 
 	c.definition = nil
-	if result := look(t, f); !result.IsZero() || !missing(f) {
-		t.Errorf("it was removed: %+v, missing %v", result, missing(f))
+	if result := look(t, f); !result.IsZero() || !isMissing(f) {
+		t.Errorf("it was removed: %+v, missing %v", result, isMissing(f))
 	}
 	c.install("another", "9")
 	c.seen = "8"
-	if result := look(t, f); result.RequeueAfter != servedPause || !missing(f) {
-		t.Errorf("the watch is behind: %+v, missing %v", result, missing(f))
+	if result := look(t, f); result.RequeueAfter != servedPause || !isMissing(f) {
+		t.Errorf("the watch is behind: %+v, missing %v", result, isMissing(f))
 	}
 	c.seen = "10"
-	if result := look(t, f); !result.IsZero() || c.opened != 1 || missing(f) || <-woken != "a" || <-woken != "b" {
-		t.Errorf("it is back: %+v, %d watches, missing %v", result, c.opened, missing(f))
+	if result := look(t, f); !result.IsZero() || c.opened != 1 || isMissing(f) || <-woken != "a" || <-woken != "b" {
+		t.Errorf("it is back: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 }
 
@@ -158,12 +158,12 @@ func TestAnAPIThatIsThereFromTheStartWakesNobody(t *testing.T) {
 	}
 	c.install("one", "5")
 	for range 2 {
-		if result := look(t, f); !result.IsZero() || c.asked > 0 || c.opened > 0 || missing(f) || len(woken) > 0 {
-			t.Errorf("%+v, %d requests, %d watches, missing %v, %d woken", result, c.asked, c.opened, missing(f), len(woken))
+		if result := look(t, f); !result.IsZero() || c.asked > 0 || c.opened > 0 || isMissing(f) || len(woken) > 0 {
+			t.Errorf("%+v, %d requests, %d watches, missing %v, %d woken", result, c.asked, c.opened, isMissing(f), len(woken))
 		}
 	}
 	c.definition.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if look(t, f); !missing(f) {
+	if look(t, f); !isMissing(f) {
 		t.Error("it is being removed, and not missing")
 	}
 }

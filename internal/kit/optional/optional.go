@@ -4,7 +4,8 @@
 // serves, each time, and one that reads from a cache does so under the lock of all caches.
 //
 // A Presence knows which kinds are missing and keeps clients from asking for them; a
-// Follower keeps that true while APIs are installed and removed, and wakes who waited.
+// Follower keeps that true while APIs are installed and removed, and wakes what
+// waited.
 package optional
 
 import (

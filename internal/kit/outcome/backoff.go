@@ -28,7 +28,7 @@ const (
 var ErrRaced = errors.New("another write came first")
 
 // ErrGone says that the custom resource itself is not there any more: its event has come, or
-// will. That something of it is not there says nothing of the kind.
+// will. That something belonging to it is not there does not mean that.
 var ErrGone = errors.New("the custom resource is gone")
 
 // Itself returns the error of a request for the custom resource itself: an ErrGone when that
@@ -43,7 +43,7 @@ func Itself(err error) error {
 // Backoff decides when a custom resource is looked at again.
 type Backoff struct {
 	pauses workqueue.TypedRateLimiter[reconcile.Request]
-	// met are the custom resources that bear the names of requests.
+	// met are the custom resources that have the names of requests.
 	met sync.Map // reconcile.Request to types.UID
 }
 
@@ -52,7 +52,7 @@ func NewBackoff() *Backoff {
 	return &Backoff{pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)}
 }
 
-// Meet says which custom resource bears the name of a request now. It does not wait for what
+// Meet says which custom resource has the name of a request now. It does not wait for what
 // another one of that name has failed at.
 func (b *Backoff) Meet(req ctrl.Request, uid types.UID) {
 	if before, ok := b.met.Swap(req, uid); ok && before != uid {
@@ -67,10 +67,9 @@ func (b *Backoff) forget(req ctrl.Request) {
 
 // Result turns the end of a reconciliation into what the queue is told. wakeUp is
 // after how long time alone will change something, zero for never. The queue never
-// learns of errors: for one it would choose the pause alone, and wakeUp would pass
-// unseen. failed is the error that counts as a
-// failure, already logged; nil for an ErrGone, a conflict with another write, and
-// a shutdown.
+// learns of errors: after one it alone would choose the pause, and wakeUp would be
+// ignored. failed is the error that counts as a failure, already logged; nil for
+// an ErrGone, a conflict with another write, and a shutdown.
 func (b *Backoff) Result(ctx context.Context, req ctrl.Request, wakeUp time.Duration, err error) (_ ctrl.Result, failed error) {
 	switch {
 	case err == nil, errors.Is(err, ErrGone):

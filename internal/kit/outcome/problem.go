@@ -13,27 +13,28 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Class says what a problem means and who ends it.
+// Class says what a problem means and who resolves it.
 type Class int
 
 const (
 	// Waiting: something that is under way must end; its event wakes us.
 	Waiting Class = iota
-	// UnderWay: nothing is wrong, the step is about to be taken.
+	// UnderWay: there is no error, the step is about to be taken.
 	UnderWay
 	// Raced: somebody else wrote at the same time; what they wrote decides, so
 	// there is nothing to tell yet.
 	Raced
-	// Blocked: somebody must mend something that we watch; its event wakes us.
+	// Blocked: somebody must fix something that we watch; its event wakes us.
 	Blocked
-	// Foreign: somebody must mend something that we do not watch; we look again
+	// Foreign: somebody must fix something that we do not watch; we look again
 	// with growing pauses.
 	Foreign
 	// Retry: the API server refused or failed; we try again with growing pauses.
 	Retry
 )
 
-// Problem is why a custom resource cannot go on, and on which condition it shows.
+// Problem is what keeps a custom resource from its goal, and on which condition
+// it shows.
 type Problem struct {
 	Condition string
 	Reason    string
@@ -49,10 +50,10 @@ type Cause int
 const (
 	// Failed: the API server could not be reached or failed.
 	Failed Cause = iota
-	// Rejected: the API server read the object and said no: it is not valid, not
-	// allowed, over a quota, or refused by an admission policy.
+	// Rejected: the API server refused the object: it is not valid, not allowed,
+	// over a quota, or refused by an admission policy.
 	Rejected
-	// NotOurs: an object stands in the way that does not carry our proof.
+	// NotOurs: an object of that name exists that does not carry our proof.
 	NotOurs
 	// Going: the object, or its namespace, is being deleted.
 	Going
@@ -61,7 +62,7 @@ const (
 	// NotInstalled: there is no such kind.
 	NotInstalled
 	// NotServed: there is such a kind, and this API server does not serve it: it is
-	// being removed, or the API server has not heard of it yet.
+	// being removed, or the API server does not know of it yet.
 	NotServed
 	// Overtaken: somebody else wrote at the same time.
 	Overtaken

@@ -1,5 +1,5 @@
-// Package pass is the frame round a pass, which is one look of a controller at one
-// custom resource: what happens before a room decides anything and after it has.
+// Package pass is the frame of a pass, which is one reconciliation of one custom
+// resource: what happens before a room decides anything and after it has.
 //
 //	watches.go  which changes lead to a pass, and of which resources
 //	pass.go     how long it took, when the next one is, and what is counted

@@ -9,12 +9,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// DrainTime is how long a pass may go on once the operator is asked to stop.
+// DrainTime is how long a pass may continue once the operator is asked to stop.
 const DrainTime = 15 * time.Second
 
-// Drain returns a reconciler that brings to its end what next has begun when the operator
-// is asked to stop: an operator that is killed may leave off anywhere, this one need not.
-// It counts a panic as an error of metrics, and does not end it. New includes it.
+// Drain returns a reconciler that completes what next has begun when the operator is
+// asked to stop: an operator that is killed may stop anywhere, this one need not. It
+// counts a panic as an error of metrics, and does not recover from it. New includes
+// it.
 func Drain(metrics *Metrics, next reconcile.Reconciler) reconcile.Reconciler {
 	return drained{next, metrics}
 }
@@ -31,9 +32,9 @@ func (d drained) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, nil // nothing new is begun
 	}
 	defer func() {
-		if defect := recover(); defect != nil {
+		if panicked := recover(); panicked != nil {
 			d.metrics.Failed()
-			panic(defect)
+			panic(panicked)
 		}
 	}()
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))

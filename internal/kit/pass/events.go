@@ -8,13 +8,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// Normal tells what has come about, once: it is for its caller to know that it is news.
+// Normal tells what has happened, once: it is for its caller to know that it is news.
 // The text is cut to what an event holds; what must not be told is taken out before.
 func Normal(to events.EventRecorder, about runtime.Object, reason, action, text string) {
 	to.Eventf(about, nil, corev1.EventTypeNormal, reason, action, "%s", conditions.Note(text))
 }
 
-// Warning tells what is wrong, like Normal. conditions.Turned says whether it is news.
+// Warning tells a problem, like Normal. conditions.Turned says whether it is news.
 func Warning(to events.EventRecorder, about runtime.Object, reason, action, text string) {
 	to.Eventf(about, nil, corev1.EventTypeWarning, reason, action, "%s", conditions.Note(text))
 }

@@ -16,7 +16,7 @@ import (
 // ReconciliationTimeout of a controller.
 const Longest = time.Minute
 
-// ErrPutAside is returned by a Func that did nothing and has seen to it that its request
+// ErrPutAside is returned by a Func that did nothing and has arranged that its request
 // comes again. Such a pass is not counted, and the pauses of the resource stay as they are.
 var ErrPutAside = errors.New("the request comes again by itself")
 

@@ -122,12 +122,12 @@ func TestADeadlineHolds(t *testing.T) {
 	}
 }
 
-func TestADefectIsCountedAndNotHidden(t *testing.T) {
+func TestAPanicIsCountedAndNotHidden(t *testing.T) {
 	m := NewMetrics("thing", "Failures.")
-	r := Drain(m, reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { panic("defect") }))
+	r := Drain(m, reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { panic("a bug") }))
 	defer func() {
-		if defect := recover(); defect != "defect" {
-			t.Errorf("it ended with %v", defect)
+		if panicked := recover(); panicked != "a bug" {
+			t.Errorf("it ended with %v", panicked)
 		}
 		if _, _, failed := counted(t, m); failed != 1 {
 			t.Errorf("%v failures are counted", failed)

@@ -22,8 +22,8 @@ type Status[T client.Object] struct {
 	Bound func(T)
 	// Stamp writes what says that the status has changed, if it has. Nil: nothing does.
 	Stamp func(T)
-	// Refused is called when the API server reads the status and says no, which it will
-	// do again: what the status cannot say, an event can. Nil: it is only an error.
+	// Refused is called when the API server refuses the status, which it will do again:
+	// what the status cannot say, an event can. Nil: it is only an error.
 	Refused func(T, error)
 }
 

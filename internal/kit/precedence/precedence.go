@@ -1,4 +1,4 @@
-// Package precedence lets what can wait go after what somebody waits for.
+// Package precedence lets what can wait come after what somebody waits for.
 package precedence
 
 import (

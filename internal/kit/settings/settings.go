@@ -22,7 +22,8 @@ type Section struct {
 	// Check compares settings with each other after all were read; one that was not
 	// understood is the zero value. Nil: there is nothing to compare.
 	Check func() []error
-	// Warnings returns what can be meant and hardly is, each naming its settings. Nil: nothing.
+	// Warnings returns combinations that are valid and probably not intended, each naming its
+	// settings. Nil: nothing.
 	Warnings func() []string
 }
 
@@ -81,7 +82,7 @@ func Load(about string, sections []Section, args []string, getenv func(string) s
 	}
 
 	var effective []Effective
-	var wrong []error
+	var errs []error
 	for _, section := range sections {
 		for _, s := range section.Settings {
 			text := s.Default
@@ -92,17 +93,17 @@ func Load(about string, sections []Section, args []string, getenv func(string) s
 				text = o.text
 			}
 			if err := s.Value.set(text); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s=%q: %w", s.Name, text, err))
+				errs = append(errs, fmt.Errorf("%s=%q: %w", s.Name, text, err))
 			}
 			effective = append(effective, Effective{s.Name, text})
 		}
 	}
 	for _, section := range sections {
 		if section.Check != nil {
-			wrong = append(wrong, section.Check()...)
+			errs = append(errs, section.Check()...)
 		}
 	}
-	return effective, errors.Join(wrong...)
+	return effective, errors.Join(errs...)
 }
 
 // Warnings returns those of some sections.

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// LongestDuration is the longest that can be told in Go, in whole hours: 292 years.
+// LongestDuration is the longest that Go can represent, in whole hours: 292 years.
 const LongestDuration = 2562047 * time.Hour
 
 // Func is a value that a function reads.
 func Func(set func(text string) error) Value { return Value{set: set} }
 
-// Name is a name that check, one of Kubernetes' validations, has no objection to.
+// Name is a name that check, one of Kubernetes' validations, accepts.
 func Name(to *string, check func(string) []string) Value {
 	return Func(func(text string) error {
 		*to = text
@@ -45,7 +45,7 @@ func OptionalName(to *string) Value {
 func Names(to *[]string) Value {
 	return Func(func(text string) error {
 		*to = nil
-		for part := range parts(text) {
+		for part := range Parts(text) {
 			if err := joined(validation.IsDNS1123Label(part)); err != nil {
 				return fmt.Errorf("%q: %w", part, err)
 			}
@@ -63,8 +63,8 @@ func OneOf[T ~string](to *T, allowed ...T) Value {
 	})
 }
 
-// SomeOf are some of the texts that may be told, at least one, separated by commas. An empty
-// text stands for all of them.
+// SomeOf are some of the allowed texts, at least one, separated by commas. An empty text
+// stands for all of them.
 func SomeOf(to *[]string, allowed ...string) Value {
 	return Func(func(text string) error {
 		*to = nil
@@ -72,7 +72,7 @@ func SomeOf(to *[]string, allowed ...string) Value {
 			*to = slices.Clone(allowed)
 			return nil
 		}
-		for part := range parts(text) {
+		for part := range Parts(text) {
 			if slices.Contains(*to, part) {
 				continue
 			}
@@ -188,7 +188,7 @@ func Bytes(to *resource.Quantity) Value {
 func Prefixes(to *[]netip.Prefix) Value {
 	return Func(func(text string) error {
 		*to = nil
-		for part := range parts(text) {
+		for part := range Parts(text) {
 			prefix, err := netip.ParsePrefix(part)
 			if err != nil || prefix != prefix.Masked() || prefix.Bits() == 0 || prefix.Addr().Is4In6() {
 				return fmt.Errorf("%q: must be an address range such as 10.0.0.0/24 or fd00:1::/64", part)
@@ -244,8 +244,8 @@ func Pattern(to **regexp.Regexp) Value {
 	})
 }
 
-// parts are what stands between commas and is not empty.
-func parts(text string) func(yield func(string) bool) {
+// Parts are what stands between commas and is not empty, without the spaces around it.
+func Parts(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for part := range strings.SplitSeq(text, ",") {
 			if part = strings.TrimSpace(part); part != "" && !yield(part) {
@@ -255,9 +255,9 @@ func parts(text string) func(yield func(string) bool) {
 	}
 }
 
-func joined(wrong []string) error {
-	if len(wrong) == 0 {
+func joined(problems []string) error {
+	if len(problems) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(wrong, "; "))
+	return errors.New(strings.Join(problems, "; "))
 }

@@ -1,4 +1,4 @@
-// Package walltime keeps true what counts in the time of day when that jumps: when
+// Package walltime keeps timers and intervals right when the time of day jumps: when
 // the clock of a machine is set, and when the machine was suspended. Timers and
 // time.Since count in monotonic time, which does neither: whoever sets a timer for a
 // time of day wakes up late after a jump ahead, and whoever counts how long something

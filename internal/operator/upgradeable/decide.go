@@ -1,10 +1,10 @@
-// Package upgradeable tells the Operator Lifecycle Manager when the operator had
-// better not be replaced: while there is work in flight that a restart would
+// Package upgradeable tells the Operator Lifecycle Manager when the operator
+// should not be replaced: while there is work in flight that a restart would
 // delay. It does so in the condition Upgradeable of the OperatorCondition that
 // OLM makes for each version of an operator.
 //
-// Nothing is ever at stake but time, so a hold is short and ends by itself: it
-// must not keep from an upgrade whom only the upgrade would help.
+// Only time is at stake, so a hold is short and ends by itself: it must not
+// delay an upgrade for long that repairs the operator.
 package upgradeable
 
 import (
@@ -38,7 +38,7 @@ type Bounds struct {
 	Settle time.Duration
 }
 
-// Decide returns what the condition shall be, and after what time to decide anew
+// Decide returns what the condition must be, and after what time to decide again
 // if nothing happens before; 0: never. previous is the condition as it is, nil
 // if there is none. work lists when each piece of work began, and lastBusy is
 // the last time when Busy was true of it.
@@ -93,7 +93,7 @@ func (b Bounds) busy(since time.Time) metav1.Condition {
 
 func (b Bounds) expired() metav1.Condition {
 	return condition(metav1.ConditionTrue, ReasonHoldExpired, fmt.Sprintf(
-		"Things are being created or removed without a pause, and an upgrade has been held up for %s: it may go on.", b.Hold))
+		"Things are being created or removed without a pause, and an upgrade has been held up for %s: it may proceed.", b.Hold))
 }
 
 func stopped() metav1.Condition {

@@ -14,16 +14,16 @@ var (
 
 func after(d time.Duration) time.Time { return noon.Add(d) }
 
-// since is a condition that got its status at a time.
-func since(at time.Time, c metav1.Condition) *metav1.Condition {
+// transitioned is a condition that got its status at a time.
+func transitioned(at time.Time, c metav1.Condition) *metav1.Condition {
 	c.LastTransitionTime = metav1.NewTime(at)
 	return &c
 }
 
 func TestDecide(t *testing.T) {
 	idle := condition(metav1.ConditionTrue, ReasonIdle, "")
-	held := since(noon, bounds.busy(noon))
-	expired := since(after(5*time.Minute), bounds.expired())
+	held := transitioned(noon, bounds.busy(noon))
+	expired := transitioned(after(5*time.Minute), bounds.expired())
 	for _, test := range []struct {
 		name     string
 		previous *metav1.Condition
@@ -43,7 +43,7 @@ func TestDecide(t *testing.T) {
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute,
 		},
 		{
-			name: "work begins", previous: since(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-time.Second)},
+			name: "work begins", previous: transitioned(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-time.Second)},
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5*time.Minute - time.Second,
 		},
 		{
@@ -79,19 +79,19 @@ func TestDecide(t *testing.T) {
 			status: metav1.ConditionTrue, reason: ReasonIdle,
 		},
 		{
-			name: "stuck work alone", previous: since(after(-time.Hour), idle), now: noon, lastBusy: after(-time.Hour), work: []time.Time{after(-5 * time.Minute)},
+			name: "stuck work alone", previous: transitioned(after(-time.Hour), idle), now: noon, lastBusy: after(-time.Hour), work: []time.Time{after(-5 * time.Minute)},
 			status: metav1.ConditionTrue, reason: ReasonIdle,
 		},
 		{
-			name: "fresh work besides stuck work", previous: since(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-2 * time.Hour), after(-time.Minute)},
+			name: "fresh work besides stuck work", previous: transitioned(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-2 * time.Hour), after(-time.Minute)},
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 4 * time.Minute,
 		},
 		{
-			name: "a new process after a clean end, idle", previous: since(noon, stopped()), now: after(time.Second), lastBusy: after(time.Second),
+			name: "a new process after a clean end, idle", previous: transitioned(noon, stopped()), now: after(time.Second), lastBusy: after(time.Second),
 			status: metav1.ConditionTrue, reason: ReasonIdle,
 		},
 		{
-			name: "a new process after a clean end, busy", previous: since(noon, stopped()), now: after(time.Second), lastBusy: after(time.Second), work: []time.Time{noon},
+			name: "a new process after a clean end, busy", previous: transitioned(noon, stopped()), now: after(time.Second), lastBusy: after(time.Second), work: []time.Time{noon},
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5*time.Minute - time.Second,
 		},
 		{
@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 			status: metav1.ConditionTrue, reason: ReasonHoldExpired, again: 5 * time.Minute,
 		},
 		{
-			name: "a hold by a clock that is ahead", previous: since(after(2*time.Second), bounds.busy(after(2*time.Second))), now: noon, lastBusy: noon, work: []time.Time{noon},
+			name: "a hold by a clock that is ahead", previous: transitioned(after(2*time.Second), bounds.busy(after(2*time.Second))), now: noon, lastBusy: noon, work: []time.Time{noon},
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute,
 		},
 		{
@@ -107,7 +107,7 @@ func TestDecide(t *testing.T) {
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 5 * time.Minute,
 		},
 		{
-			name: "a condition written by hand", previous: since(noon, condition(metav1.ConditionFalse, "Weekend", "Not now.")), now: after(time.Minute), lastBusy: noon,
+			name: "a condition written by hand", previous: transitioned(noon, condition(metav1.ConditionFalse, "Weekend", "Not now.")), now: after(time.Minute), lastBusy: noon,
 			status: metav1.ConditionTrue, reason: ReasonIdle,
 		},
 	} {

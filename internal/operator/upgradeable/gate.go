@@ -70,7 +70,7 @@ func (g *Gate) changes() chan struct{} {
 	return g.changed
 }
 
-// LookAgain has the gate look at the work, and at the time, anew.
+// LookAgain has the gate look at the work, and at the time, again.
 func (g *Gate) LookAgain(context.Context) {
 	select {
 	case g.changes() <- struct{}{}:
@@ -187,8 +187,8 @@ func (g *Gate) write(ctx context.Context, wanted metav1.Condition) error {
 	})
 }
 
-// leave ends a hold for which nobody would be there to end it: the operator may
-// be stopped for good, and what replaces it may need an upgrade.
+// leave ends a hold that nobody would end: the operator may be stopped
+// permanently, and what replaces it may need an upgrade.
 func (g *Gate) leave(ctx context.Context) {
 	if g.known == nil || g.known.Status != metav1.ConditionFalse {
 		return

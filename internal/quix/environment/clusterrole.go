@@ -13,9 +13,9 @@ import (
 // let the platform gain rights beyond those that the role lists.
 var ErrSecurityViolation = errors.New("security violation")
 
-// danger is a combination of rights by which rights grow. A rule has it when it
-// has any of the groups, any of the resources and any of the verbs, each by its
-// own name or by "*".
+// danger is a combination of rights by which their holder can gain more. A rule
+// has it when it has any of the groups, any of the resources and any of the
+// verbs, each by its own name or by "*".
 type danger struct {
 	what                     string
 	groups, resources, verbs []string
@@ -40,19 +40,19 @@ var dangers = []danger{
 	{"make tokens of service accounts", coreGroup, []string{"serviceaccounts/token"}, []string{"create"}},
 }
 
-// validateClusterRole returns nil for a role that hands out what it lists and no
+// validateClusterRole returns nil for a role that grants what it lists and no
 // way to more. Each rule is judged alone, whatever resourceNames it has. The
-// error wraps ErrSecurityViolation and names every rule at fault.
+// error wraps ErrSecurityViolation and names every such rule.
 func validateClusterRole(role *rbacv1.ClusterRole) error {
-	var faults []string
+	var problems []string
 	for key := range role.Labels {
 		if strings.HasPrefix(key, "rbac.authorization.k8s.io/aggregate-to-") {
-			faults = append(faults, fmt.Sprintf("the label %s adds its rules to another ClusterRole", key))
+			problems = append(problems, fmt.Sprintf("the label %s adds its rules to another ClusterRole", key))
 		}
 	}
-	slices.Sort(faults)
+	slices.Sort(problems)
 	if role.AggregationRule != nil {
-		faults = append(faults, "its aggregationRule takes its rules from other ClusterRoles, which change without it")
+		problems = append(problems, "its aggregationRule takes its rules from other ClusterRoles, which change without it")
 	}
 	for i, granted := range role.Rules {
 		var whats []string
@@ -65,13 +65,13 @@ func validateClusterRole(role *rbacv1.ClusterRole) error {
 			whats = append(whats, "impersonate others")
 		}
 		if len(whats) > 0 {
-			faults = append(faults, fmt.Sprintf("rules[%d] allows to %s", i, strings.Join(whats, ", ")))
+			problems = append(problems, fmt.Sprintf("rules[%d] allows to %s", i, strings.Join(whats, ", ")))
 		}
 	}
-	if len(faults) == 0 {
+	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: ClusterRole %s must not be bound: %s", ErrSecurityViolation, role.Name, strings.Join(faults, "; "))
+	return fmt.Errorf("%w: ClusterRole %s must not be bound: %s", ErrSecurityViolation, role.Name, strings.Join(problems, "; "))
 }
 
 func (d danger) in(rule rbacv1.PolicyRule) bool {
@@ -97,7 +97,7 @@ func includesResource(list, wanted []string) bool {
 
 // constrainedImpersonation finds the verbs impersonate:<mode> and
 // impersonate-on:<mode>:<verb> of Kubernetes 1.35 and later (KEP-5284). The
-// latter goes with any resource.
+// latter applies to any resource.
 func constrainedImpersonation(rule rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rule.Verbs, func(verb string) bool {
 		return strings.HasPrefix(verb, "impersonate:") || strings.HasPrefix(verb, "impersonate-on:")

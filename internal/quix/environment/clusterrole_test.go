@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rule reads "<groups> <resources> <verbs>", each a comma-separated list; core is
+// ruleOf reads "<groups> <resources> <verbs>", each a comma-separated list; core is
 // the group without a name.
-func rule(text string) rbacv1.PolicyRule {
+func ruleOf(text string) rbacv1.PolicyRule {
 	parts := strings.Fields(text)
 	lists := make([][]string, len(parts))
 	for i, part := range parts {
@@ -82,7 +82,7 @@ func TestRulesThatLetRightsGrow(t *testing.T) {
 		{"core * create", "core * get,list,watch,update,patch,delete"},
 	} {
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "platform"}}
-		role.Rules = []rbacv1.PolicyRule{rule("core pods get"), rule(tc.rejected)}
+		role.Rules = []rbacv1.PolicyRule{ruleOf("core pods get"), ruleOf(tc.rejected)}
 		err := validateClusterRole(role)
 		if !errors.Is(err, ErrSecurityViolation) || !strings.Contains(err.Error(), "security violation") ||
 			!strings.Contains(err.Error(), "ClusterRole platform") || !strings.Contains(err.Error(), "rules[1]") {
@@ -92,7 +92,7 @@ func TestRulesThatLetRightsGrow(t *testing.T) {
 		if err := validateClusterRole(role); err == nil {
 			t.Errorf("%s: accepted for one name", tc.rejected)
 		}
-		role.Rules[1] = rule(tc.accepted)
+		role.Rules[1] = ruleOf(tc.accepted)
 		if err := validateClusterRole(role); err != nil {
 			t.Errorf("%s: %v", tc.accepted, err)
 		}

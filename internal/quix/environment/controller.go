@@ -21,7 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
-// Reconciler makes, keeps and ends Environments.
+// Reconciler creates, repairs and deletes Environments.
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
@@ -37,9 +37,9 @@ type Reconciler struct {
 	finalizers finalizer.Remover
 }
 
-// The right to bind stands alone: it names the one ClusterRole, and the operator
-// needs none of the rights that this role hands out. Whoever renames the role
-// (CLUSTER_ROLE_NAME) gives the operator the right to bind that one.
+// The right to bind is a rule of its own: it names the one ClusterRole, and the
+// operator needs none of the rights that this role grants. Whoever renames the
+// role (CLUSTER_ROLE_NAME) gives the operator the right to bind that one.
 //
 // +kubebuilder:rbac:groups=quix.io,resources=environments,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=quix.io,resources=environments/status,verbs=patch
@@ -70,8 +70,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never tim
 
 // keep makes a live environment what it should be.
 func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time.Time) error {
-	if err := finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer); err != nil {
-		return outcome.Itself(err)
+	held := outcome.Itself(finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer))
+	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
+		return held
 	}
 	if err := r.start(ctx, env, now); err != nil {
 		return err
@@ -82,7 +83,7 @@ func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time
 	}
 
 	before := env.DeepCopy()
-	out := r.build(ctx, env, observed)
+	out := r.build(ctx, env, observed, finalizerProblem(held))
 	if out.raced() {
 		return outcome.ErrRaced
 	}
@@ -94,7 +95,7 @@ func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time
 	return out.err()
 }
 
-// start persists the names before anything bears them: the suffix may be another
+// start persists the names before anything has them: the suffix may be another
 // one after a restart.
 func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now time.Time) error {
 	if namespaceName(env) != "" && roleBindingName(env) != "" {
@@ -109,21 +110,25 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now tim
 	return nil
 }
 
-// build applies the plan. The namespace comes first and the binding last, so that
-// nothing is granted that was not judged before.
-func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Observed) Outcome {
+// build applies the plan. The namespace comes first and the binding last, so that nothing
+// is granted that was not judged before. While the finalizer is refused nothing is made or
+// granted: a deletion would be missed.
+func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Observed, held *outcome.Problem) Outcome {
 	out := Outcome{Observed: o}
 	cfg := r.Config
 	in := inputs(env, o, cfg)
 
 	if out.Namespace = judgeNamespace(env, o, cfg.IDPattern); out.Namespace == nil {
+		out.Namespace = held
+	}
+	if out.Namespace == nil {
 		_, err := apply.Apply(ctx, r.recording(), namespaceProof(env), namespace(in))
 		out.Namespace = namespaceProblem(o, err)
 		out.NamespaceCreated = err == nil && o.Namespace == nil
 	}
 	out.Role = judgeRole(o.Role, cfg.ClusterRoleName)
-	// Whatever became of the namespace, rights that are too wide are taken away, and
-	// so are those of a role that nobody watches any more.
+	// Whether the namespace could be written or not, rights that are too wide are
+	// taken away, and so are those of a role that nobody watches any more.
 	if out.violation() && cfg.RoleViolationPolicy == config.RoleViolationUnbind || out.Role != nil && boundElsewhere(in) {
 		if err := r.unbind(ctx, env); err != nil {
 			out.RoleBinding = retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, err)
@@ -165,7 +170,7 @@ func (r *Reconciler) recording() apply.Writer {
 	return w
 }
 
-// replacing makes a binding anew that grants another role: the API server does not change
+// replacing makes a binding again that grants another role: the API server does not change
 // which one.
 func (r *Reconciler) replacing() apply.Writer {
 	w := r.Writer
@@ -178,7 +183,12 @@ func (r *Reconciler) patchStatus(ctx context.Context, before, env *quixv1.Enviro
 	return pass.Status[*quixv1.Environment]{
 		Client: r.Client,
 		Of:     func(e *quixv1.Environment) any { return &e.Status },
-		Bound:  func(e *quixv1.Environment) { bound(&e.Status) },
+		Bound:  func(e *quixv1.Environment) { cut(&e.Status) },
 		Stamp:  func(e *quixv1.Environment) { e.Status.LastUpdated = &metav1.Time{Time: now} },
+		Refused: func(e *quixv1.Environment, err error) {
+			// The recorder counts repetitions.
+			pass.Warning(r.Events, e, quixv1.ReasonRefused, actionObserve,
+				"The API server refuses the status of this Environment: "+err.Error())
+		},
 	}.Patch(ctx, before, env)
 }

@@ -1,14 +1,14 @@
-// Package environment makes, keeps and ends Quix environments.
+// Package environment creates, repairs and deletes Quix environments.
 //
-// A reconciliation goes one way:
+// A reconciliation has these steps:
 //
 //	observe (observe.go)     all reads, into one Observed
-//	judge   (judge.go, clusterrole.go)  pure: what stands in the way
+//	judge   (judge.go, clusterrole.go)  pure: which problems there are
 //	plan    (plan.go)        pure: every object that an environment consists of
 //	apply   (controller.go, kit/apply)  the only writes of children
 //	derive  (status.go)      pure: phase, conditions and the status of each object
 //	patch   (controller.go)  the only write of the status
 //
 // An environment that is being deleted goes through finalize.go instead.
-// Builders stand in files named after the object they build.
+// Builders are in files named after the object they build.
 package environment

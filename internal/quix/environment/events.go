@@ -15,8 +15,9 @@ import (
 
 // The actions of events: what the operator was doing.
 const (
-	actionCreate = "Create"
-	actionDelete = "Delete"
+	actionCreate  = "Create"
+	actionDelete  = "Delete"
+	actionObserve = "Observe"
 )
 
 // report tells what changed between two statuses of a live environment, each
@@ -41,8 +42,8 @@ func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome, began 
 	}
 }
 
-// reportEnding tells, once, what stands in the way of a deletion.
-func (r *Reconciler) reportEnding(before, env *quixv1.Environment, e Ending) {
+// reportDeletion tells, once, what blocks a deletion.
+func (r *Reconciler) reportDeletion(before, env *quixv1.Environment, e Deletion) {
 	if e.UnbindErr != nil && (before.Status.RoleBindingStatus == nil || before.Status.RoleBindingStatus.Message != env.Status.RoleBindingStatus.Message) {
 		pass.Warning(r.Events, env, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, e.UnbindErr.Error())
 	}

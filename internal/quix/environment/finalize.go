@@ -18,19 +18,20 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
 
-// finalize ends an environment that is being deleted, from whatever state it is
-// in: first the platform's rights, then the namespace. It is done when the
+// finalize carries out the deletion of an environment, from whatever state it
+// is in: first the platform's rights, then the namespace. It is done when the
 // namespace is gone, or turns out not to be the environment's.
 func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now time.Time) error {
 	if !controllerutil.ContainsFinalizer(env, quixv1.Finalizer) || r.finalizers.Done(env) {
 		return nil // somebody else holds it back, or the cache is late
 	}
 	if namespaceName(env) == "" { // deleted before anything was made
-		return r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
+		return r.release(ctx, env)
 	}
 	before := env.DeepCopy()
-	e := Ending{}
-	// What keeps the binding does not keep the namespace, which takes it along.
+	e := Deletion{}
+	// What keeps the binding does not keep the namespace, whose deletion deletes
+	// the binding too.
 	e.UnbindErr = r.unbind(ctx, env)
 
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env)}}
@@ -49,27 +50,38 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 		return errors.Join(e.UnbindErr, e.DeleteErr) // somebody was faster: another look tells
 	}
 
-	deriveEnding(env, e, now)
+	deriveDeleting(env, e, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
-		// A status that is refused keeps no environment that is gone.
+		// A status that is refused holds no environment back whose namespace is gone.
 		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
 			return pass.Join(e.DeleteErr, err)
 		}
 	}
-	r.reportEnding(before, env, e)
+	r.reportDeletion(before, env, e)
 	switch {
 	case exists && !e.Foreign:
 		return e.DeleteErr // the namespace's events wake us
 	case e.Foreign && e.UnbindErr != nil:
-		return e.UnbindErr // the namespace will not take the binding along
+		return e.UnbindErr // the namespace stays, and the binding with it
 	default:
-		return r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
+		return r.release(ctx, env)
 	}
 }
 
-// Ending is what one pass saw and did of an environment that is being deleted.
-type Ending struct {
-	// Namespace that bears the environment's name; nil when it is gone.
+// release takes the finalizer off. The status is not written again: an event tells when the
+// API server refuses.
+func (r *Reconciler) release(ctx context.Context, env *quixv1.Environment) error {
+	err := r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
+	if outcome.CauseOf(err) == outcome.Rejected {
+		pass.Warning(r.Events, env, quixv1.ReasonRefused, actionDelete,
+			"All that belonged to this Environment is gone; the API server refuses to take its finalizer off: "+err.Error())
+	}
+	return err
+}
+
+// Deletion is what one pass saw and did of an environment that is being deleted.
+type Deletion struct {
+	// Namespace of the environment's name; nil when it is gone.
 	Namespace *corev1.Namespace
 	// Foreign: it is not this environment's.
 	Foreign bool
@@ -77,8 +89,8 @@ type Ending struct {
 	UnbindErr, DeleteErr error
 }
 
-// deriveEnding writes the status of an environment that is being deleted.
-func deriveEnding(env *quixv1.Environment, e Ending, now time.Time) {
+// deriveDeleting writes the status of an environment that is being deleted.
+func deriveDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	s := &env.Status
 	s.ObservedGeneration = env.Generation
 	s.Phase, s.Message = quixv1.PhaseDeleting, "deleting"
@@ -97,7 +109,7 @@ func deriveEnding(env *quixv1.Environment, e Ending, now time.Time) {
 		ns.Phase = quixv1.ResourceFailed
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, e.DeleteErr.Error()
 	case finalizer.HeldBack(e.Namespace) != "":
-		reason, ns.Message = quixv1.ReasonDeletionBlocked, fmt.Sprintf("namespace %s cannot go: %s", e.Namespace.Name, finalizer.HeldBack(e.Namespace))
+		reason, ns.Message = quixv1.ReasonDeletionBlocked, fmt.Sprintf("namespace %s cannot be deleted: %s", e.Namespace.Name, finalizer.HeldBack(e.Namespace))
 	default:
 		ns.Message = fmt.Sprintf("namespace %s is being deleted", e.Namespace.Name)
 	}

@@ -30,7 +30,7 @@ func judgeNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp)
 			"namespace conflict: %s exists and is not managed by this operator; it was left untouched: delete it, or delete this Environment", ns.Name)
 	default:
 		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
-			"namespace conflict: %s belongs to another Environment (%s); it was left untouched: this one goes on when it is gone", ns.Name, holder(ns.Labels, ns.Annotations))
+			"namespace conflict: %s belongs to another Environment (%s); it was left untouched: this one continues when it is gone", ns.Name, holder(ns.Labels, ns.Annotations))
 	}
 }
 
@@ -53,6 +53,14 @@ func judgeRole(role *rbacv1.ClusterRole, name string) *outcome.Problem {
 		return p
 	}
 	return nil
+}
+
+// finalizerProblem is what a finalizer that could not be put on means; nil for none.
+func finalizerProblem(err error) *outcome.Problem {
+	if err == nil {
+		return nil
+	}
+	return problemOf(quixv1.ConditionNamespaceReady, quixv1.ReasonRefused, fmt.Errorf("put a finalizer on the Environment: %w", err))
 }
 
 // namespaceProblem is what a failed write of the namespace means; nil for none.

@@ -52,7 +52,7 @@ func seeEnvironments(ctx context.Context, reader client.Reader) ([]gauge.Sightin
 func seen(env *quixv1.Environment) gauge.Sighting {
 	since := env.CreationTimestamp.Time
 	// A status keeps no time for each phase: what is not ready counts from when it
-	// ceased to be, or was first looked at.
+	// became so, or was first looked at.
 	if c := meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionReady); c != nil {
 		since = c.LastTransitionTime.Time
 	}

@@ -14,11 +14,11 @@ import (
 
 // Observed is everything outside the environment that decides what happens to it.
 type Observed struct {
-	// Namespace that bears the environment's name, whosever it is; nil when there
+	// Namespace of the environment's name, whoever it belongs to; nil when there
 	// is none.
 	Namespace *corev1.Namespace
-	// RoleBinding that bears the environment's name and a label of ours; nil when
-	// there is none.
+	// RoleBinding of the environment's name with a label of ours; nil when there
+	// is none.
 	RoleBinding *rbacv1.RoleBinding
 	// Role is the platform's ClusterRole; nil when there is none.
 	Role *rbacv1.ClusterRole

@@ -43,8 +43,8 @@ func inputs(env *quixv1.Environment, o Observed, cfg config.Quix) Inputs {
 	}
 }
 
-// namespaceName returns the name that the environment's namespace bears for ever,
-// "" before it was chosen.
+// namespaceName returns the name of the environment's namespace, which never
+// changes, "" before it was chosen.
 func namespaceName(env *quixv1.Environment) string {
 	if s := env.Status.NamespaceStatus; s != nil {
 		return s.ResourceName
@@ -52,8 +52,8 @@ func namespaceName(env *quixv1.Environment) string {
 	return ""
 }
 
-// roleBindingName returns the name that the environment's RoleBinding bears for
-// ever, "" before it was chosen.
+// roleBindingName returns the name of the environment's RoleBinding, which
+// never changes, "" before it was chosen.
 func roleBindingName(env *quixv1.Environment) string {
 	if s := env.Status.RoleBindingStatus; s != nil {
 		return s.ResourceName
@@ -69,7 +69,7 @@ func roleBindingKey(env *quixv1.Environment) types.NamespacedName {
 func newRoleBindingName(id string) string { return id + "-quix-crb" }
 
 // marks are those of all that belongs to an environment. Its namespace is found by its name,
-// among all namespaces: a foreign one in its way must be seen.
+// among all namespaces: a foreign one of that name must be seen.
 var marks = ownership.Marks{Domain: quixv1.GroupVersion.Group, Owner: "environment"}
 
 // RoleBindingMarks are those of a RoleBinding.

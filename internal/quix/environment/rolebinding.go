@@ -9,7 +9,7 @@ import (
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 )
 
-// roleBinding has no owner reference: it goes with its namespace.
+// roleBinding has no owner reference: it is deleted with its namespace.
 func roleBinding(in Inputs) *rbacv1.RoleBinding {
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -23,7 +23,7 @@ func roleBinding(in Inputs) *rbacv1.RoleBinding {
 		}},
 	}
 	// An administrator may let others in beside the platform. A binding that has
-	// lost the platform, or names another role, is made anew.
+	// lost the platform, or names another role, is made again.
 	if in.Bound != nil && !boundElsewhere(in) && slices.Contains(in.Bound.Subjects, binding.Subjects[0]) {
 		binding.Subjects = slices.Clone(in.Bound.Subjects)
 	}

@@ -16,7 +16,7 @@ import (
 // Outcome is what one pass saw and did, and all that a status is derived from.
 type Outcome struct {
 	Observed Observed
-	// What stands in the way of each step; nil for nothing.
+	// The problem of each step; nil for none.
 	Namespace, Role, RoleBinding *outcome.Problem
 
 	NamespaceCreated   bool
@@ -126,7 +126,7 @@ func resourceStatus(name string, p *outcome.Problem) *quixv1.ResourceStatus {
 	}
 }
 
-// phaseOf: what passes by itself is progress, the rest somebody must mend.
+// phaseOf: what passes by itself is progress, the rest somebody must fix.
 func phaseOf(p *outcome.Problem) quixv1.Phase {
 	if p.Class == outcome.Waiting || p.Class == outcome.Retry {
 		return quixv1.PhaseInProgress
@@ -142,7 +142,7 @@ func deriveConditions(env *quixv1.Environment, out Outcome, now time.Time) {
 		case p != nil:
 			setCondition(env, step, metav1.ConditionFalse, p.Reason, p.Message, now)
 		case step == quixv1.ConditionRoleValidated:
-			setCondition(env, step, metav1.ConditionTrue, quixv1.ReasonRoleValid, "The ClusterRole hands out what it lists and no way to more", now)
+			setCondition(env, step, metav1.ConditionTrue, quixv1.ReasonRoleValid, "The ClusterRole grants what it lists and no way to more", now)
 		case step == quixv1.ConditionNamespaceReady || first == nil:
 			setCondition(env, step, metav1.ConditionTrue, quixv1.ReasonCreated, "In place", now)
 		case out.reported(env):
@@ -160,8 +160,8 @@ func deriveConditions(env *quixv1.Environment, out Outcome, now time.Time) {
 	}
 }
 
-// bound cuts what a status says beside its conditions to their length.
-func bound(s *quixv1.EnvironmentStatus) {
+// cut brings what a status says beside its conditions to its length.
+func cut(s *quixv1.EnvironmentStatus) {
 	s.Message = conditions.Bound(s.Message)
 	for _, r := range []*quixv1.ResourceStatus{s.NamespaceStatus, s.RoleBindingStatus} {
 		if r != nil {

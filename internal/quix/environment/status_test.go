@@ -48,7 +48,7 @@ func ownBinding(env *quixv1.Environment) *rbacv1.RoleBinding {
 
 var dangerous = &rbacv1.ClusterRole{
 	ObjectMeta: metav1.ObjectMeta{Name: "platform"},
-	Rules:      []rbacv1.PolicyRule{rule("* * *")},
+	Rules:      []rbacv1.PolicyRule{ruleOf("* * *")},
 }
 
 func TestStarted(t *testing.T) {
@@ -134,6 +134,7 @@ func TestDerive(t *testing.T) {
 			quixv1.PhaseFailed, failed, creating, "FTUF", "namespace conflict",
 		},
 		"namespace refused by the API server": {Outcome{Namespace: namespaceProblem(Observed{}, refused)}, quixv1.PhaseFailed, failed, creating, "FTUF", "invalid"},
+		"finalizer refused":                   {Outcome{Namespace: finalizerProblem(refused)}, quixv1.PhaseFailed, failed, creating, "FTUF", "put a finalizer on the Environment"},
 		"API server down":                     {Outcome{Namespace: namespaceProblem(Observed{}, down)}, quixv1.PhaseInProgress, creating, creating, "FTUF", "connection refused"},
 		"namespace going":                     {Outcome{Namespace: namespaceProblem(Observed{}, going)}, quixv1.PhaseInProgress, creating, creating, "FTUF", "being deleted"},
 		"role missing":                        {Outcome{Role: missing}, quixv1.PhaseFailed, active, failed, "TFFF", "cannot get ClusterRole platform for the role binding"},
@@ -206,21 +207,21 @@ func TestDeriveEnding(t *testing.T) {
 	other := ownNamespace(env)
 	other.Annotations[quixv1.AnnotationUID] = "uid-b"
 	for name, tc := range map[string]struct {
-		ending      Ending
+		deleting    Deletion
 		ns, binding quixv1.ResourcePhase
 		reason      string
 		message     string
 	}{
-		"on its way":    {Ending{Namespace: ownNamespace(env)}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "is being deleted"},
-		"held back":     {Ending{Namespace: held}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "example.com/hold"},
-		"refused":       {Ending{Namespace: ownNamespace(env), DeleteErr: errors.New("no")}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "no"},
-		"unmanaged":     {Ending{Namespace: unmanaged, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceNotManaged, "stays"},
-		"of another":    {Ending{Namespace: other, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceEnvironmentIDMismatch, "stays"},
-		"binding stays": {Ending{Namespace: ownNamespace(env), UnbindErr: errors.New("no")}, quixv1.ResourceDeleting, quixv1.ResourceFailed, quixv1.ReasonTerminating, "is being deleted"},
-		"gone":          {Ending{}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "gone"},
+		"on its way":    {Deletion{Namespace: ownNamespace(env)}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "is being deleted"},
+		"held back":     {Deletion{Namespace: held}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "example.com/hold"},
+		"refused":       {Deletion{Namespace: ownNamespace(env), DeleteErr: errors.New("no")}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "no"},
+		"unmanaged":     {Deletion{Namespace: unmanaged, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceNotManaged, "stays"},
+		"of another":    {Deletion{Namespace: other, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceEnvironmentIDMismatch, "stays"},
+		"binding stays": {Deletion{Namespace: ownNamespace(env), UnbindErr: errors.New("no")}, quixv1.ResourceDeleting, quixv1.ResourceFailed, quixv1.ReasonTerminating, "is being deleted"},
+		"gone":          {Deletion{}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "gone"},
 	} {
 		env := testEnvironment()
-		deriveEnding(env, tc.ending, noon)
+		deriveDeleting(env, tc.deleting, noon)
 		s := env.Status
 		c := meta.FindStatusCondition(s.Conditions, quixv1.ConditionNamespaceReady)
 		if s.Phase != quixv1.PhaseDeleting || s.NamespaceStatus.Phase != tc.ns || s.RoleBindingStatus.Phase != tc.binding ||
@@ -268,19 +269,19 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 }
 
 func TestLongTextsAreCut(t *testing.T) {
-	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": mend it")
-	live, ending := testEnvironment(), testEnvironment()
+	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": fix it")
+	live, deleting := testEnvironment(), testEnvironment()
 	derive(live, Outcome{Namespace: retried(quixv1.ConditionNamespaceReady, "No", long), RoleBinding: retried(quixv1.ConditionRoleBindingReady, "No", long)}, noon)
-	deriveEnding(ending, Ending{Namespace: ownNamespace(ending), UnbindErr: long, DeleteErr: long}, noon)
-	for name, env := range map[string]*quixv1.Environment{"live": live, "ending": ending} {
-		bound(&env.Status)
+	deriveDeleting(deleting, Deletion{Namespace: ownNamespace(deleting), UnbindErr: long, DeleteErr: long}, noon)
+	for name, env := range map[string]*quixv1.Environment{"live": live, "deleting": deleting} {
+		cut(&env.Status)
 		texts := []string{env.Status.Message, env.Status.NamespaceStatus.Message, env.Status.RoleBindingStatus.Message}
 		for _, text := range append(texts, meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady).Message) {
-			if len(text) > conditions.LongestMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: mend it") {
+			if len(text) > conditions.LongestMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: fix it") {
 				t.Errorf("%s: %d bytes: %.40q", name, len(text), text)
 			}
 		}
 	}
 	var empty quixv1.EnvironmentStatus
-	bound(&empty) // nothing was made yet
+	cut(&empty) // nothing was made yet
 }

@@ -182,7 +182,7 @@ func One(ctx context.Context, p disk.Places, part *Part, show *progress.Progress
 	return dir, nil
 }
 
-// fill builds into a directory of its own and renames it: what bears the final name is complete.
+// fill builds into a directory of its own and renames it: what has the final name is complete.
 func fill(ctx context.Context, p disk.Places, part *Part, dir string, detail func(string)) error {
 	// Under the lock, so what is there was left by a runner that was killed.
 	unfinished, err := filepath.Glob(filepath.Join(p.Binaries, ".unfinished-"+part.Name+"-*"))

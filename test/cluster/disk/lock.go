@@ -39,7 +39,7 @@ func TryLock(path string) (*Lock, int, error) {
 		f.Close()
 		return nil, 0, fmt.Errorf("flock %s: %w", path, err)
 	}
-	// The directory may have been removed, and made anew, between open and flock.
+	// The directory may have been removed, and made again, between open and flock.
 	opened, err1 := f.Stat()
 	current, err2 := os.Stat(path)
 	if err1 != nil || err2 != nil || !os.SameFile(opened, current) {

@@ -1,4 +1,4 @@
-// Package kube brings clusters up, mends them, and takes them down.
+// Package kube brings clusters up, repairs them, and takes them down.
 //
 // A cluster is a control plane and what its profile adds. To add a profile, write a file such as olm.go or network.go
 // with a value of type profile, and name it in profiles; usage of the command and the README tell of it.
@@ -30,7 +30,7 @@ type Cluster struct {
 	Bandwidth bool `json:"bandwidth,omitempty"`
 	// Nodes is how many there are; simulated only.
 	Nodes int `json:"nodes,omitempty"`
-	// Audit and OptionalAPIs are those of the first up: a later one mends, it does not change.
+	// Audit and OptionalAPIs are those of the first up: a later one repairs, it does not change.
 	Audit        bool `json:"audit,omitempty"`
 	OptionalAPIs bool `json:"optionalAPIs"`
 	// Binaries maps a component to the directory it was built into when the cluster was made.

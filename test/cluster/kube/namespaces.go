@@ -22,13 +22,13 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/process"
 )
 
-// Hidden commands: the runner starts itself anew for what must happen inside a new namespace.
+// Hidden commands: the runner starts itself again for what must happen inside a new namespace.
 const (
 	commandNamespaces = "become-namespaces"
 	commandInside     = "run-inside"
 )
 
-// Reenter does what is asked of a program that was started anew by itself, and tells whether that is so. A program that
+// Reenter does what is asked of a program that was restarted by itself, and tells whether that is so. A program that
 // brings up clusters with a real node must call it first, with the first of its arguments and the others.
 func Reenter(command string, args []string) (ours bool, err error) {
 	switch command {
@@ -323,7 +323,7 @@ func (c *Cluster) inside(path string, args []string) (string, []string, error) {
 	}
 	holder := running[namespaceHolder]
 	if holder == 0 {
-		return "", nil, errors.New("the namespaces of the node are gone: up makes them anew")
+		return "", nil, errors.New("the namespaces of the node are gone: up makes them again")
 	}
 	return self, append([]string{commandInside, c.id(), strconv.Itoa(holder), path}, args...), nil
 }

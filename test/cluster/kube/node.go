@@ -348,7 +348,7 @@ func (c *Cluster) render(file string) ([]byte, error) {
 
 const (
 	// pushLimit is how long a push may take; a second is usual. While Cilium takes over the
-	// node's network a connection may be cut off without a word, and would wait for good.
+	// node's network a connection may be cut off without a word, and would wait forever.
 	pushLimit = 90 * time.Second
 	// pushes is how often it is tried: what is there already is not sent again.
 	pushes = 3
@@ -406,7 +406,7 @@ func LoadImages(ctx context.Context, p disk.Places, name string, files []string,
 	})
 }
 
-// forget makes containerd pull the images anew when next they are wanted. Running containers are not touched.
+// forget makes containerd pull the images again when next they are wanted. Running containers are not touched.
 func (c *Cluster) forget(ctx context.Context, refs []string) error {
 	args := append([]string{"--namespace", "k8s.io", "images", "remove", "--sync"}, refs...)
 	path, args, err := c.inside(host.Find("ctr"), args)

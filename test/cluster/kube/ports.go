@@ -18,7 +18,7 @@ const (
 	portsPerCluster = 8
 )
 
-// Ports come from below the range that Linux hands out to outgoing connections (32768 and up):
+// Ports come from below the range that Linux assigns to outgoing connections (32768 and up):
 // a port that is free now stays free until its server listens on it, also when that server is restarted.
 const (
 	firstPort = 20000

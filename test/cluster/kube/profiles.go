@@ -43,7 +43,7 @@ type profile struct {
 	// up starts what is missing and waits until all of it is ready.
 	up func(context.Context, *Cluster, *progress.Progress) error
 
-	// What follows is for those that extend the node; all of it may be nil. A cluster that is mended goes through it
+	// What follows is for those that extend the node; all of it may be nil. A cluster that is repaired goes through it
 	// again.
 
 	// prepare comes before the first component is started.

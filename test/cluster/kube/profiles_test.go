@@ -56,13 +56,13 @@ func TestPartsOfProfiles(t *testing.T) {
 		"":               "control-plane kwok crds node image coredns images olm olm-images outside cilium traefik",
 		"no-such":        "",
 	} {
-		if got := names(PartsOf(profile)); got != want {
+		if got := listed(PartsOf(profile)); got != want {
 			t.Errorf("%q: got %s, want %s", profile, got, want)
 		}
 	}
 }
 
-func names(parts []*build.Part) string {
+func listed(parts []*build.Part) string {
 	var all []string
 	for _, part := range parts {
 		all = append(all, part.Name)

@@ -108,7 +108,7 @@ func Status(ctx context.Context, p disk.Places, name string, out io.Writer) erro
 		_, err := fmt.Fprintln(out, "\nhealthy")
 		return err
 	}
-	fmt.Fprintf(out, "\nnot healthy:\n  %s\nup mends it\n", strings.Join(problems, "\n  "))
+	fmt.Fprintf(out, "\nnot healthy:\n  %s\nup repairs it\n", strings.Join(problems, "\n  "))
 	return ErrUnhealthy
 }
 

@@ -24,7 +24,7 @@ type Options struct {
 	Timeout             time.Duration // give up after it; what Build takes is not counted
 }
 
-// Up makes a cluster, or mends one that is there.
+// Up makes a cluster, or repairs one that is there.
 func Up(ctx context.Context, p disk.Places, opts Options, show *progress.Progress) error {
 	begin := time.Now()
 	if _, known := findProfile(opts.Profile); !known {
@@ -77,7 +77,7 @@ func Up(ctx context.Context, p disk.Places, opts Options, show *progress.Progres
 		if problems := c.problems(ctx); len(problems) == 0 {
 			show.Say("Cluster %s is up and healthy (checked in %s)", c.Name, progress.Elapsed(begin))
 			return nil
-		} else if c, err = mend(ctx, p, c, opts, binaries, problems, show); err != nil {
+		} else if c, err = repair(ctx, p, c, opts, binaries, problems, show); err != nil {
 			return err
 		}
 	}
@@ -86,7 +86,7 @@ func Up(ctx context.Context, p disk.Places, opts Options, show *progress.Progres
 		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		return fmt.Errorf("%w\nup again mends what is missing, down removes what is there", err)
+		return fmt.Errorf("%w\nup again repairs what is missing, down removes what is there", err)
 	}
 	show.Say("Cluster %s is ready after %s", c.Name, progress.Elapsed(begin))
 	show.Say("  export KUBECONFIG=%s", c.Kubeconfig())
@@ -126,8 +126,8 @@ func create(ctx context.Context, p disk.Places, opts Options, binaries map[strin
 	return c, c.save()
 }
 
-// mend decides what to do about a cluster that is not healthy: start what is missing or begin anew.
-func mend(ctx context.Context, p disk.Places, c *Cluster, opts Options, binaries map[string]string, problems []string, show *progress.Progress) (*Cluster, error) {
+// repair decides what to do about a cluster that is not healthy: start what is missing or begin again.
+func repair(ctx context.Context, p disk.Places, c *Cluster, opts Options, binaries map[string]string, problems []string, show *progress.Progress) (*Cluster, error) {
 	show.Say("Cluster %s is not healthy:", c.Name)
 	for _, problem := range problems {
 		show.Say("  - %s", problem)
@@ -141,7 +141,7 @@ func mend(ctx context.Context, p disk.Places, c *Cluster, opts Options, binaries
 			return c, err
 		}
 	}
-	show.Say("It cannot be mended in place and is made anew")
+	show.Say("It cannot be repaired in place and is made again")
 	if err := remove(ctx, c.dir, c.Name, keepDirectory, show); err != nil {
 		return nil, err
 	}

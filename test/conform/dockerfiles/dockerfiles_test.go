@@ -134,15 +134,15 @@ func TestDockerfiles(t *testing.T) {
 	}
 }
 
-func TestFaultsAreFound(t *testing.T) {
-	for fault, text := range map[string]string{
+func TestTheLinterFindsWhatIsWrong(t *testing.T) {
+	for want, text := range map[string]string{
 		"MaintainerDeprecated": "FROM scratch\nMAINTAINER me\n",
 		"FromAsCasing":         "FROM scratch as build\n",
 		"StageNameCasing":      "FROM scratch AS Build\n",
 	} {
 		_, warnings, err := lint([]byte(text))
-		if err != nil || !strings.Contains(strings.Join(warnings, "\n"), fault) {
-			t.Errorf("%q: warnings %q, %v; want %s", text, warnings, err, fault)
+		if err != nil || !strings.Contains(strings.Join(warnings, "\n"), want) {
+			t.Errorf("%q: warnings %q, %v; want %s", text, warnings, err, want)
 		}
 	}
 	if _, _, err := lint([]byte("FROM scratch\nCOPPY a b\n")); err == nil {

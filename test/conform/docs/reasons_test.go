@@ -14,12 +14,22 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// constants returns the values of the string constants of api/berg/v1 whose name
+// folders are those of the families, below api and docs.
+func folders(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, path := range glob(t, "api/*") {
+		all = append(all, filepath.Base(path))
+	}
+	return all
+}
+
+// constants returns the values of the string constants in the API of a family whose name
 // begins with a prefix.
-func constants(t *testing.T, prefix string) []string {
+func constants(t *testing.T, family, prefix string) []string {
 	t.Helper()
 	var values []string
-	for _, path := range glob(t, "api/berg/v1/*.go") {
+	for _, path := range glob(t, "api/"+family+"/*/*.go") {
 		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +50,7 @@ func constants(t *testing.T, prefix string) []string {
 		})
 	}
 	if len(values) == 0 {
-		t.Fatalf("no constant begins with %s", prefix)
+		t.Fatalf("no constant of %s begins with %s", family, prefix)
 	}
 	return values
 }
@@ -50,15 +60,29 @@ const instancePage = "docs/berg/challengeinstance.md"
 // fromKubernetes are reasons that the operator passes on from kubelet and scheduler.
 var fromKubernetes = []string{"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "CrashLoopBackOff", "Unschedulable", "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedCreatePodSandBox", "Evicted"}
 
-func TestEveryConditionReasonAndPhaseIsExplained(t *testing.T) {
+func TestEveryConditionAndReasonIsExplained(t *testing.T) {
+	for _, family := range folders(t) {
+		var text strings.Builder
+		for _, page := range glob(t, "docs/"+family+"/*.md") {
+			text.Write(read(t, page))
+		}
+		for _, name := range append(constants(t, family, "Condition"), constants(t, family, "Reason")...) {
+			if !strings.Contains(text.String(), "`"+name+"`") {
+				t.Errorf("docs/%s: the condition or reason %s is not explained", family, name)
+			}
+		}
+	}
+}
+
+func TestEveryConditionReasonAndPhaseOfAnInstanceIsExplained(t *testing.T) {
 	page := string(read(t, instancePage))
 	conditions, events := sectionOf(t, page, "Conditions"), sectionOf(t, page, "Events")
-	for _, c := range constants(t, "Condition") {
+	for _, c := range constants(t, "berg", "Condition") {
 		if !strings.Contains(conditions, "`"+c+"`") {
 			t.Errorf("%s: the condition %s is not explained", instancePage, c)
 		}
 	}
-	for _, r := range constants(t, "Reason") {
+	for _, r := range constants(t, "berg", "Reason") {
 		if !strings.Contains(conditions+events, "`"+r+"`") {
 			t.Errorf("%s: the reason %s is not explained", instancePage, r)
 		}
@@ -69,7 +93,7 @@ func TestEveryConditionReasonAndPhaseIsExplained(t *testing.T) {
 			t.Errorf("%s: the phase %s is not explained", instancePage, p)
 		}
 	}
-	for _, name := range append(constants(t, "Label"), constants(t, "Annotation")...) {
+	for _, name := range append(constants(t, "berg", "Label"), constants(t, "berg", "Annotation")...) {
 		if !strings.Contains(sectionOf(t, page, "Labels and annotations"), "`"+name) {
 			t.Errorf("%s: %s is not explained", instancePage, name)
 		}
@@ -80,7 +104,7 @@ func TestEveryConditionReasonAndPhaseIsExplained(t *testing.T) {
 var reasonLike = regexp.MustCompile("`([A-Z][a-z]+(?:[A-Z]+[a-z]+)*[A-Z]?)`")
 
 func TestPagesNameNoReasonThatDoesNotExist(t *testing.T) {
-	known := slices.Concat(constants(t, "Condition"), constants(t, "Reason"), constants(t, "Termination"), fromKubernetes,
+	known := slices.Concat(constants(t, "berg", "Condition"), constants(t, "berg", "Reason"), constants(t, "berg", "Termination"), fromKubernetes,
 		[]string{"True", "False", "Unknown", "Normal", "Warning", "Challenge", "ChallengeInstance"})
 	for _, p := range bergv1.Phases {
 		known = append(known, string(p))

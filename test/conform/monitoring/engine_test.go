@@ -29,23 +29,38 @@ var (
 // rules returns the alerts as Prometheus itself reads them.
 func rules(t *testing.T) []rulefmt.Rule {
 	t.Helper()
-	var manifest monitoringv1.PrometheusRule
-	strict(t, "config/prometheus/rules.yaml", &manifest)
-	// What the Prometheus operator hands to Prometheus is the spec as it stands.
-	file, err := yaml.Marshal(manifest.Spec)
-	if err != nil {
-		t.Fatal(err)
+	var all []rulefmt.Rule
+	for _, path := range ruleFiles(t) {
+		var manifest monitoringv1.PrometheusRule
+		strict(t, path, &manifest)
+		// What the Prometheus operator hands to Prometheus is the spec as it stands.
+		file, err := yaml.Marshal(manifest.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, parse(t, path, file)...)
 	}
+	if len(all) < 5 {
+		t.Fatalf("only %d rules found", len(all))
+	}
+	return all
+}
+
+// ruleFiles are the alerts of the process, and of each family.
+func ruleFiles(t *testing.T) []string {
+	t.Helper()
+	return append(glob(t, "config/*/prometheus/rules.yaml"), "config/prometheus/rules.yaml")
+}
+
+func parse(t *testing.T, path string, file []byte) []rulefmt.Rule {
+	t.Helper()
 	groups, errs := rulefmt.Parse(file, false, model.UTF8Validation, promQL, slog.New(slog.DiscardHandler))
 	if len(errs) > 0 {
-		t.Fatalf("Prometheus refuses the rules: %v", errs)
+		t.Fatalf("Prometheus refuses %s: %v", path, errs)
 	}
 	var all []rulefmt.Rule
 	for _, g := range groups.Groups {
 		all = append(all, g.Rules...)
-	}
-	if len(all) < 5 {
-		t.Fatalf("only %d rules found", len(all))
 	}
 	return all
 }

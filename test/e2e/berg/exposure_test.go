@@ -84,7 +84,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		})
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("stays connected while the operator looks at the instance again and again, and starts anew", func(ctx SpecContext) {
+	It("stays connected while the operator looks at the instance again and again, and restarts", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		told, running := startExposed(ctx, stage)
 		site := endpoint(running, "web")

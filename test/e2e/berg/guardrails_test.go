@@ -114,7 +114,7 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 			return begun
 		})
 
-		By("starting anew, with an empty disk")
+		By("restarting, with an empty disk")
 		told.Expect(ctx, deployed.ReactLimit, "moment of bad health", func(m journey.Moment) bool {
 			return meta.IsStatusConditionFalse(m.Instance.Status.Conditions, bergv1.ConditionHealthy)
 		})

@@ -26,7 +26,7 @@ import (
 const expiryLimit = 1500 * time.Millisecond
 
 var _ = Describe("The life of an instance", func() {
-	It("is extended, shortened, and ends on time", func(ctx SpecContext) {
+	It("is extended, shortened, and deleted on time", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		told := stage.RunToolbox(ctx)
 		started := told.Now().Status.StartedAt.Time
@@ -68,7 +68,7 @@ var _ = Describe("The life of an instance", func() {
 		})
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("ends when a reason to terminate is set", func(ctx SpecContext) {
+	It("terminates when a reason is set", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		told := stage.RunToolbox(ctx)
 		told.Patch(ctx, `{"terminationReason":"AdminTermination"}`)
@@ -78,7 +78,7 @@ var _ = Describe("The life of an instance", func() {
 })
 
 var _ = Describe("An instance is deleted", func() {
-	It("while it waits for its owner's other instance, which goes on", func(ctx SpecContext) {
+	It("while it waits for its owner's other instance, which continues", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		first := stage.RunToolbox(ctx)
 		busy := func(name string) *journey.Story {
@@ -95,7 +95,7 @@ var _ = Describe("An instance is deleted", func() {
 		second.Expect(ctx, deployed.ReactLimit, "end", func(m journey.Moment) bool { return m.Gone })
 		Expect(first.Now().Status.Phase).To(Equal(bergv1.PhaseRunning))
 
-		By("leaving the place to the next when the first goes")
+		By("leaving the place to the next when the first is gone")
 		first.Delete(ctx)
 		first.Expect(ctx, deployed.DeleteLimit, "end", func(m journey.Moment) bool { return m.Gone })
 		third.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)

@@ -23,8 +23,8 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
-// mishap is an instance that cannot be built, and how it is mended.
-type mishap struct {
+// problem is an instance that cannot be built, and how it is fixed.
+type problem struct {
 	// containers of its Challenge; nil for no Challenge at all.
 	containers []bergv1.Container
 	noFlag     bool
@@ -33,7 +33,7 @@ type mishap struct {
 	// event about it, if one is promised.
 	event string
 
-	mend func(ctx context.Context, s *journey.Stage, told *journey.Story)
+	fix func(ctx context.Context, s *journey.Stage, told *journey.Story)
 }
 
 func wantsFlag(c bergv1.Container) bergv1.Container {
@@ -41,7 +41,7 @@ func wantsFlag(c bergv1.Container) bergv1.Container {
 	return c
 }
 
-// setContainers mends the Challenge.
+// setContainers fixes the Challenge.
 func setContainers(ctx context.Context, s *journey.Stage, containers ...bergv1.Container) {
 	GinkgoHelper()
 	text, err := json.Marshal(map[string]any{"spec": map[string]any{"containers": containers}})
@@ -51,50 +51,50 @@ func setContainers(ctx context.Context, s *journey.Stage, containers ...bergv1.C
 }
 
 var _ = Describe("Bad input", func() {
-	DescribeTable("fails without a trace, and goes on once it is mended", func(ctx SpecContext, m mishap) {
+	DescribeTable("fails without a trace, and continues once it is fixed", func(ctx SpecContext, p problem) {
 		stage := journey.NewStage(ctx)
-		if m.containers != nil {
-			stage.Challenge(ctx, "broken", m.containers...)
+		if p.containers != nil {
+			stage.Challenge(ctx, "broken", p.containers...)
 		}
 		instance := stage.Instance("broken")
-		if m.noFlag {
+		if p.noFlag {
 			instance.Spec.Flag = ""
 		}
 		told := stage.Start(ctx, instance)
-		failed := told.ExpectCondition(ctx, deployed.ReactLimit, m.condition, metav1.ConditionFalse, m.reason)
+		failed := told.ExpectCondition(ctx, deployed.ReactLimit, p.condition, metav1.ConditionFalse, p.reason)
 		Expect(failed.Status.Phase).To(Equal(bergv1.PhaseFailed))
 		Expect(world.NamespaceGone(ctx, told.InstanceNamespace())).To(Succeed(), "something was half made")
-		if m.event != "" {
-			expectEvents(ctx, told, m.event)
+		if p.event != "" {
+			expectEvents(ctx, told, p.event)
 		}
 
-		m.mend(ctx, stage, told)
+		p.fix(ctx, stage, told)
 		told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 	},
-		deployed.SpecEntry("when the Challenge is missing", mishap{
+		deployed.SpecEntry("when the Challenge is missing", problem{
 			condition: bergv1.ConditionChallengeFound, reason: bergv1.ReasonChallengeMissing, event: "ChallengeMissing",
-			mend: func(ctx context.Context, s *journey.Stage, _ *journey.Story) {
+			fix: func(ctx context.Context, s *journey.Stage, _ *journey.Story) {
 				s.Challenge(ctx, "broken", journey.Toolbox("box"))
 			},
 		}),
-		deployed.SpecEntry("when the flag is missing", mishap{
+		deployed.SpecEntry("when the flag is missing", problem{
 			containers: []bergv1.Container{wantsFlag(journey.Toolbox("box"))}, noFlag: true,
 			condition: bergv1.ConditionFlagValidation, reason: bergv1.ReasonFlagMissing, event: "FlagMissing",
-			mend: func(ctx context.Context, _ *journey.Stage, told *journey.Story) {
+			fix: func(ctx context.Context, _ *journey.Stage, told *journey.Story) {
 				told.Patch(ctx, `{"flag":"flag{late-%s}"}`, told.OwnerID)
 			},
 		}),
-		deployed.SpecEntry("when there is nothing to run", mishap{
+		deployed.SpecEntry("when there is nothing to run", problem{
 			containers: []bergv1.Container{},
 			condition:  bergv1.ConditionChallengeFound, reason: bergv1.ReasonNothingToRun,
-			mend: func(ctx context.Context, s *journey.Stage, _ *journey.Story) {
+			fix: func(ctx context.Context, s *journey.Stage, _ *journey.Story) {
 				setContainers(ctx, s, journey.Toolbox("box"))
 			},
 		}),
-		deployed.SpecEntry("when two ports give one variable", mishap{
+		deployed.SpecEntry("when two ports give one variable", problem{
 			containers: []bergv1.Container{journey.Toolbox("box", newPort("a-b", 1, ""), newPort("a.b", 2, ""))},
 			condition:  bergv1.ConditionChallengeFound, reason: bergv1.ReasonInvalidChallenge,
-			mend: func(ctx context.Context, s *journey.Stage, _ *journey.Story) {
+			fix: func(ctx context.Context, s *journey.Stage, _ *journey.Story) {
 				setContainers(ctx, s, journey.Toolbox("box", newPort("a-b", 1, ""), newPort("c", 2, "")))
 			},
 		}),
@@ -214,7 +214,7 @@ var _ = Describe("What a node refuses", func() {
 		Expect(told.Now().Status.Phase).To(Equal(bergv1.PhaseStarting))
 		expectEvents(ctx, told, "FailedCreatePodSandBox")
 
-		By("mending the RuntimeClass")
+		By("fixing the RuntimeClass")
 		Expect(world.Delete(ctx, handledBy(""))).To(Succeed())
 		Expect(world.Create(ctx, handledBy("runc"))).To(Succeed())
 		told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)

@@ -15,7 +15,7 @@ import (
 )
 
 // killOperator ends every process of the operator as a crash of the machine does:
-// without a signal that it could heed. The node is this machine, so its processes
+// without a signal that it could handle. The node is this machine, so its processes
 // are to be seen in /proc; their control groups name the pods.
 func killOperator(ctx context.Context) {
 	GinkgoHelper()

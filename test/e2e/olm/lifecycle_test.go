@@ -60,7 +60,7 @@ var _ = Describe("The operator", Ordered, func() {
 		Expect(run(ctx).Status.Services).To(HaveEach(HaveField("Hostname", "second.example.test")))
 	}, SpecTimeout(2*installLimit))
 
-	It("goes on with the old settings while the new ones are wrong, says what is wrong, and recovers", func(ctx SpecContext) {
+	It("continues with the old settings while the new ones are wrong, says what is wrong, and recovers", func(ctx SpecContext) {
 		working, err := world.readyPods(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(working).NotTo(BeEmpty())
@@ -84,7 +84,7 @@ var _ = Describe("The operator", Ordered, func() {
 		Expect(run(ctx).Status.Services).To(HaveEach(HaveField("Hostname", "second.example.test")))
 		deployment, err := world.deployment(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		// Past the deadline OLM would call it a failure that nothing can mend, and
+		// Past the deadline OLM would call it a failure that nothing can fix, and
 		// never look at the Subscription again.
 		Expect(deployment.Spec.ProgressDeadlineSeconds).To(HaveValue(BeEquivalentTo(math.MaxInt32)))
 
@@ -110,7 +110,7 @@ var _ = Describe("The operator", Ordered, func() {
 		unhurt.expectUndisturbed(ctx)
 	}, SpecTimeout(3*installLimit))
 
-	It("holds an upgrade up while an instance is being started, lets it go, and skips a version, killed meanwhile", func(ctx SpecContext) {
+	It("holds an upgrade up while an instance is being started, lets it proceed, and skips a version, killed meanwhile", func(ctx SpecContext) {
 		configure(ctx, map[string]string{"UPGRADE_HOLD_MAX": "10m"})
 		expectInstalled(ctx, second, map[string]string{"UPGRADE_HOLD_MAX": "10m"})
 		working, err := world.readyPods(ctx)
@@ -141,7 +141,7 @@ var _ = Describe("The operator", Ordered, func() {
 		})
 		Consistently(ctx, world.readyPods).WithTimeout(settled).Should(Equal(working))
 
-		By("ending that instance")
+		By("deleting that instance")
 		end(ctx, busy)
 
 		By("killing the operators, the old one and the new one, in the middle of the upgrade")
@@ -158,7 +158,7 @@ var _ = Describe("The operator", Ordered, func() {
 	}, SpecTimeout(3*installLimit))
 
 	It("leaves nothing but its definitions when it is removed, and nothing at all without them", func(ctx SpecContext) {
-		By("ending all instances")
+		By("deleting all instances")
 		var instances bergv1.ChallengeInstanceList
 		Expect(world.List(ctx, &instances)).To(Succeed())
 		Expect(world.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(stage))).To(Succeed())
@@ -194,11 +194,11 @@ var _ = Describe("The operator", Ordered, func() {
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return leftBehind(ctx, before, promised) })
 
 		By("removing that too")
-		for _, name := range definitions {
+		for _, name := range definitions() {
 			Expect(world.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
-			// OLM writes its record anew while there is anything in it.
+			// OLM writes its record again while there is anything in it.
 			record := &operatorsv1.Operator{ObjectMeta: metav1.ObjectMeta{Name: packageName + "." + operatorNamespace}}
 			if err := client.IgnoreNotFound(world.Delete(ctx, record)); err != nil {
 				return err
@@ -229,7 +229,7 @@ func toldInPod(ctx context.Context, word string) error {
 }
 
 // letOLMTimeOut has OLM believe that it has waited for five minutes. Only then it
-// gives an installation up that does not become ready, and begins anew with what
+// gives an installation up that does not become ready, and begins again with what
 // the Subscription says now.
 func letOLMTimeOut(ctx context.Context, version string) {
 	GinkgoHelper()

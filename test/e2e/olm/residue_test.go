@@ -3,9 +3,12 @@ package olm
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -54,8 +57,19 @@ func leftBehind(ctx context.Context, before sets.Set[string], expected func(stri
 	return nil
 }
 
-// definitions are the kinds that the bundle brings.
-var definitions = []string{"challenges.berg.norelect.ch", "challengeinstances.berg.norelect.ch", "environments.quix.io"}
+// definitions are the names of the kinds that the bundle brings: those of every family, in
+// files that are called <group>_<plural>.yaml.
+func definitions() []string {
+	GinkgoHelper()
+	files, err := filepath.Glob("../../../config/*/crd/bases/*.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).NotTo(BeEmpty())
+	for n, file := range files {
+		group, plural, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".yaml"), "_")
+		files[n] = plural + "." + group
+	}
+	return files
+}
 
 // promised is what OLM keeps on purpose: the definitions, since with them every
 // Challenge would go, and what the API server notes of them; the roles that OLM
@@ -64,7 +78,7 @@ func promised(object string) bool {
 	if object == "operators.operators.coreos.com/"+packageName+"."+operatorNamespace {
 		return true
 	}
-	return slices.ContainsFunc(definitions, func(name string) bool {
+	return slices.ContainsFunc(definitions(), func(name string) bool {
 		_, group, _ := strings.Cut(name, ".")
 		return object == "customresourcedefinitions.apiextensions.k8s.io/"+name ||
 			object == "apiservices.apiregistration.k8s.io/v1."+group ||

@@ -160,7 +160,7 @@ var _ = Describe("The operator", func() {
 			expect.Until(ctx, deployed.StartLimit, deployed.ExpectLease)
 		}, SpecTimeout(deployed.SpecLimit))
 
-		It("ends at once what expired in the meantime", func(ctx SpecContext) {
+		It("deletes at once what expired in the meantime", func(ctx SpecContext) {
 			stage := journey.NewStage(ctx)
 			told := stage.RunToolbox(ctx)
 
@@ -169,7 +169,7 @@ var _ = Describe("The operator", func() {
 			started := told.Now().Status.StartedAt.Time
 			told.Patch(ctx, `{"timeout":"%ds"}`, int(time.Since(started).Seconds())+1)
 			Consistently(ctx, told.Now).WithTimeout(3*time.Second).Should(HaveField("DeletionTimestamp", BeNil()),
-				"somebody else than the operator ended the instance")
+				"somebody else than the operator deleted the instance")
 			scaleOperator(ctx, replicas)
 
 			told.ExpectEnd(ctx)

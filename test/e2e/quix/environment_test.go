@@ -131,13 +131,13 @@ var _ = Describe("A Quix environment", func() {
 		role := &rbacv1.ClusterRole{}
 		Expect(world.Get(ctx, key, role)).To(Succeed())
 		harmless := role.DeepCopy()
-		mend := func(ctx context.Context) {
+		fix := func(ctx context.Context) {
 			GinkgoHelper()
 			Expect(world.Get(ctx, key, role)).To(Succeed())
 			role.Rules = harmless.Rules
 			Expect(world.Update(ctx, role)).To(Succeed())
 		}
-		DeferCleanup(func(ctx SpecContext) { mend(ctx) }, NodeTimeout(deployed.ReactLimit))
+		DeferCleanup(func(ctx SpecContext) { fix(ctx) }, NodeTimeout(deployed.ReactLimit))
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create"}})
 		edited := time.Now()
 		Expect(world.Update(ctx, role)).To(Succeed())
@@ -149,14 +149,14 @@ var _ = Describe("A Quix environment", func() {
 		environmentIs(ctx, env, quixv1.PhaseFailed, quixv1.ConditionRoleValidated, quixv1.ReasonSecurityViolation)
 		Expect(env.Status.Message).To(ContainSubstring("security violation"))
 
-		By("mending it")
-		mend(ctx)
+		By("fixing it")
+		fix(ctx)
 		environmentReady(ctx, env)
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			return as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})
 		})
 
-		By("ending it, with the platform's pod in it")
+		By("deleting it, with the platform's pod in it")
 		Expect(world.Delete(ctx, env)).To(Succeed())
 		expect.GoneWithin(ctx, env, deployed.DeleteLimit)
 		Expect(world.NamespaceGone(ctx, inside)).To(Succeed())
@@ -179,7 +179,7 @@ var _ = Describe("A Quix environment", func() {
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(foreign), now)).To(Succeed())
 		Expect(now.ResourceVersion).To(Equal(foreign.ResourceVersion), "the namespace was touched")
 
-		By("making room: the one that is left goes on, and a third of its id does not")
+		By("making room: the one that is left continues, and a third of its id does not")
 		Expect(world.Delete(ctx, foreign)).To(Succeed())
 		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			if err := world.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
@@ -191,7 +191,7 @@ var _ = Describe("A Quix environment", func() {
 		environmentIs(ctx, third, quixv1.PhaseFailed, quixv1.ConditionNamespaceReady, quixv1.ReasonNamespaceOwnershipConflict)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("gets back its binding and its namespace, and says what holds up its end", func(ctx SpecContext) {
+	It("gets back its binding and its namespace, and says what holds up its deletion", func(ctx SpecContext) {
 		env := newEnvironment(ctx, newID())
 		environmentReady(ctx, env)
 		name := env.Status.NamespaceStatus.ResourceName

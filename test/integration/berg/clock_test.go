@@ -23,7 +23,7 @@ import (
 // The time of day jumps when a clock is set and when a machine was suspended. Timers
 // run on as if nothing had happened.
 var _ = Describe("A clock that is put forward", func() {
-	It("ends within a second the instances whose time it passes, also where the rest is waited for after it", func(ctx context.Context) {
+	It("deletes within a second the instances whose time it passes, also where the rest is waited for after it", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "forward", bergtest.OneContainer)
 		over, soon, later := bergtest.Instance(ctx, ns, "forward", withTimeout("1h")), bergtest.Instance(ctx, ns, "forward", withTimeout("2h")), bergtest.Instance(ctx, ns, "forward", withTimeout("9h"))
@@ -52,7 +52,7 @@ var _ = Describe("A clock that is put forward", func() {
 		now.step(90 * time.Minute)
 		ends(over, stepped, func() time.Time { return deletedAt(first, over.UID) })
 
-		By("to two seconds before the end of the next one")
+		By("to two seconds before the expiry of the next one")
 		second := versions(ctx, soon)
 		rest := soon.Status.ExpiresAt.Sub(now.Now())
 		now.step(rest - 2*time.Second)
@@ -63,7 +63,7 @@ var _ = Describe("A clock that is put forward", func() {
 		expect.Reaches(ctx, later, bergv1.PhaseRunning)
 	})
 
-	It("after it was put back ends none too early, and in time", func(ctx context.Context) {
+	It("after it was put back deletes none too early, and all in time", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "back", bergtest.OneContainer)
 		now := &steppingClock{}

@@ -2,7 +2,6 @@ package berg
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -92,15 +91,13 @@ var _ = Describe("Deleting an instance", func() {
 			resume := inprocess.Pause()
 			var writes atomic.Int64
 			i := bergtest.Instance(ctx, ns, "killed")
-			stopKilled := inprocess.Run(nil, func(next http.RoundTripper) http.RoundTripper {
-				return transport.Func(func(r *http.Request) (*http.Response, error) {
-					about := strings.Contains(r.URL.Path, i.Spec.OwnerID) || strings.Contains(r.URL.Path, i.Name) || strings.HasSuffix(r.URL.Path, "/namespaces")
-					if r.Method != http.MethodGet && about && writes.Add(1) > at {
-						return nil, errors.New("killed")
-					}
-					return next.RoundTrip(r)
-				})
-			})
+			stopKilled := inprocess.Run(nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				about := strings.Contains(r.URL.Path, i.Spec.OwnerID) || strings.Contains(r.URL.Path, i.Name) || strings.HasSuffix(r.URL.Path, "/namespaces")
+				if r.Method != http.MethodGet && about && writes.Add(1) > at {
+					return nil, errors.New("killed")
+				}
+				return next.RoundTrip(r)
+			}))
 			DeferCleanup(func() { stopKilled() })
 			Eventually(writes.Load).Should(BeNumerically(">", at))
 			stopKilled()
@@ -124,7 +121,7 @@ var _ = Describe("Deleting an instance", func() {
 		bergtest.Gone(ctx, running)
 	})
 
-	It("goes on when what holds its namespace lets it go, and says meanwhile what that is", func(ctx context.Context) {
+	It("continues when what holds its namespace releases it, and says meanwhile what that is", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "held", bergtest.OneContainer)
 		inside, itself, refused := bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held")
@@ -195,29 +192,21 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &namespace)).To(Succeed())
 		var lock sync.Mutex
 		asked := map[string]string{}
-		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodDelete {
-					// JSON or protobuf: the UID stands in both as it is.
-					body, err := io.ReadAll(r.Body)
-					if err != nil {
-						return nil, err
-					}
-					r.Body = io.NopCloser(bytes.NewReader(body))
-					lock.Lock()
-					defer lock.Unlock()
-					asked[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]] = string(body)
-				}
-				return next.RoundTrip(r)
-			})
-		})
+		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, transport.Showing(func(r *http.Request) {
+			if r.Method == http.MethodDelete {
+				lock.Lock()
+				defer lock.Unlock()
+				// JSON or protobuf: the UID stands in both as it is.
+				asked[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]] = transport.Body(r)
+			}
+		}))
 		bergtest.Gone(ctx, i)
 		lock.Lock()
 		defer lock.Unlock()
 		Expect(asked).To(And(HaveKeyWithValue(i.Name, ContainSubstring(string(i.UID))), HaveKeyWithValue(namespace.Name, ContainSubstring(string(namespace.UID)))))
 	})
 
-	It("waits for what is being built, so that nothing is built after the end", func(ctx context.Context) {
+	It("waits for what is being built, so that nothing is built after the deletion", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "under-way", bergtest.OneContainer)
 		id := uuid.NewString()
@@ -243,7 +232,7 @@ var _ = Describe("Deleting an instance", func() {
 		bergtest.Gone(ctx, i)
 	})
 
-	It("lets it go once, however late the cache shows that it is gone", func(ctx context.Context) {
+	It("takes the finalizer off once, however late the cache shows that it is gone", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "once", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "once")
@@ -251,18 +240,16 @@ var _ = Describe("Deleting an instance", func() {
 		var patches atomic.Int64
 		news := make(chan struct{})
 		DeferCleanup(func() { close(news) })
-		inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
-					patches.Add(1)
-				}
-				answer, err := next.RoundTrip(r)
-				if err == nil && r.URL.Query().Get("watch") != "" && strings.HasSuffix(r.URL.Path, "/challengeinstances") {
-					answer.Body = heldBack(answer.Body, news, `"type":"DELETED"`, i.Name)
-				}
-				return answer, err
-			})
-		})
+		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+				patches.Add(1)
+			}
+			answer, err := next.RoundTrip(r)
+			if err == nil && r.URL.Query().Get("watch") != "" && strings.HasSuffix(r.URL.Path, "/challengeinstances") {
+				answer.Body = heldBack(answer.Body, news, `"type":"DELETED"`, i.Name)
+			}
+			return answer, err
+		}))
 		Expect(k8s.Delete(ctx, i)).To(Succeed())
 		bergtest.Gone(ctx, i)
 		// The end of another namespace of that name wakes the instance, which the operator's cache still has.

@@ -403,7 +403,7 @@ func contentOf(u *unstructured.Unstructured) map[string]any {
 		unstructured.RemoveNestedField(out, "metadata", field)
 	}
 	unstructured.RemoveNestedField(out, "metadata", "annotations", "deployment.kubernetes.io/revision")
-	if u.GetKind() == "Service" { // the API server's choice, each time anew
+	if u.GetKind() == "Service" { // the API server's choice, each time again
 		unstructured.RemoveNestedField(out, "spec", "clusterIP")
 		unstructured.RemoveNestedField(out, "spec", "clusterIPs")
 	}

@@ -76,7 +76,7 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 	})
 
-	It("is not adopted while it cannot be run, and is when it is mended", func(ctx context.Context) {
+	It("is not adopted while it cannot be run, and is when it is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "broken", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "broken", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
@@ -182,7 +182,7 @@ var _ = Describe("A Challenge that is deleted while an instance runs", func() {
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 	})
 
-	It("ends the instance where the policy is Stop", func(ctx context.Context) {
+	It("deletes the instance where the policy is Stop", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		strict := inprocess.With(map[string]string{"CHALLENGE_WITHDRAWAL_POLICY": "Stop"})
 		stopStrict := inprocess.Instead(clock.RealClock{}, strict, nil)

@@ -75,7 +75,7 @@ var _ = Describe("Where players connect", func() {
 
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		Expect(i.Status.Services).To(Equal(told))
-		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were started anew")
+		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were restarted")
 	})
 
 	Context("while no operator runs", func() {
@@ -106,7 +106,7 @@ var _ = Describe("Where players connect", func() {
 			}
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 			Expect(i.Status.Services).To(Equal(told))
-			Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were started anew")
+			Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were restarted")
 		})
 
 		It("moves to another node port when somebody takes the old one, and tells so", func(ctx context.Context) {
@@ -135,7 +135,7 @@ var _ = Describe("Where players connect", func() {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		})
 
-		It("does not start pods anew for a port that they are not told", func(ctx context.Context) {
+		It("does not restart pods for a port that they are not told", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "unnamed", `containers: [{hostname: shell, image: "example.com/shell:1", ports: [{port: 22, type: publicPort}]}]`)
 			i := bergtest.Instance(ctx, ns, "unnamed")

@@ -32,7 +32,7 @@ import (
 )
 
 var _ = Describe("The time of an instance", func() {
-	It("is followed while it lives: extended, shortened, over at once", func(ctx context.Context) {
+	It("is followed while it lives: extended, shortened, expired at once", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "extend", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "extend", withTimeout("30m"))
@@ -58,7 +58,7 @@ var _ = Describe("The time of an instance", func() {
 		bergtest.Gone(ctx, i)
 	})
 
-	It("ends within a second of its expiry, also of one that an extension moved and that a restart came before", func(ctx context.Context) {
+	It("is deleted within a second of its expiry, also of one that an extension moved and that a restart came before", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "punctual", bergtest.OneContainer)
 		plain, extended, restarted := bergtest.Instance(ctx, ns, "punctual"), bergtest.Instance(ctx, ns, "punctual"), bergtest.Instance(ctx, ns, "punctual")
@@ -87,7 +87,7 @@ var _ = Describe("The time of an instance", func() {
 		inTime(restarted, all)
 	})
 
-	It("is over at once where it passed while no operator ran", func(ctx context.Context) {
+	It("expires at once where it passed while no operator ran", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "overdue", bergtest.OneContainer)
 		i, longer := bergtest.Instance(ctx, ns, "overdue"), bergtest.Instance(ctx, ns, "overdue", withTimeout("9h"))
@@ -134,28 +134,12 @@ var _ = Describe("The time of an instance", func() {
 		bergtest.Challenge(ctx, ns, "moment", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "moment")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		// The player's extension reaches the API server after the operator has decided
-		// to end the instance, and before it says so.
-		var once sync.Once
-		extended := make(chan struct{})
-		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, transport.Showing(func(r *http.Request) {
-			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
-				once.Do(func() {
-					defer GinkgoRecover()
-					defer close(extended)
-					apiserver.Change(ctx, i, func() { i.Spec.Timeout = "9h" })
-				})
-			}
-		}))
-		Eventually(extended).Should(BeClosed())
-		expect.Observed(ctx, i)
-		Expect(i.DeletionTimestamp).To(BeNil())
+		// The operator decides, and first writes why.
+		isExtendedBefore(ctx, i, http.MethodPatch)
 		Expect(i.Spec.TerminationReason).To(BeEmpty())
-		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
-		Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(9 * time.Hour))
 	})
 
-	It("is counted once when it is over, whatever goes wrong", func(ctx context.Context) {
+	It("is counted once when it expires, whatever fails", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "answered", bergtest.OneContainer)
 		const over = 3
@@ -170,19 +154,17 @@ var _ = Describe("The time of an instance", func() {
 		before := inprocess.Metric("berg_challengeinstance_timeouts_total")
 		// The answer to the first request of each kind about each instance is lost.
 		var seen sync.Map
-		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				response, err := next.RoundTrip(r)
-				if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/challengeinstances/") || strings.HasSuffix(r.URL.Path, "/status") {
-					return response, err
-				}
-				if _, again := seen.LoadOrStore(r.Method+r.URL.Path, true); !again && err == nil {
-					_ = response.Body.Close()
-					return nil, errors.New("the answer is lost")
-				}
+		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			response, err := next.RoundTrip(r)
+			if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/challengeinstances/") || strings.HasSuffix(r.URL.Path, "/status") {
 				return response, err
-			})
-		})
+			}
+			if _, again := seen.LoadOrStore(r.Method+r.URL.Path, true); !again && err == nil {
+				_ = response.Body.Close()
+				return nil, errors.New("the answer is lost")
+			}
+			return response, err
+		}))
 		Expect(k8s.Delete(ctx, deleted)).To(Succeed())
 		for _, i := range append(all, deleted) {
 			bergtest.Gone(ctx, i)
@@ -192,7 +174,7 @@ var _ = Describe("The time of an instance", func() {
 })
 
 var _ = Describe("spec.terminationReason", func() {
-	It("ends a live instance, in whatever phase it is, and stays its reason", func(ctx context.Context) {
+	It("terminates a live instance, in whatever phase it is, and stays its reason", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "runs", bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "starts", neverReady)
@@ -218,7 +200,7 @@ var _ = Describe("spec.terminationReason", func() {
 		bergtest.Gone(ctx, starting)
 	})
 
-	It("ends one that was created with it before anything is made", func(ctx context.Context) {
+	It("terminates one that was created with it before anything is made", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "stillborn", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "stillborn", func(i *bergv1.ChallengeInstance) { i.Spec.TerminationReason = bergv1.TerminationUserRequest })
@@ -229,8 +211,8 @@ var _ = Describe("spec.terminationReason", func() {
 // crowd is how many instances expire at the same moment.
 const crowd = 1000
 
-var _ = Describe("A thousand instances that are over at the same second", func() {
-	It("are all ended, and none too early", func(ctx context.Context) {
+var _ = Describe("A thousand instances that expire at the same second", func() {
+	It("are all deleted, and none too early", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bare := bareClient(ctx)
 
@@ -248,7 +230,7 @@ var _ = Describe("A thousand instances that are over at the same second", func()
 			}
 		}).WithPolling(time.Second).Should(Succeed())
 
-		By("letting all of them be over at one moment")
+		By("letting all of them expire at one moment")
 		// Time for one request for each, where a bare client needed two and had the
 		// API server to itself.
 		moment := time.Now().Add(20*time.Second + 4*bare).Truncate(time.Second)
@@ -268,7 +250,7 @@ var _ = Describe("A thousand instances that are over at the same second", func()
 				Expect(open).To(BeTrue(), "the watch ended")
 				e = event
 			case <-ctx.Done():
-				Fail(fmt.Sprintf("%d of %d have ended", len(ended), crowd))
+				Fail(fmt.Sprintf("%d of %d were deleted", len(ended), crowd))
 			}
 			i, ok := e.Object.(*bergv1.ChallengeInstance)
 			if !ok || i.DeletionTimestamp == nil || ended[i.UID] != 0 {
@@ -278,7 +260,7 @@ var _ = Describe("A thousand instances that are over at the same second", func()
 			ended[i.UID] = time.Since(moment)
 		}
 		late := slices.Sorted(maps.Values(ended))
-		Expect(late[0]).To(BeNumerically(">=", 0), "one ended early")
+		Expect(late[0]).To(BeNumerically(">=", 0), "one was deleted early")
 		AddReportEntry("expiry", fmt.Sprintf(
 			"%d instances: the deletion of the first was seen %s after the moment, of half of them %s, of the last %s; a bare client needs %s for the same requests",
 			crowd, late[0].Round(time.Millisecond), late[crowd/2].Round(time.Millisecond), late[crowd-1].Round(time.Millisecond), bare.Round(time.Millisecond)))
@@ -381,4 +363,27 @@ func deletedAt(all <-chan watch.Event, uid types.UID) time.Time {
 			return time.Now()
 		}
 	}
+}
+
+// isExtendedBefore runs an operator for which the time of an instance is over, and lets the
+// player extend the instance at the last moment: when the operator has decided to end it, right
+// before its first request of a method. The instance must live on.
+func isExtendedBefore(ctx context.Context, i *bergv1.ChallengeInstance, method string) {
+	GinkgoHelper()
+	var once sync.Once
+	extended := make(chan struct{})
+	inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, transport.Showing(func(r *http.Request) {
+		if r.Method == method && strings.HasSuffix(r.URL.Path, "/challengeinstances/"+i.Name) {
+			once.Do(func() {
+				defer GinkgoRecover()
+				defer close(extended)
+				apiserver.Change(ctx, i, func() { i.Spec.Timeout = "9h" })
+			})
+		}
+	}))
+	Eventually(extended).Should(BeClosed(), "no %s is tried", method)
+	expect.Observed(ctx, i)
+	Expect(i.DeletionTimestamp).To(BeNil())
+	Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+	Expect(i.Status.ExpiresAt.Sub(i.Status.StartedAt.Time)).To(Equal(9 * time.Hour))
 }

@@ -25,7 +25,7 @@ import (
 )
 
 var _ = Describe("What cannot be built", func() {
-	It("fails on a missing Challenge, makes nothing, and goes on when it appears", func(ctx context.Context) {
+	It("fails on a missing Challenge, makes nothing, and continues when it appears", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		i := bergtest.Instance(ctx, ns, "later")
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
@@ -36,7 +36,7 @@ var _ = Describe("What cannot be built", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 	})
 
-	It("fails on a missing flag, makes nothing, and goes on when it is set", func(ctx context.Context) {
+	It("fails on a missing flag, makes nothing, and continues when it is set", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "flagged", bergtest.EveryKind)
 		i := bergtest.Instance(ctx, ns, "flagged", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
@@ -48,7 +48,7 @@ var _ = Describe("What cannot be built", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 	})
 
-	It("fails on a Challenge without containers, and goes on when it has some", func(ctx context.Context) {
+	It("fails on a Challenge without containers, and continues when it has some", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "empty", `description: nothing runs`)
 		i := bergtest.Instance(ctx, ns, "empty")
@@ -83,7 +83,7 @@ var _ = Describe("What cannot be built", func() {
 		}
 	})
 
-	DescribeTable("shows what the API server refuses on the condition of that step, and goes on when it is lifted",
+	DescribeTable("shows what the API server refuses on the condition of that step, and continues when it is lifted",
 		func(ctx context.Context, group, resource, condition string) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "refused", bergtest.EveryKind)
@@ -106,7 +106,7 @@ var _ = Describe("What cannot be built", func() {
 		Entry("a Deployment", "apps", "deployments", bergv1.ConditionDeploymentsCreated),
 	)
 
-	It("shows a quota that is used up, and goes on when it is raised", func(ctx context.Context) {
+	It("shows a quota that is used up, and continues when it is raised", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "quota", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "quota")
@@ -122,7 +122,7 @@ var _ = Describe("What cannot be built", func() {
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	})
 
-	It("stays Starting with what a container waits for, and goes on when that is mended", func(ctx context.Context) {
+	It("stays Starting with what a container waits for, and continues when that is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		for how, reason := range map[string]string{"image-pull": "ImagePullBackOff", "crash": "CrashLoopBackOff"} {
 			bergtest.Challenge(ctx, ns, how, misbehaving(how))
@@ -135,7 +135,7 @@ var _ = Describe("What cannot be built", func() {
 		}
 	})
 
-	It("fails on an object that is not the instance's, leaves it untouched, and goes on when it is gone", func(ctx context.Context) {
+	It("fails on an object that is not the instance's, leaves it untouched, and continues when it is gone", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "object", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "object")
@@ -152,10 +152,10 @@ var _ = Describe("What cannot be built", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 	})
 
-	It("goes on when a broken Challenge is mended", func(ctx context.Context) {
+	It("continues when a broken Challenge is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		c := bergtest.Challenge(ctx, ns, "mended", `containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`)
-		i := bergtest.Instance(ctx, ns, "mended")
+		c := bergtest.Challenge(ctx, ns, "fixed", `containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`)
+		i := bergtest.Instance(ctx, ns, "fixed")
 		expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge)
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonInvalidChallenge)
 		respecify(ctx, c, bergtest.OneContainer)

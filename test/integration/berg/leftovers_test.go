@@ -27,7 +27,7 @@ var _ = Describe("What an owner's former instance has left in a cache", func() {
 		inprocess.Instead(clock.RealClock{}, nil, watch.wrap)
 		former := startRunning(ctx, "former", bergtest.OneContainer)
 
-		By("ending it, which that watch does not tell")
+		By("deleting it, which that watch does not tell")
 		watch.close()
 		DeferCleanup(watch.letThrough)
 		Expect(k8s.Delete(ctx, former)).To(Succeed())

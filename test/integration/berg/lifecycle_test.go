@@ -284,7 +284,7 @@ var _ = Describe("The life of an instance", func() {
 		Expect(copied.Data).To(Equal(source.Data))
 	})
 
-	It("builds and ends twenty at the same time", func(ctx context.Context) {
+	It("builds and deletes twenty at the same time", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "crowd", bergtest.EveryKind)
 		const crowd = 20

@@ -56,7 +56,7 @@ var _ = Describe("An owner with hundreds of instances", func() {
 		By("letting them wait")
 		waited := s.starts(ctx, 7)
 
-		By("ending the one that runs, again and again")
+		By("deleting the one that runs, again and again")
 		// Of those of one second another may be the older by its UID.
 		slices.SortFunc(all, func(a, b *bergv1.ChallengeInstance) int {
 			if c := cmp.Compare(btoi(b.UID == first), btoi(a.UID == first)); c != 0 {

@@ -27,7 +27,7 @@ import (
 )
 
 var _ = Describe("NETWORK_POLICY", func() {
-	It("decides which policy an instance has; when it changes, the new one comes before the old one goes", func(ctx context.Context) {
+	It("decides which policy an instance has; when it changes, the new one comes before the old one is deleted", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "policy", bergtest.EveryKind)
 		i := bergtest.Instance(ctx, ns, "policy")
@@ -75,13 +75,13 @@ var _ = Describe("NETWORK_POLICY", func() {
 		inprocess.Restart(map[string]string{"NETWORK_POLICY": "both"}, nil)
 		has(true, true)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
-		Expect(policy.UID).To(Equal(want.UID), "the policy was made anew")
+		Expect(policy.UID).To(Equal(want.UID), "the policy was made again")
 
 		By("back to cilium")
 		inprocess.Restart(nil, nil)
 		has(false, true)
 
-		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were started anew")
+		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were restarted")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
 	})
 

@@ -22,7 +22,7 @@ import (
 // An API server that does not know a kind, or whatever stands before it, answers 404 as one
 // that does not know an object does, without the name of any.
 var _ = Describe("A 404 that names no object", func() {
-	DescribeTable("holds up neither the start nor the end of an instance",
+	DescribeTable("holds up neither the start nor the deletion of an instance",
 		func(ctx context.Context, answered func(owner string, r *http.Request) bool) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "here", bergtest.OneContainer)
@@ -51,7 +51,7 @@ var _ = Describe("A 404 that names no object", func() {
 		Entry("to the question whether its namespace is gone", func(id string, r *http.Request) bool {
 			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/namespaces/challenge-"+id)
 		}),
-		Entry("to the last write of its end", func(id string, r *http.Request) bool {
+		Entry("to the last write of its deletion", func(id string, r *http.Request) bool {
 			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/challengeinstances/"+id) {
 				return false
 			}
@@ -59,7 +59,7 @@ var _ = Describe("A 404 that names no object", func() {
 		}),
 	)
 
-	It("to the last look for routes, whose API was removed meanwhile, lets an instance end", func(ctx context.Context) {
+	It("to the last look for routes, whose API was removed meanwhile, lets an instance be deleted", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "removed", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "removed")

@@ -99,7 +99,7 @@ var _ = Describe("An API that is not installed", func() {
 		// A watch that lost its API tries again with pauses of up to a minute.
 		Consistently(func() int { return len(seen.to("/tlsroutes")) - asked }).WithContext(ctx).WithTimeout(5 * time.Second).Should(BeNumerically("<", 15))
 
-		By("ending and making instances without it")
+		By("deleting and making instances without it")
 		Expect(k8s.Delete(ctx, deleted)).To(Succeed())
 		bergtest.Gone(ctx, deleted)
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "without"), bergv1.PhaseRunning)
@@ -131,7 +131,7 @@ var _ = Describe("Instances on a cluster without an API", func() {
 			expect.Reaches(ctx, bergtest.Instance(ctx, ns, "runs"), bergv1.PhaseRunning)
 			settle(ctx, ns)
 
-			By("starting and ending many, of which some need it")
+			By("starting and deleting many, of which some need it")
 			before := len(seen.lookUps())
 			good, bad := bergtest.Several(ctx, ns, "runs", 10), bergtest.Several(ctx, ns, "waits", 5)
 			for _, i := range good {

@@ -53,7 +53,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 		resume()
 		Eventually(orphaned).Should(Equal(1))
 
-		By("telling its owner's next instance what is in the way")
+		By("telling its owner's next instance what blocks it")
 		next := bergtest.Instance(ctx, ns, "left", func(i *bergv1.ChallengeInstance) {
 			i.Spec.OwnerID = strings.TrimPrefix(left.Name, challengeinstance.NamespacePrefix)
 		})
@@ -61,7 +61,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 		Expect(expect.Conditions(next)).To(And(ContainSubstring(left.Annotations[bergv1.AnnotationInstance]), ContainSubstring("left behind"), ContainSubstring("ORPHAN_GRACE_PERIOD")))
 		Consistently(func(g Gomega) { g.Expect(bytesOf(ctx, left)).To(Equal(before)) }).WithTimeout(3 * time.Second).Should(Succeed())
 
-		By("deleting it: the instance goes on")
+		By("deleting it: the instance continues")
 		Expect(k8s.Delete(ctx, left)).To(Succeed())
 		expect.Reaches(ctx, next, bergv1.PhaseRunning)
 		Eventually(orphaned).Should(BeZero())
@@ -112,20 +112,18 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 		refusals := 0
 		answers := false
 		var mu sync.Mutex
-		inprocess.Restart(map[string]string{"ORPHAN_GRACE_PERIOD": "1s"}, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				asks := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/challengeinstances") && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList")
-				if asks && !answers {
-					if refusals++; refusals <= 2 {
-						refused.Done()
-					}
-					return nil, io.ErrUnexpectedEOF
+		inprocess.Restart(map[string]string{"ORPHAN_GRACE_PERIOD": "1s"}, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asks := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/challengeinstances") && strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList")
+			if asks && !answers {
+				if refusals++; refusals <= 2 {
+					refused.Done()
 				}
-				return next.RoundTrip(r)
-			})
-		})
+				return nil, io.ErrUnexpectedEOF
+			}
+			return next.RoundTrip(r)
+		}))
 		refused.Wait()
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(left), left)).To(Succeed())
 		Expect(left.DeletionTimestamp).To(BeNil())

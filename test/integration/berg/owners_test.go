@@ -27,7 +27,7 @@ import (
 )
 
 var _ = Describe("The instances of one owner", func() {
-	It("wait without a poll, and go on the moment that the namespace is gone", func(ctx context.Context) {
+	It("wait without a poll, and continue the moment that the namespace is gone", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "busy", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "busy")
@@ -45,7 +45,7 @@ var _ = Describe("The instances of one owner", func() {
 		before := reconciles()
 		Consistently(reconciles).WithContext(ctx).WithTimeout(3*time.Second).Should(Equal(before), "somebody looks again without a reason")
 
-		By("letting it go")
+		By("releasing it")
 		w, err := k8s.Watch(ctx, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": first.Status.Namespace})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(w.Stop)
@@ -63,7 +63,7 @@ var _ = Describe("The instances of one owner", func() {
 					started = time.Now()
 				}
 			case <-ctx.Done():
-				Fail("the second instance does not go on")
+				Fail("the second instance does not continue")
 			}
 		}
 		AddReportEntry("hand-over", fmt.Sprintf("the next instance was started %s after the namespace was gone", started.Sub(gone).Round(time.Millisecond)))
@@ -98,14 +98,14 @@ var _ = Describe("The instances of one owner", func() {
 		inprocess.Pause()()
 		for n, group := range groups {
 			for _, i := range group {
-				// A change of the spec shows that the new operator has judged it anew.
+				// A change of the spec shows that the new operator has judged it again.
 				apiserver.Change(ctx, i, func() { i.Spec.Timeout = "3h" })
 				expect.Observed(ctx, i)
 			}
 			Expect(onlyOneRuns(ctx, group)).To(Equal(winners[n]))
 		}
 
-		By("ending the first of three: the older of the others follows, then the last")
+		By("deleting the first of three: the older of the others follows, then the last")
 		group := groups[0]
 		for len(group) > 0 {
 			holder := slices.IndexFunc(group, func(i *bergv1.ChallengeInstance) bool { return i.Status.Phase == bergv1.PhaseRunning })
@@ -219,7 +219,7 @@ var _ = Describe("A namespace that is not the instance's", func() {
 			expect.Gone(ctx, other)
 			Expect(bytesOf(ctx, foreign, inside)).To(Equal(before))
 
-			By("removing it: the instance goes on")
+			By("removing it: the instance continues")
 			Expect(k8s.Delete(ctx, foreign)).To(Succeed())
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		},

@@ -106,8 +106,8 @@ var _ = Describe("What has not changed costs no request", func() {
 
 	// make quiet runs this with 500 instances and ten real minutes. By default
 	// the operator is told that ten minutes have passed, and sees every object
-	// anew, as after a restart or when the informers list again.
-	It("of instances that run, while time goes by", func(ctx context.Context) {
+	// again, as after a restart or when the informers list again.
+	It("of instances that run, while time passes", func(ctx context.Context) {
 		window, err := time.ParseDuration(cmp.Or(os.Getenv("QUIET"), "5s"))
 		Expect(err).NotTo(HaveOccurred())
 		many, err := strconv.Atoi(cmp.Or(os.Getenv("QUIET_INSTANCES"), "30"))

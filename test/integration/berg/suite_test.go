@@ -7,7 +7,6 @@ package berg
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -34,19 +33,10 @@ var (
 	process config.Process
 )
 
-func TestIntegration(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set: make test brings up a cluster and sets it")
-	}
-	RegisterFailHandler(Fail)
-	apiserver.SetDefaults()
-	RunSpecs(t, "Challenges and their instances")
-}
+func TestIntegration(t *testing.T) { apiserver.Run(t, "Challenges and their instances") }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	apiserver.Connect()
-	apiserver.Install(ctx)
-	k8s, restConfig = apiserver.Client, apiserver.Config
+	k8s, restConfig = apiserver.Begin(ctx)
 	process, _ = inprocess.Load(inprocess.With(nil), berg.New(&cfg))
 	bergtest.WatchAll()
 	inprocess.Begin()

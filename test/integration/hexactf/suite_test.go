@@ -6,12 +6,10 @@ package hexactf
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
@@ -25,19 +23,10 @@ var (
 	platform *hexactftest.Platform
 )
 
-func TestIntegration(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set: make test brings up a cluster and sets it")
-	}
-	RegisterFailHandler(Fail)
-	apiserver.SetDefaults()
-	RunSpecs(t, "HexaCTF challenges")
-}
+func TestIntegration(t *testing.T) { apiserver.Run(t, "HexaCTF challenges") }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	apiserver.Connect()
-	apiserver.Install(ctx)
-	k8s = apiserver.Client
+	k8s, _ = apiserver.Begin(ctx)
 	var stop func()
 	platform, stop = hexactftest.NewPlatform()
 	DeferCleanup(stop)

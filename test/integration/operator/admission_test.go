@@ -44,7 +44,7 @@ spec: {policyName: %[1]s, validationActions: [%[2]s]}
 		Expect(k8s.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, object)).To(Succeed()) })
 	}
-	// The API server takes a moment to heed a policy.
+	// The API server takes a moment to follow a policy.
 	probe := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: policy.GetName()},
 		Spec: appsv1.DeploymentSpec{
@@ -52,7 +52,7 @@ spec: {policyName: %[1]s, validationActions: [%[2]s]}
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{bergv1.LabelChallenge: challenge}},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "a", Image: "a", Env: []corev1.EnvVar{{Name: "FLAG", Value: "heeded"}},
+					Name: "a", Image: "a", Env: []corev1.EnvVar{{Name: "FLAG", Value: "followed"}},
 				}}},
 			},
 		},

@@ -31,21 +31,19 @@ var _ = Describe("An API that is not enabled", func() {
 		takeRightsAway(ctx, absent)
 		var asked, refused atomic.Pointer[string]
 		// Not Instead, which would start the shared one again before it has its rights back.
-		stop := inprocess.Run(map[string]string{"POD_NAMESPACE": installed.Namespace, "ENABLED_APIS": enabled}, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				for _, part := range never {
-					// Discovery asks for the list of an API, nobody for its objects.
-					if strings.Contains(r.URL.Path, part) {
-						asked.Store(&r.URL.Path)
-					}
+		stop := inprocess.Run(map[string]string{"POD_NAMESPACE": installed.Namespace, "ENABLED_APIS": enabled}, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			for _, part := range never {
+				// Discovery asks for the list of an API, nobody for its objects.
+				if strings.Contains(r.URL.Path, part) {
+					asked.Store(&r.URL.Path)
 				}
-				response, err := next.RoundTrip(r)
-				if err == nil && response.StatusCode == http.StatusForbidden {
-					refused.Store(ptr.To(r.Method + " " + r.URL.Path))
-				}
-				return response, err
-			})
-		})
+			}
+			response, err := next.RoundTrip(r)
+			if err == nil && response.StatusCode == http.StatusForbidden {
+				refused.Store(ptr.To(r.Method + " " + r.URL.Path))
+			}
+			return response, err
+		}))
 		DeferCleanup(stop)
 		if enabled == quixv1.GroupVersion.Group {
 			env := quixtest.Environment(ctx, quixtest.NewID())

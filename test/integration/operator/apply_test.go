@@ -271,7 +271,7 @@ var _ = Describe("What the API server refuses to change", func() {
 		Expect(now.GetUID()).To(Equal(before.GetUID()))
 	})
 
-	It("is not created before its finalizers let it go", func(ctx context.Context) {
+	It("is not created before its finalizers are gone", func(ctx context.Context) {
 		ns := apiserver.Namespace(ctx)
 		before, err := kit.apply(ctx, gadget(ns))
 		Expect(err).NotTo(HaveOccurred())

@@ -67,7 +67,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Expect(p.exits()).To(Equal(0), "%s", p.log)
 	})
 
-	It("goes on when the leader is killed: no write before the lease is over, none lost", func(ctx context.Context) {
+	It("continues when the leader is killed: no write before the lease is over, none lost", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "killed", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
@@ -92,7 +92,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		gap := second.gate.work(time.Time{})[0].At.Sub(killed)
 		AddReportEntry("gap after SIGKILL", gap.String(), ReportEntryVisibilityAlways)
 		Expect(gap).To(BeNumerically("<", operator.LeaseDuration+lateness))
-		Expect(gap).To(BeNumerically(">", operator.HoldDuration-3*operator.RetryPeriod), "it did not wait for the lease to end")
+		Expect(gap).To(BeNumerically(">", operator.HoldDuration-3*operator.RetryPeriod), "it did not wait for the lease to run out")
 		// Events come late. What the first has not written when it is killed is lost.
 		Eventually(func(g Gomega) {
 			told := startEvents(ctx, ns)
@@ -101,10 +101,10 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 			}
 		}).Should(Succeed())
 		Expect(startEvents(ctx, ns)).To(HaveEach(1), "an instance was started twice")
-		Expect(second.complaints()).To(BeEmpty())
+		Expect(second.errorLines()).To(BeEmpty())
 	})
 
-	It("writes nothing as a deposed leader, and ends", func(ctx context.Context) {
+	It("writes nothing as a deposed leader, and exits", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "deposed", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
@@ -127,7 +127,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 
 		resumed := first.send(syscall.SIGCONT)
 		Expect(first.exits()).To(Equal(1))
-		AddReportEntry("end of the deposed leader", time.Since(resumed).String(), ReportEntryVisibilityAlways)
+		AddReportEntry("exit of the deposed leader", time.Since(resumed).String(), ReportEntryVisibilityAlways)
 		Expect(time.Since(resumed)).To(BeNumerically("<", operator.RenewDeadline), "it went on as if it led")
 		Expect(first.gate.work(resumed)).To(BeEmpty())
 		Expect(first.log.String()).To(ContainSubstring("another replica leads"))
@@ -136,10 +136,10 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		for _, i := range load[:10] {
 			Expect(bergtest.NamespaceExists(ctx, i)).To(BeFalse(), "it brought back what was gone")
 		}
-		Expect(second.complaints()).To(BeEmpty())
+		Expect(second.errorLines()).To(BeEmpty())
 	})
 
-	It("hands over at once when it is told to stop, after ending what it has begun", func(ctx context.Context) {
+	It("hands over at once when it is told to stop, after completing what it has begun", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "handover", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()
@@ -167,7 +167,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		AddReportEntry("gap after SIGTERM", gap.String(), ReportEntryVisibilityAlways)
 		Expect(gap).To(BeNumerically("<", lookingAround))
 		Expect(gap).To(BeNumerically("<", operator.LeaseDuration))
-		Expect(append(first.complaints(), second.complaints()...)).To(BeEmpty())
+		Expect(append(first.errorLines(), second.errorLines()...)).To(BeEmpty())
 	})
 
 	It("stays alive as a standby that cannot reach the API server, and leads when its time comes", func(ctx context.Context) {
@@ -197,14 +197,14 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		leader = holder(ctx)
 		third.send(syscall.SIGTERM)
 		Expect(third.exits()).To(Equal(0), "%s", third.log)
-		Expect(third.complaints()).To(BeEmpty())
+		Expect(third.errorLines()).To(BeEmpty())
 		Expect(holder(ctx)).To(Equal(leader))
 		second.send(syscall.SIGTERM)
 		Expect(second.exits()).To(Equal(0), "%s", second.log)
 		Expect(holder(ctx)).To(BeEmpty(), "the lease was not given back")
 	})
 
-	It("ends on wrong settings, naming all of them, before it says or serves anything", func() {
+	It("exits on wrong settings, naming all of them, before it says or serves anything", func() {
 		way := newGate(rest.AnonymousClientConfig(restConfig))
 		probes, err := launch.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())

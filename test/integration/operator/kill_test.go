@@ -35,7 +35,7 @@ const steps = `containers: [{hostname: web, image: "example.com/web:1", dynamicF
 const mostWrites = 20
 
 var _ = Describe("An operator that is killed", func() {
-	It("after any write of a build goes on where it was, and changes nothing that was told", func(ctx context.Context) {
+	It("after any write of a build continues where it was, and changes nothing that was told", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "steps", steps)
 		inprocess.Pause()
@@ -43,7 +43,7 @@ var _ = Describe("An operator that is killed", func() {
 		var instances []*bergv1.ChallengeInstance
 		var witnessed []facts
 		for n := 1; ; n++ {
-			Expect(n).To(BeNumerically("<", mostWrites), "an instance needs no end of writes")
+			Expect(n).To(BeNumerically("<", mostWrites), "an instance needs endless writes")
 			// Each new operator also meets what its predecessors left half done.
 			i := bergtest.Instance(ctx, ns, "steps", bergtest.NamedAfterOwner)
 			instances = append(instances, i)
@@ -67,7 +67,7 @@ var _ = Describe("An operator that is killed", func() {
 		}
 	}, SpecTimeout(10*time.Minute))
 
-	It("after any write of an end leaves nothing behind", func(ctx context.Context) {
+	It("after any write of a deletion leaves nothing behind", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "steps", steps)
 		var instances []*bergv1.ChallengeInstance
@@ -80,7 +80,7 @@ var _ = Describe("An operator that is killed", func() {
 		inprocess.Pause()
 		n := 0
 		for died := true; died; n++ {
-			Expect(n).To(BeNumerically("<", len(instances)), "an instance needs no end of writes")
+			Expect(n).To(BeNumerically("<", len(instances)), "an instance needs endless writes")
 			i := instances[n]
 			Expect(k8s.Delete(ctx, i)).To(Succeed())
 			died = startAndKill(ctx, i, n+1, func(g Gomega) {
@@ -96,14 +96,14 @@ var _ = Describe("An operator that is killed", func() {
 		}
 	}, SpecTimeout(10*time.Minute))
 
-	It("by nobody, but deaf for the answer to any one write, builds and ends all the same", func(ctx context.Context) {
+	It("by nobody, but deaf for the answer to any one write, builds and deletes all the same", func(ctx context.Context) {
 		lost := buildAndEndOver(ctx, &line{}, func(instances []*bergv1.ChallengeInstance) {
 			Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(instances[0].Namespace))).To(Succeed())
 		})
 		Expect(lost).To(BeNumerically(">", 12), "answers that were lost")
 	}, SpecTimeout(10*time.Minute))
 
-	It("by nobody, but told of a conflict at any one write, builds and ends all the same", func(ctx context.Context) {
+	It("by nobody, but told of a conflict at any one write, builds and deletes all the same", func(ctx context.Context) {
 		refused := buildAndEndOver(ctx, &line{refuse: true}, func(instances []*bergv1.ChallengeInstance) {
 			for n, i := range instances { // half of them by the operator's own deletion
 				if n%2 == 0 {
@@ -275,7 +275,7 @@ func startAndKill(ctx context.Context, i *bergv1.ChallengeInstance, n int, done 
 }
 
 // facts are what has been told about an instance and must never change, and the
-// objects that must never be made anew.
+// objects that must never be made again.
 type facts struct {
 	told    map[string]string
 	objects map[string]types.UID

@@ -118,7 +118,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 			Should(HaveKey(HavePrefix("berg_challengeinstance_active")))
 		Expect(phases(all)).To(Equal(want))
 
-		By("ending two, one by its time")
+		By("terminating two, one by its expiry")
 		apiserver.Change(ctx, running[0], func() { running[0].Spec.Timeout = "1s" })
 		Expect(k8s.Delete(ctx, running[1])).To(Succeed())
 		bergtest.Gone(ctx, running[0])
@@ -138,7 +138,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 			ShouldNot(HaveKey(ContainSubstring(`challenge="counted"`)))
 	})
 
-	It("count what the API server refuses as errors, and what an author must mend as none", func(ctx context.Context) {
+	It("count what the API server refuses as errors, and what an author must fix as none", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		p := start(ctx).leads(ctx).ready()
 		errors := func() float64 { return metrics(ctx, p)["berg_challengeinstance_reconcile_errors_total"] }

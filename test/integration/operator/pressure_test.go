@@ -157,15 +157,13 @@ var _ = Describe("Pressure", func() {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "throttled", bergtest.OneContainer)
 		var refused atomic.Int64
-		inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				response, err := next.RoundTrip(r)
-				if err == nil && response.StatusCode == http.StatusTooManyRequests {
-					refused.Add(1)
-				}
-				return response, err
-			})
-		})
+		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			response, err := next.RoundTrip(r)
+			if err == nil && response.StatusCode == http.StatusTooManyRequests {
+				refused.Add(1)
+			}
+			return response, err
+		}))
 		lift := throttle(ctx)
 		all := bergtest.Several(ctx, ns, "throttled", 10)
 		Eventually(refused.Load).Should(BeNumerically(">", len(all)), "the API server refuses nothing")

@@ -156,8 +156,8 @@ func (p *process) exits() int {
 	return p.ExitCode()
 }
 
-// complaints are the lines of the log that an administrator would worry about.
-func (p *process) complaints() []string {
+// errorLines are the lines of the log that an administrator would worry about.
+func (p *process) errorLines() []string {
 	var out []string
 	for line := range strings.Lines(p.Text()) {
 		var entry struct{ Level string }

@@ -3,24 +3,24 @@ package operator
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/docs"
-	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/scorecard/examples"
 )
@@ -36,15 +36,20 @@ var _ = Describe("The examples of the bundle", func() {
 	BeforeEach(func(ctx context.Context) {
 		ns = bergtest.Namespace(ctx)
 		run = examples.Run{Namespace: ns, Patience: 2 * time.Minute}
-		for _, page := range []string{"berg/challengeinstance.md", "quix/environment.md"} {
-			text, err := docs.Pages.ReadFile(page)
-			Expect(err).NotTo(HaveOccurred())
-			run.Documentation += string(text)
+		pages, err := fs.Glob(docs.Pages, "*/*.md")
+		Expect(err).NotTo(HaveOccurred())
+		for _, page := range pages {
+			if folder := path.Dir(page); folder != "adr" && folder != "runbooks" {
+				text, err := docs.Pages.ReadFile(page)
+				Expect(err).NotTo(HaveOccurred())
+				run.Documentation += string(text)
+			}
 		}
 
 		user := "system:serviceaccount:" + ns + ":scorecard"
 		subjects := []any{map[string]any{"kind": rbacv1.UserKind, "apiGroup": rbacv1.GroupName, "name": user}}
-		for _, d := range yamlDocuments("../../../config/scorecard/rbac/rbac.yaml") {
+		const rights = "../../../config/scorecard/rbac/"
+		for _, d := range append(yamlDocuments(rights+"role.yaml"), yamlDocuments(rights+"rbac.yaml")...) {
 			if strings.HasSuffix(d.GetKind(), "Binding") {
 				d.Object["subjects"] = subjects
 			}
@@ -55,9 +60,8 @@ var _ = Describe("The examples of the bundle", func() {
 		}
 		limited := rest.CopyConfig(restConfig)
 		limited.Impersonate = rest.ImpersonationConfig{UserName: user}
-		scheme, err := operator.NewScheme(families.All()...)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(eventsv1.AddToScheme(scheme)).To(Succeed())
+		scheme := runtime.NewScheme()
+		Expect(examples.AddToScheme(scheme)).To(Succeed())
 		run.Client, err = client.New(limited, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())
 	})
@@ -105,7 +109,7 @@ var _ = Describe("The examples of the bundle", func() {
 	It("all run and leave nothing behind", func(ctx context.Context) {
 		outcomes, err := run.Try(ctx, ofBundle())
 		Expect(err).NotTo(HaveOccurred())
-		Expect(outcomes).To(HaveLen(4))
+		Expect(len(outcomes)).To(BeNumerically(">=", 4))
 		for _, o := range outcomes {
 			Expect(o.Problems).To(BeEmpty(), o.Name)
 		}
@@ -148,7 +152,7 @@ var _ = Describe("The examples of the bundle", func() {
 			To(And(ContainSubstring("the condition Healthy is not documented"), ContainSubstring("the event InstanceReady is not documented")))
 	})
 
-	It("are refused when one does not go", func(ctx context.Context) {
+	It("are refused when one is not deleted", func(ctx context.Context) {
 		const finalizer = "berg.test/hold"
 		run.Patience = 20 * time.Second
 		// Somebody's finalizer keeps the instance.
@@ -169,7 +173,7 @@ var _ = Describe("The examples of the bundle", func() {
 				g.Expect(k8s.Patch(ctx, &all[0], patch)).To(Succeed())
 			}).WithContext(ctx).Should(Succeed())
 		}()
-		Expect(problems(ctx, onlyWeb(func(*unstructured.Unstructured) {}))).To(ContainSubstring("was deleted and does not go"))
+		Expect(problems(ctx, onlyWeb(func(*unstructured.Unstructured) {}))).To(ContainSubstring("was deleted and is not gone"))
 	})
 })
 

@@ -114,7 +114,7 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 			expect.Reaches(ctx, i, bergv1.PhaseStarting)
 		}
 
-		By("an operator that is killed, one that is told to stop, and instances that end")
+		By("an operator that is killed, one that is told to stop, and instances that terminate")
 		leader.send(syscall.SIGKILL)
 		<-leader.Exited()
 		standby.leads(ctx)

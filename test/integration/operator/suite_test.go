@@ -8,7 +8,6 @@ package operator
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -29,19 +28,10 @@ var (
 	restConfig *rest.Config
 )
 
-func TestIntegration(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set: make test brings up a cluster and sets it")
-	}
-	RegisterFailHandler(Fail)
-	apiserver.SetDefaults()
-	RunSpecs(t, "The operator")
-}
+func TestIntegration(t *testing.T) { apiserver.Run(t, "The operator") }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	apiserver.Connect()
-	apiserver.Install(ctx)
-	k8s, restConfig = apiserver.Client, apiserver.Config
+	k8s, restConfig = apiserver.Begin(ctx)
 	bergtest.WatchAll()
 	inprocess.Begin()
 })

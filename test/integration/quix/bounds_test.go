@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-var _ = Describe("What is wrong is told in a few words, however long it is:", func() {
+var _ = Describe("A problem is told in a few words, however long it is:", func() {
 	It("of an Environment, what the API server says", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) {
 			env.Spec.Labels = map[string]string{"quix.io/a": strings.Repeat("ä", 40000)}

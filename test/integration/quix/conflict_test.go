@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("An environment whose namespace is not its own", func() {
-	It("fails beside one that nobody manages, leaves it untouched also when it goes, and goes on when that is gone", func(ctx context.Context) {
+	It("fails beside one that nobody manages, leaves it untouched also when it is deleted, and continues when that is gone", func(ctx context.Context) {
 		id := quixtest.NewID()
 		ns := foreignNamespace(ctx, id+"-qdep", map[string]string{"owner": "somebody"})
 		same := &rbacv1.RoleBinding{
@@ -54,7 +54,7 @@ var _ = Describe("An environment whose namespace is not its own", func() {
 		Expect(environmentNamespace(ctx, env).UID).NotTo(Equal(ns.UID))
 	})
 
-	It("never adopts a namespace that only bears the right labels", func(ctx context.Context) {
+	It("never adopts a namespace that only has the right labels", func(ctx context.Context) {
 		id := quixtest.NewID()
 		for _, labels := range []map[string]string{
 			{"quix.io/managed-by": "quix-environment-operator"},
@@ -97,7 +97,7 @@ var _ = Describe("An environment whose namespace is not its own", func() {
 		Expect(environmentNamespace(ctx, second).Annotations).To(HaveKeyWithValue("quix.io/environment-uid", string(second.UID)))
 	})
 
-	It("lets its namespace go when an administrator takes the label off, and takes its rights along", func(ctx context.Context) {
+	It("releases its namespace when an administrator takes the label off, and takes its rights away", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		ns := environmentNamespace(ctx, env)

@@ -106,7 +106,7 @@ var _ = Describe("An environment", func() {
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 	})
 
-	It("fails on a label that the API server refuses, and goes on when it is mended", func(ctx context.Context) {
+	It("fails on a label that the API server refuses, and continues when it is fixed", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.Spec.Labels = map[string]string{"quix.io/a": "no spaces please"} })
 		expect.Settles(ctx, env, quixv1.PhaseFailed)
 		expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceCreationFailed)
@@ -248,7 +248,7 @@ var _ = Describe("An environment", func() {
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue())
 	})
 
-	It("waits, and does not fail, while its namespace goes that somebody deleted", func(ctx context.Context) {
+	It("waits, and does not fail, while its namespace terminates that somebody deleted", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		old := environmentNamespace(ctx, env)
@@ -269,17 +269,15 @@ var _ = Describe("An environment", func() {
 		Expect(environmentEvents(ctx, env)).NotTo(ContainElement(HavePrefix("Warning/")))
 	})
 
-	It("ends though its binding cannot be deleted, and says so", func(ctx context.Context) {
+	It("is deleted though its binding cannot be, and says so", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
-		inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper {
-			return transport.Func(func(r *http.Request) (*http.Response, error) {
-				if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/rolebindings/") {
-					return nil, errors.New("the line is cut")
-				}
-				return next.RoundTrip(r)
-			})
-		})
+		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/rolebindings/") {
+				return nil, errors.New("the line is cut")
+			}
+			return next.RoundTrip(r)
+		}))
 		Expect(k8s.Delete(ctx, env)).To(Succeed())
 		expect.Gone(ctx, env)
 		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ContainElement("Warning/RoleBindingDeletionFailed"))
@@ -323,24 +321,22 @@ var _ = Describe("An environment", func() {
 		for deadly := int64(1); ; deadly++ {
 			var writes atomic.Int64
 			var order requestLog
-			stop := inprocess.Run(nil, func(next http.RoundTripper) http.RoundTripper {
-				return transport.Func(func(r *http.Request) (*http.Response, error) {
-					if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
-						return next.RoundTrip(r)
-					}
-					n := writes.Add(1)
-					order.add(r)
-					if n > deadly {
-						return nil, http.ErrServerClosed // the dead write nothing
-					}
-					response, err := next.RoundTrip(r)
-					if n == deadly && err == nil {
-						_ = response.Body.Close()
-						return nil, http.ErrServerClosed // done, and nobody learns of it
-					}
-					return response, err
-				})
-			})
+			stop := inprocess.Run(nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") {
+					return next.RoundTrip(r)
+				}
+				n := writes.Add(1)
+				order.add(r)
+				if n > deadly {
+					return nil, http.ErrServerClosed // the dead write nothing
+				}
+				response, err := next.RoundTrip(r)
+				if n == deadly && err == nil {
+					_ = response.Body.Close()
+					return nil, http.ErrServerClosed // done, and nobody learns of it
+				}
+				return response, err
+			}))
 			env := quixtest.Environment(ctx, quixtest.NewID())
 			Eventually(func() bool {
 				if writes.Load() > deadly {
@@ -365,7 +361,7 @@ var _ = Describe("An environment", func() {
 				}
 				Expect(order.those(own)).To(HaveExactElements(
 					"PATCH "+environments,           // the finalizer, before all else
-					"PATCH "+environments+"/status", // the names, before anything bears them
+					"PATCH "+environments+"/status", // the names, before anything has them
 					"POST /api/v1/namespaces",
 					"POST /apis/rbac.authorization.k8s.io/v1/namespaces/"+ns+"/rolebindings",
 					"PATCH "+environments+"/status",

@@ -13,7 +13,7 @@ import (
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 )
 
-// environmentNamespace returns the namespace that bears an Environment's name.
+// environmentNamespace returns the namespace of an Environment.
 func environmentNamespace(ctx context.Context, env *quixv1.Environment) *corev1.Namespace {
 	GinkgoHelper()
 	ns := &corev1.Namespace{}

@@ -2,6 +2,7 @@ package quix
 
 import (
 	"context"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,20 +17,76 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-var _ = Describe("A freeze of the status of an Environment", func() {
-	It("keeps none that is gone", func(ctx context.Context) {
+// What administrators do before a maintenance: an admission policy refuses what the
+// operator wants to write of the Environments themselves.
+var _ = Describe("A freeze of Environments", func() {
+	const updates, statuses = "environments", "environments/status"
+
+	It("of the status keeps none that is gone, and is told", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
-		as, look := apiserver.As(apiserver.OperatorUser), apiserver.RawPatch(`{"status":{"message":"probe"}}`)
-		apiserver.Deny(ctx, apiserver.Denial{
-			Name:  "freeze-environment-" + env.Name,
-			Group: quixv1.GroupVersion.Group, Resources: []string{"environments/status"}, Operation: "UPDATE",
-			Conditions: []string{apiserver.ByOperator, "request.name == '" + env.Name + "'"},
-		}, func() error {
-			return as.Status().Patch(ctx, env.DeepCopy(), look, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
-		})
+		freeze(ctx, env.Name, statuses)
 		Expect(k8s.Delete(ctx, env)).To(Succeed())
 		expect.Gone(ctx, env)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, &corev1.Namespace{}))).To(BeTrue(), "its namespace exists")
+		expect.Event(ctx, env, corev1.EventTypeWarning, quixv1.ReasonRefused)
 	})
+
+	It("of the resource is told by one that is gone but for its finalizer", func(ctx context.Context) {
+		env := quixtest.Environment(ctx, quixtest.NewID())
+		expect.Settles(ctx, env, quixv1.PhaseReady)
+		lift := freeze(ctx, env.Name, updates)
+		Expect(k8s.Delete(ctx, env)).To(Succeed())
+		expect.Event(ctx, env, corev1.EventTypeWarning, quixv1.ReasonRefused)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(env), env)).To(Succeed())
+		Expect(env.Status.Phase).To(Equal(quixv1.PhaseDeleting))
+		lift()
+		expect.Gone(ctx, env)
+	})
+
+	DescribeTable("is told by one that cannot be made, which is made when it is lifted",
+		func(ctx context.Context, frozen ...string) {
+			name := apiserver.NamespacePrefix + quixtest.NewID()
+			lift := freeze(ctx, name, frozen...)
+			env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.GenerateName, env.Name = "", name })
+			expect.Event(ctx, env, corev1.EventTypeWarning, quixv1.ReasonRefused)
+			if len(frozen) == 1 && frozen[0] == updates {
+				expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonRefused)
+				Expect(env.Status.Phase).To(Equal(quixv1.PhaseFailed))
+				Expect(env.Status.Message).To(And(ContainSubstring("finalizer"), ContainSubstring(apiserver.Refusal)))
+			}
+			Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, &corev1.Namespace{}))).To(BeTrue(),
+				"made without a finalizer, or without a trace in the status")
+			lift()
+			expect.Settles(ctx, env, quixv1.PhaseReady)
+			expect.Finalizer(ctx, env, quixv1.Finalizer)
+		},
+		Entry("of the resource", updates),
+		Entry("of the status", statuses),
+		Entry("of both", updates, statuses),
+	)
 })
+
+// freeze lets the API server refuse what the operator writes of one Environment, which need
+// not exist yet, until lift is called. Others may do as they like.
+func freeze(ctx context.Context, name string, resources ...string) (lift func()) {
+	GinkgoHelper()
+	// Another one shows when the API server follows the policy.
+	probe := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.GenerateName = "probe-" })
+	expect.Settles(ctx, probe, quixv1.PhaseReady)
+	as, look := apiserver.As(apiserver.OperatorUser), apiserver.RawPatch(`{"metadata":{"annotations":{"probe":"1"}},"status":{"message":"probe"}}`)
+	var attempts []func() error
+	for _, resource := range resources {
+		attempts = append(attempts, func() error {
+			if strings.HasSuffix(resource, "/status") {
+				return as.Status().Patch(ctx, probe.DeepCopy(), look, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+			}
+			return as.Patch(ctx, probe.DeepCopy(), look, client.DryRunAll)
+		})
+	}
+	return apiserver.Deny(ctx, apiserver.Denial{
+		Name:  strings.Join([]string{"freeze", strings.ReplaceAll(strings.Join(resources, "-"), "/", "-"), name}, "-"),
+		Group: quixv1.GroupVersion.Group, Resources: resources, Operation: "UPDATE",
+		Conditions: []string{apiserver.ByOperator, "request.name in ['" + name + "', '" + probe.Name + "']"},
+	}, attempts...)
+}

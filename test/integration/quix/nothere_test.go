@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("A 404 that names no object", func() {
-	DescribeTable("holds up neither the start nor the end of an Environment",
+	DescribeTable("holds up neither the start nor the deletion of an Environment",
 		func(ctx context.Context, answered func(id string, r *http.Request) bool) {
 			inprocess.Pause()
 			env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.GenerateName, env.Name = "", env.Spec.ID })
@@ -43,7 +43,7 @@ var _ = Describe("A 404 that names no object", func() {
 		Entry("to the question whether its namespace is gone", func(id string, r *http.Request) bool {
 			return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/namespaces/"+id+"-qdep")
 		}),
-		Entry("to the last write of its end", func(id string, r *http.Request) bool {
+		Entry("to the last write of its deletion", func(id string, r *http.Request) bool {
 			if r.Method != http.MethodPatch || !strings.HasSuffix(r.URL.Path, "/environments/"+id) {
 				return false
 			}

@@ -31,13 +31,13 @@ const (
 	platformUser = "system:serviceaccount:quix-environment:quix-platform-account"
 )
 
-// listPods is a right that the platform's role hands out.
+// listPods is a right that the platform's role grants.
 func listPods(namespace string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: namespace}
 }
 
 // editRole changes the platform's ClusterRole for the length of a spec.
-func editRole(ctx context.Context, modify func(*rbacv1.ClusterRole)) (mend func()) {
+func editRole(ctx context.Context, modify func(*rbacv1.ClusterRole)) (fix func()) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{}
 	Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
@@ -68,15 +68,15 @@ func addRule(rule rbacv1.PolicyRule) func(*rbacv1.ClusterRole) {
 var escalation = rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create"}}
 
 var _ = Describe("The platform's ClusterRole", func() {
-	It("takes the platform's rights away at once when it becomes dangerous, and gives them back when it is mended", func(ctx context.Context) {
+	It("takes the platform's rights away at once when it becomes dangerous, and gives them back when it is fixed", func(ctx context.Context) {
 		environments := make([]*quixv1.Environment, 3)
 		for n := range environments {
 			environments[n] = quixtest.Environment(ctx, quixtest.NewID())
 			expect.Settles(ctx, environments[n], quixv1.PhaseReady)
 			Expect(apiserver.May(ctx, platformUser, listPods(environments[n].Spec.ID+"-qdep"))).To(BeTrue())
 		}
-		mend := editRole(ctx, addRule(escalation))
-		defer mend()
+		fix := editRole(ctx, addRule(escalation))
+		defer fix()
 		edited := time.Now()
 		for _, env := range environments {
 			Eventually(func() bool {
@@ -104,23 +104,23 @@ var _ = Describe("The platform's ClusterRole", func() {
 		Expect(k8s.Delete(ctx, environments[2])).To(Succeed())
 		expect.Gone(ctx, environments[2])
 
-		By("mending it")
-		mend()
+		By("fixing it")
+		fix()
 		for _, env := range []*quixv1.Environment{environments[0], environments[1], fresh} {
 			expect.Settles(ctx, env, quixv1.PhaseReady)
 			Eventually(apiserver.May).WithContext(ctx).WithArguments(platformUser, listPods(env.Spec.ID+"-qdep")).Should(BeTrue())
 		}
 	})
 
-	It("is only reported when the policy says so, and never bound anew", func(ctx context.Context) {
+	It("is only reported when the policy says so, and never bound again", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		inprocess.Pause()
 		binding := environmentBinding(ctx, env)
-		mend := editRole(ctx, func(role *rbacv1.ClusterRole) {
+		fix := editRole(ctx, func(role *rbacv1.ClusterRole) {
 			role.Labels = map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}
 		})
-		defer mend()
+		defer fix()
 		inprocess.Restart(map[string]string{"ROLE_VIOLATION_POLICY": "Report"}, nil)
 		expect.Settles(ctx, env, quixv1.PhaseFailed)
 		expect.Shows(ctx, env, quixv1.ConditionRoleValidated, metav1.ConditionFalse, quixv1.ReasonSecurityViolation)
@@ -129,17 +129,17 @@ var _ = Describe("The platform's ClusterRole", func() {
 		fresh := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, fresh, quixv1.PhaseFailed)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, bindingKey(fresh), &rbacv1.RoleBinding{}))).To(BeTrue())
-		mend()
+		fix()
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		expect.Settles(ctx, fresh, quixv1.PhaseReady)
 	})
 
-	It("may be missing at the start: environments say so, and go on when it is there", func(ctx context.Context) {
+	It("may be missing at the start: environments say so, and continue when it is there", func(ctx context.Context) {
 		live := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, live, quixv1.PhaseReady)
 		inprocess.Pause()
-		mend := editRole(ctx, func(*rbacv1.ClusterRole) {})
-		defer mend()
+		fix := editRole(ctx, func(*rbacv1.ClusterRole) {})
+		defer fix()
 		Expect(k8s.Delete(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: platformRole}})).To(Succeed())
 		inprocess.Instead(clock.RealClock{}, nil, nil)
 		env := quixtest.Environment(ctx, quixtest.NewID())
@@ -149,7 +149,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 			Expect(e.Status.Message).To(And(ContainSubstring("cannot get ClusterRole "+platformRole), ContainSubstring("role binding")))
 			Expect(e.Status.NamespaceStatus.Phase).To(Equal(quixv1.ResourceActive))
 		}
-		mend()
+		fix()
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		expect.Settles(ctx, live, quixv1.PhaseReady)
 
@@ -251,7 +251,7 @@ var _ = Describe("Rights", func() {
 				}
 			}
 		}
-		Expect(held).To(BeEmpty(), "the operator holds what it hands out")
+		Expect(held).To(BeEmpty(), "the operator holds what it grants")
 
 		for _, tc := range []struct {
 			user    string

@@ -6,12 +6,10 @@ package quix
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,19 +27,10 @@ var (
 	process config.Process
 )
 
-func TestIntegration(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set: make test brings up a cluster and sets it")
-	}
-	RegisterFailHandler(Fail)
-	apiserver.SetDefaults()
-	RunSpecs(t, "Environments")
-}
+func TestIntegration(t *testing.T) { apiserver.Run(t, "Environments") }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	apiserver.Connect()
-	apiserver.Install(ctx)
-	k8s, restConfig = apiserver.Client, apiserver.Config
+	k8s, restConfig = apiserver.Begin(ctx)
 	process, _ = inprocess.Load(inprocess.With(nil), families.All()...)
 	inprocess.Begin()
 })

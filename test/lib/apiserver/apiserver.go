@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -52,6 +53,26 @@ var (
 	// Config is how Client reaches the API server, without a limit on requests.
 	Config *rest.Config
 )
+
+// Run runs the specs of an integration suite, or skips them where there is no cluster.
+func Run(t *testing.T, description string) {
+	t.Helper()
+	if os.Getenv("KUBECONFIG") == "" {
+		t.Skip("KUBECONFIG is not set: make test brings up a cluster and sets it")
+	}
+	RegisterFailHandler(Fail)
+	SetDefaults()
+	RunSpecs(t, description)
+}
+
+// Begin reaches the API server and installs what config/default has beside the operator: at
+// the beginning of an integration suite. It returns Client and Config.
+func Begin(ctx context.Context) (client.WithWatch, *rest.Config) {
+	GinkgoHelper()
+	Connect()
+	Install(ctx)
+	return Client, Config
+}
 
 // SetDefaults makes every wait of a suite as long as Patience, ended by the context of its
 // spec, and every look as often as Glance; operators in this process log to the spec.

@@ -41,8 +41,8 @@ components:
 `
 )
 
-// Namespace makes a namespace for the challenges of one spec. At its end they are deleted; the
-// suite ends by waiting until all of them are gone.
+// Namespace makes a namespace for the challenges of one spec. At its end they are deleted, and
+// waited for: the broker of a spec that follows may be away.
 func Namespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := apiserver.Namespace(ctx)
@@ -50,6 +50,9 @@ func Namespace(ctx context.Context) string {
 		Eventually(func() error { // of hundreds, one request may take too long
 			return apiserver.Client.DeleteAllOf(ctx, &hexactfv1.Challenge{}, client.InNamespace(ns))
 		}).Should(Succeed())
+		Eventually(func() []string {
+			return apiserver.Names(ctx, &hexactfv1.ChallengeList{}, client.InNamespace(ns))
+		}).Should(BeEmpty())
 	})
 	return ns
 }

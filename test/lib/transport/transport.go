@@ -15,14 +15,19 @@ type Func func(*http.Request) (*http.Response, error)
 // RoundTrip calls the function.
 func (f Func) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// Through lets a function answer every request, with next or without.
+func Through(answer func(r *http.Request, next http.RoundTripper) (*http.Response, error)) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return Func(func(r *http.Request) (*http.Response, error) { return answer(r, next) })
+	}
+}
+
 // Showing shows every request to a function before it is sent.
 func Showing(look func(*http.Request)) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper {
-		return Func(func(r *http.Request) (*http.Response, error) {
-			look(r)
-			return next.RoundTrip(r)
-		})
-	}
+	return Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		look(r)
+		return next.RoundTrip(r)
+	})
 }
 
 // NotFound answers requests as something that does not know what is asked of it: with a

@@ -82,21 +82,21 @@ func (w *world) run(ctx context.Context) error {
 	return nil
 }
 
-// settled reports what has not come to rest: every instance is gone, or lives as it
+// settled reports what has not settled: every instance is gone, or lives as it
 // should.
 func (w *world) settled(ctx context.Context) error {
 	var all bergv1.ChallengeInstanceList
 	if err := w.client.List(ctx, &all, client.InNamespace(arena)); err != nil {
 		return err
 	}
-	var wrong []string
+	var unsettled []string
 	there := map[string]bool{}
 	for i := range all.Items {
 		instance := &all.Items[i]
 		there[instance.Name] = true
 		if !w.lifeOf(instance).stays() || instance.Status.Phase != bergv1.PhaseRunning ||
 			!meta.IsStatusConditionTrue(instance.Status.Conditions, bergv1.ConditionHealthy) {
-			wrong = append(wrong, fmt.Sprintf("%s is %s, and %s: %s", instance.Name, instance.Status.Phase, w.lifeOf(instance).ends, conditions(instance)))
+			unsettled = append(unsettled, fmt.Sprintf("%s is %s, and %s: %s", instance.Name, instance.Status.Phase, w.lifeOf(instance).ends, conditions(instance)))
 		}
 	}
 	for _, l := range w.lives {
@@ -104,8 +104,8 @@ func (w *world) settled(ctx context.Context) error {
 			return fmt.Errorf("%s, which survives, is gone", l.name)
 		}
 	}
-	if len(wrong) > 0 {
-		return fmt.Errorf("%d instances are neither complete nor gone:\n%s", len(wrong), strings.Join(wrong[:min(len(wrong), 5)], "\n"))
+	if len(unsettled) > 0 {
+		return fmt.Errorf("%d instances are neither complete nor gone:\n%s", len(unsettled), strings.Join(unsettled[:min(len(unsettled), 5)], "\n"))
 	}
 	return nil
 }
@@ -318,7 +318,7 @@ func (w *world) emptied(ctx context.Context) error {
 func (w *world) inOrder(context.Context) error {
 	var errs []error
 	for _, r := range w.replicas {
-		found, err := r.defects()
+		found, err := r.violations()
 		if err != nil {
 			return err
 		}

@@ -108,7 +108,7 @@ func (w *world) disruptAll(ctx context.Context) error {
 }
 
 // hurtsOperators: while nobody leads, nothing is done that could go wrong, and whoever
-// is killed then only has to wait for the lease anew.
+// is killed then only has to wait for the lease again.
 func hurtsOperators(m disruption) bool {
 	return slices.Contains([]string{killed, bothKilled, stopped, paused, cutOff}, m.what)
 }

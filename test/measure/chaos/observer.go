@@ -152,7 +152,7 @@ func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 	}
 	w.last[after.UID] = after.DeepCopy()
 	if err := invariants.Contradictions(before, after); err != nil {
-		w.wrong(after, "%s\n  conditions: %s", err, conditions(after))
+		w.violation(after, "%s\n  conditions: %s", err, conditions(after))
 	}
 	for _, s := range after.Status.Services {
 		w.tell(after.UID, "address of "+s.Name, fmt.Sprintf("%s:%d", s.Hostname, s.Port))
@@ -161,7 +161,7 @@ func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 	if gone {
 		// One that was never started has nothing that could be left over.
 		if after.Status.Phase != bergv1.PhaseTerminated && after.Status.StartedAt != nil {
-			w.wrong(after, "it is gone, and was %s last", after.Status.Phase)
+			w.violation(after, "it is gone, and was %s last", after.Status.Phase)
 		}
 		delete(w.last, after.UID)
 	}
@@ -184,9 +184,9 @@ func (w *observer) judgeEnd(before, after *bergv1.ChallengeInstance) {
 	expiry := expiryOf(after)
 	switch {
 	case expiry == nil:
-		w.wrong(after, "it is ended, and nobody asked for it: its time never began")
+		w.violation(after, "it is ended, and nobody asked for it: its time never began")
 	case time.Now().Before(*expiry):
-		w.wrong(after, "it is ended %s too early, and nobody asked for it", time.Until(*expiry))
+		w.violation(after, "it is ended %s too early, and nobody asked for it", time.Until(*expiry))
 	default:
 		w.delays = append(w.delays, time.Since(*expiry))
 	}
@@ -215,7 +215,7 @@ func (w *observer) tell(uid types.UID, key, value string) {
 	w.told[uid][key] = value
 }
 
-func (w *observer) wrong(i *bergv1.ChallengeInstance, format string, args ...any) {
+func (w *observer) violation(i *bergv1.ChallengeInstance, format string, args ...any) {
 	w.found = append(w.found, fmt.Sprintf("%s %s (%s): %s", i.Name, i.Status.Phase, i.ResourceVersion, fmt.Sprintf(format, args...)))
 }
 

@@ -116,8 +116,8 @@ func (r *replica) scrape(ctx context.Context) (map[string]float64, error) {
 	return metrics.Series(), err
 }
 
-// defects returns what must not be in a log: a panic, or a flag.
-func (r *replica) defects() ([]string, error) {
+// violations returns what must not be in a log: a panic, or a flag.
+func (r *replica) violations() ([]string, error) {
 	text, err := os.ReadFile(r.operator.Log)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func (a auditLog) count(begin, end int64, bare bool) (map[string]int, error) {
 	}
 	defer f.Close()
 	if now, err := a.end(); err != nil || now < end || end < begin {
-		return nil, errors.Join(err, fmt.Errorf("%s was begun anew: requests cannot be counted", a.path))
+		return nil, errors.Join(err, fmt.Errorf("%s was begun again: requests cannot be counted", a.path))
 	}
 	return countRequests(io.NewSectionReader(f, begin, end-begin), bare)
 }

@@ -8,7 +8,7 @@ import (
 // burst creates many at once, in several rounds.
 //
 // What drifts while it lasts, such as the speed of a machine that is not alone on its host,
-// bears on both turns of a round alike. So the ratio is the median of the rounds' ratios, and
+// affects both turns of a round alike. So the ratio is the median of the rounds' ratios, and
 // the two take turns in being first.
 func burst(n int) func(context.Context, *bench) (Scenario, error) {
 	return func(ctx context.Context, b *bench) (Scenario, error) {

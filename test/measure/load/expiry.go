@@ -17,7 +17,7 @@ const (
 	// storm is the same from the expiry on.
 	storm = 30 * time.Second
 	// ahead is how long before they expire instances are told so, and settling what is
-	// added for each: the operator writes down when it expires, and shall be done by then.
+	// added for each: the operator writes down when it expires, and must be done by then.
 	ahead    = 15 * time.Second
 	settling = 60 * time.Millisecond
 )

@@ -183,7 +183,7 @@ func (b *bench) rest(ctx context.Context) error {
 			return nil
 		}
 		before = now
-		b.show.say("the API server comes to rest: it uses %.0f %% of a core", 100*used)
+		b.show.say("the API server has settled: it uses %.0f %% of a core", 100*used)
 	}
 	return nil // it has other clients: so be it
 }

@@ -83,8 +83,8 @@ func describeMachine() Machine {
 			m.Processor = strings.TrimSpace(value)
 		}
 	}
-	for line := range strings.Lines(contents("/proc/meminfo")) {
-		if value, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+	for text := range strings.Lines(contents("/proc/meminfo")) {
+		if value, ok := strings.CutPrefix(text, "MemTotal:"); ok {
 			kib, _ := strconv.Atoi(strings.Fields(value)[0])
 			m.MemoryGiB = (kib + 1<<19) >> 20
 		}

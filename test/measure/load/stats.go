@@ -17,12 +17,12 @@ type Quantiles struct {
 	Curve []float64 `json:"curve,omitempty"`
 }
 
-func quantiles(durations []time.Duration) Quantiles {
-	if len(durations) == 0 {
+func quantiles(all []time.Duration) Quantiles {
+	if len(all) == 0 {
 		return Quantiles{}
 	}
-	ms := make([]float64, len(durations))
-	for i, d := range durations {
+	ms := make([]float64, len(all))
+	for i, d := range all {
 		ms[i] = milliseconds(d)
 	}
 	slices.Sort(ms)

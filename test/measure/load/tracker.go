@@ -113,10 +113,10 @@ func (t *tracker) expect(l *life) {
 }
 
 // set changes what is known of an instance.
-func (t *tracker) set(change func()) {
+func (t *tracker) set(modify func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	change()
+	modify()
 }
 
 func (t *tracker) instance(i *bergv1.ChallengeInstance) {

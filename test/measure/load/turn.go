@@ -75,8 +75,8 @@ func (b *bench) turn(ctx context.Context, who, profile string, work func(context
 }
 
 // inRounds gives each of the two a turn in every round. They take turns in being first: what
-// a turn leaves behind bears on the next one.
-func inRounds(rounds int, turn func(round int, who string) error) error {
+// a turn leaves behind affects the next one.
+func inRounds(rounds int, turn func(n int, who string) error) error {
 	order := []string{theBare, theOperator}
 	for i := range rounds {
 		for _, who := range order {

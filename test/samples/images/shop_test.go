@@ -34,7 +34,7 @@ func TestShopIsSolved(t *testing.T) {
 		"VISIT_INTERVAL=100ms",
 	}
 
-	// The bot and the web come first: they have to bear that what they need is not there yet.
+	// The bot and the web come first: they have to tolerate that what they need is not there yet.
 	bot := start(t, filepath.Join(dir, "shop-bot"), environment)
 	start(t, filepath.Join(dir, "shop-web"), environment)
 	base := "http://" + net.JoinHostPort(host, "8080")

@@ -19,9 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 )
 
 // glance is the time between two looks at an example.
@@ -31,7 +28,7 @@ const glance = 500 * time.Millisecond
 type Run struct {
 	// Client needs the rights in config/scorecard/rbac.
 	Client client.Client
-	// Namespace to run them in, whatever they say themselves; Environments are in none.
+	// Namespace to run them in, whatever they say themselves, if their kind has namespaces.
 	Namespace string
 	// Patience bounds how long an example may take to start, and to go.
 	Patience time.Duration
@@ -39,7 +36,7 @@ type Run struct {
 	Documentation string
 }
 
-// Outcome is what became of the example of an instance or an Environment.
+// Outcome is the result of one example.
 type Outcome struct {
 	// Name of the example.
 	Name string
@@ -47,52 +44,69 @@ type Outcome struct {
 	Problems []string
 }
 
+// family is how the examples of one family are tried. Each has a file of this package, which adds
+// it.
+type family struct {
+	// addToScheme registers its kinds.
+	addToScheme func(*runtime.Scheme) error
+	// tried returns those of the examples that the operator works on, under names that nobody else
+	// has, and creates what they need.
+	tried func(all []unstructured.Unstructured, at place) ([]resource, error)
+}
+
+var families []family
+
+func add(f family) bool {
+	families = append(families, f)
+	return true
+}
+
+// place is where the examples are tried.
+type place struct {
+	namespace string
+	// prefix begins the names: the examples may be installed already.
+	prefix string
+	// create creates what an example needs; it is deleted at the end.
+	create func(client.Object) error
+}
+
+// AddToScheme registers every kind that the examples, and what is looked at of them, are of.
+func AddToScheme(scheme *runtime.Scheme) error {
+	builder := runtime.SchemeBuilder{corev1.AddToScheme, eventsv1.AddToScheme}
+	for _, f := range families {
+		builder.Register(f.addToScheme)
+	}
+	return builder.AddToScheme(scheme)
+}
+
 // Try runs the examples, all at the same time, and removes them again.
 func (r Run) Try(ctx context.Context, examples []unstructured.Unstructured) ([]Outcome, error) {
-	// Names of its own, because the examples may be installed already.
-	prefix := "scorecard-" + uuid.NewString()[:8] + "-"
-	challenges := map[string]*bergv1.Challenge{}
+	var needed []client.Object
 	defer func() {
-		for _, c := range challenges {
-			_ = r.Client.Delete(context.WithoutCancel(ctx), c)
+		for _, o := range needed {
+			_ = r.Client.Delete(context.WithoutCancel(ctx), o)
 		}
 	}()
-	var tried []resource
-	for _, e := range examples {
-		if e.GetKind() == "Challenge" {
-			c, err := read[bergv1.Challenge](e)
-			if err != nil {
-				return nil, err
+	at := place{
+		namespace: r.Namespace, prefix: "scorecard-" + uuid.NewString()[:8] + "-",
+		create: func(o client.Object) error {
+			if err := r.Client.Create(ctx, o); err != nil {
+				return fmt.Errorf("create %s: %w", o.GetName(), err)
 			}
-			c.ObjectMeta = metav1.ObjectMeta{Namespace: r.Namespace, Name: prefix + e.GetName()}
-			if err := r.Client.Create(ctx, c); err != nil {
-				return nil, fmt.Errorf("create the Challenge %s: %w", e.GetName(), err)
-			}
-			challenges[e.GetName()] = c
-		}
+			needed = append(needed, o)
+			return nil
+		},
 	}
-	for _, e := range examples {
-		switch e.GetKind() {
-		case "ChallengeInstance":
-			i, err := read[bergv1.ChallengeInstance](e)
-			if err != nil {
-				return nil, err
-			}
-			c := challenges[i.Spec.ChallengeRef.Name]
-			if c == nil {
-				return nil, fmt.Errorf("example %s: there is no example of its Challenge %s", e.GetName(), i.Spec.ChallengeRef.Name)
-			}
-			tried = append(tried, instance(i, c))
-		case "Environment":
-			env, err := read[quixv1.Environment](e)
-			if err != nil {
-				return nil, err
-			}
-			tried = append(tried, environment(env, prefix))
+	var tried []resource
+	for _, f := range families {
+		some, err := f.tried(examples, at)
+		if err != nil {
+			return nil, err
 		}
+		tried = append(tried, some...)
 	}
 	if len(tried) == 0 {
-		return nil, errors.New("there is no example of a ChallengeInstance or an Environment")
+		return nil, errors.New("there is no example of anything that the operator works on")
 	}
 
 	results := make(chan Outcome)
@@ -127,50 +141,8 @@ type resource struct {
 	conditions  func() []metav1.Condition
 	// namespace in which everything of it is; empty before there is one.
 	namespace func() string
-	// check returns what is wrong though it runs; nil for no such look.
+	// check returns the problems of one that runs; nil for no such look.
 	check func() []string
-}
-
-// instance makes the example of an instance one of the Challenge that stands for
-// the example of its own.
-func instance(i *bergv1.ChallengeInstance, c *bergv1.Challenge) resource {
-	example := i.Name
-	i.ObjectMeta = metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}
-	i.Spec.ChallengeRef = bergv1.ChallengeReference{Namespace: c.Namespace, Name: c.Name}
-	i.Spec.OwnerID = uuid.NewString()
-	return resource{
-		Object: i, example: example,
-		runs: string(bergv1.PhaseRunning), fails: string(bergv1.PhaseFailed),
-		phase:      func() string { return string(i.Status.Phase) },
-		conditions: func() []metav1.Condition { return i.Status.Conditions },
-		namespace:  func() string { return i.Status.Namespace },
-		check: func() []string {
-			if got, want := len(i.Status.Services), publicPorts(c); got != want {
-				return []string{fmt.Sprintf("status.services has %d entries, its Challenge has %d ports that are not internal", got, want)}
-			}
-			return nil
-		},
-	}
-}
-
-// environment gives the example of an Environment a name and an ID that nobody
-// else has.
-func environment(e *quixv1.Environment, prefix string) resource {
-	example := e.Name
-	e.ObjectMeta = metav1.ObjectMeta{Name: prefix + e.Name}
-	e.Spec.ID = prefix + e.Spec.ID
-	return resource{
-		Object: e, example: example,
-		runs: string(quixv1.PhaseReady), fails: string(quixv1.PhaseFailed),
-		phase:      func() string { return string(e.Status.Phase) },
-		conditions: func() []metav1.Condition { return e.Status.Conditions },
-		namespace: func() string {
-			if e.Status.NamespaceStatus == nil {
-				return ""
-			}
-			return e.Status.NamespaceStatus.ResourceName
-		},
-	}
 }
 
 // try runs one example from its creation to its end.
@@ -194,7 +166,7 @@ func (r Run) try(ctx context.Context, x resource) (problems []string) {
 		problems = append(problems, x.check()...)
 	}
 
-	// Those of an Environment, which is in no namespace, are elsewhere.
+	// Those of what is in no namespace are elsewhere.
 	var events eventsv1.EventList
 	if err := r.Client.List(ctx, &events, client.InNamespace(r.Namespace)); err != nil {
 		problems = append(problems, fmt.Sprintf("list events: %v", err))
@@ -213,7 +185,7 @@ func (r Run) remove(ctx context.Context, x resource) []string {
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		return []string{fmt.Sprintf("was deleted and does not go: phase %s (%v): %s", x.phase(), err, untrue(x))}
+		return []string{fmt.Sprintf("was deleted and is not gone: phase %s (%v): %s", x.phase(), err, untrue(x))}
 	}
 	if namespace == "" {
 		return nil
@@ -248,18 +220,6 @@ func undocumented(text string, x resource, events []eventsv1.Event) []string {
 	}
 	slices.Sort(problems)
 	return problems
-}
-
-func publicPorts(c *bergv1.Challenge) int {
-	n := 0
-	for _, container := range c.Spec.Containers {
-		for _, p := range container.Ports {
-			if p.Type != "" && p.Type != bergv1.InternalPort {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // untrue lists the conditions that are not True.

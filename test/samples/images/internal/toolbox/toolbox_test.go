@@ -207,10 +207,10 @@ func TestUDP(t *testing.T) {
 	}
 	defer socket.Close()
 	go func() {
-		datagram := make([]byte, 100)
-		n, sender, err := socket.ReadFrom(datagram)
+		received := make([]byte, 100)
+		n, sender, err := socket.ReadFrom(received)
 		if err == nil {
-			_, _ = socket.WriteTo(bytes.ToUpper(datagram[:n]), sender)
+			_, _ = socket.WriteTo(bytes.ToUpper(received[:n]), sender)
 		}
 	}()
 	if got, err := call(t, "hello", "udp", socket.LocalAddr().String()); err != nil || got != "HELLO" {

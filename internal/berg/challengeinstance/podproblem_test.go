@@ -79,8 +79,8 @@ func TestADeploymentWakesWhenTheStatusWouldSayAnother(t *testing.T) {
 }
 
 func TestTheLatestFailureOfASandboxCounts(t *testing.T) {
-	at := func(name string, second int, note string) eventsv1.Event {
-		e := eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-a", Name: name}, Note: note}
+	at := func(name string, second int, text string) eventsv1.Event {
+		e := eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-a", Name: name}, Note: text}
 		e.Regarding.UID = "pod"
 		e.DeprecatedLastTimestamp.Time = noon.Add(time.Duration(second) * time.Second)
 		TrimEvent(&e)
@@ -127,7 +127,7 @@ func TestReasonsFromElsewhereAreReasons(t *testing.T) {
 
 func TestWhichPullSecretADeploymentHasNoted(t *testing.T) {
 	own := ownPullSecretName("registry", "0123456789ab")
-	for note, want := range map[string]pullSecretUse{
+	for text, want := range map[string]pullSecretUse{
 		"":                         {Name: "registry"},
 		"registry":                 {Name: "registry"},
 		"registry/":                {Name: "registry"},
@@ -137,12 +137,12 @@ func TestWhichPullSecretADeploymentHasNoted(t *testing.T) {
 		"another/0123456789ab":     {Name: "registry"},
 		"somebody's/else/entirely": {Name: "registry"},
 	} {
-		got := notedUse(note, "registry")
+		got := notedUse(text, "registry")
 		if got != want {
-			t.Errorf("%q: %+v, want %+v", note, got, want)
+			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
-		if got.Version != "" && noteOf(got) != note {
-			t.Errorf("%q is written %q", note, noteOf(got))
+		if got.Version != "" && noteOf(got) != text {
+			t.Errorf("%q is written %q", text, noteOf(got))
 		}
 	}
 	long := ""

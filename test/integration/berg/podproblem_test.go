@@ -24,27 +24,27 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 )
 
-// hindrance keeps pods away that a Deployment asks for.
-type hindrance struct {
+// problem keeps pods away that a Deployment asks for.
+type problem struct {
 	spec string
-	// begin makes it in the namespace of an owner, which exists; end mends it.
+	// begin makes it in the namespace of an owner, which exists; end fixes it.
 	begin func(ctx context.Context, owner, namespace string) (end func(context.Context))
 	says  string
 }
 
 var _ = Describe("What keeps pods away", func() {
-	DescribeTable("is told in the API server's words, and the instance goes on when it is mended", func(ctx context.Context, h hindrance) {
+	DescribeTable("is told in the API server's words, and the instance continues when it is fixed", func(ctx context.Context, p problem) {
 		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "kept-away", h.spec)
+		bergtest.Challenge(ctx, ns, "kept-away", p.spec)
 		owner := uuid.NewString()
 		lift := bergtest.Refuse(ctx, owner, "apps", "deployments", "CREATE")
 		i := bergtest.Instance(ctx, ns, "kept-away", bergtest.OwnedBy(owner))
 		expect.Shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
-		end := h.begin(ctx, owner, i.Status.Namespace)
+		end := p.begin(ctx, owner, i.Status.Namespace)
 		lift()
 
 		c := expectRefused(ctx, i, bergv1.ConditionPodsReady)
-		Expect(c.Message).To(And(ContainSubstring("web"), ContainSubstring(h.says)))
+		Expect(c.Message).To(And(ContainSubstring("web"), ContainSubstring(p.says)))
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseStarting))
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonRefused)
 
@@ -53,20 +53,20 @@ var _ = Describe("What keeps pods away", func() {
 		expect.Shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionTrue, bergv1.ReasonReady)
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	},
-		Entry("a RuntimeClass that does not exist", hindrance{
+		Entry("a RuntimeClass that does not exist", problem{
 			spec: `containers: [{hostname: web, image: "example.com/web:1", runtimeClassName: missing-integration}]`,
 			begin: func(context.Context, string, string) func(context.Context) {
 				return func(ctx context.Context) { runtimeClass(ctx, "missing-integration") }
 			},
 			says: `RuntimeClass "missing-integration" not found`,
 		}),
-		Entry("a quota of pods", hindrance{
+		Entry("a quota of pods", problem{
 			spec: bergtest.OneContainer, begin: noneOf(corev1.ResourcePods), says: "exceeded quota: none",
 		}),
-		Entry("a quota of what Kubernetes makes pods from", hindrance{
+		Entry("a quota of what Kubernetes makes pods from", problem{
 			spec: bergtest.OneContainer, begin: noneOf("count/replicasets.apps"), says: "exceeded quota: none",
 		}),
-		Entry("a LimitRange", hindrance{
+		Entry("a LimitRange", problem{
 			spec: bergtest.OneContainer,
 			begin: func(ctx context.Context, _, namespace string) func(context.Context) {
 				limits := &corev1.LimitRange{
@@ -80,7 +80,7 @@ var _ = Describe("What keeps pods away", func() {
 			},
 			says: "maximum memory usage per Container is 1Mi",
 		}),
-		Entry("a policy", hindrance{
+		Entry("a policy", problem{
 			spec: bergtest.OneContainer,
 			begin: func(ctx context.Context, owner, _ string) func(context.Context) {
 				lift := bergtest.Refuse(ctx, owner, "", "pods", "CREATE")

@@ -1,0 +1,105 @@
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A variable that has the name of a function of its package hides it: who reads a call further
+// down takes it for one of the function.
+func TestNoVariableHidesAFunctionOfItsPackage(t *testing.T) {
+	positions := token.NewFileSet()
+	packages := map[string][]*ast.File{} // with their tests
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && slices.Contains([]string{".git", "bin", "dist"}, entry.Name()) {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || filepath.Ext(path) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(positions, path, nil, parser.SkipObjectResolution)
+		if err == nil {
+			of := filepath.Dir(path) + ":" + file.Name.Name
+			packages[of] = append(packages[of], file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packages) < 80 {
+		t.Fatalf("only %d packages were found", len(packages))
+	}
+	for _, files := range packages {
+		functions := map[string]bool{}
+		for _, file := range files {
+			for _, declaration := range file.Decls {
+				if f, ok := declaration.(*ast.FuncDecl); ok && f.Recv == nil {
+					functions[f.Name.Name] = true
+				}
+			}
+		}
+		for _, file := range files {
+			for _, variable := range variables(file) {
+				if functions[variable.Name] {
+					t.Errorf("%s: %s is a function of the package, too", strings.TrimPrefix(positions.Position(variable.Pos()).String(), "../"), variable.Name)
+				}
+			}
+		}
+	}
+}
+
+// variables returns where the variables, parameters and results of a file are declared. What :=
+// assigns to again is among them.
+func variables(file *ast.File) (all []*ast.Ident) {
+	add := func(expressions ...ast.Expr) {
+		for _, e := range expressions {
+			if name, ok := e.(*ast.Ident); ok && name.Name != "_" {
+				all = append(all, name)
+			}
+		}
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				add(n.Lhs...)
+			}
+		case *ast.RangeStmt:
+			if n.Tok == token.DEFINE {
+				add(n.Key, n.Value)
+			}
+		case *ast.ValueSpec:
+			for _, name := range n.Names {
+				add(name)
+			}
+		case *ast.FuncDecl:
+			addFields(add, n.Recv)
+		case *ast.FuncType:
+			addFields(add, n.Params)
+			addFields(add, n.Results)
+		}
+		return true
+	})
+	return all
+}
+
+func addFields(add func(...ast.Expr), fields *ast.FieldList) {
+	if fields == nil {
+		return
+	}
+	for _, field := range fields.List {
+		for _, name := range field.Names {
+			add(name)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package monitoring
+
+import "strings"
+
+var _ = add(part{healthy: healthyBerg, alerts: alertsOfBerg})
+
+func healthyBerg() []string {
+	series := []string{
+		`berg_challengeinstance_active{` + job + `,instance="a",phase="Starting"} 2x90`,
+		`berg_challengeinstance_longest_overdue_seconds{` + job + `,instance="a"} 0.3x90`,
+		`berg_challengeinstance_active{` + job + `,instance="a",phase="Running"} 100x90`,
+		`berg_challengeinstance_active{` + job + `,instance="a",phase="Failed"} 0x90`,
+		`berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} 0x90`,
+		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Creating"} 0x90`,
+		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Starting"} 30x90`,
+		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Running"} 7000x90`,
+		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Terminating"} 20x90`,
+		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
+		`berg_isolation_verified{` + job + `,instance="a"} 1x90`,
+		`berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} 0+1x90`,
+		`berg_challengeinstance_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+100x90`,
+		`workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} 3x90`,
+		// A standby fills its queue and does not drain it.
+		`workqueue_depth{` + job + `,instance="b",name="challengeinstance",priority="0"} 5000x90`,
+		// Another program of the cluster has a series of the same name.
+		`workqueue_depth{job="other",instance="x",name="challengeinstance"} 9000x90`,
+	}
+	series = append(series, histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "5", 3)...)
+	series = append(series, histogram("berg_challengeinstance_expiry_delay_seconds", "", "0.5", 3)...)
+	return series
+}
+
+func alertsOfBerg() map[string]alertTest {
+	longest := func(phase, values string) string {
+		return `berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
+	}
+	errors := func(values string) string {
+		return `berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} ` + values
+	}
+	orphans := `berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} `
+	verified := `berg_isolation_verified{` + job + `,instance="a"} `
+	overdue := `berg_challengeinstance_longest_overdue_seconds{` + job + `,instance="a"} `
+	depth := `workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} `
+	return map[string]alertTest{
+		"BergReconcileErrors": {
+			fires: [][]string{with(healthy(), errors("0+20x90"))},
+			silent: [][]string{
+				with(healthy(), errors("0x20 0+50x5 250x65")),
+				// In a quiet cluster half of all passes can be one instance.
+				with(healthy(), errors("0+0.25x90"), `berg_challengeinstance_reconcile_duration_seconds_count{`+job+`,instance="a"} 0+0.5x90`),
+			},
+		},
+		"BergQueueBacklog": {
+			fires: [][]string{
+				with(healthy(), depth+"0x20 400x70"),
+				with(healthy(), strings.Replace(depth, "challengeinstance", "challengeinstance-deletion", 1)+"0x20 400x70"),
+			},
+			silent: [][]string{with(healthy(), depth+"0x20 4000x5 0x60")},
+		},
+		"BergIsolationNotEnforced": {
+			fires: [][]string{with(healthy(), verified+"1x60 0x29")},
+			silent: [][]string{
+				// The check is off.
+				without(healthy(), "berg_isolation_verified"),
+				// It came to no end.
+				with(healthy(), verified+"1x60 stale"),
+			},
+		},
+		"BergExpiryLate": {
+			fires: [][]string{
+				with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "30", 3)...),
+				// None ends any more, so none is late.
+				with(with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "0.5", 0)...), overdue+"0+60x90"),
+			},
+			silent: [][]string{
+				// No expiry at all.
+				with(healthy(), histogram("berg_challengeinstance_expiry_delay_seconds", "", "30", 0)...),
+				// Now and then one waits for an API server that is away.
+				with(healthy(), overdue+"0+60x4 0x20 0+60x4 0x60"),
+			},
+		},
+		"BergInstanceStuckStarting": {
+			fires: [][]string{
+				with(healthy(), longest("Starting", "0+60x90")),
+				with(healthy(), longest("Creating", "0+60x90")),
+			},
+			silent: [][]string{with(healthy(), longest("Starting", "0+60x9 0+60x9 0+60x9 0x60"))},
+		},
+		"BergInstanceFailed": {
+			fires:  [][]string{with(healthy(), longest("Failed", "0+60x90"))},
+			silent: [][]string{with(healthy(), longest("Failed", "0+60x14 0x75"))},
+		},
+		"BergInstanceStuckTerminating": {
+			fires:  [][]string{with(healthy(), longest("Terminating", "0+60x90"))},
+			silent: [][]string{with(healthy(), longest("Terminating", "0+60x9 0+60x9 0x70"))},
+		},
+		"BergNamespaceOrphaned": {
+			fires: [][]string{with(healthy(), orphans+"0x30 2x60")},
+			silent: [][]string{
+				// The operator deletes them.
+				with(healthy(), orphans+"0x30 1x11 0x50"),
+			},
+		},
+		"BergSlowStarts": {
+			fires: [][]string{with(healthy(), histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "120", 3)...)},
+			silent: [][]string{
+				// Few starts: one slow image says nothing about all players.
+				with(healthy(), histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "120", 0.2)...),
+			},
+		},
+	}
+}
