@@ -32,11 +32,11 @@ const (
 	// topic is that of the platform: nobody sets it.
 	topic = "challenge-status"
 	// secretName and folder are where an administrator puts what proves the operator to
-	// brokers, and has it mounted.
-	secretName = "kafka"
-	folder     = "/etc/kafka/"
-	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys.
-	deleteTimeout = 12 * time.Second
+	// brokers, and has it mounted: docs/hexactf/messages.md tells so.
+	secretName = "kafka-credentials"
+	folder     = "/etc/berg-operator/kafka/"
+	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys: longer than a broker takes to start.
+	deleteTimeout = 45 * time.Second
 	// brokerLimit covers a broker's start beside pods that start.
 	brokerLimit = 2 * time.Minute
 )

@@ -49,8 +49,8 @@ const (
 
 	// clusterID is any that Kafka takes for one.
 	clusterID = "YmVyZy1vcGVyYXRvci10Zw"
-	// firstPort is of five in a network namespace, where nothing else listens at these.
-	firstPort = 19092
+	// firstPort is the first of five in a network namespace, where nothing else listens at them.
+	firstPort = 9091
 	// Elsewhere they are from this range.
 	lowestPort, highestPort = 20000, 30000
 	// User is who may log in, with the content of PasswordFile. A client certificate's
