@@ -20,7 +20,8 @@ func TestNoVariableHidesAFunctionOfItsPackage(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && slices.Contains([]string{".git", "bin", "dist"}, entry.Name()) {
+		hidden := strings.HasPrefix(entry.Name(), ".") && path != ".."
+		if entry.IsDir() && (hidden || slices.Contains([]string{"bin", "dist"}, entry.Name())) {
 			return filepath.SkipDir
 		}
 		if entry.IsDir() || filepath.Ext(path) != ".go" {

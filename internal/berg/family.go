@@ -122,6 +122,9 @@ func isolationCheck(site family.Site, cfg config.Berg) (*isolation.Checker, erro
 	}
 	return &isolation.Checker{
 		Client: direct, Events: mgr.GetEventRecorder("berg-operator"), Clock: site.Clock, Config: cfg,
+		Policies: func() config.NetworkPolicy {
+			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, site.Presence)
+		},
 		Pod: client.ObjectKey{Namespace: site.Namespace, Name: pod}, Address: address, Program: program,
 		Settle: isolation.DefaultSettle,
 	}, nil

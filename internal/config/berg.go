@@ -70,11 +70,15 @@ type Gateway struct {
 	DataplaneNamespaces []string // nil: its proxies may be any pod
 }
 
-// NetworkPolicy says which kind of policy isolates an instance.
+// NetworkPolicy says which kind of policy isolates an instance. NetworkPolicyAuto is to be
+// resolved for the cluster as it is.
 type NetworkPolicy string
 
 // The kinds of network policy.
 const (
+	// NetworkPolicyAuto is NetworkPolicyCilium where the API of Cilium is served, and
+	// NetworkPolicyKubernetes elsewhere.
+	NetworkPolicyAuto NetworkPolicy = "auto"
 	// NetworkPolicyCilium writes a CiliumNetworkPolicy.
 	NetworkPolicyCilium NetworkPolicy = "cilium"
 	// NetworkPolicyKubernetes writes a NetworkPolicy of networking.k8s.io, for
@@ -84,10 +88,22 @@ const (
 	NetworkPolicyBoth NetworkPolicy = "both"
 )
 
-// Cilium reports whether a CiliumNetworkPolicy is wanted.
+// On returns what is wanted on a cluster that serves the API of Cilium, or does not.
+func (p NetworkPolicy) On(servesCilium bool) NetworkPolicy {
+	switch {
+	case p != NetworkPolicyAuto:
+		return p
+	case servesCilium:
+		return NetworkPolicyCilium
+	default:
+		return NetworkPolicyKubernetes
+	}
+}
+
+// Cilium reports whether a CiliumNetworkPolicy is wanted, or may be.
 func (p NetworkPolicy) Cilium() bool { return p != NetworkPolicyKubernetes }
 
-// Kubernetes reports whether a NetworkPolicy of networking.k8s.io is wanted.
+// Kubernetes reports whether a NetworkPolicy of networking.k8s.io is wanted, or may be.
 func (p NetworkPolicy) Kubernetes() bool { return p != NetworkPolicyCilium }
 
 // IsolationCheck says when the operator tries whether network policies are
@@ -187,9 +203,9 @@ func (b *Berg) Section() settings.Section {
 				Value: settings.Names(&b.Gateway.DataplaneNamespaces),
 			},
 			{
-				Name: "NETWORK_POLICY", Default: "cilium",
-				Help:  "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins) or both.",
-				Value: settings.OneOf(&b.Challenge.NetworkPolicy, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth),
+				Name: "NETWORK_POLICY", Default: "auto",
+				Help:  "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins), both, or auto: cilium where the API server knows Cilium's policies, kubernetes elsewhere.",
+				Value: settings.OneOf(&b.Challenge.NetworkPolicy, NetworkPolicyAuto, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth),
 			},
 			{
 				Name: "CLUSTER_NODE_CIDRS", Default: "",

@@ -16,7 +16,7 @@ const (
 	// smallHeap is what the heap may grow to in any case before garbage is collected. With
 	// few instances a rush is all garbage: to collect it each time that it comes to half of
 	// what is alive takes a sixth of the operator's processor time.
-	smallHeap = 32 << 20
+	smallHeap = 56 << 20
 )
 
 // memoryKeeper suits the collection of garbage to the work.

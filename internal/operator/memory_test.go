@@ -69,15 +69,15 @@ func TestGrowthFollowsEachCollection(t *testing.T) {
 	runtime.KeepAlive(&alive)
 }
 
-func TestASmallHeapMayGrowToThirtyTwoMebibytes(t *testing.T) {
+func TestASmallHeapMayGrowToItsLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		live int64
 		want int
 	}{
-		"nothing known": {0, 3100},
-		"a few":         {8 << 20, 300},
-		"a thousand":    {20 << 20, 60},
-		"more":          {22 << 20, 50},
+		"nothing known": {0, 5500},
+		"a few":         {8 << 20, 600},
+		"a thousand":    {32 << 20, 75},
+		"more":          {38 << 20, 50},
 		"ten thousand":  {160 << 20, 50},
 	} {
 		if got := (memory{live: c.live}).growth(50); got != c.want {

@@ -32,6 +32,9 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 			Objects:    policySets(in, f),
 			PruneFirst: true, // one too many may let in whom the others keep out
 			Then: func(ctx context.Context, _ []client.Object) error {
+				if err := r.pruneOtherPolicies(ctx, proof, in); err != nil {
+					return err
+				}
 				return r.former.prune(ctx, r.Client, r.Live, proof, in.namespace())
 			},
 		},
@@ -79,6 +82,8 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 }
 
 func (r *Reconciler) inputs(o Observed) Inputs {
+	cfg := o.Pinned.Defaults.over(r.Config.Challenge)
+	cfg.NetworkPolicy = o.Policies
 	return Inputs{
 		UID:                o.Instance.UID,
 		Name:               client.ObjectKeyFromObject(o.Instance),
@@ -89,7 +94,7 @@ func (r *Reconciler) inputs(o Observed) Inputs {
 		ChallengeNamespace: o.Key.Namespace,
 		Challenge:          *o.Pinned,
 		Recorded:           o.Instance.Status.Services,
-		Config:             o.Pinned.Defaults.over(r.Config.Challenge),
+		Config:             cfg,
 		Gateway:            r.Config.Gateway,
 	}
 }

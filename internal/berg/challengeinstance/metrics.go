@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
 	"github.com/bergctf/berg-operator/internal/kit/pass"
 )
@@ -45,8 +46,9 @@ var (
 		Name: "berg_challengeinstance_timeouts_total",
 		Help: "Instances that were deleted because they had expired.",
 	})
-	perChallenge = &challengeSeries{}
-	overdue      = gauge.NewNumber("berg_challengeinstance_longest_overdue_seconds",
+	policiesInUse = newPolicyKinds()
+	perChallenge  = &challengeSeries{}
+	overdue       = gauge.NewNumber("berg_challengeinstance_longest_overdue_seconds",
 		"For how long the live instance that is most overdue has been expired, 0 if there is none. Only the leader reports it.")
 	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, seeInstances)
 )
@@ -64,7 +66,36 @@ const (
 )
 
 func init() {
-	metrics.Registry.MustRegister(perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, passes, timeouts)
+	metrics.Registry.MustRegister(policiesInUse, perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, passes, timeouts)
+}
+
+// policyKindsInUse tells which kinds of network policy isolate instances: nothing before the
+// first instance was looked at.
+type policyKindsInUse struct {
+	*prometheus.GaugeVec
+	last atomic.Value
+}
+
+func newPolicyKinds() *policyKindsInUse {
+	return &policyKindsInUse{GaugeVec: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "berg_challengeinstance_network_policy",
+		Help: "Whether instances are isolated by network policies of a kind: 1 if so.",
+	}, []string{"kind"})}
+}
+
+// set reports whether that is new.
+func (p *policyKindsInUse) set(now config.NetworkPolicy) bool {
+	if p.last.Swap(now) == any(now) {
+		return false
+	}
+	for kind, used := range map[config.NetworkPolicy]bool{config.NetworkPolicyCilium: now.Cilium(), config.NetworkPolicyKubernetes: now.Kubernetes()} {
+		value := 0.0
+		if used {
+			value = 1
+		}
+		p.WithLabelValues(string(kind)).Set(value)
+	}
+	return true
 }
 
 // challengeSeries are the metrics labelled with a Challenge. The series of a

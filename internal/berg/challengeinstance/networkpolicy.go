@@ -7,13 +7,16 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
@@ -56,6 +59,36 @@ func reachablePorts(in Inputs) (public, exposed []bergv1.Port) {
 	return public, exposed
 }
 
+// Policies returns the kinds of policy that instances are given now: NETWORK_POLICY=auto
+// goes by what the API server serves, which may change.
+func Policies(setting config.NetworkPolicy, presence *optional.Presence) config.NetworkPolicy {
+	return setting.On(presence.Check(ciliumv2.SchemeGroupVersion.WithKind(ciliumv2.CNPKindDefinition)) == nil)
+}
+
+// policies tells the log and the metrics when they change.
+func (r *Reconciler) policies(ctx context.Context) config.NetworkPolicy {
+	now := Policies(r.Config.Challenge.NetworkPolicy, r.Presence)
+	if policiesInUse.set(now) {
+		log.FromContext(ctx).Info("instances are isolated by network policies of this kind from now on",
+			"kind", now, "NETWORK_POLICY", r.Config.Challenge.NetworkPolicy)
+	}
+	return now
+}
+
+// pruneOtherPolicies deletes, under NETWORK_POLICY=auto, the policies of the kind that the
+// instance was isolated by before: after those of the other kind were written, so that
+// there is one at any time.
+func (r *Reconciler) pruneOtherPolicies(ctx context.Context, proof ownership.Proof, in Inputs) error {
+	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
+		return nil // there is no cache of it to look into
+	}
+	none := func(types.NamespacedName) bool { return false }
+	if in.Config.NetworkPolicy.Cilium() {
+		return apply.Prune(ctx, r.Writer, proof, &networkingv1.NetworkPolicyList{}, in.namespace(), none)
+	}
+	return apply.Prune(ctx, r.Writer, proof, &ciliumv2.CiliumNetworkPolicyList{}, in.namespace(), none)
+}
+
 // policySets are the policies by kind. A kind that NETWORK_POLICY does not name is left out:
 // there is no cache of it to look into, and formerPolicies knows what is left of it.
 func policySets(in Inputs, f Foundation) []apply.Set {
@@ -86,8 +119,8 @@ func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 	switch policy {
 	case config.NetworkPolicyKubernetes:
 		return []metav1.TypeMeta{{APIVersion: ciliumv2.SchemeGroupVersion.String(), Kind: ciliumv2.CNPKindDefinition}}
-	case config.NetworkPolicyBoth:
-		return nil
+	case config.NetworkPolicyBoth, config.NetworkPolicyAuto:
+		return nil // both are watched
 	default:
 		return []metav1.TypeMeta{{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"}}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
@@ -29,6 +30,8 @@ type Candidate struct {
 // Observed is everything that decides what happens to an instance.
 type Observed struct {
 	Candidate
+	// Policies are the kinds of network policy that the cluster can be given.
+	Policies config.NetworkPolicy
 	// Namespace is that of the owner, nil when it does not exist.
 	Namespace *corev1.Namespace
 	// Holder is the other instance of the same owner to which that namespace belongs, nil
@@ -53,7 +56,7 @@ const (
 )
 
 func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (Observed, error) {
-	var o Observed
+	o := Observed{Policies: r.policies(ctx)}
 	var err error
 	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
 		return o, err

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
@@ -140,7 +142,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 			all = append(all, condition(step, metav1.ConditionFalse, bergv1.ReasonChallengeMissing,
 				fmt.Sprintf("Challenge %s was deleted; the instance runs on with what it was started with", out.Key)))
 		default:
-			reason, message := doneStep(step, out.Pinned)
+			reason, message := doneStep(step, out)
 			all = append(all, condition(step, metav1.ConditionTrue, reason, message))
 		}
 	}
@@ -153,7 +155,8 @@ func waitsFor(p *outcome.Problem) string { return "Waits for " + p.Condition }
 // the Challenge any more, but says that it is gone.
 func withdrawn(c Candidate) bool { return c.Pinned != nil && c.Challenge == nil }
 
-func doneStep(step string, pinned *Snapshot) (reason, message string) {
+func doneStep(step string, out Outcome) (reason, message string) {
+	pinned := out.Pinned
 	switch step {
 	case bergv1.ConditionChallengeFound:
 		return bergv1.ReasonFound, "The Challenge exists and can be run"
@@ -162,12 +165,25 @@ func doneStep(step string, pinned *Snapshot) (reason, message string) {
 			return bergv1.ReasonFlagProvided, "The Challenge asks for a flag and spec.flag is set"
 		}
 		return bergv1.ReasonFlagNotNeeded, "The Challenge does not ask for a dynamic flag"
+	case bergv1.ConditionNetworkPolicyCreated:
+		return bergv1.ReasonCreated, "In place: " + policyKinds(out.Policies)
 	case bergv1.ConditionRoutesCreated:
 		if pinned != nil && !hasRoutes(pinned.Containers) {
 			return bergv1.ReasonNotNeeded, "No port of the Challenge is routed"
 		}
 	}
 	return bergv1.ReasonCreated, "In place"
+}
+
+func policyKinds(p config.NetworkPolicy) string {
+	switch p {
+	case config.NetworkPolicyCilium:
+		return ciliumv2.CNPKindDefinition
+	case config.NetworkPolicyKubernetes:
+		return "NetworkPolicy"
+	default:
+		return "NetworkPolicy and " + ciliumv2.CNPKindDefinition
+	}
 }
 
 // podsReady says whether all pods were ready once.

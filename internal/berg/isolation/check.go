@@ -54,6 +54,8 @@ type Checker struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Berg
+	// Policies returns the kinds of policy that instances are given now.
+	Policies func() config.NetworkPolicy
 	// Pod is the operator's own pod.
 	Pod client.ObjectKey
 	// Address is where the operator can be connected to: what it listens at, such as :8443.
@@ -150,7 +152,9 @@ func (c *Checker) check(ctx context.Context, s site) Verdict {
 		return inconclusive("a pod without a network policy did not reach the operator: %s", c.problem(ctx, s))
 	}
 
-	wanted := policies(s, c.Config)
+	cfg := c.Config
+	cfg.Challenge.NetworkPolicy = c.Policies()
+	wanted := policies(s, cfg)
 	for _, policy := range wanted {
 		if err := c.Client.Create(ctx, policy); meta.IsNoMatchError(err) {
 			return inconclusive("the cluster does not know the policies of NETWORK_POLICY=%s", c.Config.Challenge.NetworkPolicy)

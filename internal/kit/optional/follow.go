@@ -47,8 +47,8 @@ const (
 
 // Follower follows the definitions of optional kinds, without a restart: it has the watch
 // of a kind opened when its API is installed, notes in the Presence that a kind is missing
-// when it is removed, and wakes the resources that may need it when it is there. It needs
-// the right to list and watch customresourcedefinitions.
+// when it is removed, and wakes the resources that may need it, or may do without it. It
+// needs the right to list and watch customresourcedefinitions.
 //
 // The controllers that use the kinds are set up between New and Setup: they watch the
 // kinds that Served names, and have a source of Wakes.
@@ -69,6 +69,8 @@ type Follower struct {
 	// announced are the definitions that every resource knows of. One that is
 	// removed and installed again has another UID.
 	announced map[string]types.UID
+	// removed are the definitions of whose removal every resource knows.
+	removed map[string]bool
 	// looks are how often a version of a definition was looked at without success, by
 	// its name.
 	looks map[string]looks
@@ -97,7 +99,7 @@ func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[s
 	f := &Follower{
 		mgr: mgr, kinds: kinds, presence: presence, direct: direct,
 		client: mgr.GetClient(), informers: mgr.GetCache(), scheme: mgr.GetScheme(),
-		watched: map[string]bool{}, announced: map[string]types.UID{}, looks: map[string]looks{},
+		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, looks: map[string]looks{},
 	}
 	for definition, kind := range kinds {
 		gvk, err := apiutil.GVKForObject(kind, f.scheme)
@@ -127,7 +129,8 @@ func (f *Follower) Served() []client.Object {
 }
 
 // Wakes is a source of requests for all the resources that list lists, each time when an
-// API is there: one that is just finding it missing does not show that yet.
+// API is there, since one that is just finding it missing does not show that yet; and each
+// time when one is removed, since some can do without it in another way.
 func (f *Follower) Wakes(list func() client.ObjectList) source.Source {
 	w := waker{list, make(chan event.GenericEvent)}
 	f.wakers = append(f.wakers, w)
@@ -159,7 +162,14 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		f.presence.Set(gvk, true)
 		delete(f.announced, req.Name)
 		delete(f.looks, req.Name)
+		if f.removed[req.Name] {
+			return ctrl.Result{}, nil // a definition is deleted in two steps
+		}
 		log.FromContext(ctx).Info("an API was removed: what needs it waits for it", "definition", req.Name)
+		if err := f.wakeAll(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+		f.removed[req.Name] = true
 		return ctrl.Result{}, nil
 	}
 	if err != nil || f.announced[req.Name] == definition.UID {
@@ -191,6 +201,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	f.announced[req.Name] = definition.UID
+	delete(f.removed, req.Name)
 	log.FromContext(ctx).Info("an API is there: what waited for it continues", "definition", req.Name)
 	return ctrl.Result{}, nil
 }

@@ -84,7 +84,7 @@ func (c *cluster) follower(t *testing.T, there bool) (f *Follower, woken chan st
 		kinds: map[string]client.Object{pipelines: kind}, presence: &Presence{},
 		direct: c, client: c, informers: c, scheme: runtime.NewScheme(),
 		open:    func(client.Object) error { c.opened++; return nil },
-		watched: map[string]bool{}, announced: map[string]types.UID{}, looks: map[string]looks{},
+		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, looks: map[string]looks{},
 	}
 	f.presence.Set(pipelineKind, !there)
 	if there {
@@ -135,9 +135,13 @@ func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 		t.Errorf("looked at again: %+v, %d requests, %d woken", result, c.asked-asked, len(woken))
 	}
 
+	c.definition.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if result := look(t, f); !result.IsZero() || !isMissing(f) || <-woken != "a" || <-woken != "b" {
+		t.Errorf("it is being removed: %+v, missing %v", result, isMissing(f))
+	}
 	c.definition = nil
-	if result := look(t, f); !result.IsZero() || !isMissing(f) {
-		t.Errorf("it was removed: %+v, missing %v", result, isMissing(f))
+	if result := look(t, f); !result.IsZero() || !isMissing(f) || len(woken) > 0 {
+		t.Errorf("it was removed: %+v, missing %v, %d woken again", result, isMissing(f), len(woken))
 	}
 	c.install("another", "9")
 	c.seen = "8"

@@ -18,12 +18,12 @@ import (
 )
 
 var _ = Describe("The watch over all statuses", func() {
-	It("notices a contradiction", func(ctx context.Context) {
+	It("notices a violation", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "sound", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "sound")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(invariants.Contradictions(i, i)).To(Succeed())
+		Expect(invariants.Violations(i, i)).To(Succeed())
 		for name, spoil := range map[string]func(*bergv1.ChallengeInstanceStatus){
 			"running, not built": func(s *bergv1.ChallengeInstanceStatus) {
 				set(s, bergv1.ConditionServicesCreated, metav1.ConditionFalse)
@@ -45,7 +45,7 @@ var _ = Describe("The watch over all statuses", func() {
 		} {
 			spoiled := i.DeepCopy()
 			spoil(&spoiled.Status)
-			Expect(invariants.Contradictions(i, spoiled)).NotTo(Succeed(), name)
+			Expect(invariants.Violations(i, spoiled)).NotTo(Succeed(), name)
 		}
 	})
 })

@@ -96,7 +96,8 @@ func newChecker(ctx context.Context) (*isolation.Checker, *events.FakeRecorder) 
 	recorder := events.NewFakeRecorder(10)
 	return &isolation.Checker{
 		Client: k8s, Events: recorder, Clock: clock.RealClock{}, Settle: time.Minute,
-		Pod: client.ObjectKeyFromObject(pod), Address: ":8081", Program: "/manager",
+		Policies: func() config.NetworkPolicy { return config.NetworkPolicyCilium },
+		Pod:      client.ObjectKeyFromObject(pod), Address: ":8081", Program: "/manager",
 		Config: settings(map[string]string{"ISOLATION_CHECK": "startup"}),
 	}, recorder
 }

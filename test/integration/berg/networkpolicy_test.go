@@ -78,11 +78,53 @@ var _ = Describe("NETWORK_POLICY", func() {
 		Expect(policy.UID).To(Equal(want.UID), "the policy was made again")
 
 		By("back to cilium")
-		inprocess.Restart(nil, nil)
+		inprocess.Restart(map[string]string{"NETWORK_POLICY": "cilium"}, nil)
 		has(false, true)
 
 		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were restarted")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
+	})
+
+	It("follows the cluster by default, which may lose Cilium and get it back, and always leaves a policy", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "auto", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "auto")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		isolatedBy := func(i *bergv1.ChallengeInstance, kind string) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+				created := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionNetworkPolicyCreated)
+				g.Expect(created).To(HaveField("Message", "In place: "+kind))
+				g.Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
+			}).Should(Succeed())
+		}
+		of := func(i *bergv1.ChallengeInstance) client.ListOption { return client.InNamespace(i.Status.Namespace) }
+		isolatedBy(i, "CiliumNetworkPolicy")
+		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(BeEmpty())
+		pods := uids(ctx, &corev1.PodList{}, of(i))
+
+		By("removing Cilium's API")
+		install := uninstall(ctx, ciliumPolicies)
+		isolatedBy(i, "NetworkPolicy")
+		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(ConsistOf("challenge-network-policy"))
+		meanwhile := bergtest.Instance(ctx, ns, "auto")
+		expect.Reaches(ctx, meanwhile, bergv1.PhaseRunning)
+		isolatedBy(meanwhile, "NetworkPolicy")
+
+		By("installing it again")
+		deleted := occurrence(ctx, &networkingv1.NetworkPolicyList{}, i.Status.Namespace, watch.Deleted)
+		install(ctx)
+		for _, i := range []*bergv1.ChallengeInstance{i, meanwhile} {
+			isolatedBy(i, "CiliumNetworkPolicy")
+			Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(BeEmpty())
+		}
+		policy := &ciliumv2.CiliumNetworkPolicy{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "challenge-network-policy"}, policy)).To(Succeed())
+		order, err := resourceversion.CompareResourceVersion(policy.ResourceVersion, deleted())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(order).To(BeNumerically("<", 0), "the old policy went before the new one was there")
+		Expect(uids(ctx, &corev1.PodList{}, of(i))).To(Equal(pods), "pods were restarted")
 	})
 
 	It("watches no kind of policy that is not wanted", func(ctx context.Context) {

@@ -83,7 +83,7 @@ func check(last map[types.UID]*bergv1.ChallengeInstance, e watch.Event) {
 	violations.Lock()
 	defer violations.Unlock()
 	violations.versions++
-	if err := invariants.Contradictions(before, after); err != nil {
+	if err := invariants.Violations(before, after); err != nil {
 		violations.found = append(violations.found, fmt.Sprintf("%s/%s %s: %s\n  conditions: %s",
 			after.Namespace, after.Name, after.Status.Phase, err, expect.Conditions(after)))
 	}

@@ -21,9 +21,9 @@ var buildSteps = []string{
 	bergv1.ConditionServicesCreated, bergv1.ConditionRoutesCreated, bergv1.ConditionDeploymentsCreated,
 }
 
-// Contradictions returns what cannot be in a version of an instance, given the
+// Violations returns what cannot be in a version of an instance, given the
 // one before it.
-func Contradictions(before, after *bergv1.ChallengeInstance) error {
+func Violations(before, after *bergv1.ChallengeInstance) error {
 	s := after.Status
 	var errs []error
 	must := func(holds bool, format string, args ...any) {

@@ -151,7 +151,7 @@ func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 		before = &bergv1.ChallengeInstance{}
 	}
 	w.last[after.UID] = after.DeepCopy()
-	if err := invariants.Contradictions(before, after); err != nil {
+	if err := invariants.Violations(before, after); err != nil {
 		w.violation(after, "%s\n  conditions: %s", err, conditions(after))
 	}
 	for _, s := range after.Status.Services {
