@@ -61,3 +61,17 @@ CROWD ?= 500
 crowd: ## Create CROWD=500 Environments at once, and tell how much longer it takes than their writes alone.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/quix -ginkgo.v -ginkgo.focus='A crowd of environments'
+
+HEXACTF_CROWD ?= 100
+
+.PHONY: hexactf-crowd
+hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once, and let them expire together, beside a bare client.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
+		env HEXACTF_CROWD=$(HEXACTF_CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges'
+
+HEXACTF_LIVES ?= 500
+
+.PHONY: hexactf-storm
+hexactf-storm: ## Let HEXACTF_LIVES=500 HexaCTF challenges live while operators are killed and the broker comes and goes.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-storm -- \
+		env HEXACTF_LIVES=$(HEXACTF_LIVES) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='While operators are killed'

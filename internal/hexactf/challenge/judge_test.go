@@ -32,7 +32,7 @@ func testChallenge() *hexactfv1.Challenge {
 
 // Each line of bad input is told before anything is made, by the name of its field.
 func TestJudge(t *testing.T) {
-	good := definitionOf(component("web", corev1.ServiceTypeNodePort, 8080))
+	good := definitionOf(newComponent("web", corev1.ServiceTypeNodePort, 8080))
 	for name, tc := range map[string]struct {
 		challenge  func(*hexactfv1.Challenge)
 		definition func(*hexactfv1.ChallengeDefinition)

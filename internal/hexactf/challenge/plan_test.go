@@ -38,7 +38,7 @@ func testConfig(t testing.TB, overrides map[string]string) config.HexaCTF {
 	return cfg
 }
 
-func component(name string, serviceType corev1.ServiceType, ports ...int32) hexactfv1.Component {
+func newComponent(name string, serviceType corev1.ServiceType, ports ...int32) hexactfv1.Component {
 	c := hexactfv1.Component{Name: name, Deployment: &hexactfv1.Deployment{Spec: hexactfv1.DeploymentSpec{
 		Template: hexactfv1.PodTemplate{Spec: hexactfv1.PodSpec{Containers: []corev1.Container{{Name: name, Image: "example.com/" + name}}}},
 	}}}
@@ -70,7 +70,7 @@ func testInputs(cfg config.HexaCTF, components ...hexactfv1.Component) Inputs {
 
 // What is written to the cluster, object by object: a change shows here first.
 func TestPlanGolden(t *testing.T) {
-	web, db := component("web", corev1.ServiceTypeNodePort, 8080), component("db", "", 5432)
+	web, db := newComponent("web", corev1.ServiceTypeNodePort, 8080), newComponent("db", "", 5432)
 	web.Deployment.Spec.Replicas = ptr.To[int32](2)
 	web.Deployment.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "players"}
 	web.Service.Spec.Ports[0].TargetPort = intstr.FromString("http")
@@ -128,7 +128,7 @@ func render(t *testing.T, p Plan) []byte {
 }
 
 func TestPlanIsTheSameEachTime(t *testing.T) {
-	in := testInputs(testConfig(t, nil), component("web", corev1.ServiceTypeNodePort, 80, 443), component("db", "", 5432))
+	in := testInputs(testConfig(t, nil), newComponent("web", corev1.ServiceTypeNodePort, 80, 443), newComponent("db", "", 5432))
 	first := render(t, plan(in))
 	if !bytes.Equal(first, render(t, plan(in))) {
 		t.Error("two plans of the same inputs differ")
@@ -140,28 +140,28 @@ func TestPlanIsTheSameEachTime(t *testing.T) {
 func TestNamesFit(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	cfg := testConfig(t, nil)
-	seen := map[string]bool{}
+	met := map[string]bool{}
 	for _, id := range []Identity{{"1", "bob"}, {long, long}, {long, long[1:] + "b"}, {"1", long}} {
 		for _, c := range []string{"web", long, long[1:]} {
-			in := testInputs(cfg, component(c, corev1.ServiceTypeNodePort, 80))
+			in := testInputs(cfg, newComponent(c, corev1.ServiceTypeNodePort, 80))
 			in.Identity = id
 			in.Name.Name = strings.Repeat("n", 253)
 			p := plan(in)
-			service, deployment := p.Services[0], p.Deployments[0]
-			if seen[service.Name] || seen[deployment.Name] {
-				t.Errorf("%s or %s is the name of two", service.Name, deployment.Name)
+			svc, dep := p.Services[0], p.Deployments[0]
+			if met[svc.Name] || met[dep.Name] {
+				t.Errorf("%s or %s is the name of two", svc.Name, dep.Name)
 			}
-			seen[service.Name], seen[deployment.Name] = true, true
-			if msgs := validation.IsDNS1035Label(service.Name); len(msgs) > 0 {
-				t.Errorf("Service %s: %v", service.Name, msgs)
+			met[svc.Name], met[dep.Name] = true, true
+			if msgs := validation.IsDNS1035Label(svc.Name); len(msgs) > 0 {
+				t.Errorf("Service %s: %v", svc.Name, msgs)
 			}
-			if msgs := validation.IsDNS1123Subdomain(deployment.Name); len(msgs) > 0 {
-				t.Errorf("Deployment %s: %v", deployment.Name, msgs)
+			if msgs := validation.IsDNS1123Subdomain(dep.Name); len(msgs) > 0 {
+				t.Errorf("Deployment %s: %v", dep.Name, msgs)
 			}
 			if msgs := validation.IsDNS1123Subdomain(p.NetworkPolicy.Name); len(msgs) > 0 {
 				t.Errorf("NetworkPolicy %s: %v", p.NetworkPolicy.Name, msgs)
 			}
-			for key, value := range deployment.Labels {
+			for key, value := range dep.Labels {
 				if msgs := validation.IsValidLabelValue(value); len(msgs) > 0 {
 					t.Errorf("label %s=%s: %v", key, value, msgs)
 				}
@@ -175,8 +175,8 @@ func TestNamesFit(t *testing.T) {
 }
 
 func TestOfSeveralNodePortsTheLastIsTheEndpoint(t *testing.T) {
-	first, second := component("a", corev1.ServiceTypeNodePort, 80), component("b", corev1.ServiceTypeNodePort, 81, 82)
-	in := testInputs(testConfig(t, nil), first, second, component("c", "", 83), component("d", ""))
+	first, second := newComponent("a", corev1.ServiceTypeNodePort, 80), newComponent("b", corev1.ServiceTypeNodePort, 81, 82)
+	in := testInputs(testConfig(t, nil), first, second, newComponent("c", "", 83), newComponent("d", ""))
 	in.Endpoint = 30001
 	p := plan(in)
 	if len(p.Services) != 3 || len(p.Deployments) != 4 {

@@ -170,8 +170,8 @@ func condition(conditionType string, status metav1.ConditionStatus, reason, mess
 }
 
 // on reports whether an outcome was stopped by a problem of a condition.
-func (out Outcome) on(condition string) bool {
-	return out.Problem != nil && out.Problem.Condition == condition
+func (out Outcome) on(conditionType string) bool {
+	return out.Problem != nil && out.Problem.Condition == conditionType
 }
 
 func definitionFound(out Outcome) metav1.Condition {

@@ -104,7 +104,7 @@ func deploymentThat(isAvailable bool) *appsv1.Deployment {
 
 func TestNormalLife(t *testing.T) {
 	l := newLife(t)
-	o := l.start(definitionOf(component("web", corev1.ServiceTypeNodePort, 80), component("db", "", 5432)))
+	o := l.start(definitionOf(newComponent("web", corev1.ServiceTypeNodePort, 80), newComponent("db", "", 5432)))
 	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
 	l.shows(hexactfv1.ConditionResourcesCreated, metav1.ConditionUnknown, hexactfv1.ReasonCreating)
 
@@ -189,7 +189,7 @@ func TestDefinitionComesLate(t *testing.T) {
 		t.Errorf("looks again after %s", wait)
 	}
 	l.now = l.now.Add(time.Minute)
-	l.start(definitionOf(component("web", "", 80)))
+	l.start(definitionOf(newComponent("web", "", 80)))
 	l.is(hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating)
 	if l.c.Status.CurrentStatus.ErrorMsg != "" {
 		t.Errorf("it still says %q", l.c.Status.CurrentStatus.ErrorMsg)
@@ -211,7 +211,7 @@ func TestHowLongAChallengeLives(t *testing.T) {
 	} {
 		l := newLife(t)
 		l.now = noon.Add(700 * time.Millisecond)
-		definition := definitionOf(component("web", ""))
+		definition := definitionOf(newComponent("web", ""))
 		tc.spec.Components = definition.Spec.Components
 		definition.Spec = tc.spec
 		o := l.start(definition)
@@ -232,7 +232,7 @@ func TestHowLongAChallengeLives(t *testing.T) {
 
 func TestStartDeadline(t *testing.T) {
 	l := newLife(t)
-	o := l.start(definitionOf(component("web", "")))
+	o := l.start(definitionOf(newComponent("web", "")))
 	o.Deployments = []*appsv1.Deployment{deploymentThat(false)}
 	o.Pods = []corev1.Pod{{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{hexactfv1.LabelName: "web"}},
@@ -274,7 +274,7 @@ func TestProblemsBeforeItRuns(t *testing.T) {
 		"waiting":  {&outcome.Problem{Class: outcome.Waiting, Reason: hexactfv1.ReasonWaiting, Message: "going"}, hexactfv1.StateCreating},
 	} {
 		l := newLife(t)
-		o := l.start(definitionOf(component("web", "")))
+		o := l.start(definitionOf(newComponent("web", "")))
 		tc.problem.Condition = hexactfv1.ConditionResourcesCreated
 		l.pass(Outcome{Observed: o, Problem: tc.problem})
 		if got := l.c.Status.CurrentStatus.State; got != tc.want {
@@ -287,7 +287,7 @@ func TestProblemsBeforeItRuns(t *testing.T) {
 func TestBrokerThatIsAway(t *testing.T) {
 	l := newLife(t)
 	l.d.Problem = "the broker has not acknowledged in time"
-	o := l.start(definitionOf(component("web", "")))
+	o := l.start(definitionOf(newComponent("web", "")))
 	o.Deployments = []*appsv1.Deployment{deploymentThat(true)}
 	l.pass(Outcome{Observed: o})
 	l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateRunning)
@@ -295,7 +295,7 @@ func TestBrokerThatIsAway(t *testing.T) {
 
 	off := newLife(t)
 	off.d.Off = true
-	o = off.start(definitionOf(component("web", "")))
+	o = off.start(definitionOf(newComponent("web", "")))
 	o.Deployments = []*appsv1.Deployment{deploymentThat(true)}
 	off.pass(Outcome{Observed: o})
 	off.is(hexactfv1.StateRunning)
