@@ -75,3 +75,11 @@ HEXACTF_LIVES ?= 500
 hexactf-storm: ## Let HEXACTF_LIVES=500 HexaCTF challenges live while operators are killed and the broker comes and goes.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-storm -- \
 		env HEXACTF_LIVES=$(HEXACTF_LIVES) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='While operators are killed'
+
+HEXACTF_LATENCY ?= 200
+
+.PHONY: hexactf-latency
+hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to a real Kafka, beside those of a bare client.
+	hack/packages kafka
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
+		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A message to a real Kafka'
