@@ -59,9 +59,9 @@ func TestWrongSettingsOfKafkaAreNamed(t *testing.T) {
 			t.Errorf("%s=%q: error %v", name, text, err)
 		}
 	}
-	for _, topic := range []string{".", "..", strings.Repeat("a", 250), "ü"} {
-		if _, err := loadKafka(map[string]string{"KAFKA_TOPIC": topic}); err == nil {
-			t.Errorf("topic %q: accepted", topic)
+	for _, name := range []string{".", "..", strings.Repeat("a", 250), "ü"} {
+		if _, err := loadKafka(map[string]string{"KAFKA_TOPIC": name}); err == nil {
+			t.Errorf("topic %q: accepted", name)
 		}
 	}
 }

@@ -214,9 +214,9 @@ func (c *Client) admit(key string, value []byte) (s *send, same bool, err error)
 		}
 		return s, same, nil
 	}
-	if arrived, ok := c.delivered[key]; ok {
+	if late, ok := c.delivered[key]; ok {
 		delete(c.delivered, key)
-		if bytes.Equal(arrived, value) {
+		if bytes.Equal(late, value) {
 			c.mu.Unlock()
 			return &send{done: closed}, true, nil
 		}

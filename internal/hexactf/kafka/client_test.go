@@ -219,8 +219,8 @@ func TestABrokerThatDoesNotAnswerCostsTheTimeoutOnly(t *testing.T) {
 		if took := time.Since(began); err == nil || took > c.cfg.SendTimeout+time.Second {
 			t.Fatalf("attempt %d: %v after %s", n, err, took)
 		}
-		if reason := Reason(err); reason != "the broker does not acknowledge in time" {
-			t.Errorf("attempt %d: reason %q", n, reason)
+		if why := Reason(err); why != "the broker does not acknowledge in time" {
+			t.Errorf("attempt %d: reason %q", n, why)
 		}
 	}
 	if err := c.Publish(t.Context(), "key", message(2)); err == nil {

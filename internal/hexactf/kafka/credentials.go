@@ -29,19 +29,19 @@ func (e *credentialsError) Unwrap() error { return e.err }
 // credentials are the options by which a client proves who it is. They read the files anew for
 // each connection, since certificates and passwords are renewed while the operator runs.
 func credentials(cfg config.Kafka) []kgo.Opt {
-	opts := []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+	opts := []kgo.Opt{kgo.Dialer(func(ctx context.Context, transport, address string) (net.Conn, error) {
 		dialer := net.Dialer{Timeout: dialTimeout}
 		if !cfg.TLS {
-			return dialer.DialContext(ctx, network, address)
+			return dialer.DialContext(ctx, transport, address)
 		}
-		encryption, err := tlsConfig(cfg)
+		secured, err := tlsConfig(cfg)
 		if err != nil {
 			return nil, err
 		}
 		// Until the handshake is done, the context alone bounds it.
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
-		return (&tls.Dialer{NetDialer: &dialer, Config: encryption}).DialContext(ctx, network, address)
+		return (&tls.Dialer{NetDialer: &dialer, Config: secured}).DialContext(ctx, transport, address)
 	})}
 	switch cfg.SASLMechanism {
 	case config.SASLNone:
@@ -121,9 +121,9 @@ func readPassword(cfg config.Kafka) (string, error) {
 func readFile(setting, path string) ([]byte, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the administrator's own settings name it
 	if err != nil {
-		var at *os.PathError
-		if errors.As(err, &at) { // the path stands before it already
-			err = at.Err
+		var failed *os.PathError
+		if errors.As(err, &failed) { // the path stands before it already
+			err = failed.Err
 		}
 		return nil, &credentialsError{setting, path, err}
 	}

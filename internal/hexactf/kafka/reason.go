@@ -32,7 +32,7 @@ func Reason(err error) string {
 }
 
 func reason(err error) string {
-	var refused *kerr.Error
+	var said *kerr.Error
 	var file *credentialsError
 	var hangUp *kgo.ErrFirstReadEOF
 	var unanswered *unansweredError
@@ -42,8 +42,8 @@ func reason(err error) string {
 	switch {
 	case errors.As(err, &file):
 		return file.Error()
-	case errors.As(err, &refused):
-		return refusal(refused)
+	case errors.As(err, &said):
+		return refusal(said)
 	case errors.As(err, &hangUp):
 		return "the broker closed the connection at once: compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener"
 	}

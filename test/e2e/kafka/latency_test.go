@@ -64,15 +64,15 @@ func TestLatencyBesideABareClient(t *testing.T) {
 		case <-time.After(every):
 		}
 	}
-	at := func(took []time.Duration, p float64) time.Duration {
+	quantile := func(took []time.Duration, p float64) time.Duration {
 		slices.Sort(took)
 		return took[int(math.Ceil(p*float64(len(took))))-1]
 	}
 	for _, way := range ways {
 		t.Logf("%s: %d sends, p50 %s, p99 %s, longest %s", way.name, len(way.took),
-			at(way.took, 0.5).Round(time.Microsecond), at(way.took, percentile).Round(time.Microsecond), at(way.took, 1).Round(time.Microsecond))
+			quantile(way.took, 0.5).Round(time.Microsecond), quantile(way.took, percentile).Round(time.Microsecond), quantile(way.took, 1).Round(time.Microsecond))
 	}
-	if bare, ours := at(ways[0].took, percentile), at(ways[1].took, percentile); ours > bare+within {
+	if bare, ours := quantile(ways[0].took, percentile), quantile(ways[1].took, percentile); ours > bare+within {
 		t.Errorf("p99 is %s, more than %s above the %s of a bare client", ours, within, bare)
 	}
 }
