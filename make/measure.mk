@@ -72,6 +72,15 @@ hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once, and let t
 HEXACTF_LIVES ?= 500
 
 .PHONY: hexactf-storm
-hexactf-storm: ## Let HEXACTF_LIVES=500 HexaCTF challenges live while operators are killed and the broker comes and goes.
+hexactf-storm: ## Let HEXACTF_LIVES=500 HexaCTF challenges live while operators are killed and a real broker comes and goes.
+	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-storm -- \
-		env HEXACTF_LIVES=$(HEXACTF_LIVES) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='While operators are killed'
+		env HEXACTF_LIVES=$(HEXACTF_LIVES) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='While operators are killed'
+
+HEXACTF_LATENCY ?= 200
+
+.PHONY: hexactf-latency
+hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to a real Kafka, beside those of a bare client.
+	hack/packages kafka
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
+		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A message to a real Kafka'

@@ -150,7 +150,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			stage{
 				name: "journeys with a real Kafka", command: []string{"make", "e2e-hexactf"}, class: suite, optional: true, holds: "dist/images",
 				after: []string{"generated files", "build: node"}, usual: minutes(9), first: minutes(2),
-				clusters: []string{name("HEXACTF_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
+				clusters: []string{clusterName("HEXACTF_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
 			},
 			stage{
 				name: "attacks on a real data plane", command: []string{"make", "e2e-network"}, class: suite, optional: true, holds: "dist/images",

@@ -29,9 +29,15 @@ type Platform struct {
 	// Brokers is the value of KAFKA_BROKERS.
 	Brokers string
 
+	Consumer
+
 	cluster *kfake.Cluster
 	away    atomic.Bool
+}
 
+// Consumer is who reads what is told, at a fake broker or a real one. The zero value has read
+// nothing. It is safe for concurrent use.
+type Consumer struct {
 	mu       sync.Mutex
 	messages []Message
 	broken   []string
@@ -75,7 +81,7 @@ func NewPlatform() (_ *Platform, stop func()) {
 		defer close(ended)
 		for ctx.Err() == nil {
 			for _, r := range consumer.PollFetches(ctx).Records() {
-				p.read(r)
+				p.Read(string(r.Key), r.Value, time.Now())
 			}
 		}
 	}()
@@ -87,15 +93,16 @@ func NewPlatform() (_ *Platform, stop func()) {
 	}
 }
 
-func (p *Platform) read(r *kgo.Record) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m := Message{Key: string(r.Key), Seen: time.Now()}
-	if err := json.Unmarshal(r.Value, &m); err != nil || m.User == "" || m.ProblemID == "" || m.NewStatus == "" || m.Timestamp.IsZero() {
-		p.broken = append(p.broken, string(r.Value))
+// Read takes one message in.
+func (c *Consumer) Read(key string, value []byte, seen time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := Message{Key: key, Seen: seen}
+	if err := json.Unmarshal(value, &m); err != nil || m.User == "" || m.ProblemID == "" || m.NewStatus == "" || m.Timestamp.IsZero() {
+		c.broken = append(c.broken, string(value))
 		return
 	}
-	p.messages = append(p.messages, m)
+	c.messages = append(c.messages, m)
 }
 
 // Away has the broker hang up on whoever sends, until Back.
@@ -106,14 +113,14 @@ func (p *Platform) Back() { p.away.Store(false) }
 
 // About returns the messages about a challenge, repetitions left out, and checks that they are
 // in their order and under their key.
-func (p *Platform) About(c *hexactfv1.Challenge) []Message {
+func (c *Consumer) About(challenge *hexactfv1.Challenge) []Message {
 	GinkgoHelper()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	Expect(p.broken).To(BeEmpty(), "messages that no consumer understands")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	Expect(c.broken).To(BeEmpty(), "messages that no consumer understands")
 	var all []Message
-	for _, m := range p.messages {
-		if m.UID != c.UID || slices.ContainsFunc(all, func(o Message) bool { return o.Sequence == m.Sequence }) {
+	for _, m := range c.messages {
+		if m.UID != challenge.UID || slices.ContainsFunc(all, func(o Message) bool { return o.Sequence == m.Sequence }) {
 			continue
 		}
 		Expect(m.Key).To(Equal(m.User + "-" + m.ProblemID))
