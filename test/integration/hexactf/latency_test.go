@@ -61,17 +61,17 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 		hexactftest.Reaches(ctx, hexactftest.Challenge(ctx, ns, "web"), hexactfv1.StateRunning)
 		warm := len(log.Messages())
 
-		var lives sync.WaitGroup
+		var both sync.WaitGroup
 		ticker := time.NewTicker(every)
 		defer ticker.Stop()
 		for range count {
-			lives.Go(func() {
+			both.Go(func() {
 				defer GinkgoRecover()
 				for range states {
 					send()
 				}
 			})
-			lives.Go(func() {
+			both.Go(func() {
 				defer GinkgoRecover()
 				c := hexactftest.Challenge(ctx, ns, "web")
 				hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
@@ -79,7 +79,7 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 			})
 			<-ticker.C
 		}
-		lives.Wait()
+		both.Wait()
 		var delays map[bool][]time.Duration // whether they are the bare client's
 		Expect(log.Await(ctx, func(all []broker.Message) error {
 			delays = map[bool][]time.Duration{}
