@@ -19,8 +19,9 @@ DIST := $(CURDIR)/dist
 BIN  := $(CURDIR)/bin
 
 # Findings are cached with the paths of the checkout that they were made in; in
-# another one, rules that name paths would not match them.
-export GOLANGCI_LINT_CACHE ?= $(BIN)/lint-cache
+# another one, rules that name paths would not match them. The cache outlives the
+# checkout: a new one at the same place finds it.
+export GOLANGCI_LINT_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/berg-operator/lint$(CURDIR)
 
 # In the order in which help-all prints them.
 PARTS := $(addprefix make/,$(addsuffix .mk, \

@@ -59,9 +59,9 @@ test-kafka: ## Test the sender of messages at a real Kafka, which it starts and 
 test-integration: ## Run the integration tests, two suites at a time; test-integration-berg runs those of one folder.
 	$(MAKE) --keep-going --jobs=2 --output-sync=target $(TEST_INTEGRATION)
 
-# Specs wait more than they compute: the suites that take long run in several processes,
+# Specs wait more than they compute: a suite that takes long runs in several processes,
 # each with a simulated cluster and an operator of its own.
-PROCESSES := berg=3 operator=2
+PROCESSES := berg=3
 processes  = $(or $(patsubst $(1)=%,%,$(filter $(1)=%,$(PROCESSES))),1)
 TEST_INTEGRATION := $(INTEGRATION:%=test-integration-%)
 .PHONY: $(TEST_INTEGRATION)

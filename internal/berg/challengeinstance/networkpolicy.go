@@ -82,11 +82,11 @@ func (r *Reconciler) pruneOtherPolicies(ctx context.Context, proof ownership.Pro
 	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
 		return nil // there is no cache of it to look into
 	}
-	none := func(types.NamespacedName) bool { return false }
+	var others client.ObjectList = &ciliumv2.CiliumNetworkPolicyList{}
 	if in.Config.NetworkPolicy.Cilium() {
-		return apply.Prune(ctx, r.Writer, proof, &networkingv1.NetworkPolicyList{}, in.namespace(), none)
+		others = &networkingv1.NetworkPolicyList{}
 	}
-	return apply.Prune(ctx, r.Writer, proof, &ciliumv2.CiliumNetworkPolicyList{}, in.namespace(), none)
+	return apply.Prune(ctx, r.Writer, proof, others, in.namespace(), func(types.NamespacedName) bool { return false })
 }
 
 // policySets are the policies by kind. A kind that NETWORK_POLICY does not name is left out:

@@ -30,7 +30,8 @@ type Candidate struct {
 // Observed is everything that decides what happens to an instance.
 type Observed struct {
 	Candidate
-	// Policies are the kinds of network policy that the cluster can be given.
+	// Policies are the kinds of network policy that isolate the instance from this pass on:
+	// NetworkPolicyAuto is resolved.
 	Policies config.NetworkPolicy
 	// Namespace is that of the owner, nil when it does not exist.
 	Namespace *corev1.Namespace

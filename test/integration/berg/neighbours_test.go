@@ -29,8 +29,10 @@ import (
 
 // slowest is how much longer a start may take beside the crowd of another owner: the
 // median of several, as a share of that of the same operator on the same machine while it
-// has nothing else to do.
-const slowest = 1.5
+// has nothing else to do. Measured alone it is 1.0 to 1.2; a start behind all of the crowd
+// takes more than ten times as long. In between lies what other suites do at the same time,
+// which is not what this looks for.
+const slowest = 5
 
 var _ = Describe("An owner with hundreds of instances", func() {
 	It("does not slow the starts of others, nor costs a write for each at every turn", func(ctx context.Context) {

@@ -179,7 +179,7 @@ func (e entry) request() (request, bool) {
 func completeLogs(ctx context.Context, kubeconfig string) ([]string, error) {
 	folder := filepath.Join(filepath.Dir(filepath.Dir(kubeconfig)), "logs")
 	marker := "rights-" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	if out, err := exec.CommandContext(ctx, "kubectl", "get", "configmap", marker, "--ignore-not-found").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "kubectl", "--kubeconfig", kubeconfig, "get", "configmap", marker, "--ignore-not-found").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("ask the API server: %w\n%s", err, out)
 	}
 	var files []string
