@@ -26,9 +26,21 @@ LIVES ?= 60
 STORM ?= 75s
 
 .PHONY: chaos
-chaos: build ## Let LIVES=60 instances live while everything fails for STORM=75s; SEED repeats a run.
+chaos: ## Let LIVES=60 of each family live while everything fails; SEED repeats a run.
+	$(MAKE) chaos-berg
+	$(MAKE) chaos-hexactf
+
+.PHONY: chaos-berg
+chaos-berg: build ## Let LIVES=60 instances live while everything fails for STORM=75s.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		go run $(CHAOS) --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
+
+.PHONY: chaos-hexactf
+chaos-hexactf: ## Let LIVES=60 HexaCTF challenges live while operators are killed and a real Kafka is paused and killed.
+	hack/packages kafka
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
+		env HEXACTF_LIVES=$(LIVES) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
+		-ginkgo.v $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
 
 FUZZTIME ?= 5m
 
@@ -62,20 +74,22 @@ crowd: ## Create CROWD=500 Environments at once, and tell how much longer it tak
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/quix -ginkgo.v -ginkgo.focus='A crowd of environments'
 
-HEXACTF_CROWD ?= 100
+HEXACTF_CROWD         ?= 100
+HEXACTF_ROUNDS        ?= 3
+HEXACTF_QUIET         ?= 2000
+HEXACTF_QUIET_SECONDS ?= 120
 
 .PHONY: hexactf-crowd
-hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once, and let them expire together, beside a bare client.
+hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once and at half the rate, and let them expire together, beside a bare client.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
-		env HEXACTF_CROWD=$(HEXACTF_CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges'
+		env HEXACTF_CROWD=$(HEXACTF_CROWD) HEXACTF_ROUNDS=$(HEXACTF_ROUNDS) \
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges (runs|expires)'
 
-HEXACTF_LIVES ?= 500
-
-.PHONY: hexactf-storm
-hexactf-storm: ## Let HEXACTF_LIVES=500 HexaCTF challenges live while operators are killed and a real broker comes and goes.
-	hack/packages kafka
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-storm -- \
-		env HEXACTF_LIVES=$(HEXACTF_LIVES) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='While operators are killed'
+.PHONY: hexactf-quiet
+hexactf-quiet: ## Leave HEXACTF_QUIET=2000 running HexaCTF challenges alone for HEXACTF_QUIET_SECONDS=120: nothing may be written.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
+		env HEXACTF_QUIET=$(HEXACTF_QUIET) HEXACTF_QUIET_SECONDS=$(HEXACTF_QUIET_SECONDS) \
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges is left alone'
 
 HEXACTF_LATENCY ?= 200
 

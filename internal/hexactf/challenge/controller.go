@@ -2,6 +2,7 @@ package challenge
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/client-go/tools/events"
@@ -154,7 +155,8 @@ func (r *Reconciler) inherit(ctx context.Context, c *hexactfv1.Challenge, now ti
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, c *hexactfv1.Challenge) error {
-	return pass.Status[*hexactfv1.Challenge]{
+	gone := dropped(&before.Status, &c.Status, r.deliveries.of(c).Acknowledged)
+	err := pass.Status[*hexactfv1.Challenge]{
 		Client: r.Client,
 		Of:     func(c *hexactfv1.Challenge) any { return &c.Status },
 		Refused: func(c *hexactfv1.Challenge, err error) {
@@ -162,4 +164,10 @@ func (r *Reconciler) patchStatus(ctx context.Context, before, c *hexactfv1.Chall
 			pass.Warning(r.Events, c, hexactfv1.ReasonRefused, actionObserve, "The API server refuses the status of this Challenge: "+err.Error())
 		},
 	}.Patch(ctx, before, c)
+	if err == nil && gone > 0 {
+		lost.Add(float64(gone))
+		pass.Warning(r.Events, c, hexactfv1.ReasonMessagesLost, actionObserve,
+			fmt.Sprintf("More than %d messages wait for the broker: %d of them, neither the first nor the last ones, are given up", longestOutbox, gone))
+	}
+	return err
 }

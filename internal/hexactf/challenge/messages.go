@@ -38,6 +38,21 @@ func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) 
 	}
 }
 
+// dropped is how many messages that were not acknowledged record has given up between two statuses.
+func dropped(before, after *hexactfv1.ChallengeStatus, acknowledged int64) int {
+	if after.Messages == nil || len(after.Messages.Outbox) < longestOutbox {
+		return 0 // the usual case
+	}
+	first := after.Messages.Outbox[1].Sequence
+	n := 0
+	for _, m := range pending(before, acknowledged) {
+		if m.Sequence > after.Messages.Outbox[0].Sequence && m.Sequence < first {
+			n++
+		}
+	}
+	return n
+}
+
 // strike takes out of an outbox what was acknowledged.
 func strike(s *hexactfv1.ChallengeStatus, acknowledged int64) {
 	if s.Messages == nil {

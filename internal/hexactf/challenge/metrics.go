@@ -53,7 +53,7 @@ var (
 	})
 	lost = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hexactf_messages_lost_total",
-		Help: "Messages that were given up because their Challenge had waited for KAFKA_DELETE_TIMEOUT to be deleted.",
+		Help: "Messages that were given up: their Challenge had waited for KAFKA_DELETE_TIMEOUT to be deleted, or too many others of it waited.",
 	})
 	messageDelays = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "hexactf_message_delay_seconds",

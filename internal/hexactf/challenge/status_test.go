@@ -311,8 +311,14 @@ func TestOutboxIsBounded(t *testing.T) {
 		t.Error("a message about nobody")
 	}
 	s.ChallengeID, s.User = "42", "alice"
+	gone := 0
 	for range 200 {
+		before := s.DeepCopy()
 		record(&s, hexactfv1.StateError, noon)
+		gone += dropped(before, &s, 0)
+	}
+	if gone != 200-longestOutbox {
+		t.Errorf("%d messages are told to be given up", gone)
 	}
 	all := s.Messages.Outbox
 	if len(all) != longestOutbox || all[0].Sequence != 1 || all[len(all)-1].Sequence != 200 {

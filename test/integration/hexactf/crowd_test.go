@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -17,7 +18,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -32,14 +35,17 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 )
 
-// crowd is how many challenges come at once: few, unless HEXACTF_CROWD says otherwise, as
-// make hexactf-crowd does.
-func crowd() int {
+// number is a setting of a measurement: small, unless the environment says otherwise, as make
+// hexactf-crowd does.
+func number(variable, usual string) int {
 	GinkgoHelper()
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("HEXACTF_CROWD"), "20"))
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), usual))
 	Expect(err).NotTo(HaveOccurred())
 	return n
 }
+
+// crowd is how many challenges come at once.
+func crowd() int { return number("HEXACTF_CROWD", "20") }
 
 // observer sees what becomes of the challenges of a namespace, whoever makes them.
 type observer struct {
@@ -144,35 +150,116 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(float64(len(sorted))*q))].Round(time.Millisecond)
 }
 
-var _ = Describe("A crowd of challenges", func() {
-	It("runs in about the time of its writes", func(ctx context.Context) {
-		n := crowd()
-		took := map[string]time.Duration{}
-		lat := map[string][]time.Duration{}
-		turn := func(who string, begin func(ctx context.Context, c *hexactfv1.Challenge)) {
-			By(who)
-			ns := hexactftest.Namespace(ctx)
-			hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-			o := observe(ctx, ns)
-			began := time.Now()
-			everybody(n, func(int) {
-				c := o.create(ctx, ns, "web")
-				if begin != nil {
-					begin(ctx, c)
-				}
+// A turn is what came of many challenges.
+type turn struct {
+	perSecond float64
+	latencies []time.Duration
+}
+
+func (t turn) String() string {
+	return fmt.Sprintf("%.1f/s, to Running p50 %s, p99 %s", t.perSecond, quantile(t.latencies, 0.5), quantile(t.latencies, 0.99))
+}
+
+// take creates n challenges, one every pace or, where that is zero, as fast as can be, and waits
+// until all run. Where begin is not nil it works on them in place of the operator.
+func take(ctx context.Context, n int, pace time.Duration, begin func(ctx context.Context, c *hexactfv1.Challenge)) turn {
+	GinkgoHelper()
+	ns := hexactftest.Namespace(ctx)
+	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+	o := observe(ctx, ns)
+	one := func(int) {
+		c := o.create(ctx, ns, "web")
+		if begin != nil {
+			begin(ctx, c)
+		}
+	}
+	began := time.Now()
+	if pace == 0 {
+		everybody(n, one)
+	} else {
+		ticker := time.NewTicker(pace)
+		defer ticker.Stop()
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				defer GinkgoRecover()
+				one(i)
 			})
-			_, last := o.all(n, o.running)
-			took[who], lat[who] = last.Sub(began), o.latencies()
+			<-ticker.C
 		}
-		turn("the operator", nil)
-		inprocess.Pause()
+		all.Wait()
+	}
+	_, last := o.all(n, o.running)
+	return turn{float64(n) / last.Sub(began).Seconds(), o.latencies()}
+}
+
+// stays is what must not change while nothing happens: the version of each object of a namespace.
+func stays(ctx context.Context, ns string) map[string]string {
+	GinkgoHelper()
+	versions := map[string]string{}
+	for _, list := range []client.ObjectList{
+		&hexactfv1.ChallengeList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}, &eventsv1.EventList{},
+	} {
+		Expect(k8s.List(ctx, list, client.InNamespace(ns))).To(Succeed())
+		Expect(meta.EachListItem(list, func(o runtime.Object) error {
+			m := o.(client.Object)
+			versions[fmt.Sprintf("%T %s", o, m.GetName())] = m.GetResourceVersion()
+			return nil
+		})).To(Succeed())
+	}
+	return versions
+}
+
+var _ = Describe("A crowd of challenges", func() {
+	It("runs in about the time of its writes, at once and at half that rate", func(ctx context.Context) {
+		n := crowd()
 		b := newBare(ctx)
-		turn("a client that does the same writes and nothing else", b.begin)
-		for who, d := range took {
-			AddReportEntry(fmt.Sprint(n, " challenges by ", who), fmt.Sprintf("%.1f/s, to Running p50 %s, p99 %s",
-				float64(n)/d.Seconds(), quantile(lat[who], 0.5), quantile(lat[who], 0.99)))
+		var rates []float64
+		for round := range number("HEXACTF_ROUNDS", "1") {
+			inprocess.Pause()()
+			byOperator := take(ctx, n, 0, nil)
+			inprocess.Pause()
+			byBare := take(ctx, n, 0, b.begin)
+			rates = append(rates, byOperator.perSecond)
+			AddReportEntry(fmt.Sprintf("%d at once, round %d", n, round+1), fmt.Sprintf("operator %s; bare client %s: ratio %.2f", byOperator, byBare, byOperator.perSecond/byBare.perSecond))
 		}
+		slices.Sort(rates)
+		pace := time.Duration(2 * float64(time.Second) / rates[len(rates)/2])
+		inprocess.Pause()()
+		byOperator := take(ctx, n, pace, nil)
+		inprocess.Pause()
+		byBare := take(ctx, n, pace, b.begin)
+		ratio := func(q float64) float64 {
+			return quantile(byOperator.latencies, q).Seconds() / quantile(byBare.latencies, q).Seconds()
+		}
+		AddReportEntry(fmt.Sprintf("%d, one every %s", n, pace.Round(time.Millisecond)), fmt.Sprintf("operator %s; bare client %s: ratio p50 %.2f, p99 %.2f", byOperator, byBare, ratio(0.5), ratio(0.99)))
 		b.letGo(ctx)
+	}, SpecTimeout(time.Hour))
+
+	It("is left alone while nothing happens", func(ctx context.Context) {
+		n := number("HEXACTF_QUIET", "20")
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		o := observe(ctx, ns)
+		everybody(n, func(int) { o.create(ctx, ns, "web") })
+		o.all(n, o.running)
+		Eventually(func(g Gomega) {
+			var all hexactfv1.ChallengeList
+			g.Expect(k8s.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
+			for _, c := range all.Items {
+				g.Expect(c.Status.Messages.Outbox).To(BeEmpty())
+			}
+		}).WithTimeout(5 * time.Minute).Should(Succeed())
+		var before map[string]string
+		settle := 10 * time.Second // the last events are still on their way
+		Eventually(func() bool {
+			last := before
+			before = stays(ctx, ns)
+			return maps.Equal(last, before)
+		}).WithPolling(settle).WithTimeout(5 * time.Minute).Should(BeTrue())
+		<-time.After(time.Duration(number("HEXACTF_QUIET_SECONDS", "5")) * time.Second)
+		Expect(stays(ctx, ns)).To(Equal(before))
+		AddReportEntry(fmt.Sprintf("%d left alone", n), "no object changed, no event was written")
 	}, SpecTimeout(time.Hour))
 
 	It("expires together, all deletions being asked for in about the time of bare ones", func(ctx context.Context) {

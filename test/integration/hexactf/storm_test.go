@@ -78,7 +78,7 @@ func realSky(ctx context.Context, random *rand.Rand) sky {
 }
 
 // HEXACTF_LIVES is how many challenges live in the storm: few, unless it says otherwise, as
-// make hexactf-storm does, which has a real broker too (HEXACTF_KAFKA). The seed of a run is that of Ginkgo.
+// make chaos-hexactf does, which has a real broker too (HEXACTF_KAFKA). The seed of a run is that of Ginkgo.
 var _ = Describe("While operators are killed and the broker comes and goes,", func() {
 	It("nothing is lost, nothing is left, and every life is told from its beginning to its end", func(ctx context.Context) {
 		count, err := strconv.Atoi(cmp.Or(os.Getenv("HEXACTF_LIVES"), "24"))
