@@ -95,7 +95,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 	simulated := buildOf("simulated", nil)
 	var onNodes []stage
 	if withE2E {
-		packages = append(packages, "node", "olm", "network", "kafka", "resolvers")
+		packages = append(packages, "node", "olm", "network", "kafka", "platforms", "resolvers")
 		before := slices.Clone(simulated.builds)
 		for _, profile := range profilesOnNodes {
 			s := buildOf(profile, before)
