@@ -88,7 +88,7 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	for _, m := range pending(&c.Status, s.deliveries.of(c).Acknowledged) {
 		if err := s.send(ctx, c, m); err != nil {
 			if ctx.Err() != nil {
-				return ctrl.Result{RequeueAfter: firstSendPause}, nil // it was cut off, nobody said no
+				return ctrl.Result{RequeueAfter: firstSendPause}, nil //nolint:nilerr // it was cut off, nobody said no
 			}
 			unsendable.Inc()
 			if why := s.Reason(err); s.deliveries.failed(c, why) {

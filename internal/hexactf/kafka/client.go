@@ -167,7 +167,7 @@ func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.SendTimeout)
 	defer cancel()
 	for {
-		s, same, err := c.admit(key, value)
+		s, same, err := c.admit(key, value) //nolint:contextcheck // a send outlives who waits for it
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 			}
 		case <-ctx.Done():
 			if same {
-				return c.leave(s, key)
+				return c.leave(s, key) //nolint:contextcheck // the ping goes on when nobody waits
 			}
 			return c.unanswered()
 		}
@@ -271,7 +271,7 @@ func (c *Client) answered(p *producer, key string, s *send, err error) {
 // lastOf returns what the library met last before a record's time was over, nil if it does not
 // say.
 func lastOf(timeout error) error {
-	if both, ok := timeout.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the outermost
+	if both, ok := timeout.(interface{ Unwrap() []error }); ok {
 		all := both.Unwrap()
 		return all[len(all)-1]
 	}
@@ -448,7 +448,7 @@ func (c *Client) Close(ctx context.Context) {
 	for _, p := range all {
 		ending.Go(func() {
 			_ = p.Flush(ctx) // fails with ctx alone
-			p.Client.Close()
+			p.Close()
 		})
 	}
 	ended := make(chan struct{})

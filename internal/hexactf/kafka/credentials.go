@@ -119,7 +119,7 @@ func readPassword(cfg config.Kafka) (string, error) {
 
 // readFile reads one of our files, which are small.
 func readFile(setting, path string) ([]byte, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // the administrator's own settings name it
+	text, err := os.ReadFile(path)
 	if err != nil {
 		var failed *os.PathError
 		if errors.As(err, &failed) { // the path stands before it already

@@ -59,7 +59,7 @@ func TestReasons(t *testing.T) {
 func TestWhatTheLibraryMetLast(t *testing.T) {
 	t.Parallel()
 	met := errors.New("odd thing")
-	if got := lastOf(fmt.Errorf("%w, last err: %w", kgo.ErrRecordTimeout, met)); got != met {
+	if got := lastOf(fmt.Errorf("%w, last err: %w", kgo.ErrRecordTimeout, met)); !errors.Is(got, met) {
 		t.Errorf("got %v", got)
 	}
 	if got := lastOf(kgo.ErrRecordTimeout); got != nil {

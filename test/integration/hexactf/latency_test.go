@@ -3,6 +3,7 @@ package hexactf
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -98,7 +99,7 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 				}
 			}
 			if len(delays) < 2 {
-				return fmt.Errorf("somebody has sent nothing")
+				return errors.New("somebody has sent nothing")
 			}
 			return nil
 		})).To(Succeed())

@@ -83,7 +83,7 @@ var _ = Describe("While operators are killed and the broker comes and goes,", fu
 	It("nothing is lost, nothing is left, and every life is told from its beginning to its end", func(ctx context.Context) {
 		count, err := strconv.Atoi(cmp.Or(os.Getenv("HEXACTF_LIVES"), "24"))
 		Expect(err).NotTo(HaveOccurred())
-		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1)) //nolint:gosec // it is to be repeatable
+		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
 		over := fakeSky()
 		if os.Getenv("HEXACTF_KAFKA") != "" {
 			over = realSky(ctx, random)
