@@ -27,6 +27,19 @@ e2e-network: image images ## Attack instances, and visit them, on a real data pl
 		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation' TESTARGS='$(TESTARGS) -v' \
 			SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
 
+# The broker is started beside the node by the journeys themselves.
+.PHONY: e2e-hexactf
+e2e-hexactf: image test-kafka ## Run the journeys of HexaCTF challenges with a real Kafka; needs root.
+	go run $(IMAGES) --output $(DIST)/images web
+	hack/with-cluster --profile node --name $(HEXACTF_CLUSTER) -- $(MAKE) e2e-hexactf-run HEXACTF_CLUSTER=$(HEXACTF_CLUSTER)
+
+# The part of e2e-hexactf that runs while the cluster is up.
+.PHONY: e2e-hexactf-run
+e2e-hexactf-run:
+	go run $(CLUSTER) load --name $(HEXACTF_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/web.tar
+	$(MAKE) deploy
+	$(GO_TEST) -count=1 -timeout 40m $(HEXACTF)
+
 # Former releases of the same tree for the journeys with OLM: the first two are installed and
 # upgraded, the third is offered only to be skipped.
 OLM_RELEASES := 0.0.7 0.0.8 0.0.9

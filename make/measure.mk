@@ -26,9 +26,21 @@ LIVES ?= 60
 STORM ?= 75s
 
 .PHONY: chaos
-chaos: build ## Let LIVES=60 instances live while everything fails for STORM=75s; SEED repeats a run.
+chaos: ## Let LIVES=60 of each family live while everything fails; SEED repeats a run.
+	$(MAKE) chaos-berg
+	$(MAKE) chaos-hexactf
+
+.PHONY: chaos-berg
+chaos-berg: build ## Let LIVES=60 instances live while everything fails for STORM=75s.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		go run $(CHAOS) --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
+
+.PHONY: chaos-hexactf
+chaos-hexactf: ## Let LIVES=60 HexaCTF challenges live while operators are killed and a real Kafka is paused and killed.
+	hack/packages kafka
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
+		env HEXACTF_LIVES=$(LIVES) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
+		-ginkgo.v $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
 
 FUZZTIME ?= 5m
 
@@ -61,3 +73,28 @@ CROWD ?= 500
 crowd: ## Create CROWD=500 Environments at once, and tell how much longer it takes than their writes alone.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/quix -ginkgo.v -ginkgo.focus='A crowd of environments'
+
+HEXACTF_CROWD         ?= 100
+HEXACTF_ROUNDS        ?= 3
+HEXACTF_QUIET         ?= 2000
+HEXACTF_QUIET_SECONDS ?= 120
+
+.PHONY: hexactf-crowd
+hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once and at half the rate, and let them expire together, beside a bare client.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
+		env HEXACTF_CROWD=$(HEXACTF_CROWD) HEXACTF_ROUNDS=$(HEXACTF_ROUNDS) \
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges (runs|expires)'
+
+.PHONY: hexactf-quiet
+hexactf-quiet: ## Leave HEXACTF_QUIET=2000 running HexaCTF challenges alone for HEXACTF_QUIET_SECONDS=120: nothing may be written.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
+		env HEXACTF_QUIET=$(HEXACTF_QUIET) HEXACTF_QUIET_SECONDS=$(HEXACTF_QUIET_SECONDS) \
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges is left alone'
+
+HEXACTF_LATENCY ?= 200
+
+.PHONY: hexactf-latency
+hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to a real Kafka, beside those of a bare client.
+	hack/packages kafka
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
+		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A message to a real Kafka'

@@ -11,12 +11,15 @@ CHAOS       := ./test/measure/chaos
 OLM         := ./test/e2e/olm
 folders      = $(sort $(patsubst %/,%,$(dir $(wildcard $(1)/*/*_test.go))))
 INTEGRATION := $(notdir $(call folders,test/integration))
-JOURNEYS    := $(filter-out $(OLM),$(addprefix ./,$(call folders,test/e2e)))
+KAFKA       := ./test/e2e/kafka
+HEXACTF     := ./test/e2e/hexactf
+JOURNEYS    := $(filter-out $(OLM) $(KAFKA) $(HEXACTF),$(addprefix ./,$(call folders,test/e2e)))
 
 # Names of the clusters that the tests make for themselves.
 TEST_CLUSTER    ?= berg-test
 E2E_CLUSTER     ?= berg-e2e
 OLM_CLUSTER     ?= berg-olm
+HEXACTF_CLUSTER ?= berg-hexactf
 NETWORK_CLUSTER ?= berg-network
 # TESTARGS go to go test, for example TESTARGS='-run TestPlan -v'.
 TESTARGS ?=
@@ -46,6 +49,11 @@ test-unit: ## Run the unit tests; needs no cluster.
 test-cluster: ## Test that clusters start, and are removed without a trace.
 	go run $(CLUSTER) build --profile simulated
 	$(GO_TEST) -count=1 -timeout 20m $(CLUSTER)
+
+.PHONY: test-kafka
+test-kafka: ## Test the sender of messages at a real Kafka, which it starts and stops.
+	hack/packages kafka
+	$(GO_TEST) -count=1 -timeout 15m $(KAFKA)
 
 .PHONY: test-integration
 test-integration: ## Run the integration tests, two suites at a time; test-integration-berg runs those of one folder.

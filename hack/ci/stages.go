@@ -96,7 +96,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 	simulated := buildOf("simulated", nil)
 	var onNodes []stage
 	if withE2E {
-		packages = append(packages, "node", "olm", "network", "resolvers")
+		packages = append(packages, "node", "olm", "network", "kafka", "platforms", "resolvers")
 		before := slices.Clone(simulated.builds)
 		for _, profile := range profilesOnNodes {
 			s := buildOf(profile, before)
@@ -147,6 +147,11 @@ func stages(withE2E bool, suites, missing []string) []stage {
 				name: "journeys on a real node", command: []string{"make", "e2e"}, class: suite, optional: true, holds: "dist/images",
 				after: []string{"generated files", "build: node"}, usual: minutes(7), first: minutes(2),
 				clusters: []string{clusterName("E2E_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
+			},
+			stage{
+				name: "journeys with a real Kafka", command: []string{"make", "e2e-hexactf"}, class: suite, optional: true, holds: "dist/images",
+				after: []string{"generated files", "build: node"}, usual: minutes(9), first: minutes(2),
+				clusters: []string{clusterName("HEXACTF_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
 			},
 			stage{
 				name: "attacks on a real data plane", command: []string{"make", "e2e-network"}, class: suite, optional: true, holds: "dist/images",
@@ -209,6 +214,7 @@ func clustersOf(folder string) (all []string) {
 // The names of clusters, unless the environment has others.
 var clusterNames = map[string]string{
 	"TEST_CLUSTER": "berg-ci", "E2E_CLUSTER": "berg-ci-e2e", "OLM_CLUSTER": "berg-ci-olm", "NETWORK_CLUSTER": "berg-ci-network",
+	"HEXACTF_CLUSTER": "berg-ci-hexactf",
 }
 
 func clusterName(variable string) string {

@@ -173,6 +173,27 @@ func (b bundle) exampleImages() []string {
 				found = append(found, image)
 			}
 		}
+		for _, container := range componentContainers(e) {
+			image, _, _ := unstructured.NestedString(container, "image")
+			found = append(found, image)
+		}
 	}
 	return found
+}
+
+// componentContainers are the containers of an example that consists of components, not copied.
+func componentContainers(example unstructured.Unstructured) (all []map[string]any) {
+	components, _, _ := unstructured.NestedFieldNoCopy(example.Object, "spec", "components")
+	list, _ := components.([]any)
+	for _, c := range list {
+		component, _ := c.(map[string]any)
+		containers, _, _ := unstructured.NestedFieldNoCopy(component, "deployment", "spec", "template", "spec", "containers")
+		items, _ := containers.([]any)
+		for _, item := range items {
+			if container, ok := item.(map[string]any); ok {
+				all = append(all, container)
+			}
+		}
+	}
+	return all
 }

@@ -120,9 +120,20 @@ func TestChecksFindFaults(t *testing.T) {
 			container(b).Image = "example.com/another"
 		}},
 		{"an example runs whatever is newest", "images-can-be-mirrored", "not pinned", func(b *bundle) {
-			containers, _, _ := unstructured.NestedSlice(b.examples[0].Object, "spec", "containers")
-			containers[0].(map[string]any)["image"] = "ghcr.io:443/example/web"
-			_ = unstructured.SetNestedSlice(b.examples[0].Object, containers, "spec", "containers")
+			for _, e := range b.examples {
+				if containers, _, _ := unstructured.NestedSlice(e.Object, "spec", "containers"); len(containers) > 0 {
+					containers[0].(map[string]any)["image"] = "ghcr.io:443/example/web"
+					_ = unstructured.SetNestedSlice(e.Object, containers, "spec", "containers")
+					return
+				}
+			}
+		}},
+		{"an example of components runs whatever is newest", "images-can-be-mirrored", "not pinned", func(b *bundle) {
+			for _, e := range b.examples {
+				for _, c := range componentContainers(e) {
+					c["image"] = "ghcr.io:443/example/web"
+				}
+			}
 		}},
 		{"a test runs whatever is newest", "images-can-be-mirrored", "not pinned", func(b *bundle) {
 			b.scorecardImages[0] = "example.com/test:latest"
@@ -131,7 +142,11 @@ func TestChecksFindFaults(t *testing.T) {
 			b.examples = slices.DeleteFunc(b.examples, func(e unstructured.Unstructured) bool { return e.GetKind() == "ChallengeInstance" })
 		}},
 		{"a descriptor is empty", "fields-are-described", "no name or no description", func(b *bundle) {
-			b.csv.Spec.CustomResourceDefinitions.Owned[0].StatusDescriptors[0].Description = ""
+			for _, kind := range b.csv.Spec.CustomResourceDefinitions.Owned {
+				if len(kind.StatusDescriptors) > 0 {
+					kind.StatusDescriptors[0].Description = ""
+				}
+			}
 		}},
 		{"a descriptor is of a field that is gone", "fields-are-described", "does not exist", func(b *bundle) {
 			b.csv.Spec.CustomResourceDefinitions.Owned[0].SpecDescriptors[0].Path = "gone"

@@ -10,10 +10,13 @@ import (
 
 // foreign are the fields whose types are Kubernetes' own: consoles know them.
 var foreign = map[string]bool{
-	"Challenge.spec.containers[0].readinessProbe": true,
-	"Challenge.spec.containers[0].livenessProbe":  true,
-	"ChallengeInstance.status.conditions":         true,
-	"Environment.status.conditions":               true,
+	"Challenge.spec.containers[0].readinessProbe":                                     true,
+	"Challenge.spec.containers[0].livenessProbe":                                      true,
+	"ChallengeInstance.status.conditions":                                             true,
+	"Environment.status.conditions":                                                   true,
+	"Challenge.status.conditions":                                                     true,
+	"ChallengeDefinition.spec.components[0].deployment.spec.template.spec.containers": true,
+	"ChallengeDefinition.spec.components[0].service.spec":                             true,
 }
 
 // fields: a console shows every field of spec and status, down to the leaves, by

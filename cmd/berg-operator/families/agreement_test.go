@@ -175,23 +175,21 @@ func variables(t *testing.T, file string) []corev1.EnvVar {
 	return nil
 }
 
-// The README and the description of the bundle show some rows of the page.
-func TestDocumentsShowRowsOfThePage(t *testing.T) {
+// The description of the bundle shows some rows of the page.
+func TestDescriptionShowsRowsOfThePage(t *testing.T) {
+	const path = "config/manifests/bases/berg-operator.clusterserviceversion.yaml"
+	text, err := os.ReadFile(filepath.Join("../../..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := strings.Split(markdown(), "\n")
-	row := regexp.MustCompile("(?m)^ *(\\| `[A-Z_]+` \\| .* \\|)$")
-	for _, path := range []string{"README.md", "config/manifests/bases/berg-operator.clusterserviceversion.yaml"} {
-		text, err := os.ReadFile(filepath.Join("../../..", path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown := row.FindAllSubmatch(text, -1)
-		if len(shown) != 5 {
-			t.Errorf("%s shows %d settings instead of the five that most installations change", path, len(shown))
-		}
-		for _, m := range shown {
-			if !slices.Contains(all, string(m[1])) {
-				t.Errorf("%s shows %q, which differs from docs/settings.md", path, m[1])
-			}
+	shown := regexp.MustCompile("(?m)^ *(\\| `[A-Z_]+` \\| .* \\|)$").FindAllSubmatch(text, -1)
+	if len(shown) != 5 {
+		t.Errorf("%s shows %d settings instead of the five that most installations change", path, len(shown))
+	}
+	for _, m := range shown {
+		if !slices.Contains(all, string(m[1])) {
+			t.Errorf("%s shows %q, which differs from docs/settings.md", path, m[1])
 		}
 	}
 }

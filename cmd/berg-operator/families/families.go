@@ -4,6 +4,7 @@ package families
 import (
 	"github.com/bergctf/berg-operator/internal/berg"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/hexactf"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/quix"
 )
@@ -13,5 +14,6 @@ func All() []family.Family {
 	return []family.Family{
 		berg.New(&config.Berg{}),
 		quix.New(&config.Quix{}),
+		hexactf.New(&config.HexaCTF{}),
 	}
 }

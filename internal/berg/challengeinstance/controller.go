@@ -58,7 +58,7 @@ type Reconciler struct {
 	copies *lru.Cache
 }
 
-// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=get;list;watch
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances,verbs=list;watch;patch;delete
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;create;update;delete

@@ -10,6 +10,7 @@ import (
 	"github.com/cilium/cilium/pkg/policy/api"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 )
 
 const (
@@ -77,10 +78,10 @@ func ciliumEgressDeny(in Inputs) []api.EgressDenyRule {
 		return nil
 	}
 	var closed api.CIDRSlice
-	for _, p := range notTheWorld {
+	for _, p := range netpolicy.NotTheWorld {
 		closed = append(closed, api.CIDR(p.String()))
 		if p.Addr().Is4() {
-			closed = append(closed, api.CIDR(translation(p).String()))
+			closed = append(closed, api.CIDR(netpolicy.Translated(p).String()))
 		}
 	}
 	return []api.EgressDenyRule{{EgressCommonRule: api.EgressCommonRule{ToCIDR: closed}}}

@@ -10,6 +10,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -19,8 +20,13 @@ import (
 func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) error {
 	instance := o.Instance
 	fresh := instance.Status.InstanceID == ""
-	if !fresh && !rolloutDue(o.Candidate, r.Config.Challenge) {
-		return nil
+	if !fresh {
+		if !rolloutDue(o.Candidate, r.Config.Challenge) {
+			return nil
+		}
+		if err := r.latest(ctx, o); err != nil || !rolloutDue(o.Candidate, r.Config.Challenge) {
+			return err
+		}
 	}
 	before := instance.DeepCopy()
 	if err := pin(o, r.Config.Challenge); err != nil {
@@ -36,6 +42,21 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) erro
 		return err
 	}
 	r.reportStarted(before, instance)
+	return nil
+}
+
+// latest reads the Challenge anew. Who asks for a rollout has edited the Challenge
+// a moment ago, and the watches of two kinds are not of one moment: the cache may
+// show the request and not yet the edit.
+func (r *Reconciler) latest(ctx context.Context, o *Observed) error {
+	challenge := &bergv1.Challenge{}
+	if err := apply.IgnoreAbsent(r.Writer.Live.Get(ctx, o.Key, challenge)); err != nil {
+		return err
+	}
+	o.Challenge = nil
+	if challenge.UID != "" {
+		o.Challenge = challenge
+	}
 	return nil
 }
 

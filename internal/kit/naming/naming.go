@@ -15,11 +15,15 @@ const hashDigits = 10
 
 // LabelValue returns s if it fits into a label value, else its beginning
 // followed by a dash and a hash of the whole, 63 bytes long at most.
-func LabelValue(s string) string {
-	if len(s) <= MaxLabelValue {
+func LabelValue(s string) string { return Within(s, MaxLabelValue) }
+
+// Within returns s if it has no more than longest bytes, else its beginning followed by a
+// dash and a hash of the whole. longest must leave room for these, as 12 does.
+func Within(s string, longest int) string {
+	if len(s) <= longest {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))
-	head := strings.TrimRight(s[:MaxLabelValue-hashDigits-1], "-._")
+	head := strings.TrimRight(s[:longest-hashDigits-1], "-._")
 	return head + "-" + hex.EncodeToString(sum[:])[:hashDigits]
 }

@@ -22,3 +22,15 @@ func TestLabelValue(t *testing.T) {
 		t.Error("two long names share one value")
 	}
 }
+
+func TestWithin(t *testing.T) {
+	for _, longest := range []int{12, 56, 246} {
+		long := strings.Repeat("a", longest+1)
+		if got := Within(long, longest); len(got) != longest || got == Within(long+"b", longest) {
+			t.Errorf("Within(%q, %d) = %q", long, longest, got)
+		}
+		if got := Within(long[1:], longest); got != long[1:] {
+			t.Errorf("Within(%q, %d) = %q, want it unchanged", long[1:], longest, got)
+		}
+	}
+}

@@ -21,7 +21,7 @@ import (
 const sampleGateway = "config/berg/samples/prerequisites/gateway.yaml"
 
 // What players are told is what the sample does, once its reader has followed the
-// README, by either way of installing.
+// README, or the page about OLM.
 func TestReadmeMakesTheSampleGatewayTrue(t *testing.T) {
 	var gateway gatewayv1.Gateway
 	if err := yaml.UnmarshalStrict(read(t, sampleGateway), &gateway); err != nil {
@@ -85,12 +85,12 @@ func assignments(t *testing.T, command string) map[string]string {
 	return env
 }
 
-// subscribed are the variables that the README sets in the Subscription.
+// subscribed are the variables that docs/olm.md sets in the Subscription.
 func subscribed(t *testing.T) map[string]string {
 	t.Helper()
-	m := regexp.MustCompile(`patch subscription berg-operator --type merge -p '(.*)'`).FindSubmatch(read(t, "README.md"))
+	m := regexp.MustCompile(`patch subscription berg-operator --type merge -p '(.*)'`).FindSubmatch(read(t, "docs/olm.md"))
 	if m == nil {
-		t.Fatal("README.md patches no Subscription")
+		t.Fatal("docs/olm.md patches no Subscription")
 	}
 	var patch struct {
 		Spec struct {

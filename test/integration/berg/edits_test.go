@@ -2,12 +2,14 @@ package berg
 
 import (
 	"context"
+	"net/http"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -18,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
 const (
@@ -98,6 +101,36 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 		Expect(i.Status.ObservedRollout).To(Equal(bergv1.ReasonFlagMissing), "the last rollout that was asked for")
 		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(i.Status.Namespace))).To(ConsistOf("web", "db"))
+	})
+})
+
+var _ = Describe("A rollout that is asked for right after an edit", func() {
+	It("adopts that edit, also where the operator was not told of it yet", func(ctx context.Context) {
+		late := &transport.Delay{Match: func(r *http.Request) bool {
+			return r.URL.Path == "/apis/berg.norelect.ch/v1/challenges" && r.URL.Query().Has("watch")
+		}}
+		DeferCleanup(late.Release)
+		inprocess.Restart(nil, late.Wrap)
+		ns := bergtest.Namespace(ctx)
+		c := bergtest.Challenge(ctx, ns, "late", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "late")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+
+		late.Hold()
+		respecify(ctx, c, `containers: [{hostname: web, image: "example.com/web:edited"}]`)
+		rollOut(ctx, i, "1")
+		Eventually(func(g Gomega) {
+			var d appsv1.Deployment
+			g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, &d)).To(Succeed())
+			g.Expect(d.Spec.Template.Spec.Containers[0].Image).To(Equal("example.com/web:edited"))
+		}).Should(Succeed())
+
+		late.Release()
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			g.Expect(i.Status.ChallengeGeneration).To(Equal(c.Generation))
+			g.Expect(meta.IsStatusConditionTrue(i.Status.Conditions, bergv1.ConditionUpToDate)).To(BeTrue(), "%s", expect.Conditions(i))
+		}).Should(Succeed())
 	})
 })
 

@@ -71,9 +71,13 @@ func Load(env map[string]string, all ...family.Family) (process config.Process, 
 	return process, enabled
 }
 
-// Begin starts the operator that all specs share: at the beginning of a suite.
-func Begin() {
+// Begin starts the operator that all specs share: at the beginning of a suite, which may
+// change variables of it.
+func Begin(changes ...map[string]string) {
 	GinkgoHelper()
+	for _, c := range changes {
+		maps.Copy(settings, c)
+	}
 	current = begin(clock.RealClock{}, nil, nil)
 }
 

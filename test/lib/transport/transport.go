@@ -68,3 +68,47 @@ func Body(r *http.Request) string {
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	return string(body)
 }
+
+// Delay holds what the API server answers to some requests, from Hold until Release: a watch
+// then falls behind all others.
+type Delay struct {
+	Match func(*http.Request) bool
+	held  atomic.Pointer[chan struct{}]
+}
+
+// Hold lets nothing more through.
+func (d *Delay) Hold() {
+	until := make(chan struct{})
+	d.held.Store(&until)
+}
+
+// Release lets through what was held, and all that follows.
+func (d *Delay) Release() {
+	if until := d.held.Swap(nil); until != nil {
+		close(*until)
+	}
+}
+
+// Wrap stands before next.
+func (d *Delay) Wrap(next http.RoundTripper) http.RoundTripper {
+	return Func(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err == nil && d.Match(r) {
+			response.Body = delayedBody{response.Body, d}
+		}
+		return response, err
+	})
+}
+
+type delayedBody struct {
+	io.ReadCloser
+	delay *Delay
+}
+
+func (b delayedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if until := b.delay.held.Load(); until != nil {
+		<-*until
+	}
+	return n, err
+}

@@ -4,7 +4,7 @@
 // It runs two operators as processes on the cluster of KUBECONFIG, which must be one
 // that test/cluster made with the profile simulated, and does to them, to their line
 // to the API server and to the API server itself what a bad day does. Lives and
-// disruptions follow from the seed alone. "make chaos" does all of that;
+// disruptions follow from the seed alone. "make chaos-berg" does all of that;
 // docs/faults.md tells what is done and what must hold.
 package main
 
@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	replay := fmt.Sprintf("make chaos SEED=%d LIVES=%d STORM=%s", o.seed, o.lives, o.storm)
+	replay := fmt.Sprintf("make chaos-berg SEED=%d LIVES=%d STORM=%s", o.seed, o.lives, o.storm)
 	fmt.Fprintf(stdout, "%d lives in a storm of %s, seed %d\n", o.lives, o.storm, o.seed)
 	w, err := prepare(ctx, o, stdout)
 	if err != nil {

@@ -112,6 +112,8 @@ var unseen = []use{
 	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "quix-platform-account-role"},
 	// Looked at when a namespace gets its owner, where OwnerReferencesPermissionEnforcement is on.
 	{Verb: "update", Group: "quix.io", Resource: "environments/finalizers"},
+	// The same for what a challenge owns.
+	{Verb: "update", Group: "apps.hexactf.io", Resource: "challenges/finalizers"},
 }
 
 // byOLM is the group of what OLM grants the operators that it installs.

@@ -1,0 +1,287 @@
+package v1alpha1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Challenge is one running copy of a ChallengeDefinition, for one player. Its labels
+// apps.hexactf.io/challengeId and apps.hexactf.io/user say of which problem and for whom:
+// both must be lower-case letters, digits and dashes, because names are made of them.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,path=challenges,shortName=hchal,categories=all
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentStatus.state`
+// +kubebuilder:printcolumn:name="Endpoint",type=integer,JSONPath=`.status.endpoint`
+// +kubebuilder:printcolumn:name="Definition",type=string,JSONPath=`.spec.definition`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
+// +kubebuilder:printcolumn:name="Error",type=string,priority=1,JSONPath=`.status.currentStatus.errorMsg`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +operator-sdk:csv:customresourcedefinitions:displayName="HexaCTF Challenge",order=5,resources={{Deployment,v1,""},{Service,v1,""},{NetworkPolicy,v1,""},{Event,v1,""}}
+type Challenge struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Which definition this Challenge is a copy of.
+	//
+	// +required
+	Spec ChallengeSpec `json:"spec"`
+
+	// What the operator observed. A Challenge that it has not seen yet is in state None.
+	//
+	// +optional
+	// +kubebuilder:default={currentStatus:{state:"None",errorMsg:""}}
+	Status ChallengeStatus `json:"status,omitempty"`
+}
+
+// ChallengeList is a list of Challenges.
+//
+// +kubebuilder:object:root=true
+type ChallengeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Challenge `json:"items"`
+}
+
+// ChallengeSpec says which definition runs.
+type ChallengeSpec struct {
+	// Name of a ChallengeDefinition in the namespace of this Challenge. Cannot be changed.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="definition cannot be changed: delete this Challenge and create another one"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Definition"
+	Definition string `json:"definition"`
+
+	// The namespace of this Challenge once more, for clients that send it. A Challenge in
+	// which it is another one is ended with an error: everything is made in
+	// metadata.namespace. Default: not compared.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Namespace"
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// ChallengeStatus is what the operator observed of a Challenge.
+type ChallengeStatus struct {
+	// When the operator began with this Challenge. It is written once; the time of the
+	// Challenge counts from here.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Started At"
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+
+	// Where the Challenge stands.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Current Status"
+	CurrentStatus CurrentStatus `json:"currentStatus,omitempty"`
+
+	// isOne of the definition as it was at the start: whether the Challenge is shared and
+	// does not expire.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Is One"
+	IsOne bool `json:"isOne,omitempty"`
+
+	// Node port at which the Challenge is reached: the first port of its Service of type
+	// NodePort. Of several such Services the last one's counts. Absent without one, and
+	// until it is known.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Endpoint"
+	Endpoint int32 `json:"endpoint,omitempty"`
+
+	// When the operator ends the Challenge: startedAt plus the duration of the definition as
+	// it was at the start. Absent for one that does not expire.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+
+	// When all Deployments were available and the endpoint was known for the first time.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Running At"
+	RunningAt *metav1.Time `json:"runningAt,omitempty"`
+
+	// The label apps.hexactf.io/challengeId as it was at the start: names and messages keep it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge ID"
+	ChallengeID string `json:"challengeId,omitempty"`
+
+	// The label apps.hexactf.io/user as it was at the start: names and messages keep it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="User"
+	User string `json:"user,omitempty"`
+
+	// metadata.generation that this status describes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// The messages to the platform: each is recorded here with the change that it is about,
+	// before it is sent. Absent where no message was ever recorded.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Messages"
+	Messages *Messages `json:"messages,omitempty"`
+
+	// What the Challenge was started with, from which its objects are repaired: the
+	// components of the definition, and whether they are isolated.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Definition Snapshot",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	DefinitionSnapshot *runtime.RawExtension `json:"definitionSnapshot,omitempty"`
+
+	// What is done, what is missing and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CurrentStatus is where a Challenge stands.
+type CurrentStatus struct {
+	// None: nothing was done yet; Creating: its objects are being made, or are not available
+	// yet; Running: all Deployments were available and the endpoint is known; Error: it
+	// cannot run, errorMsg says why; Terminating: it is being deleted.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
+	State State `json:"state,omitempty"`
+
+	// What is wrong, and what to do about it; empty if nothing is.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Error Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
+	ErrorMsg string `json:"errorMsg"`
+}
+
+// Messages are those of one Challenge to the platform.
+type Messages struct {
+	// How many were recorded, which is the sequence number of the last one.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Recorded"
+	Recorded int64 `json:"recorded"`
+
+	// Those that are not known to be acknowledged, in their order. One that was acknowledged
+	// stays here for some seconds.
+	// +optional
+	// +listType=atomic
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Outbox"
+	Outbox []Message `json:"outbox,omitempty"`
+}
+
+// Message is one message, as it is sent.
+type Message struct {
+	// Number of the message among those of its Challenge, from 1.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Sequence"
+	Sequence int64 `json:"sequence"`
+
+	// The state that it tells: Creating, Running, Error or Deleted.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="New Status"
+	NewStatus State `json:"newStatus"`
+
+	// The endpoint, if the message tells one.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Endpoint"
+	Endpoint int32 `json:"endpoint,omitempty"`
+
+	// When the state changed.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Timestamp"
+	Timestamp metav1.MicroTime `json:"timestamp"`
+}
+
+// State is a step in the life of a Challenge.
+//
+// +kubebuilder:validation:Enum=None;Creating;Running;Error;Terminating;Deleted
+type State string
+
+// The states. Deleted is that of a message only.
+const (
+	StateNone        State = "None"
+	StateCreating    State = "Creating"
+	StateRunning     State = "Running"
+	StateError       State = "Error"
+	StateTerminating State = "Terminating"
+	StateDeleted     State = "Deleted"
+)
+
+// States lists every state of a resource, in the order of a life.
+var States = []State{StateNone, StateCreating, StateRunning, StateError, StateTerminating}
+
+// The conditions of a Challenge.
+const (
+	// ConditionDefinitionFound: the labels and the definition are good, and what runs is
+	// taken from there.
+	ConditionDefinitionFound = "DefinitionFound"
+	// ConditionResourcesCreated: all its objects are as they should be.
+	ConditionResourcesCreated = "ResourcesCreated"
+	// ConditionAvailable: its Deployments are available now, and the endpoint is known.
+	ConditionAvailable = "Available"
+	// ConditionNotifying: no message is held up by the broker.
+	ConditionNotifying = "Notifying"
+)
+
+// The reasons of conditions and events.
+const (
+	ReasonInvalidLabels         = "InvalidLabels"
+	ReasonNamespaceMismatch     = "NamespaceMismatch"
+	ReasonDefinitionFound       = "DefinitionFound"
+	ReasonDefinitionNotFound    = "DefinitionNotFound"
+	ReasonInvalidDefinition     = "InvalidDefinition"
+	ReasonInherited             = "Inherited"
+	ReasonWaiting               = "Waiting"
+	ReasonCreating              = "Creating"
+	ReasonResourcesCreated      = "ResourcesCreated"
+	ReasonOwnershipConflict     = "OwnershipConflict"
+	ReasonContested             = "Contested"
+	ReasonRefused               = "Refused"
+	ReasonWriteFailed           = "WriteFailed"
+	ReasonAPINotInstalled       = "APINotInstalled"
+	ReasonStarting              = "Starting"
+	ReasonStartDeadlineExceeded = "StartDeadlineExceeded"
+	ReasonUnavailable           = "Unavailable"
+	ReasonAvailable             = "Available"
+	ReasonRunning               = "Running"
+	ReasonEndpointChanged       = "EndpointChanged"
+	ReasonExpired               = "Expired"
+	ReasonTerminating           = "Terminating"
+	ReasonDeletionBlocked       = "DeletionBlocked"
+	ReasonNotifying             = "Notifying"
+	ReasonNotifyOff             = "NotifyOff"
+	ReasonNotifyFailed          = "NotifyFailed"
+	ReasonMessagesLost          = "MessagesLost"
+)
+
+// Finalizer keeps a Challenge until the platform was told of its end.
+const Finalizer = "challenge.hexactf.io/finalizer"
+
+// DefaultDuration is how long a Challenge lives whose definition does not say.
+const DefaultDuration = 30 * time.Minute
+
+// The labels that clients set on a Challenge.
+const (
+	LabelChallengeID = "apps.hexactf.io/challengeId"
+	LabelUser        = "apps.hexactf.io/user"
+)
+
+// The labels and annotations of the objects that belong to a Challenge.
+const (
+	LabelInstance   = "apps.hexactf.io/instance"
+	LabelName       = "apps.hexactf.io/name"
+	LabelPartOf     = "apps.hexactf.io/part-of"
+	LabelManagedBy  = "apps.hexactf.io/managed-by"
+	LabelDeployment = "apps.hexactf.io/deployment"
+	LabelService    = "apps.hexactf.io/service"
+
+	// AnnotationUID proves to which Challenge an object belongs.
+	AnnotationUID = "apps.hexactf.io/challenge-uid"
+	// AnnotationChecksum tells what the operator wrote, so that it finds out when
+	// that is no longer what it would write.
+	AnnotationChecksum = "apps.hexactf.io/plan-checksum"
+
+	// ManagedBy is the value of LabelManagedBy.
+	ManagedBy = "challenge-operator"
+)

@@ -1,0 +1,79 @@
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// HexaCTF is what an administrator can set about HexaCTF challenges.
+type HexaCTF struct {
+	// Isolation says whether a new challenge gets a NetworkPolicy, no service account token
+	// and the runtime's seccomp profile.
+	Isolation bool
+	// Egress is what an isolated challenge may reach.
+	Egress Egress
+	// PodCIDRs are the address ranges of pods and Services, which Egress keeps out where they
+	// are public addresses; nil: private addresses.
+	PodCIDRs []netip.Prefix
+	// StartDeadline is after how long a challenge that is not available is in Error.
+	StartDeadline time.Duration
+	// DefinitionTimeout is how long a challenge waits for its definition to exist.
+	DefinitionTimeout time.Duration
+	// MetricRetention is how long the series of a challenge that is gone is reported.
+	MetricRetention time.Duration
+	Kafka           Kafka
+}
+
+// Egress says what an isolated challenge may reach beside its own components and the
+// cluster's name servers.
+type Egress string
+
+// The kinds of egress.
+const (
+	EgressNone     Egress = "none"
+	EgressInternet Egress = "internet"
+	EgressAll      Egress = "all"
+)
+
+// Section returns the settings, which are read into h.
+func (h *HexaCTF) Section() settings.Section {
+	return settings.Section{
+		Title:    "HexaCTF challenges (apps.hexactf.io)",
+		Check:    h.Kafka.check,
+		Warnings: h.Kafka.warnings,
+		Settings: append([]settings.Setting{
+			{
+				Name: "HEXACTF_ISOLATION", Default: "true",
+				Help:  "Whether new challenges are isolated: a NetworkPolicy for each, no service account token, no variables of other Services, seccomp profile RuntimeDefault. false: as open as the cluster is.",
+				Value: settings.Bool(&h.Isolation),
+			},
+			{
+				Name: "HEXACTF_EGRESS", Default: string(EgressNone),
+				Help:  "What isolated challenges may reach beside their own components and the cluster's name servers: none, internet (no private networks), all.",
+				Value: settings.OneOf(&h.Egress, EgressNone, EgressInternet, EgressAll),
+			},
+			{
+				Name: "HEXACTF_POD_CIDRS", Default: "",
+				Help:  "Comma-separated address ranges of pods and Services, needed for HEXACTF_EGRESS=internet where these are public addresses.",
+				Value: settings.Prefixes(&h.PodCIDRs),
+			},
+			{
+				Name: "HEXACTF_START_DEADLINE", Default: "5m",
+				Help:  "Time after which a challenge whose Deployments were never available is in Error. It goes on if they become available.",
+				Value: settings.Duration(&h.StartDeadline),
+			},
+			{
+				Name: "HEXACTF_DEFINITION_TIMEOUT", Default: "5m",
+				Help:  "How long a challenge waits for its ChallengeDefinition to exist. Then it is deleted.",
+				Value: settings.Duration(&h.DefinitionTimeout),
+			},
+			{
+				Name: "METRIC_RETENTION", Default: "1m",
+				Help:  "How long challenge_resource_status reports a challenge that is gone, so that a scrape sees it.",
+				Value: settings.Duration(&h.MetricRetention),
+			},
+		}, h.Kafka.settings()...),
+	}
+}

@@ -1,0 +1,70 @@
+package challenge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/elapsed"
+	"github.com/bergctf/berg-operator/internal/kit/expiry"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// reason is why a challenge must end.
+type reason string
+
+const timeOver reason = hexactfv1.ReasonExpired
+
+// over reports whether the time of a challenge is.
+func over(c *hexactfv1.Challenge, now time.Time) bool {
+	return c.Status.ExpiresAt != nil && !now.Before(c.Status.ExpiresAt.Time)
+}
+
+// expiries ends live challenges whose time is over.
+func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason] {
+	return &expiry.Controller[*hexactfv1.Challenge, reason]{
+		Name:    "challenge-expiry",
+		New:     func() *hexactfv1.Challenge { return &hexactfv1.Challenge{} },
+		List:    listChallenges,
+		Client:  r.Client,
+		Clock:   r.Clock,
+		Jumps:   r.Jumps,
+		Workers: endingWorkers(r.Workers),
+		Metrics: passes,
+		Due: func(c *hexactfv1.Challenge, now time.Time) (why reason, at time.Time) {
+			if c.Status.ExpiresAt == nil {
+				return "", time.Time{} // it does not expire, or not yet
+			}
+			if over(c, now) {
+				why = timeOver
+			}
+			return why, c.Status.ExpiresAt.Time
+		},
+		Moves: func(before, after *hexactfv1.Challenge) bool {
+			return before.UID != after.UID || !before.Status.ExpiresAt.Equal(after.Status.ExpiresAt)
+		},
+		End: func(ctx context.Context, c *hexactfv1.Challenge, _ reason) error {
+			return apply.Delete(ctx, r.Client, c)
+		},
+		Ended: func(c *hexactfv1.Challenge, _ reason) {
+			expired.Inc()
+			expiryDelays.Observe(elapsed.Since(c.Status.ExpiresAt.Time, r.Clock.Now()).Seconds())
+			pass.Normal(r.Events, c, hexactfv1.ReasonExpired, actionDelete, "The time of the challenge is over: it is deleted")
+		},
+		Blocked: func(_ context.Context, c *hexactfv1.Challenge, _ reason, err error, _ time.Time) {
+			if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+				// The recorder counts repetitions.
+				pass.Warning(r.Events, c, hexactfv1.ReasonDeletionBlocked, actionDelete,
+					fmt.Sprintf("The time of the challenge is over, and its deletion is refused, which is tried again and again: %s", err))
+			}
+		},
+	}
+}
+
+func listChallenges() client.ObjectList { return &hexactfv1.ChallengeList{} }

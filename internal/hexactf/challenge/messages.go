@@ -1,0 +1,116 @@
+package challenge
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+)
+
+// longestOutbox bounds the status of a challenge whose state goes to and fro while the broker
+// is away: then the oldest message but one goes. What the platform must know are the first
+// state that it was not told, and the last ones.
+const longestOutbox = 64
+
+// record adds the message about the state that a challenge has come to. The timestamp is
+// written with it, as precise as the API server keeps it, so that a repeat is the same to the
+// byte.
+func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) {
+	if s.ChallengeID == "" || s.User == "" {
+		return // the platform knows of nobody whom this could be about, and refuses it
+	}
+	if s.Messages == nil {
+		s.Messages = &hexactfv1.Messages{}
+	}
+	m := s.Messages
+	m.Recorded++
+	message := hexactfv1.Message{Sequence: m.Recorded, NewStatus: state, Timestamp: metav1.NewMicroTime(now.UTC().Truncate(time.Microsecond))}
+	if state == hexactfv1.StateRunning {
+		message.Endpoint = s.Endpoint
+	}
+	m.Outbox = append(m.Outbox, message)
+	if len(m.Outbox) > longestOutbox {
+		m.Outbox = slices.Delete(m.Outbox, 1, 2)
+	}
+}
+
+// dropped is how many messages that were not acknowledged record has given up between two statuses.
+func dropped(before, after *hexactfv1.ChallengeStatus, acknowledged int64) int {
+	if after.Messages == nil || len(after.Messages.Outbox) < longestOutbox {
+		return 0 // the usual case
+	}
+	first := after.Messages.Outbox[1].Sequence
+	n := 0
+	for _, m := range pending(before, acknowledged) {
+		if m.Sequence > after.Messages.Outbox[0].Sequence && m.Sequence < first {
+			n++
+		}
+	}
+	return n
+}
+
+// strike takes out of an outbox what was acknowledged.
+func strike(s *hexactfv1.ChallengeStatus, acknowledged int64) {
+	if s.Messages == nil {
+		return
+	}
+	s.Messages.Outbox = pending(s, acknowledged)
+}
+
+// pending are the messages of an outbox that were not acknowledged, nil for none.
+func pending(s *hexactfv1.ChallengeStatus, acknowledged int64) []hexactfv1.Message {
+	if s.Messages == nil {
+		return nil
+	}
+	all := s.Messages.Outbox
+	first := slices.IndexFunc(all, func(m hexactfv1.Message) bool { return m.Sequence > acknowledged })
+	if first < 0 {
+		return nil
+	}
+	return all[first:]
+}
+
+// wordFor returns whether a state is one that the platform is told, and by which word.
+func wordFor(state hexactfv1.State) (word hexactfv1.State, ok bool) {
+	switch state {
+	case hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateError:
+		return state, true
+	case hexactfv1.StateTerminating:
+		return hexactfv1.StateDeleted, true
+	default:
+		return "", false
+	}
+}
+
+// wire is a message as consumers read it. The first four are those that all of them need; the
+// others came later, and those who do not know them ignore them. uid and sequence together
+// say which message this is: one that comes twice has the same.
+type wire struct {
+	User      string          `json:"user"`
+	ProblemID string          `json:"problemId"`
+	NewStatus hexactfv1.State `json:"newStatus"`
+	Timestamp string          `json:"timestamp"`
+	Endpoint  string          `json:"endpoint"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	UID       string          `json:"uid"`
+	Sequence  int64           `json:"sequence"`
+}
+
+// encode returns the key and the value of a message.
+func encode(c *hexactfv1.Challenge, m hexactfv1.Message) (key string, value []byte, err error) {
+	w := wire{
+		User: c.Status.User, ProblemID: c.Status.ChallengeID, NewStatus: m.NewStatus,
+		Timestamp: m.Timestamp.UTC().Format(time.RFC3339Nano),
+		Namespace: c.Namespace, Name: c.Name, UID: string(c.UID), Sequence: m.Sequence,
+	}
+	if m.Endpoint != 0 {
+		w.Endpoint = strconv.Itoa(int(m.Endpoint))
+	}
+	value, err = json.Marshal(w)
+	return c.Status.User + "-" + c.Status.ChallengeID, value, err
+}

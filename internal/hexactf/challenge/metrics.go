@@ -1,0 +1,178 @@
+package challenge
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/gauge"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// The only label is the state: never a challenge or a user. challenge_resource_status, which
+// has those, is that of resourcestatus.go.
+var (
+	created = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hexactf_challenge_total",
+		Help: "Challenges that the operator began to build.",
+	})
+	timeToRunning = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "hexactf_challenge_time_to_running_seconds",
+		Help:    "Time from the creation of a Challenge until it was Running.",
+		Buckets: []float64{0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600, 1800},
+	})
+	lifetimes = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "hexactf_challenge_duration_seconds",
+		Help:    "Time from the start of a Challenge until its deletion.",
+		Buckets: []float64{60, 300, 600, 1200, 1800, 3600, 7200, 14400, 28800, 86400},
+	})
+	expiryDelays = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "hexactf_challenge_expiry_delay_seconds",
+		Help:    "Time from the expiry of a Challenge until the operator asked for its deletion.",
+		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600},
+	})
+	expired = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hexactf_challenge_expired_total",
+		Help: "Challenges that were ended because their time was over.",
+	})
+	sent = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hexactf_messages_sent_total",
+		Help: "Messages that the broker has acknowledged. One may be counted twice.",
+	})
+	unsendable = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hexactf_message_failures_total",
+		Help: "Attempts to send a message that the broker did not acknowledge. Another one follows.",
+	})
+	lost = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "hexactf_messages_lost_total",
+		Help: "Messages that were given up: their Challenge had waited for KAFKA_DELETE_TIMEOUT to be deleted, or too many others of it waited.",
+	})
+	messageDelays = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "hexactf_message_delay_seconds",
+		Help:    "Time from a change of state until the broker has acknowledged its message.",
+		Buckets: []float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60, 300, 600, 1800},
+	})
+	unsent = gauge.NewNumber("hexactf_messages_unsent",
+		"Messages that wait to be acknowledged by the broker. Only the leader reports it.")
+	oldestUnsent = gauge.NewNumber("hexactf_messages_oldest_unsent_seconds",
+		"For how long the message that has waited longest has, 0 if there is none. Only the leader reports it.")
+	overdue = gauge.NewNumber("hexactf_challenge_longest_overdue_seconds",
+		"How long the time of the live Challenge that is most overdue has been over, 0 if there is none. Only the leader reports it.")
+	passes = pass.NewMetrics("hexactf_challenge",
+		"Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a defect. Conflicts and mistakes in a definition are none.")
+	perState = gauge.NewPhases("hexactf_challenge", "Challenges", hexactfv1.States, seeChallenges)
+	statuses = newResourceStatus()
+)
+
+func init() {
+	metrics.Registry.MustRegister(created, timeToRunning, lifetimes, expiryDelays, expired, sent, unsendable, lost, messageDelays,
+		unsent, oldestUnsent, overdue, passes, perState, statuses)
+}
+
+// measure tells the metrics that are found out when they are asked for where to look.
+func (r *Reconciler) measure(ctx context.Context, mgr ctrl.Manager) error {
+	reader := mgr.GetCache()
+	perState.Watch(reader, r.Clock, mgr.Elected())
+	overdue.Watch(r.each(reader, func(c *hexactfv1.Challenge, now time.Time, longest float64) float64 {
+		if c.Status.ExpiresAt == nil || c.DeletionTimestamp != nil {
+			return longest
+		}
+		return max(longest, now.Sub(c.Status.ExpiresAt.Time).Seconds())
+	}), mgr.Elected())
+	unsent.Watch(r.each(reader, func(c *hexactfv1.Challenge, _ time.Time, sum float64) float64 {
+		return sum + float64(len(r.unsent(c)))
+	}), mgr.Elected())
+	oldestUnsent.Watch(r.each(reader, func(c *hexactfv1.Challenge, now time.Time, longest float64) float64 {
+		if left := r.unsent(c); len(left) > 0 {
+			return max(longest, now.Sub(left[0].Timestamp.Time).Seconds())
+		}
+		return longest
+	}), mgr.Elected())
+
+	statuses.watch(reader, r.Clock, r.Config.MetricRetention, mgr.Elected())
+	informer, err := reader.GetInformer(ctx, &hexactfv1.Challenge{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(o any) {
+		if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = last.Obj
+		}
+		if c, ok := o.(*hexactfv1.Challenge); ok {
+			statuses.gone(c, r.Clock.Now())
+		}
+	}})
+	return err
+}
+
+// unsent are the messages of a challenge that wait, none where there is no broker.
+func (r *Reconciler) unsent(c *hexactfv1.Challenge) []hexactfv1.Message {
+	known := r.deliveries.of(c)
+	if known.Off {
+		return nil
+	}
+	return pending(&c.Status, known.Acknowledged)
+}
+
+// each folds all challenges of a cache into a number.
+func (r *Reconciler) each(reader client.Reader, fold func(c *hexactfv1.Challenge, now time.Time, so float64) float64) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		var challenges hexactfv1.ChallengeList
+		if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
+			return 0, err
+		}
+		now := r.Clock.Now()
+		var number float64
+		for i := range challenges.Items {
+			number = fold(&challenges.Items[i], now, number)
+		}
+		return number, nil
+	}
+}
+
+func seeChallenges(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
+	var challenges hexactfv1.ChallengeList
+	if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	sightings := make([]gauge.Sighting, len(challenges.Items))
+	for i := range challenges.Items {
+		sightings[i] = seen(&challenges.Items[i])
+	}
+	return sightings, nil
+}
+
+func seen(c *hexactfv1.Challenge) gauge.Sighting {
+	state := cmp.Or(c.Status.CurrentStatus.State, hexactfv1.StateNone)
+	return gauge.Sighting{Phase: string(state), Since: enteredState(c, state)}
+}
+
+// enteredState is since when a challenge has been in its state, or since shortly before: a
+// status keeps no time for each state.
+func enteredState(c *hexactfv1.Challenge, state hexactfv1.State) time.Time {
+	entered := c.CreationTimestamp.Time
+	switch s := c.Status; {
+	case state == hexactfv1.StateTerminating && c.DeletionTimestamp != nil:
+		entered = c.DeletionTimestamp.Time
+	case state == hexactfv1.StateRunning && s.RunningAt != nil:
+		entered = s.RunningAt.Time
+	case state == hexactfv1.StateError:
+		// What is wrong was the last to change.
+		for _, c := range s.Conditions {
+			if c.Type != hexactfv1.ConditionNotifying && c.LastTransitionTime.After(entered) {
+				entered = c.LastTransitionTime.Time
+			}
+		}
+	case s.StartedAt != nil && state != hexactfv1.StateNone:
+		entered = s.StartedAt.Time
+	}
+	return entered
+}

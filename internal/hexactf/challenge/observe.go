@@ -1,0 +1,73 @@
+package challenge
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+)
+
+// Observed is everything that decides what happens to a live challenge.
+type Observed struct {
+	Challenge *hexactfv1.Challenge
+	// Started is what the challenge was started with; nil before the start.
+	Started *Snapshot
+	// Definition is nil where it does not exist, and once the challenge was started.
+	Definition *hexactfv1.ChallengeDefinition
+	// Deployments are those of the components, in their order, after the pass; nil for one
+	// that is not there.
+	Deployments []*appsv1.Deployment
+	// Pods of the challenge, where not all Deployments are available.
+	Pods []corev1.Pod
+}
+
+// observe reads what decides whether a challenge can be built.
+func (r *Reconciler) observe(ctx context.Context, c *hexactfv1.Challenge) (o Observed, err error) {
+	o.Challenge = c
+	if o.Started, err = startedWith(c); err != nil || o.Started != nil {
+		return o, err
+	}
+	definition := &hexactfv1.ChallengeDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Spec.Definition}}
+	// A client creates both in a row, and the watches of two kinds are not of one moment. So
+	// that it is missing is confirmed by the API server: the platform is told of it.
+	exists, err := apply.Find(ctx, r.Writer, definition)
+	if exists {
+		o.Definition = definition
+	}
+	return o, err
+}
+
+// observeOutcome adds what has become of the Deployments.
+func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
+	if o.Started == nil {
+		return nil
+	}
+	in := r.inputs(*o)
+	o.Deployments = make([]*appsv1.Deployment, len(o.Started.Components))
+	all := true
+	for i, component := range o.Started.Components {
+		d := &appsv1.Deployment{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: o.Challenge.Namespace, Name: in.prefix(component.Name) + deploymentSuffix}, d)
+		if apply.IgnoreAbsent(err) != nil {
+			return err
+		}
+		if err == nil && proofOf(o.Challenge).Holds(d) {
+			o.Deployments[i] = d
+		}
+		all = all && available(o.Deployments[i])
+	}
+	if all {
+		return nil // most are
+	}
+	var pods corev1.PodList
+	// The operator never writes pods: there is no write of its own to wait for.
+	err := r.Client.List(ctx, &pods, client.InNamespace(o.Challenge.Namespace),
+		client.MatchingFields{indexPartOf: partOf(o.Challenge.Name)}, client.DisableReadYourWritesConsistency)
+	o.Pods = pods.Items
+	return err
+}

@@ -1,0 +1,127 @@
+package challenge
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Inputs is all that a plan depends on: no clock, no randomness, no cluster.
+type Inputs struct {
+	UID      types.UID
+	Name     types.NamespacedName
+	Identity Identity
+	Snapshot Snapshot
+	// Endpoint is the node port that players were told, 0 if none.
+	Endpoint int32
+	Config   config.HexaCTF
+}
+
+// Plan is every object that a challenge consists of.
+type Plan struct {
+	// NetworkPolicy is nil where the challenge is not isolated.
+	NetworkPolicy *networkingv1.NetworkPolicy
+	Services      []*corev1.Service
+	Deployments   []*appsv1.Deployment
+}
+
+func plan(in Inputs) Plan {
+	var p Plan
+	if in.Snapshot.Isolated {
+		p.NetworkPolicy = networkPolicy(in)
+	}
+	exposed := exposedComponent(in.Snapshot.Components)
+	for i, component := range in.Snapshot.Components {
+		if component.Service != nil {
+			var told int32
+			if i == exposed {
+				told = in.Endpoint
+			}
+			p.Services = append(p.Services, service(in, component, told))
+		}
+		p.Deployments = append(p.Deployments, deployment(in, component))
+	}
+	return p
+}
+
+// exposedComponent returns the index of the component at which players reach the challenge, -1
+// if there is none. Of several the last one counts, as it always did.
+func exposedComponent(components []hexactfv1.Component) int {
+	exposed := -1
+	for i, component := range components {
+		if component.Service != nil && component.Service.Spec.Type == corev1.ServiceTypeNodePort {
+			exposed = i
+		}
+	}
+	return exposed
+}
+
+// Marks are those of all that belongs to a challenge.
+var Marks = ownership.Marks{
+	Domain: hexactfv1.GroupVersion.Group,
+	Owner:  "challenge",
+	Found:  map[string]string{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy},
+}
+
+func proofOf(c *hexactfv1.Challenge) ownership.Proof { return Marks.Proof(c.UID, nil) }
+
+const (
+	deploymentSuffix, serviceSuffix, policySuffix = "-deploy", "-svc", "-policy"
+	// longestPrefix leaves room for the longest suffix in a label value, which the names of
+	// both objects are.
+	longestPrefix = naming.MaxLabelValue - len(deploymentSuffix)
+	// longestName is that of a NetworkPolicy.
+	longestName = 253
+)
+
+// prefix begins the names of a component's objects. It is cut, and ends in a hash, where it
+// would be too long.
+func (in Inputs) prefix(component string) string {
+	return naming.Within("chall-"+in.Identity.ChallengeID+"-"+component+"-"+in.Identity.User, longestPrefix)
+}
+
+// partOf is the label by which all objects of a challenge are found, given its name.
+func partOf(challenge string) string { return naming.LabelValue(challenge) }
+
+// labels are those of a component's objects and of its pods.
+func (in Inputs) labels(component string) map[string]string {
+	prefix := in.prefix(component)
+	return map[string]string{
+		hexactfv1.LabelInstance:   prefix,
+		hexactfv1.LabelName:       component,
+		hexactfv1.LabelPartOf:     partOf(in.Name.Name),
+		hexactfv1.LabelManagedBy:  hexactfv1.ManagedBy,
+		hexactfv1.LabelDeployment: prefix + deploymentSuffix,
+		hexactfv1.LabelService:    prefix + serviceSuffix,
+	}
+}
+
+// selector finds the pods of a component. It is all that can never be changed.
+func (in Inputs) selector(component string) map[string]string {
+	return map[string]string{hexactfv1.LabelInstance: in.prefix(component)}
+}
+
+// meta is the metadata of an object of the challenge, which goes with it.
+func (in Inputs) meta(name string, labels map[string]string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:      name,
+		Namespace: in.Name.Namespace,
+		Labels:    labels,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion:         hexactfv1.GroupVersion.String(),
+			Kind:               "Challenge",
+			Name:               in.Name.Name,
+			UID:                in.UID,
+			Controller:         ptr.To(true),
+			BlockOwnerDeletion: ptr.To(true),
+		}},
+	}
+}

@@ -1,0 +1,140 @@
+package challenge
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+)
+
+// resourceStatus is the metric by which dashboards know each challenge. It is found out when
+// it is asked for, and so right after a restart. A challenge that is gone is reported as
+// deleted for a while, so that at least one scrape sees it, unless there is another one of its
+// name.
+type resourceStatus struct {
+	desc *prometheus.Desc
+
+	mu        sync.Mutex
+	reader    client.Reader
+	clock     clock.PassiveClock
+	elected   <-chan struct{}
+	retention time.Duration
+	// ended are challenges that are gone, the one that went first first.
+	ended []ended
+}
+
+type ended struct {
+	series series
+	uid    types.UID
+	at     time.Time
+}
+
+// series are the labels of a challenge, in the order of the metric.
+type series [4]string
+
+// The values of the metric.
+const (
+	statusInitialised = iota
+	statusRunning
+	statusDeleted
+	statusError
+)
+
+const (
+	// longestScrape bounds how long a scrape waits for the cache.
+	longestScrape = time.Second
+	// mostEnded bounds what is remembered, to a few megabytes.
+	mostEnded = 20000
+)
+
+func newResourceStatus() *resourceStatus {
+	return &resourceStatus{desc: prometheus.NewDesc("challenge_resource_status",
+		"State of a Challenge: 0 initialised, 1 Running, 2 deleted, 3 Error. One that is gone is reported for METRIC_RETENTION. Only the leader reports it.",
+		[]string{"challeng_id", "challenge_name", "username", "namespace"}, nil)}
+}
+
+// watch tells where to look: a cache, which costs no request.
+func (m *resourceStatus) watch(reader client.Reader, now clock.PassiveClock, retention time.Duration, elected <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reader, m.clock, m.retention, m.elected = reader, now, retention, elected
+	m.ended = nil
+}
+
+// gone notes that a challenge does not exist any more.
+func (m *resourceStatus) gone(c *hexactfv1.Challenge, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forget(now)
+	if len(m.ended) >= mostEnded {
+		m.ended = append(m.ended[:0], m.ended[1:]...)
+	}
+	m.ended = append(m.ended, ended{seriesOf(c), c.UID, now})
+}
+
+// forget drops those who are gone for long enough. The caller holds the lock.
+func (m *resourceStatus) forget(now time.Time) {
+	first := 0
+	for first < len(m.ended) && now.Sub(m.ended[first].at) >= m.retention {
+		first++
+	}
+	if first > 0 {
+		m.ended = append([]ended(nil), m.ended[first:]...)
+	}
+}
+
+func seriesOf(c *hexactfv1.Challenge) series {
+	id := identityOf(c)
+	return series{id.ChallengeID, c.Name, id.User, c.Namespace}
+}
+
+// valueOf is the value of a challenge that exists.
+func valueOf(c *hexactfv1.Challenge) float64 {
+	switch state := c.Status.CurrentStatus.State; {
+	case c.DeletionTimestamp != nil:
+		return statusDeleted
+	case state == hexactfv1.StateRunning:
+		return statusRunning
+	case state == hexactfv1.StateError:
+		return statusError
+	default:
+		return statusInitialised
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *resourceStatus) Describe(ch chan<- *prometheus.Desc) { ch <- m.desc }
+
+// Collect implements prometheus.Collector. A cache that does not answer gives nothing.
+func (m *resourceStatus) Collect(ch chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.elected:
+	default:
+		return // two that report the same would count it twice
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), longestScrape)
+	defer cancel()
+	var challenges hexactfv1.ChallengeList
+	if err := m.reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	values := make(map[series]float64, len(challenges.Items)+len(m.ended))
+	m.forget(m.clock.Now())
+	for _, e := range m.ended {
+		values[e.series] = statusDeleted
+	}
+	for i := range challenges.Items {
+		values[seriesOf(&challenges.Items[i])] = valueOf(&challenges.Items[i])
+	}
+	for labels, value := range values {
+		ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, value, labels[:]...)
+	}
+}

@@ -1,0 +1,64 @@
+package challenge
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestWhatIsKnownOfMessages(t *testing.T) {
+	var d deliveries
+	c := testChallenge()
+	if got := d.of(c); got != (Delivery{}) {
+		t.Errorf("before anything: %+v", got)
+	}
+	if !d.failed(c, "away") || d.failed(c, "away") || !d.failed(c, "refused") {
+		t.Error("the same reason is news, or another one is not")
+	}
+	if got := d.of(c); got.Problem != "refused" {
+		t.Errorf("%+v", got)
+	}
+	if !d.acknowledged(c, 2) || d.acknowledged(c, 1) {
+		t.Error("that it was mended is told not at all, or twice")
+	}
+	if got := d.of(c); got != (Delivery{Acknowledged: 2}) {
+		t.Errorf("%+v", got)
+	}
+	// Of another one with that name nothing is known.
+	another := testChallenge()
+	another.UID = "another"
+	if got := d.of(another); got != (Delivery{}) {
+		t.Errorf("another: %+v", got)
+	}
+	d.forget(client.ObjectKeyFromObject(c))
+	if len(d.all) != 0 {
+		t.Errorf("left: %v", d.all)
+	}
+}
+
+func TestWaitForTheBrokerBeginsOnce(t *testing.T) {
+	var w waits
+	c := testChallenge()
+	if got := w.since(c, noon); got != noon {
+		t.Errorf("begins at %s", got)
+	}
+	if got := w.since(c, noon.Add(time.Second)); got != noon {
+		t.Errorf("begins anew at %s", got)
+	}
+	if !w.lost(c) || w.lost(c) {
+		t.Error("a loss is counted not at all, or twice")
+	}
+	another := testChallenge()
+	another.UID = "another"
+	if got := w.since(another, noon.Add(time.Hour)); got != noon.Add(time.Hour) {
+		t.Errorf("another one begins at %s", got)
+	}
+	if !w.lost(another) {
+		t.Error("the loss of another one is not counted")
+	}
+	w.forget(client.ObjectKeyFromObject(c))
+	if len(w.all) != 0 {
+		t.Errorf("left: %v", w.all)
+	}
+}

@@ -1,0 +1,87 @@
+package challenge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// service is that of a component. told is the node port that players were told: one that has
+// to be made anew asks for it.
+func service(in Inputs, component hexactfv1.Component, told int32) *corev1.Service {
+	ports := slices.Clone(component.Service.Spec.Ports)
+	if told != 0 && ports[0].NodePort == 0 {
+		ports[0].NodePort = told
+	}
+	return &corev1.Service{
+		ObjectMeta: in.meta(in.prefix(component.Name)+serviceSuffix, in.labels(component.Name)),
+		Spec: corev1.ServiceSpec{
+			Type:     cmp.Or(component.Service.Spec.Type, corev1.ServiceTypeClusterIP),
+			Selector: in.selector(component.Name),
+			Ports:    ports,
+		},
+	}
+}
+
+const (
+	// releaseTime is how long the API server may take to set free the node port of a Service
+	// that is gone: it does so after it has told everybody.
+	releaseTime  = 2 * time.Second
+	releasePause = 100 * time.Millisecond
+)
+
+// serviceWriter writes the Services of a plan. Where somebody else got hold of the node port
+// that players were told, the API server allots another one. One that the definition itself
+// names is never given up.
+func serviceWriter(told int32) func(context.Context, apply.Writer, ownership.Proof, client.Object) (client.Object, error) {
+	return func(ctx context.Context, w apply.Writer, proof ownership.Proof, object client.Object) (client.Object, error) {
+		desired := object.(*corev1.Service)
+		live, err := apply.Apply(ctx, w, proof, desired)
+		if told == 0 || desired.Spec.Ports[0].NodePort != told || !nodePortRefused(err) {
+			return live, err
+		}
+		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
+			// Its own context would cut off the last attempt.
+			live, err = apply.Apply(ctx, w, proof, desired)
+			return !nodePortRefused(err), nil
+		})
+		if nodePortRefused(err) {
+			desired.Spec.Ports[0].NodePort = 0
+			live, err = apply.Apply(ctx, w, proof, desired)
+		}
+		return live, err
+	}
+}
+
+// nodePortRefused reports whether a Service was refused for its first node port.
+func nodePortRefused(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool {
+		return strings.HasPrefix(c.Field, "spec.ports[0].nodePort")
+	})
+}
+
+// endpointOf returns the node port of a Service, 0 if it has none.
+func endpointOf(live client.Object) int32 {
+	s, ok := live.(*corev1.Service)
+	if !ok || s.Spec.Type != corev1.ServiceTypeNodePort || len(s.Spec.Ports) == 0 {
+		return 0
+	}
+	return s.Spec.Ports[0].NodePort
+}

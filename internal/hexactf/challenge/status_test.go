@@ -1,0 +1,453 @@
+package challenge
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// life follows one challenge through its states, and checks after each what must always hold.
+type life struct {
+	*testing.T
+	c   *hexactfv1.Challenge
+	cfg config.HexaCTF
+	now time.Time
+	d   Delivery
+}
+
+func newLife(t *testing.T) *life {
+	return &life{T: t, c: testChallenge(), cfg: testConfig(t, nil), now: noon}
+}
+
+// start is what the reconciler does before the first object.
+func (l *life) start(definition *hexactfv1.ChallengeDefinition) Observed {
+	l.Helper()
+	o := Observed{Challenge: l.c, Definition: definition}
+	s := snapshotOf(definition, true)
+	raw, err := s.raw()
+	if err != nil {
+		l.Fatal(err)
+	}
+	identify(l.c, l.now)
+	limit(&l.c.Status, definition)
+	l.c.Status.DefinitionSnapshot = raw
+	l.pass(Outcome{Observed: o, Problem: beingBuilt})
+	o.Started = s
+	return o
+}
+
+func (l *life) pass(out Outcome) {
+	l.Helper()
+	before := l.c.Status.DeepCopy()
+	out.Delivery = l.d
+	derive(out, l.cfg, l.now)
+	l.check(before)
+}
+
+func (l *life) check(before *hexactfv1.ChallengeStatus) {
+	l.Helper()
+	s := l.c.Status
+	if err := conditions.Violations(before.Conditions, s.Conditions, l.c.Generation); err != nil {
+		l.Error(err)
+	}
+	if before.StartedAt != nil && !before.StartedAt.Equal(s.StartedAt) {
+		l.Errorf("startedAt moved from %s to %s", before.StartedAt, s.StartedAt)
+	}
+	if s.CurrentStatus.State == hexactfv1.StateError && s.CurrentStatus.ErrorMsg == "" {
+		l.Error("an Error says nothing")
+	}
+}
+
+func (l *life) is(state hexactfv1.State, messages ...hexactfv1.State) {
+	l.Helper()
+	if got := l.c.Status.CurrentStatus.State; got != state {
+		l.Errorf("state %s, want %s (%s)", got, state, l.c.Status.CurrentStatus.ErrorMsg)
+	}
+	var got []hexactfv1.State
+	if m := l.c.Status.Messages; m != nil {
+		for _, message := range m.Outbox {
+			got = append(got, message.NewStatus)
+		}
+	}
+	if diff := cmp.Diff(messages, got); diff != "" {
+		l.Errorf("the outbox (-want +got):\n%s", diff)
+	}
+}
+
+func (l *life) shows(conditionType string, status metav1.ConditionStatus, reason string) {
+	l.Helper()
+	c := meta.FindStatusCondition(l.c.Status.Conditions, conditionType)
+	if c == nil || c.Status != status || c.Reason != reason {
+		l.Errorf("condition %s is %+v, want %s/%s", conditionType, c, status, reason)
+	}
+}
+
+func deploymentThat(isAvailable bool) *appsv1.Deployment {
+	status := corev1.ConditionFalse
+	if isAvailable {
+		status = corev1.ConditionTrue
+	}
+	return &appsv1.Deployment{Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: status}}}}
+}
+
+func TestNormalLife(t *testing.T) {
+	l := newLife(t)
+	o := l.start(definitionOf(newComponent("web", corev1.ServiceTypeNodePort, 80), newComponent("db", "", 5432)))
+	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
+	l.shows(hexactfv1.ConditionResourcesCreated, metav1.ConditionUnknown, hexactfv1.ReasonCreating)
+
+	// One of two is not enough, and neither are both without the node port.
+	l.now = l.now.Add(time.Second)
+	o.Deployments = []*appsv1.Deployment{deploymentThat(true), deploymentThat(false)}
+	if wait := unremarkable(l.c, Outcome{Observed: o}, l.now); wait != startPatience-time.Second {
+		t.Errorf("a start that is not late is told after %s", wait)
+	}
+	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
+	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonStarting)
+	if l.c.Status.Endpoint != 0 {
+		t.Errorf("the endpoint %d is told to players who find nothing there", l.c.Status.Endpoint)
+	}
+	o.Deployments[1] = deploymentThat(true)
+	l.pass(Outcome{Observed: o})
+	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
+
+	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateRunning)
+	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionTrue, hexactfv1.ReasonAvailable)
+	if s := l.c.Status; s.Endpoint != 30080 || s.Messages.Outbox[1].Endpoint != 30080 || s.Messages.Outbox[0].Endpoint != 0 || s.CurrentStatus.ErrorMsg != "" {
+		t.Errorf("%+v", s)
+	}
+	if want := noon.Add(30 * time.Minute); !l.c.Status.ExpiresAt.Time.Equal(want) {
+		t.Errorf("expires at %s, want %s", l.c.Status.ExpiresAt, want)
+	}
+
+	// A second look changes nothing.
+	before := l.c.DeepCopy()
+	l.now = l.now.Add(time.Minute)
+	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	if diff := cmp.Diff(before, l.c); diff != "" {
+		t.Errorf("a second look (-before +after):\n%s", diff)
+	}
+
+	l.d.Acknowledged = 1
+	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.is(hexactfv1.StateRunning, hexactfv1.StateRunning)
+	l.d.Acknowledged = 2
+	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.is(hexactfv1.StateRunning)
+
+	// What goes wrong now ends nobody's game.
+	o.Deployments[0] = deploymentThat(false)
+	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.is(hexactfv1.StateRunning)
+	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonUnavailable)
+	l.pass(Outcome{Observed: o, Problem: problemOf(cmpError("quota"), false)})
+	l.is(hexactfv1.StateRunning)
+	o.Deployments[0] = deploymentThat(true)
+	// Another node port is told once more.
+	l.pass(Outcome{Observed: o, Endpoint: 30081})
+	l.is(hexactfv1.StateRunning, hexactfv1.StateRunning)
+	if m := l.c.Status.Messages; m.Outbox[0].Endpoint != 30081 || m.Outbox[0].Sequence != 3 {
+		t.Errorf("%+v", m)
+	}
+
+	before1 := l.c.Status.DeepCopy()
+	deriveTerminating(l.c, l.d, l.now)
+	l.check(before1)
+	l.is(hexactfv1.StateTerminating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
+	again := l.c.DeepCopy()
+	deriveTerminating(l.c, l.d, l.now.Add(time.Second))
+	if diff := cmp.Diff(again, l.c); diff != "" {
+		t.Errorf("a second look at the end (-before +after):\n%s", diff)
+	}
+}
+
+type cmpError string
+
+func (e cmpError) Error() string { return string(e) }
+
+func TestDefinitionComesLate(t *testing.T) {
+	l := newLife(t)
+	missing := Observed{Challenge: l.c}
+	l.pass(Outcome{Observed: missing, Problem: judge(missing)})
+	l.is(hexactfv1.StateError, hexactfv1.StateError)
+	l.shows(hexactfv1.ConditionDefinitionFound, metav1.ConditionFalse, hexactfv1.ReasonDefinitionNotFound)
+	if wait := wakeUp(Outcome{Observed: missing, Problem: judge(missing)}, l.cfg, l.now.Add(time.Minute)); wait != 4*time.Minute {
+		t.Errorf("looks again after %s", wait)
+	}
+	l.now = l.now.Add(time.Minute)
+	l.start(definitionOf(newComponent("web", "", 80)))
+	l.is(hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating)
+	if l.c.Status.CurrentStatus.ErrorMsg != "" {
+		t.Errorf("it still says %q", l.c.Status.CurrentStatus.ErrorMsg)
+	}
+	if want := noon.Add(30 * time.Minute); !l.c.Status.ExpiresAt.Time.Equal(want) {
+		t.Errorf("expires at %s, want %s: it counts from the first look", l.c.Status.ExpiresAt, want)
+	}
+}
+
+func TestHowLongAChallengeLives(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec hexactfv1.ChallengeDefinitionSpec
+		want time.Duration // 0: for ever
+	}{
+		"default":           {hexactfv1.ChallengeDefinitionSpec{}, 30 * time.Minute},
+		"seconds":           {hexactfv1.ChallengeDefinitionSpec{Duration: &metav1.Duration{Duration: 5 * time.Second}}, 5 * time.Second},
+		"shared":            {hexactfv1.ChallengeDefinitionSpec{IsOne: true}, 0},
+		"shared, with time": {hexactfv1.ChallengeDefinitionSpec{IsOne: true, Duration: &metav1.Duration{Duration: time.Hour}}, 0},
+	} {
+		l := newLife(t)
+		l.now = noon.Add(700 * time.Millisecond)
+		definition := definitionOf(newComponent("web", ""))
+		tc.spec.Components = definition.Spec.Components
+		definition.Spec = tc.spec
+		o := l.start(definition)
+		o.Deployments = []*appsv1.Deployment{deploymentThat(true)}
+		l.pass(Outcome{Observed: o})
+		l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		s := l.c.Status
+		switch {
+		case s.IsOne != tc.spec.IsOne:
+			t.Errorf("%s: isOne is %v", name, s.IsOne)
+		case tc.want == 0 && (s.ExpiresAt != nil || over(l.c, noon.Add(1000*time.Hour))):
+			t.Errorf("%s: it expires at %s", name, s.ExpiresAt)
+		case tc.want > 0 && (s.ExpiresAt.Sub(noon) != tc.want || over(l.c, noon.Add(tc.want-1)) || !over(l.c, noon.Add(tc.want))):
+			t.Errorf("%s: it expires at %s", name, s.ExpiresAt)
+		}
+	}
+}
+
+func TestStartDeadline(t *testing.T) {
+	l := newLife(t)
+	o := l.start(definitionOf(newComponent("web", "")))
+	o.Deployments = []*appsv1.Deployment{deploymentThat(false)}
+	o.Pods = []corev1.Pod{{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{hexactfv1.LabelName: "web"}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}},
+		}}},
+	}}
+	out := Outcome{Observed: o}
+	l.now = noon.Add(5*time.Minute - time.Second)
+	l.pass(out)
+	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
+	if wait := wakeUp(out, l.cfg, l.now); wait != time.Second {
+		t.Errorf("looks again after %s", wait)
+	}
+	l.now = noon.Add(5 * time.Minute)
+	l.pass(out)
+	l.is(hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateError)
+	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonStartDeadlineExceeded)
+	if got := l.c.Status.CurrentStatus.ErrorMsg; !strings.Contains(got, "Component web: container web: ImagePullBackOff: no such image") {
+		t.Errorf("it says %q", got)
+	}
+	if wait := wakeUp(out, l.cfg, l.now); wait != 0 {
+		t.Errorf("looks again after %s though nothing will change", wait)
+	}
+	// It goes on when the image is there after all.
+	o.Deployments[0], o.Pods = deploymentThat(true), nil
+	l.pass(Outcome{Observed: o})
+	l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateRunning)
+}
+
+func TestProblemsBeforeItRuns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		problem *outcome.Problem
+		want    hexactfv1.State
+	}{
+		"refused":  {&outcome.Problem{Class: outcome.Foreign, Reason: hexactfv1.ReasonRefused, Message: "over the quota"}, hexactfv1.StateError},
+		"foreign":  {&outcome.Problem{Class: outcome.Foreign, Reason: hexactfv1.ReasonOwnershipConflict, Message: "not ours"}, hexactfv1.StateError},
+		"a hiccup": {&outcome.Problem{Class: outcome.Retry, Reason: hexactfv1.ReasonWriteFailed, Message: "timeout"}, hexactfv1.StateCreating},
+		"waiting":  {&outcome.Problem{Class: outcome.Waiting, Reason: hexactfv1.ReasonWaiting, Message: "going"}, hexactfv1.StateCreating},
+	} {
+		l := newLife(t)
+		o := l.start(definitionOf(newComponent("web", "")))
+		tc.problem.Condition = hexactfv1.ConditionResourcesCreated
+		l.pass(Outcome{Observed: o, Problem: tc.problem})
+		if got := l.c.Status.CurrentStatus.State; got != tc.want {
+			t.Errorf("%s: state %s, want %s", name, got, tc.want)
+		}
+		l.shows(hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, tc.problem.Reason)
+	}
+}
+
+func TestBrokerThatIsAway(t *testing.T) {
+	l := newLife(t)
+	l.d.Problem = "the broker has not acknowledged in time"
+	o := l.start(definitionOf(newComponent("web", "")))
+	o.Deployments = []*appsv1.Deployment{deploymentThat(true)}
+	l.pass(Outcome{Observed: o})
+	l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateRunning)
+	l.shows(hexactfv1.ConditionNotifying, metav1.ConditionFalse, hexactfv1.ReasonNotifyFailed)
+
+	off := newLife(t)
+	off.d.Off = true
+	o = off.start(definitionOf(newComponent("web", "")))
+	o.Deployments = []*appsv1.Deployment{deploymentThat(true)}
+	off.pass(Outcome{Observed: o})
+	off.is(hexactfv1.StateRunning)
+	off.shows(hexactfv1.ConditionNotifying, metav1.ConditionTrue, hexactfv1.ReasonNotifyOff)
+	deriveTerminating(off.c, off.d, off.now)
+	off.is(hexactfv1.StateTerminating)
+}
+
+func TestOutboxIsBounded(t *testing.T) {
+	var s hexactfv1.ChallengeStatus
+	record(&s, hexactfv1.StateError, noon)
+	if s.Messages != nil {
+		t.Error("a message about nobody")
+	}
+	s.ChallengeID, s.User = "42", "alice"
+	gone := 0
+	for range 200 {
+		before := s.DeepCopy()
+		record(&s, hexactfv1.StateError, noon)
+		gone += dropped(before, &s, 0)
+	}
+	if gone != 200-longestOutbox {
+		t.Errorf("%d messages are told to be given up", gone)
+	}
+	all := s.Messages.Outbox
+	if len(all) != longestOutbox || all[0].Sequence != 1 || all[len(all)-1].Sequence != 200 {
+		t.Errorf("%d messages from %d to %d", len(all), all[0].Sequence, all[len(all)-1].Sequence)
+	}
+	if left := pending(&s, 199); len(left) != 1 || left[0].Sequence != 200 {
+		t.Errorf("pending after 199: %v", left)
+	}
+	if left := pending(&s, 200); left != nil {
+		t.Errorf("pending after all: %v", left)
+	}
+}
+
+// What consumers of today need is there, none of it is empty, and a repeat is the same.
+func TestMessageAsConsumersReadIt(t *testing.T) {
+	c := testChallenge()
+	identify(c, noon)
+	c.Status.Endpoint = 30080
+	record(&c.Status, hexactfv1.StateRunning, noon.Add(1234567*time.Nanosecond))
+	m := c.Status.Messages.Outbox[0]
+	data, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, value, err := encode(c, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As it is after it was kept in the cluster.
+	var kept hexactfv1.Message
+	if err := json.Unmarshal(data, &kept); err != nil {
+		t.Fatal(err)
+	}
+	_, repeat, err := encode(c, kept)
+	if err != nil || string(repeat) != string(value) {
+		t.Errorf("the repeat is %s, error %v; the message was %s", repeat, err, value)
+	}
+	const want = `{"user":"alice","problemId":"42","newStatus":"Running","timestamp":"2025-06-01T12:00:00.001234Z","endpoint":"30080","namespace":"event","name":"challenge-42-alice","uid":"7c0ffee0","sequence":1}`
+	if key != "alice-42" || string(value) != want {
+		t.Errorf("key %s, value\n%s, want\n%s", key, value, want)
+	}
+}
+
+func TestInheritedChallenge(t *testing.T) {
+	c := testChallenge()
+	c.Status.StartedAt = &metav1.Time{Time: noon}
+	c.Status.CurrentStatus.State = hexactfv1.StateRunning
+	c.Status.Endpoint = 30500
+	if !inherited(c) {
+		t.Fatal("it is not taken for what it is")
+	}
+	l := &life{T: t, c: c, cfg: testConfig(t, nil), now: noon.Add(10 * time.Minute)}
+	before := c.Status.DeepCopy()
+	limit(&c.Status, nil)
+	deriveInherited(c, Delivery{}, l.now)
+	l.check(before)
+	l.is(hexactfv1.StateRunning)
+	if s := c.Status; s.Endpoint != 30500 || s.ExpiresAt.Sub(noon) != 30*time.Minute || s.User != "alice" {
+		t.Errorf("%+v", s)
+	}
+	again := c.DeepCopy()
+	deriveInherited(c, Delivery{}, l.now.Add(time.Minute))
+	if diff := cmp.Diff(again, c); diff != "" {
+		t.Errorf("a second look (-before +after):\n%s", diff)
+	}
+	if !inherited(c) {
+		t.Error("it is forgotten")
+	}
+	if c.Status.DefinitionSnapshot, c.Status.CurrentStatus.State = nil, hexactfv1.StateError; inherited(c) {
+		t.Error("one that does not run is inherited")
+	}
+}
+
+func TestTrouble(t *testing.T) {
+	waitingFor := func(reason string, last *corev1.ContainerStateTerminated) *corev1.Pod {
+		p := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "why"}},
+		}}}}
+		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = last
+		return p
+	}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"starting":      {waitingFor("ContainerCreating", nil), ""},
+		"no image":      {waitingFor("ErrImagePull", nil), "container web: ErrImagePull: why"},
+		"crashes":       {waitingFor("CrashLoopBackOff", &corev1.ContainerStateTerminated{ExitCode: 3, Message: "flag{secret}"}), "container web: CrashLoopBackOff: why; it ended last with exit code 3 (no reason)"},
+		"unschedulable": {&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}}}, "Unschedulable: no room"},
+		"well":          {&corev1.Pod{}, ""},
+	} {
+		tc.pod.Spec.Containers = []corev1.Container{{Name: "web", Env: []corev1.EnvVar{{Name: "FLAG", Value: "flag{secret}"}}}}
+		if got := trouble(tc.pod); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+		// What is kept of it says the same, and nothing secret.
+		TrimPod(tc.pod)
+		if got := trouble(tc.pod); got != tc.want {
+			t.Errorf("%s, trimmed: %q, want %q", name, got, tc.want)
+		}
+		if data, _ := json.Marshal(tc.pod); strings.Contains(string(data), "flag{secret}") {
+			t.Errorf("%s: the flag is kept: %s", name, data)
+		}
+	}
+}
+
+func TestTrimmedDeploymentSaysTheSame(t *testing.T) {
+	for name, status := range map[string]appsv1.DeploymentStatus{
+		"available": {Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: "m"}}},
+		"not yet":   {ReadyReplicas: 1, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse}}},
+		"over the quota": {Conditions: []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"},
+		}},
+		"no ReplicaSet": {Conditions: []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: replicaSetCreateError, Message: "exceeded quota"},
+		}},
+		"of an earlier spec": {ObservedGeneration: 1, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}},
+	} {
+		whole := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: status.ObservedGeneration}, Status: status}
+		if name == "of an earlier spec" {
+			whole.Generation = 2
+		}
+		trimmed := whole.DeepCopy()
+		TrimDeployment(trimmed)
+		if available(whole) != available(trimmed) || whyNot("web", whole, nil) != whyNot("web", trimmed, nil) {
+			t.Errorf("%s: trimmed says something else", name)
+		}
+		if want := name == "available"; available(trimmed) != want {
+			t.Errorf("%s: available is %v", name, !want)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package challenge
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+)
+
+const (
+	// maxComponents and maxContainers are those of the schema; the definition may have been
+	// stored under another one.
+	maxComponents, maxContainers = 16, 16
+	// maxSnapshot is the size in bytes, as JSON, of all that a challenge is built from. It is
+	// kept in the challenge's status, and etcd stores no object above 1.5 MiB.
+	maxSnapshot = 512 << 10
+	// longestLife is that of the schema.
+	longestLife = 8760 * time.Hour
+)
+
+// validateIdentity returns what is wrong with the labels of a challenge. Names are made of
+// them, so that nothing may stand in them that no name may have.
+func validateIdentity(id Identity) field.ErrorList {
+	at := field.NewPath("metadata", "labels")
+	var errs field.ErrorList
+	for _, label := range []struct{ key, value string }{
+		{hexactfv1.LabelChallengeID, id.ChallengeID},
+		{hexactfv1.LabelUser, id.User},
+	} {
+		if label.value == "" {
+			errs = append(errs, field.Required(at.Key(label.key), "delete this Challenge and create one that has the label"))
+			continue
+		}
+		if len(validation.IsDNS1123Label(label.value)) > 0 {
+			errs = append(errs, field.Invalid(at.Key(label.key), label.value,
+				"must be lower-case letters, digits and '-', a letter or digit at both ends: delete this Challenge and create one with such a label"))
+		}
+	}
+	return errs
+}
+
+// validate returns what is wrong with a definition, each error naming its field. The schema
+// refuses most of it already; this is for what a schema cannot say, and for definitions that
+// were stored under another schema.
+func validate(definition *hexactfv1.ChallengeDefinition) field.ErrorList {
+	at := field.NewPath("spec", "components")
+	components := definition.Spec.Components
+	if len(components) == 0 {
+		return field.ErrorList{field.Required(at, "there is nothing to run")}
+	}
+	if len(components) > maxComponents {
+		return field.ErrorList{field.TooMany(at, len(components), maxComponents)}
+	}
+	if data, err := json.Marshal(components); err != nil {
+		return field.ErrorList{field.InternalError(at, err)}
+	} else if len(data) > maxSnapshot {
+		return field.ErrorList{field.Invalid(at, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("must be at most %d bytes as JSON", maxSnapshot))}
+	}
+	var errs field.ErrorList
+	names := sets.New[string]()
+	for i, component := range components {
+		where := at.Index(i)
+		if len(validation.IsDNS1123Label(component.Name)) > 0 {
+			errs = append(errs, field.Invalid(where.Child("name"), component.Name, "must be lower-case letters, digits and '-', a letter or digit at both ends"))
+		} else if names.Has(component.Name) {
+			errs = append(errs, field.Duplicate(where.Child("name"), component.Name))
+		}
+		names.Insert(component.Name)
+		errs = append(errs, validateDeployment(where.Child("deployment"), component.Deployment)...)
+		errs = append(errs, validateService(where.Child("service", "spec"), component.Service)...)
+	}
+	if d := definition.Spec.Duration; d != nil && (d.Duration < time.Second || d.Duration > longestLife) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "duration"), d.Duration.String(), "must be from 1s to 8760h"))
+	}
+	return errs
+}
+
+func validateDeployment(at *field.Path, d *hexactfv1.Deployment) field.ErrorList {
+	if d == nil {
+		return field.ErrorList{field.Required(at, "a component is a deployment, with or without a service")}
+	}
+	var errs field.ErrorList
+	if n := d.Spec.Replicas; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(at.Child("spec", "replicas"), *n, "must not be negative"))
+	}
+	at = at.Child("spec", "template", "spec", "containers")
+	containers := d.Spec.Template.Spec.Containers
+	switch n := len(containers); {
+	case n == 0:
+		return append(errs, field.Required(at, "there is nothing to run"))
+	case n > maxContainers:
+		return append(errs, field.TooMany(at, n, maxContainers))
+	}
+	names := sets.New[string]()
+	for i, c := range containers {
+		where := at.Index(i)
+		for _, msg := range validation.IsDNS1123Label(c.Name) {
+			errs = append(errs, field.Invalid(where.Child("name"), c.Name, msg))
+		}
+		if names.Has(c.Name) {
+			errs = append(errs, field.Duplicate(where.Child("name"), c.Name))
+		}
+		names.Insert(c.Name)
+		if strings.TrimSpace(c.Image) == "" || c.Image != strings.TrimSpace(c.Image) {
+			errs = append(errs, field.Invalid(where.Child("image"), c.Image, "must be an image reference without spaces around it"))
+		}
+		if len(c.VolumeMounts) > 0 {
+			errs = append(errs, field.Forbidden(where.Child("volumeMounts"), "the pods of a component have no volumes"))
+		}
+		if len(c.VolumeDevices) > 0 {
+			errs = append(errs, field.Forbidden(where.Child("volumeDevices"), "the pods of a component have no volumes"))
+		}
+	}
+	return errs
+}
+
+func validateService(at *field.Path, s *hexactfv1.Service) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	switch s.Spec.Type {
+	case "", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
+	default:
+		errs = append(errs, field.NotSupported(at.Child("type"), s.Spec.Type,
+			[]corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer}))
+	}
+	if len(s.Spec.Ports) == 0 {
+		errs = append(errs, field.Required(at.Child("ports"), "a Service without ports leads nowhere: leave the service out instead"))
+	}
+	for i, p := range s.Spec.Ports {
+		for _, msg := range validation.IsValidPortNum(int(p.Port)) {
+			errs = append(errs, field.Invalid(at.Child("ports").Index(i).Child("port"), p.Port, msg))
+		}
+		if len(s.Spec.Ports) > 1 && p.Name == "" {
+			errs = append(errs, field.Required(at.Child("ports").Index(i).Child("name"), "each of several ports needs a name"))
+		}
+	}
+	return errs
+}

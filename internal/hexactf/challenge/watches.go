@@ -1,0 +1,221 @@
+package challenge
+
+import (
+	"cmp"
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// The indexes of the cache.
+const (
+	// indexDefinition finds the challenges of a definition that were not started, by its name.
+	indexDefinition = "definition"
+	// indexPartOf finds challenges, and their pods, by the label of the objects.
+	indexPartOf = "partOf"
+)
+
+// SetupWithManager opens the watches. Each wakes one challenge, or those of a definition; the
+// only timers are the expiry, the deadlines of a start, and the wait for the broker.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.backoff = outcome.NewBackoff()
+	r.deliveries.off = r.Publisher == nil
+	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := r.measure(ctx, mgr); err != nil {
+		return err
+	}
+	if err := pass.Open(ctx, mgr.GetCache(), &hexactfv1.ChallengeDefinition{}, &appsv1.Deployment{},
+		&corev1.Service{}, &corev1.Pod{}, &networkingv1.NetworkPolicy{}); err != nil {
+		return err
+	}
+	owner := handler.EnqueueRequestsFromMapFunc(r.ofObject)
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("challenge").
+		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(hexactfv1.Finalizer)), goneOr(isLive))).
+		Watches(&hexactfv1.ChallengeDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, pass.Replaced))).
+		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, availabilityChanged))).
+		Watches(&networkingv1.NetworkPolicy{}, owner, builder.WithPredicates(changes)).
+		// Services have no generation: every change counts.
+		Watches(&corev1.Service{}, owner).
+		Watches(&corev1.Pod{}, owner, builder.WithPredicates(troubleChanged)).
+		WatchesRawSource(r.live.source()).
+		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.which(isStarting)))).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers,
+			ReconciliationTimeout:   pass.Longest,
+		}).
+		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+	if err != nil {
+		return err
+	}
+	if err := r.expiries().SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := (&deletion{Reconciler: r}).setup(mgr); err != nil {
+		return err
+	}
+	if r.Publisher == nil {
+		return nil
+	}
+	return (&sender{Reconciler: r}).setup(mgr)
+}
+
+func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &hexactfv1.Challenge{}, indexDefinition, func(o client.Object) []string {
+		c := o.(*hexactfv1.Challenge)
+		if c.Status.DefinitionSnapshot != nil {
+			return nil
+		}
+		return []string{c.Spec.Definition}
+	}); err != nil {
+		return err
+	}
+	if err := indexer.IndexField(ctx, &hexactfv1.Challenge{}, indexPartOf, func(o client.Object) []string {
+		return []string{partOf(o.GetName())}
+	}); err != nil {
+		return err
+	}
+	return indexer.IndexField(ctx, &corev1.Pod{}, indexPartOf, func(o client.Object) []string {
+		if label := o.GetLabels()[hexactfv1.LabelPartOf]; label != "" {
+			return []string{label}
+		}
+		return nil
+	})
+}
+
+// ofObject maps an object to the live challenges that it may be part of. One that has lost its
+// label is found by its owner.
+func (r *Reconciler) ofObject(ctx context.Context, o client.Object) []reconcile.Request {
+	label := o.GetLabels()[hexactfv1.LabelPartOf]
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == "Challenge" {
+			label = cmp.Or(partOf(owner.Name), label)
+		}
+	}
+	if label == "" {
+		return nil
+	}
+	return pass.Requests(ctx, r.Client, listChallenges(), isLive, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPartOf: label})
+}
+
+// ofDefinition maps a definition to the challenges that wait for it.
+func (r *Reconciler) ofDefinition(ctx context.Context, o client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, listChallenges(), isLive, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexDefinition: o.GetName()})
+}
+
+// which maps whatever happened to some of all challenges.
+func (r *Reconciler) which(ones func(client.Object) bool) handler.MapFunc {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
+		return pass.Requests(ctx, r.Client, listChallenges(), ones)
+	}
+}
+
+func isLive(o client.Object) bool   { return o.GetDeletionTimestamp() == nil }
+func isEnding(o client.Object) bool { return !isLive(o) }
+
+func isStarting(o client.Object) bool {
+	return isLive(o) && o.(*hexactfv1.Challenge).Status.RunningAt == nil
+}
+
+// changes passes what somebody has written, and no status.
+var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced)
+
+// goneOr passes the events of challenges that are gone, so that what is remembered of them can
+// be forgotten, and of those that are live or being deleted.
+func goneOr(which func(client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return which(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectNew) },
+	}
+}
+
+// availabilityChanged passes what the status of a challenge says of a Deployment, and nothing
+// else of its status.
+var availabilityChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*appsv1.Deployment), e.ObjectNew.(*appsv1.Deployment)
+		return available(before) != available(after) || whyNot("", before, nil) != whyNot("", after, nil)
+	},
+}
+
+// troubleChanged passes what the status of a challenge says of a pod. That one is being
+// scheduled, or its image pulled, changes nothing of it.
+var troubleChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return trouble(e.Object.(*corev1.Pod)) != "" },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return trouble(e.ObjectOld.(*corev1.Pod)) != trouble(e.ObjectNew.(*corev1.Pod))
+	},
+	DeleteFunc: func(e event.DeleteEvent) bool { return trouble(e.Object.(*corev1.Pod)) != "" },
+}
+
+// TrimDeployment drops what the status of a challenge is not made of.
+func TrimDeployment(d *appsv1.Deployment) {
+	status := appsv1.DeploymentStatus{ObservedGeneration: d.Status.ObservedGeneration}
+	for _, c := range d.Status.Conditions {
+		switch c.Type {
+		case appsv1.DeploymentAvailable:
+			status.Conditions = append(status.Conditions, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status})
+		case appsv1.DeploymentReplicaFailure, appsv1.DeploymentProgressing:
+			if c.Type == appsv1.DeploymentReplicaFailure || c.Reason == replicaSetCreateError {
+				status.Conditions = append(status.Conditions, appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+			}
+		}
+	}
+	d.Status = status
+}
+
+// TrimPod keeps what the status of a challenge is made of. It also keeps what stands in a pod's
+// environment, a flag among it, out of the cache.
+func TrimPod(p *corev1.Pod) {
+	p.Annotations, p.OwnerReferences, p.ManagedFields = nil, nil, nil
+	for name := range p.Labels {
+		if name != hexactfv1.LabelPartOf && name != hexactfv1.LabelName && name != hexactfv1.LabelManagedBy {
+			delete(p.Labels, name)
+		}
+	}
+	p.Spec = corev1.PodSpec{}
+	var status corev1.PodStatus
+	if trouble(p) != "" {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled {
+				status.Conditions = append(status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+			}
+		}
+		status.InitContainerStatuses = waiting(p.Status.InitContainerStatuses)
+		status.ContainerStatuses = waiting(p.Status.ContainerStatuses)
+	}
+	p.Status = status
+}
+
+func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for _, s := range all {
+		if s.State.Waiting == nil {
+			continue
+		}
+		trimmed := corev1.ContainerStatus{Name: s.Name, State: corev1.ContainerState{Waiting: s.State.Waiting}}
+		if last := s.LastTerminationState.Terminated; last != nil {
+			// Not what it wrote in the end.
+			trimmed.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: last.Reason, ExitCode: last.ExitCode}
+		}
+		kept = append(kept, trimmed)
+	}
+	return kept
+}

@@ -1,0 +1,107 @@
+// Package hexactf is the family of HexaCTF challenges: its door to the operator.
+package hexactf
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/hexactf/challenge"
+	"github.com/bergctf/berg-operator/internal/hexactf/kafka"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+)
+
+// New returns the family. Its settings are read into cfg.
+func New(cfg *config.HexaCTF) family.Family {
+	return family.Family{
+		API:         hexactfv1.GroupVersion.Group,
+		Settings:    cfg.Section(),
+		AddToScheme: runtime.SchemeBuilder{hexactfv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme},
+		Cache:       caches,
+		Setup:       func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
+		Busy:        family.Busy{Kind: &hexactfv1.Challenge{}, Since: inTransition},
+	}
+}
+
+// caches: of the kinds that a cluster is full of only what belongs to challenges is kept.
+func caches() cache.Options {
+	all := ctrlcache.ByObject{Label: labels.Everything()}
+	return cache.Options{
+		Selector: challenge.Marks.Selector(),
+		ByObject: map[client.Object]ctrlcache.ByObject{
+			&hexactfv1.Challenge{}:           all,
+			&hexactfv1.ChallengeDefinition{}: all,
+		},
+		Trim: trim,
+	}
+}
+
+// trim drops what the family does not look at. What it writes are patches, or is made from
+// what the API server has, so nothing is lost there.
+func trim(o client.Object) {
+	switch o := o.(type) {
+	case *corev1.Pod:
+		challenge.TrimPod(o)
+	case *corev1.Service:
+		o.Status = corev1.ServiceStatus{}
+	case *appsv1.Deployment:
+		challenge.TrimDeployment(o)
+	}
+}
+
+func setup(ctx context.Context, site family.Site, cfg config.HexaCTF) error {
+	mgr := site.Manager
+	reconciler := &challenge.Reconciler{
+		Client:  mgr.GetClient(),
+		Writer:  site.Writer,
+		Starts:  site.Urgent,
+		Events:  mgr.GetEventRecorder("challenge-operator"),
+		Clock:   site.Clock,
+		Jumps:   site.Jumps,
+		Config:  cfg,
+		Workers: site.Workers,
+		Reason:  kafka.Reason,
+	}
+	if cfg.Kafka.Enabled() {
+		publisher, err := kafka.New(cfg.Kafka)
+		if err != nil {
+			return err
+		}
+		if err := mgr.Add(publisher); err != nil {
+			return err
+		}
+		reconciler.Publisher = publisher
+	}
+	return reconciler.SetupWithManager(ctx, mgr)
+}
+
+// inTransition lists since when somebody waits for the operator to build challenges or to take
+// them away.
+func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
+	var challenges hexactfv1.ChallengeList
+	if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var since []time.Time
+	for i := range challenges.Items {
+		switch c := &challenges.Items[i]; {
+		case c.DeletionTimestamp != nil:
+			since = append(since, c.DeletionTimestamp.Time)
+		case c.Status.CurrentStatus.State == hexactfv1.StateRunning, c.Status.CurrentStatus.State == hexactfv1.StateError:
+			// For one in Error somebody else must do something.
+		default:
+			since = append(since, c.CreationTimestamp.Time)
+		}
+	}
+	return since, nil
+}

@@ -1,0 +1,162 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// maxReason is the length of a reason in bytes.
+const maxReason = 300
+
+// Reason returns why a message was not acknowledged, as one line for a condition or an event:
+// what the broker said, or what keeps it from being reached, and the setting to look at where
+// there is one. The same problem has the same text at each attempt. "" for nil.
+func Reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return line(reason(err))
+}
+
+func reason(err error) string {
+	var said *kerr.Error
+	var file *credentialsError
+	var hangUp *kgo.ErrFirstReadEOF
+	var unanswered *unansweredError
+	if errors.As(err, &unanswered) && unanswered.last != nil {
+		return reason(unanswered.last)
+	}
+	switch {
+	case errors.As(err, &file):
+		return file.Error()
+	case errors.As(err, &said):
+		return refusal(said)
+	case errors.As(err, &hangUp):
+		return "the broker closed the connection at once: compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener"
+	}
+	if text := encryption(err); text != "" {
+		return text
+	}
+	if text := network(err); text != "" {
+		return text
+	}
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the broker closed the connection"
+	case errors.As(err, &unanswered), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, context.DeadlineExceeded):
+		return "the broker does not acknowledge in time"
+	case errors.Is(err, kgo.ErrClientClosed):
+		return "the connection to the broker was given up, since it acknowledged nothing"
+	}
+	return err.Error()
+}
+
+// advice is what to look at when a broker refuses, by its code.
+var advice = map[int16]string{
+	kerr.SaslAuthenticationFailed.Code:   "see KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD_FILE",
+	kerr.UnsupportedSaslMechanism.Code:   "see KAFKA_SASL_MECHANISM",
+	kerr.IllegalSaslState.Code:           "see KAFKA_SASL_MECHANISM",
+	kerr.TopicAuthorizationFailed.Code:   "allow the user Describe and Write on the topic",
+	kerr.ClusterAuthorizationFailed.Code: "allow the user Write on the topic",
+	kerr.UnknownTopicOrPartition.Code:    "create the topic",
+	kerr.UnknownTopicID.Code:             "the topic was created again",
+	kerr.NotEnoughReplicas.Code:          "too few of the topic's replicas are in sync",
+}
+
+func refusal(e *kerr.Error) string {
+	text := "the broker refuses: " + e.Message
+	if what := advice[e.Code]; what != "" {
+		return text + ": " + what
+	}
+	return text + ": " + e.Description
+}
+
+func encryption(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var verification *tls.CertificateVerificationError
+	var plaintext tls.RecordHeaderError
+	var alert tls.AlertError
+	switch {
+	case errors.As(err, &unknown):
+		return "the broker's certificate is signed by an unknown authority: see KAFKA_CA_FILE"
+	case errors.As(err, &verification):
+		return "the broker's certificate is not good: " + verification.Err.Error()
+	case errors.As(err, &plaintext):
+		return "the broker does not speak TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"
+	case errors.As(err, &alert):
+		return fmt.Sprintf("the broker refuses the TLS connection: %v: see KAFKA_CERTIFICATE_FILE", alert)
+	}
+	// The others have no type: alerts that arrive after the handshake, and answers in TLS to
+	// somebody who does not speak it.
+	text := err.Error()
+	if _, alert, found := strings.Cut(text, "remote error: tls: "); found {
+		return "the broker refuses the TLS connection: " + alert + ": see KAFKA_CERTIFICATE_FILE"
+	}
+	if strings.Contains(text, "tls alert record") {
+		return "the broker wants TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"
+	}
+	return ""
+}
+
+// network leaves out what differs from attempt to attempt, such as our own port.
+func network(err error) string {
+	var name *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.As(err, &name):
+		what := "no address is known for it"
+		if !name.IsNotFound {
+			what = "name resolution fails"
+		}
+		return fmt.Sprintf("broker %s: %s", name.Name, what)
+	case errors.As(err, &op):
+		inner := op.Err
+		var call *os.SyscallError
+		if errors.As(inner, &call) {
+			inner = call.Err
+		}
+		if op.Timeout() {
+			inner = errors.New("it does not answer")
+		}
+		if op.Addr == nil {
+			return fmt.Sprintf("the broker cannot be reached: %v", inner)
+		}
+		return fmt.Sprintf("broker %s: %v", op.Addr, inner)
+	}
+	return ""
+}
+
+// fromPort is our own end of a connection, as errors name it.
+var fromPort = regexp.MustCompile(`\S+:\d+->`)
+
+// line makes one line of a text, without control characters and not too long.
+func line(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, fromPort.ReplaceAllString(text, ""))
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) <= maxReason {
+		return text
+	}
+	cut := maxReason - len("…")
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

@@ -1,0 +1,223 @@
+package hexactf
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/broker"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+)
+
+// away hurts the broker, until the spec ends at the latest. mend may be called more than once.
+func away(ctx context.Context, hurt func() error, mend func(context.Context) error) (back func()) {
+	GinkgoHelper()
+	Expect(hurt()).To(Succeed())
+	mended := false
+	back = func() {
+		GinkgoHelper()
+		if !mended {
+			mended = true
+			Expect(mend(ctx)).To(Succeed())
+		}
+	}
+	DeferCleanup(func(ctx SpecContext) {
+		if !mended {
+			Expect(mend(ctx)).To(Succeed())
+		}
+	}, NodeTimeout(brokerLimit))
+	return back
+}
+
+func paused(ctx context.Context) (back func()) {
+	GinkgoHelper()
+	return away(ctx, kafka.Pause, func(context.Context) error { return kafka.Resume() })
+}
+
+// notifying waits for a reason of the condition that tells of messages, and refreshes the
+// challenge.
+func notifying(ctx context.Context, c *hexactfv1.Challenge, reason string) {
+	GinkgoHelper()
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+		if err := world.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
+			return err
+		}
+		now := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionNotifying)
+		return deployed.ErrorIf(now == nil || now.Reason != reason, expect.Conditions(c))
+	})
+}
+
+// expectSilent finds out that nothing is told to anybody.
+func expectSilent(c *hexactfv1.Challenge, want ...string) {
+	GinkgoHelper()
+	told, err := heard(log.Messages(), c)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(words(told)).To(Equal(want))
+}
+
+var _ = Describe("While the broker", Serial, func() {
+	It("does not answer, challenges start and run, and the platform hears of it later", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		p.define(ctx, "web")
+		before := p.request(ctx, "web")
+		hears(ctx, before, creating, running)
+
+		back := paused(ctx)
+		var all []*hexactfv1.Challenge
+		for range 3 {
+			all = append(all, p.request(ctx, "web"))
+		}
+		for _, c := range all {
+			reaches(ctx, c, hexactfv1.StateRunning)
+			visits(ctx, c.Status.Endpoint)
+			expectSilent(c)
+			notifying(ctx, c, hexactfv1.ReasonNotifyFailed)
+		}
+		Expect(world.Get(ctx, client.ObjectKeyFromObject(before), before)).To(Succeed())
+		Expect(before.DeletionTimestamp).To(BeNil(), "a challenge has ended since the broker is away")
+		Expect(before.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
+
+		back()
+		for _, c := range all {
+			hears(ctx, c, creating, running)
+			notifying(ctx, c, hexactfv1.ReasonNotifying)
+		}
+	}, SpecTimeout(deployed.SpecLimit))
+
+	It("does not answer, a deletion waits for it, and goes on when it is back", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		p.define(ctx, "web")
+		c := p.request(ctx, "web")
+		hears(ctx, c, creating, running)
+		back := paused(ctx)
+		remove(ctx, c)
+		reaches(ctx, c, hexactfv1.StateTerminating)
+		back()
+		expect.GoneWithin(ctx, c, deployed.ReactLimit)
+		hears(ctx, c, creating, running, deleted)
+	}, SpecTimeout(deployed.SpecLimit))
+
+	It("does not answer for long, a deletion goes on without it, and says what was lost", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		p.define(ctx, "web")
+		c, other := p.request(ctx, "web"), p.request(ctx, "web")
+		hears(ctx, c, creating, running)
+		hears(ctx, other, creating, running)
+		paused(ctx)
+		remove(ctx, c)
+		began := time.Now()
+		expect.GoneWithin(ctx, c, deleteTimeout+deployed.ReactLimit)
+		Expect(time.Since(began)).To(BeNumerically(">=", deleteTimeout-time.Second), "it was not waited for")
+		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
+			var events corev1.EventList
+			if err := world.List(ctx, &events, client.InNamespace(p.namespace)); err != nil {
+				return err
+			}
+			for _, e := range events.Items {
+				if e.InvolvedObject.UID == c.UID && e.Reason == hexactfv1.ReasonMessagesLost {
+					return nil
+				}
+			}
+			return fmt.Errorf("%s has no event %s", c.Name, hexactfv1.ReasonMessagesLost)
+		})
+		Expect(newDashboard(ctx, p).text(ctx)).To(MatchRegexp(`(?m)^hexactf_messages_lost_total [1-9]`))
+		Expect(world.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
+		Expect(other.DeletionTimestamp).To(BeNil())
+		Expect(other.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
+	}, SpecTimeout(deployed.SpecLimit))
+
+	It("is away, and the operator is killed, nothing is forgotten", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		p.define(ctx, "web")
+		back := away(ctx, kafka.Kill, kafka.Restart)
+		var all []*hexactfv1.Challenge
+		for range 3 {
+			all = append(all, p.request(ctx, "web"))
+		}
+		for _, c := range all {
+			reaches(ctx, c, hexactfv1.StateRunning)
+		}
+		pods, err := world.OperatorPods(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for i := range pods {
+			Expect(world.Delete(ctx, &pods[i], client.GracePeriodSeconds(0))).To(Succeed())
+		}
+		expect.Until(ctx, deployed.StartLimit, deployed.ExpectLease)
+		remove(ctx, all[0])
+		reaches(ctx, all[0], hexactfv1.StateTerminating)
+		back()
+		hears(ctx, all[0], creating, running, deleted)
+		hears(ctx, all[1], creating, running)
+		hears(ctx, all[2], creating, running)
+	}, SpecTimeout(2*deployed.SpecLimit))
+
+	It("loses its disk, what was not sent before arrives at the new one", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		p.define(ctx, "web")
+		before := p.request(ctx, "web")
+		hears(ctx, before, creating, running)
+		back := away(ctx, kafka.Kill, func(ctx context.Context) error {
+			if err := kafka.LoseDisk(); err != nil {
+				return err
+			}
+			if err := kafka.Restart(ctx); err != nil {
+				return err
+			}
+			return log.Rejoin(context.Background())
+		})
+		c := p.request(ctx, "web")
+		reaches(ctx, c, hexactfv1.StateRunning)
+		back()
+		hears(ctx, c, creating, running)
+		remove(ctx, before)
+		hears(ctx, before, creating, running, deleted)
+	}, SpecTimeout(deployed.SpecLimit))
+
+	It("refuses the password, the condition says why; the right one is taken without a restart", func(ctx SpecContext) {
+		p := newPlatform(ctx)
+		p.define(ctx, "web")
+		good := setPassword(ctx, []byte("wrong"))
+		DeferCleanup(func(ctx SpecContext) { setPassword(ctx, good) }, NodeTimeout(deployed.StartLimit))
+		// What is connected stays so: a new process must log in.
+		setOperator(ctx, map[string]string{"KAFKA_SEND_TIMEOUT": "4s"})
+		c := p.request(ctx, "web")
+		reaches(ctx, c, hexactfv1.StateRunning)
+		notifying(ctx, c, hexactfv1.ReasonNotifyFailed)
+		Expect(expect.Conditions(c)).To(ContainSubstring("SASL_AUTHENTICATION_FAILED"))
+		operatorLog, err := world.OperatorLog(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(strings.Contains(operatorLog, strings.TrimSpace(string(good)))).To(BeFalse(), "the log tells the password")
+		setPassword(ctx, good)
+		// A kubelet brings a changed Secret to its pods within two minutes.
+		ctxLong, cancel := context.WithTimeout(ctx, 3*time.Minute)
+		defer cancel()
+		Expect(log.Await(ctxLong, func(all []broker.Message) error {
+			told, err := heard(all, c)
+			if err != nil {
+				return err
+			}
+			return deployed.ErrorIf(len(told) < 2, "the platform has heard "+fmt.Sprint(words(told)))
+		})).To(Succeed())
+		hears(ctx, c, creating, running)
+	}, SpecTimeout(2*deployed.SpecLimit))
+})
+
+// setPassword changes what the operator is given, and returns what it was given before.
+func setPassword(ctx context.Context, password []byte) (before []byte) {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(world.Get(ctx, client.ObjectKey{Namespace: world.Operator.Namespace, Name: secretName}, secret)).To(Succeed())
+	before = secret.Data["password"]
+	secret.Data["password"] = password
+	Expect(world.Update(ctx, secret)).To(Succeed())
+	return before
+}

@@ -1,0 +1,128 @@
+// Package hexactf plays the journeys of HexaCTF challenges on a cluster with real pods, a
+// deployed operator and a real Kafka, as the platform's API server, its consumer and a player
+// see them.
+//
+// It takes the cluster from KUBECONFIG, and starts the broker beside the node: in its network
+// namespace, where pods reach it, which takes root. It leaves neither behind. make e2e-hexactf
+// provides the rest.
+package hexactf
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/test/lib/broker"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+)
+
+const (
+	// topic is that of the platform: nobody sets it.
+	topic = "challenge-status"
+	// secretName and folder are where an administrator puts what proves the operator to
+	// brokers, and has it mounted: docs/hexactf/messages.md tells so.
+	secretName = "kafka-credentials"
+	folder     = "/etc/berg-operator/kafka/"
+	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys: longer than a broker takes to start.
+	deleteTimeout = 45 * time.Second
+	// brokerLimit covers a broker's start beside pods that start.
+	brokerLimit = 2 * time.Minute
+)
+
+func TestJourneys(t *testing.T) {
+	deployed.Run(t, "HexaCTF challenges on a real cluster, with a real Kafka")
+}
+
+var (
+	// world is the cluster under test. Specs do not change it.
+	world *deployed.Cluster
+	// kafka is the broker, which specs that are serial may hurt, and mend.
+	kafka *broker.Broker
+	// log is all that has arrived there.
+	log *broker.Log
+)
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	world = deployed.Begin(ctx)
+	var err error
+	kafka, err = broker.Start(ctx, broker.Options{
+		Dir: GinkgoT().TempDir(), Topic: topic, Address: world.NodeAddress, Namespace: networkNamespace(ctx, world.NodeAddress), Output: GinkgoWriter,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(kafka.Stop()).To(Succeed()) })
+	log, err = kafka.Follow(context.Background())
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { log.Close() })
+
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: world.Operator.Namespace, Name: secretName}, Data: map[string][]byte{}}
+	for key, file := range map[string]string{"ca.crt": kafka.CAFile, "password": kafka.PasswordFile} {
+		secret.Data[key], err = os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+	}
+	Expect(world.Create(ctx, secret)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, secret)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
+	mount(ctx)
+	setOperator(ctx, map[string]string{
+		"KAFKA_BROKERS":            kafka.Login,
+		"KAFKA_TLS":                "true",
+		"KAFKA_CA_FILE":            folder + "ca.crt",
+		"KAFKA_SASL_MECHANISM":     "SCRAM-SHA-512",
+		"KAFKA_SASL_USERNAME":      broker.User,
+		"KAFKA_SASL_PASSWORD_FILE": folder + "password",
+		"KAFKA_DELETE_TIMEOUT":     deleteTimeout.String(),
+	})
+}, NodeTimeout(brokerLimit+2*deployed.StartLimit))
+
+// mount has the Secret mounted into the operator's pods, as the documentation tells.
+func mount(ctx context.Context) {
+	GinkgoHelper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: world.Operator.Namespace, Name: world.Operator.Name}}
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{
+		"volumes":[{"name":"kafka","secret":{"secretName":%q}}],
+		"containers":[{"name":"manager","volumeMounts":[{"name":"kafka","mountPath":%q,"readOnly":true}]}]}}}}`, secretName, folder)
+	Expect(world.Patch(ctx, deployment, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))).To(Succeed())
+}
+
+// setOperator changes the operator's environment and waits until every pod has it.
+func setOperator(ctx context.Context, variables map[string]string) {
+	GinkgoHelper()
+	type variable struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	}
+	var env []variable
+	for name, value := range variables {
+		env = append(env, variable{name, value})
+	}
+	text, err := json.Marshal(env)
+	Expect(err).NotTo(HaveOccurred())
+	deployed.ChangeManager(ctx, `"env":`+string(text))
+}
+
+// networkNamespace returns the one that has an address: the node's.
+func networkNamespace(ctx context.Context, address string) string {
+	GinkgoHelper()
+	all, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
+	Expect(err).NotTo(HaveOccurred(), "list network namespaces: is this root, and iproute2 installed?")
+	for line := range strings.Lines(string(all)) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		found, err := exec.CommandContext(ctx, "ip", "-n", name, "-oneline", "address", "show", "to", address).Output()
+		if err == nil && len(found) > 0 {
+			return name
+		}
+	}
+	Fail(fmt.Sprintf("no network namespace has the node's address %s: this wants a cluster of profile node on this machine", address))
+	return ""
+}

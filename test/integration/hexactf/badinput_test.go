@@ -1,0 +1,232 @@
+package hexactf
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/hexactftest"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+)
+
+// ends watches a challenge until it is gone, and returns the last thing that it said was wrong.
+func ends(ctx context.Context, c *hexactfv1.Challenge, modify func(*hexactfv1.Challenge)) (said string) {
+	GinkgoHelper()
+	w, err := k8s.Watch(ctx, &hexactfv1.ChallengeList{}, client.InNamespace(c.Namespace), client.MatchingFields{"metadata.name": c.Name})
+	Expect(err).NotTo(HaveOccurred())
+	defer w.Stop()
+	modify(c)
+	Expect(k8s.Create(ctx, c)).To(Succeed())
+	deadline := time.After(apiserver.Patience)
+	for {
+		select {
+		case e := <-w.ResultChan():
+			now, ok := e.Object.(*hexactfv1.Challenge)
+			if !ok || now.UID != c.UID {
+				continue
+			}
+			if now.Status.CurrentStatus.State == hexactfv1.StateError {
+				said = now.Status.CurrentStatus.ErrorMsg
+			}
+			if e.Type == "DELETED" {
+				return said
+			}
+		case <-deadline:
+			Fail("it does not end")
+		}
+	}
+}
+
+var _ = Describe("What can never run", func() {
+	DescribeTable("ends with an error that says why, before anything is made", func(ctx context.Context, modify func(*hexactfv1.Challenge), says string, told ...hexactfv1.State) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		c := hexactftest.New(ns, "web")
+		Expect(ends(ctx, c, modify)).To(ContainSubstring(says))
+		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty())
+		Expect(apiserver.Names(ctx, &corev1.ServiceList{}, client.InNamespace(ns))).To(BeEmpty())
+		if len(told) > 0 {
+			platform.Hears(c, told...)
+		}
+	},
+		Entry("without challengeId", func(c *hexactfv1.Challenge) { delete(c.Labels, hexactfv1.LabelChallengeID) }, "metadata.labels[apps.hexactf.io/challengeId]: Required"),
+		Entry("without user", func(c *hexactfv1.Challenge) { delete(c.Labels, hexactfv1.LabelUser) }, "metadata.labels[apps.hexactf.io/user]: Required"),
+		Entry("with an empty user", func(c *hexactfv1.Challenge) { c.Labels[hexactfv1.LabelUser] = "" }, "metadata.labels[apps.hexactf.io/user]: Required"),
+		Entry("with a user in upper case", func(c *hexactfv1.Challenge) { c.Labels[hexactfv1.LabelUser] = "Alice" }, `Invalid value: "Alice"`, hexactfv1.StateError, hexactfv1.StateDeleted),
+		Entry("with a dot in the user", func(c *hexactfv1.Challenge) { c.Labels[hexactfv1.LabelUser] = "a.b" }, `Invalid value: "a.b"`, hexactfv1.StateError, hexactfv1.StateDeleted),
+		Entry("of another namespace", func(c *hexactfv1.Challenge) { c.Spec.Namespace = "elsewhere" }, "spec.namespace", hexactfv1.StateError, hexactfv1.StateDeleted),
+	)
+
+	DescribeTable("is refused by the API server", func(ctx context.Context, spec, says string) {
+		ns := hexactftest.Namespace(ctx)
+		d := &unstructured.Unstructured{Object: apiserver.Object(fmt.Sprintf(`
+apiVersion: apps.hexactf.io/v1alpha1
+kind: ChallengeDefinition
+metadata: {name: bad, namespace: %s}
+spec: %s`, ns, spec)).Object}
+		err := k8s.Create(ctx, d)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring(says)))
+	},
+		Entry("a component without deployment", `{components: [{name: web}]}`, "deployment: Required"),
+		Entry("a component without containers", `{components: [{name: web, deployment: {spec: {template: {spec: {containers: []}}}}}]}`, "containers"),
+		Entry("a node port without ports", `{components: [{name: web, deployment: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}, service: {spec: {type: NodePort}}}]}`, "spec.ports is needed"),
+		Entry("an external name", `{components: [{name: web, deployment: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}, service: {spec: {type: ExternalName, ports: [{port: 1}]}}}]}`, "ClusterIP, NodePort or LoadBalancer"),
+		Entry("two components of one name", `{components: [{name: web, deployment: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}}, {name: web, deployment: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}}]}`, "Duplicate value"),
+		Entry("a name in upper case", `{components: [{name: Web, deployment: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}}]}`, "components[0].name"),
+		Entry("a name with an exclamation mark", `{components: [{name: "web!", deployment: {spec: {template: {spec: {containers: [{name: a, image: b}]}}}}}]}`, "components[0].name"),
+		Entry("no time", `{duration: 0s}`, "duration must be from 1s to 8760h"),
+		Entry("too much time", `{duration: 8761h}`, "duration must be from 1s to 8760h"),
+		Entry("no duration at all", `{duration: soon}`, "duration must be from 1s to 8760h"),
+		Entry("a negative number of pods", `{components: [{name: web, deployment: {spec: {replicas: -1, template: {spec: {containers: [{name: a, image: b}]}}}}}]}`, "replicas"),
+	)
+
+	It("is not another definition after the start", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		c := lives(ctx, ns, "web")
+		before := c.DeepCopy()
+		c.Spec.Definition = "other"
+		Expect(k8s.Patch(ctx, c, client.MergeFrom(before))).To(MatchError(ContainSubstring("definition cannot be changed")))
+	})
+
+	It("accepts definitions as organisers have them", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		d := apiserver.Object(fmt.Sprintf(`
+apiVersion: apps.hexactf.io/v1alpha1
+kind: ChallengeDefinition
+metadata: {name: theirs, namespace: %s}
+spec:
+  isOne: false
+  components:
+  - name: ubuntu
+    deployment:
+      spec:
+        replicas: 1
+        template:
+          spec:
+            nodeSelector: {}
+            containers:
+            - name: ubuntu
+              image: example.com/ubuntu
+              ports: [{containerPort: 22, protocol: TCP}]
+              resources: {limits: {memory: 128Mi, cpu: "500m"}, requests: {memory: 64Mi, cpu: "250m"}}
+              env: [{name: FLAG, value: "$(X)"}]
+              livenessProbe: {tcpSocket: {port: 22}}
+    service:
+      apiVersion: v1
+      kind: Service
+      metadata: {name: ubuntu-svc, labels: {a: b}}
+      spec:
+        selector: {app: ubuntu}
+        type: NodePort
+        ports: [{name: ssh, protocol: TCP, port: 22, targetPort: 22}]
+      status: {loadBalancer: {}}`, ns))
+		Expect(k8s.Create(ctx, d, client.FieldValidation("Strict"))).To(Succeed())
+		c := lives(ctx, ns, "theirs")
+		Expect(c.Status.Endpoint).NotTo(BeZero())
+		service := get(ctx, ns, prefix(c, "ubuntu")+"-svc", &corev1.Service{})
+		Expect(service.Spec.Selector).To(Equal(map[string]string{"apps.hexactf.io/instance": prefix(c, "ubuntu")}), "only ports and type are taken from it")
+	})
+})
+
+var _ = Describe("A challenge without a definition", func() {
+	It("says so, and runs when there is one", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		c := hexactftest.Challenge(ctx, ns, "late")
+		expect.Shows(ctx, c, hexactfv1.ConditionDefinitionFound, metav1.ConditionFalse, hexactfv1.ReasonDefinitionNotFound)
+		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateError))
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring("ChallengeDefinition %s/late not found: create it", ns))
+		expect.Event(ctx, c, corev1.EventTypeWarning, hexactfv1.ReasonDefinitionNotFound)
+		began := c.Status.StartedAt.DeepCopy()
+		hexactftest.Definition(ctx, ns, "late", hexactftest.OneComponent)
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+		Expect(c.Status.StartedAt.Equal(began)).To(BeTrue())
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(BeEmpty())
+		platform.Hears(c, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
+	})
+
+	It("is deleted when there is none for long enough", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"HEXACTF_DEFINITION_TIMEOUT": "3s"}, nil)
+		ns := hexactftest.Namespace(ctx)
+		c := hexactftest.New(ns, "never")
+		began := time.Now()
+		Expect(ends(ctx, c, func(*hexactfv1.Challenge) {})).To(ContainSubstring("not found"))
+		Expect(time.Since(began)).To(BeNumerically(">=", 2*time.Second))
+		platform.Hears(c, hexactfv1.StateError, hexactfv1.StateDeleted)
+	})
+})
+
+var _ = Describe("What belongs to somebody else", func() {
+	foreign := func(ns, name string) *appsv1.Deployment {
+		return &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{"whose": "mine"}},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c"}}},
+				},
+			},
+		}
+	}
+
+	It("is left untouched, and the challenge goes on when it is gone", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		c := hexactftest.New(ns, "web")
+		theirs := foreign(ns, prefix(c, "web")+"-deploy")
+		Expect(k8s.Create(ctx, theirs)).To(Succeed())
+		Expect(k8s.Create(ctx, c)).To(Succeed())
+		expect.Shows(ctx, c, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonOwnershipConflict)
+		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateError))
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring(theirs.Name))
+		Expect(get(ctx, ns, theirs.Name, &appsv1.Deployment{}).Labels).To(Equal(map[string]string{"whose": "mine"}))
+		Expect(k8s.Delete(ctx, theirs)).To(Succeed())
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+		Expect(c.DeletionTimestamp).To(BeNil())
+
+		By("two challenges that want the same names")
+		second := hexactftest.New(ns, "web")
+		second.Labels = c.Labels
+		Expect(k8s.Create(ctx, second)).To(Succeed())
+		expect.Shows(ctx, second, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonOwnershipConflict)
+		hexactftest.Delete(ctx, second)
+		expect.Gone(ctx, second)
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+		owner := metav1.GetControllerOf(get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{}))
+		Expect(owner.UID).To(Equal(c.UID))
+	})
+
+	It("may be refused to us, which ends nothing", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		Expect(k8s.Create(ctx, &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"services.nodeports": {}}},
+		})).To(Succeed())
+		Eventually(func(g Gomega) { // the quota is enforced once its controller has counted
+			quota := get(ctx, ns, "none", &corev1.ResourceQuota{})
+			g.Expect(quota.Status.Hard).NotTo(BeEmpty())
+		}).Should(Succeed())
+		c := hexactftest.Challenge(ctx, ns, "web")
+		expect.Shows(ctx, c, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonRefused)
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring("quota"))
+		Expect(k8s.Delete(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"}})).To(Succeed())
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
+	})
+})

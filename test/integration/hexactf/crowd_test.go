@@ -1,0 +1,443 @@
+package hexactf
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/hexactftest"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+)
+
+// number is a setting of a measurement: small, unless the environment says otherwise, as make
+// hexactf-crowd does.
+func number(variable, usual string) int {
+	GinkgoHelper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), usual))
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+// crowd is how many challenges come at once.
+func crowd() int { return number("HEXACTF_CROWD", "20") }
+
+// observer sees what becomes of the challenges of a namespace, whoever makes them.
+type observer struct {
+	mu               sync.Mutex
+	created, running map[string]time.Time
+	deleted          map[string]time.Time
+}
+
+func observe(ctx context.Context, ns string) *observer {
+	GinkgoHelper()
+	o := &observer{created: map[string]time.Time{}, running: map[string]time.Time{}, deleted: map[string]time.Time{}}
+	w, err := k8s.Watch(ctx, &hexactfv1.ChallengeList{}, client.InNamespace(ns))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.Stop)
+	go func() {
+		for e := range w.ResultChan() {
+			if c, ok := e.Object.(*hexactfv1.Challenge); ok {
+				o.see(c)
+			}
+		}
+	}()
+	return o
+}
+
+func (o *observer) see(c *hexactfv1.Challenge) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	if c.Status.CurrentStatus.State == hexactfv1.StateRunning && o.running[c.Name].IsZero() {
+		o.running[c.Name] = now
+	}
+	if c.DeletionTimestamp != nil && o.deleted[c.Name].IsZero() {
+		o.deleted[c.Name] = now
+	}
+}
+
+// all waits until n were seen, and returns when the first and the last was.
+func (o *observer) all(n int, seen map[string]time.Time) (first, last time.Time) {
+	GinkgoHelper()
+	Eventually(func() int {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(seen)
+	}).WithTimeout(20 * time.Minute).WithPolling(20 * time.Millisecond).Should(Equal(n))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, at := range seen {
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return first, last
+}
+
+// latencies are how long each took from its creation until it ran, in order.
+func (o *observer) latencies() (all []time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for name, at := range o.running {
+		all = append(all, at.Sub(o.created[name]))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// create creates a challenge, and notes when.
+func (o *observer) create(ctx context.Context, ns, definition string) *hexactfv1.Challenge {
+	GinkgoHelper()
+	c := hexactftest.New(ns, definition)
+	o.mu.Lock()
+	o.created[c.Name] = time.Now()
+	o.mu.Unlock()
+	Expect(k8s.Create(ctx, c)).To(Succeed())
+	return c
+}
+
+// everybody has workers do something n times, as many at once as the operator has.
+func everybody(n int, do func(n int)) {
+	GinkgoHelper()
+	const workers = 32
+	work := make(chan int, n)
+	for i := range n {
+		work <- i
+	}
+	close(work)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			defer GinkgoRecover()
+			for i := range work {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	return sorted[min(len(sorted)-1, int(float64(len(sorted))*q))].Round(time.Millisecond)
+}
+
+// A turn is what came of many challenges.
+type turn struct {
+	perSecond float64
+	latencies []time.Duration
+}
+
+func (t turn) String() string {
+	return fmt.Sprintf("%.1f/s, to Running p50 %s, p99 %s", t.perSecond, quantile(t.latencies, 0.5), quantile(t.latencies, 0.99))
+}
+
+// take creates n challenges, one every pace or, where that is zero, as fast as can be, and waits
+// until all run. Where begin is not nil it works on them in place of the operator.
+func take(ctx context.Context, n int, pace time.Duration, begin func(ctx context.Context, c *hexactfv1.Challenge)) turn {
+	GinkgoHelper()
+	ns := hexactftest.Namespace(ctx)
+	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+	o := observe(ctx, ns)
+	one := func(int) {
+		c := o.create(ctx, ns, "web")
+		if begin != nil {
+			begin(ctx, c)
+		}
+	}
+	began := time.Now()
+	if pace == 0 {
+		everybody(n, one)
+	} else {
+		ticker := time.NewTicker(pace)
+		defer ticker.Stop()
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				defer GinkgoRecover()
+				one(i)
+			})
+			<-ticker.C
+		}
+		all.Wait()
+	}
+	_, last := o.all(n, o.running)
+	return turn{float64(n) / last.Sub(began).Seconds(), o.latencies()}
+}
+
+// stays is what must not change while nothing happens: the version of each object of a namespace.
+func stays(ctx context.Context, ns string) map[string]string {
+	GinkgoHelper()
+	versions := map[string]string{}
+	for _, list := range []client.ObjectList{
+		&hexactfv1.ChallengeList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}, &eventsv1.EventList{},
+	} {
+		Expect(k8s.List(ctx, list, client.InNamespace(ns))).To(Succeed())
+		Expect(meta.EachListItem(list, func(o runtime.Object) error {
+			m := o.(client.Object)
+			versions[fmt.Sprintf("%T %s", o, m.GetName())] = m.GetResourceVersion()
+			return nil
+		})).To(Succeed())
+	}
+	return versions
+}
+
+var _ = Describe("A crowd of challenges", func() {
+	It("runs in about the time of its writes, at once and at half that rate", func(ctx context.Context) {
+		n := crowd()
+		b := newBare(ctx)
+		var rates []float64
+		for round := range number("HEXACTF_ROUNDS", "1") {
+			inprocess.Pause()()
+			byOperator := take(ctx, n, 0, nil)
+			inprocess.Pause()
+			byBare := take(ctx, n, 0, b.begin)
+			rates = append(rates, byOperator.perSecond)
+			AddReportEntry(fmt.Sprintf("%d at once, round %d", n, round+1), fmt.Sprintf("operator %s; bare client %s: ratio %.2f", byOperator, byBare, byOperator.perSecond/byBare.perSecond))
+		}
+		slices.Sort(rates)
+		pace := time.Duration(2 * float64(time.Second) / rates[len(rates)/2])
+		inprocess.Pause()()
+		byOperator := take(ctx, n, pace, nil)
+		inprocess.Pause()
+		byBare := take(ctx, n, pace, b.begin)
+		ratio := func(q float64) float64 {
+			return quantile(byOperator.latencies, q).Seconds() / quantile(byBare.latencies, q).Seconds()
+		}
+		AddReportEntry(fmt.Sprintf("%d, one every %s", n, pace.Round(time.Millisecond)), fmt.Sprintf("operator %s; bare client %s: ratio p50 %.2f, p99 %.2f", byOperator, byBare, ratio(0.5), ratio(0.99)))
+		b.letGo(ctx)
+	}, SpecTimeout(time.Hour))
+
+	It("is left alone while nothing happens", func(ctx context.Context) {
+		n := number("HEXACTF_QUIET", "20")
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		o := observe(ctx, ns)
+		everybody(n, func(int) { o.create(ctx, ns, "web") })
+		o.all(n, o.running)
+		Eventually(func(g Gomega) {
+			var all hexactfv1.ChallengeList
+			g.Expect(k8s.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
+			for _, c := range all.Items {
+				g.Expect(c.Status.Messages.Outbox).To(BeEmpty())
+			}
+		}).WithTimeout(5 * time.Minute).Should(Succeed())
+		var before map[string]string
+		settle := 10 * time.Second // the last events are still on their way
+		Eventually(func() bool {
+			last := before
+			before = stays(ctx, ns)
+			return maps.Equal(last, before)
+		}).WithPolling(settle).WithTimeout(5 * time.Minute).Should(BeTrue())
+		<-time.After(time.Duration(number("HEXACTF_QUIET_SECONDS", "5")) * time.Second)
+		Expect(stays(ctx, ns)).To(Equal(before))
+		AddReportEntry(fmt.Sprintf("%d left alone", n), "no object changed, no event was written")
+	}, SpecTimeout(time.Hour))
+
+	It("expires together, all deletions being asked for in about the time of bare ones", func(ctx context.Context) {
+		n := crowd()
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		o := observe(ctx, ns)
+		everybody(n, func(int) { o.create(ctx, ns, "web") })
+		o.all(n, o.running)
+		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(31*time.Minute)), nil, nil)
+		first, last := o.all(n, o.deleted)
+		byOperator := last.Sub(first)
+		Eventually(func() []string {
+			return apiserver.Names(ctx, &hexactfv1.ChallengeList{}, client.InNamespace(ns))
+		}).WithTimeout(20 * time.Minute).Should(BeEmpty())
+
+		By("a client that deletes and does nothing else")
+		inprocess.Pause()
+		other := hexactftest.Namespace(ctx)
+		o = observe(ctx, other)
+		all := make([]*hexactfv1.Challenge, n)
+		everybody(n, func(i int) {
+			all[i] = o.create(ctx, other, "none")
+			Expect(k8s.Patch(ctx, all[i], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, hexactfv1.Finalizer)))).To(Succeed())
+		})
+		b := newBare(ctx)
+		everybody(n, func(i int) {
+			uid := all[i].UID
+			Expect(b.Delete(ctx, all[i].DeepCopy(), client.Preconditions{UID: &uid})).To(Succeed())
+		})
+		first, last = o.all(n, o.deleted)
+		AddReportEntry(fmt.Sprint(n, " deletions"), fmt.Sprintf("operator %s, bare client %s: ratio %.2f", byOperator, last.Sub(first), byOperator.Seconds()/last.Sub(first).Seconds()))
+		everybody(n, func(i int) { apiserver.RemoveFinalizers(ctx, all[i]) })
+	}, SpecTimeout(time.Hour))
+})
+
+// bare writes what the operator writes for a challenge: it knows it beforehand, reads nothing
+// and compares nothing. What it waits for is the Deployment.
+type bare struct {
+	client.Client
+	events kubernetes.Interface
+	// like are what the operator wrote for one challenge.
+	service    corev1.Service
+	policy     networkingv1.NetworkPolicy
+	deployment appsv1.Deployment
+	status     hexactfv1.ChallengeStatus
+
+	mu    sync.Mutex
+	waits map[types.UID]func()
+	made  []*hexactfv1.Challenge
+}
+
+func newBare(ctx context.Context) *bare {
+	GinkgoHelper()
+	rc := rest.CopyConfig(apiserver.Config)
+	rc.Impersonate = rest.ImpersonationConfig{UserName: apiserver.OperatorUser}
+	rc.QPS = -1
+	c, err := client.New(rc, client.Options{Scheme: k8s.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	events, err := kubernetes.NewForConfig(rc)
+	Expect(err).NotTo(HaveOccurred())
+	b := &bare{Client: c, events: events, waits: map[types.UID]func(){}}
+
+	resume := inprocess.Pause()
+	resume()
+	ns := hexactftest.Namespace(ctx)
+	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+	like := lives(ctx, ns, "web")
+	b.status = like.Status
+	b.service = *get(ctx, ns, prefix(like, "web")+"-svc", &corev1.Service{})
+	b.policy = *get(ctx, ns, like.Name+"-policy", &networkingv1.NetworkPolicy{})
+	b.deployment = *get(ctx, ns, prefix(like, "web")+"-deploy", &appsv1.Deployment{})
+	hexactftest.Delete(ctx, like)
+	expect.Gone(ctx, like)
+	inprocess.Pause()
+
+	w, err := k8s.Watch(ctx, &appsv1.DeploymentList{}, client.MatchingLabels{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.Stop)
+	go b.watch(w)
+	return b
+}
+
+func (b *bare) watch(w watch.Interface) {
+	for e := range w.ResultChan() {
+		d, ok := e.Object.(*appsv1.Deployment)
+		if !ok || metav1.GetControllerOf(d) == nil ||
+			!slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+				return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
+			}) {
+			continue
+		}
+		uid := metav1.GetControllerOf(d).UID
+		b.mu.Lock()
+		next := b.waits[uid]
+		delete(b.waits, uid)
+		b.mu.Unlock()
+		if next != nil {
+			go next()
+		}
+	}
+}
+
+// named returns the metadata of an object as another challenge has it.
+func named(like metav1.ObjectMeta, c *hexactfv1.Challenge, name string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}, OwnerReferences: like.OwnerReferences}
+	for key, value := range like.Labels {
+		m.Labels[key] = value
+	}
+	for key, value := range like.Annotations {
+		m.Annotations[key] = value
+	}
+	m.Labels[hexactfv1.LabelPartOf], m.Labels[hexactfv1.LabelInstance] = c.Name, prefix(c, "web")
+	m.Annotations[hexactfv1.AnnotationUID] = string(c.UID)
+	m.OwnerReferences = slices.Clone(like.OwnerReferences)
+	m.OwnerReferences[0].Name, m.OwnerReferences[0].UID = c.Name, c.UID
+	return m
+}
+
+func (b *bare) begin(ctx context.Context, c *hexactfv1.Challenge) {
+	GinkgoHelper()
+	b.mu.Lock()
+	b.made = append(b.made, c)
+	b.waits[c.UID] = func() {
+		defer GinkgoRecover()
+		done := b.status
+		Expect(b.patchStatus(ctx, c, done)).To(Succeed())
+		b.event(ctx, c, hexactfv1.ReasonRunning)
+	}
+	b.mu.Unlock()
+	Expect(b.Patch(ctx, c.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, hexactfv1.Finalizer)))).To(Succeed())
+	creating := b.status
+	creating.CurrentStatus.State, creating.Endpoint, creating.RunningAt = hexactfv1.StateCreating, 0, nil
+	Expect(b.patchStatus(ctx, c, creating)).To(Succeed())
+	b.event(ctx, c, hexactfv1.ReasonCreating)
+	service := &corev1.Service{ObjectMeta: named(b.service.ObjectMeta, c, prefix(c, "web")+"-svc"), Spec: corev1.ServiceSpec{
+		Type: b.service.Spec.Type, Selector: map[string]string{hexactfv1.LabelInstance: prefix(c, "web")},
+		Ports: []corev1.ServicePort{{Port: b.service.Spec.Ports[0].Port, TargetPort: b.service.Spec.Ports[0].TargetPort}},
+	}}
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: named(b.policy.ObjectMeta, c, c.Name+"-policy"), Spec: b.policy.Spec}
+	var wg sync.WaitGroup
+	for _, o := range []client.Object{service, policy} {
+		wg.Go(func() {
+			defer GinkgoRecover()
+			Expect(b.Create(ctx, o)).To(Succeed())
+		})
+	}
+	wg.Wait()
+	deployment := &appsv1.Deployment{ObjectMeta: named(b.deployment.ObjectMeta, c, prefix(c, "web")+"-deploy"), Spec: *b.deployment.Spec.DeepCopy()}
+	deployment.Spec.Selector.MatchLabels = map[string]string{hexactfv1.LabelInstance: prefix(c, "web")}
+	deployment.Spec.Template.Labels = deployment.Labels
+	Expect(b.Create(ctx, deployment)).To(Succeed())
+}
+
+func (b *bare) patchStatus(ctx context.Context, c *hexactfv1.Challenge, status hexactfv1.ChallengeStatus) error {
+	data, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return err
+	}
+	return b.Status().Patch(ctx, c.DeepCopy(), client.RawPatch(types.MergePatchType, data))
+}
+
+func (b *bare) event(ctx context.Context, c *hexactfv1.Challenge, reason string) {
+	// As the operator's, it is in nobody's way.
+	go func() {
+		_, _ = b.events.EventsV1().Events(c.Namespace).Create(ctx, &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "crowd-"}, EventTime: metav1.NowMicro(),
+			ReportingController: "integration", ReportingInstance: "integration", Action: "Create", Reason: reason, Type: corev1.EventTypeNormal,
+			Regarding: corev1.ObjectReference{APIVersion: hexactfv1.GroupVersion.String(), Kind: "Challenge", Namespace: c.Namespace, Name: c.Name, UID: c.UID},
+		}, metav1.CreateOptions{})
+	}()
+}
+
+// letGo takes the finalizers off what the bare client made, and deletes it.
+func (b *bare) letGo(ctx context.Context) {
+	GinkgoHelper()
+	everybody(len(b.made), func(n int) {
+		hexactftest.Delete(ctx, b.made[n])
+		Expect(client.IgnoreNotFound(k8s.Patch(ctx, b.made[n], apiserver.RawPatch(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+	})
+}

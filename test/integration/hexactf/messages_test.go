@@ -1,0 +1,143 @@
+package hexactf
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/hexactftest"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/transport"
+)
+
+var _ = Describe("While the broker is away", func() {
+	It("challenges run and expire as ever, what is told waits, and is heard in its order", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		platform.Away()
+		DeferCleanup(platform.Back)
+		c := lives(ctx, ns, "web")
+		expect.Shows(ctx, c, hexactfv1.ConditionNotifying, metav1.ConditionFalse, hexactfv1.ReasonNotifyFailed)
+		expect.Event(ctx, c, corev1.EventTypeWarning, hexactfv1.ReasonNotifyFailed)
+		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
+		Expect(c.DeletionTimestamp).To(BeNil())
+		Expect(c.Status.Messages.Outbox).To(HaveLen(2))
+		Expect(inprocess.Metric("hexactf_messages_unsent")).To(BeNumerically(">=", 2))
+
+		By("the operator being started anew")
+		inprocess.Restart(nil, nil)
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+
+		By("a deletion that waits until the broker is back")
+		hexactftest.Delete(ctx, c)
+		hexactftest.Reaches(ctx, c, hexactfv1.StateTerminating)
+		Expect(platform.States(c)).To(BeEmpty())
+		platform.Back()
+		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
+		expect.Gone(ctx, c)
+		Expect(inprocess.Metric("hexactf_messages_unsent")).To(BeZero())
+	})
+
+	It("a deletion waits no longer than it may, and says what was lost", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"KAFKA_DELETE_TIMEOUT": "4s"}, nil)
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "short", hexactftest.OneComponent, hexactftest.Lasting(6*time.Second))
+		platform.Away()
+		DeferCleanup(platform.Back)
+		lost := inprocess.Metric("hexactf_messages_lost_total")
+		c := lives(ctx, ns, "short")
+		over := c.Status.ExpiresAt.Time
+		hexactftest.Reaches(ctx, c, hexactfv1.StateTerminating)
+		expect.Gone(ctx, c)
+		Expect(time.Now()).To(And(BeTemporally(">=", over.Add(3*time.Second)), BeTemporally("<", over.Add(time.Minute))))
+		Expect(inprocess.Metric("hexactf_messages_lost_total") - lost).To(Equal(3.0))
+		expect.Event(ctx, c, corev1.EventTypeWarning, hexactfv1.ReasonMessagesLost)
+	})
+})
+
+var _ = Describe("Without a broker", func() {
+	It("nothing is recorded, and a deletion waits for nobody", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"KAFKA_BROKERS": ""}, nil)
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		c := lives(ctx, ns, "web")
+		expect.Shows(ctx, c, hexactfv1.ConditionNotifying, metav1.ConditionTrue, hexactfv1.ReasonNotifyOff)
+		Expect(c.Status.Messages).To(BeNil())
+		began := time.Now()
+		hexactftest.Delete(ctx, c)
+		expect.Gone(ctx, c)
+		Expect(time.Since(began)).To(BeNumerically("<", 25*time.Second), "KAFKA_DELETE_TIMEOUT is 30s")
+	})
+})
+
+// writes are what an operator changes.
+type writes struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (w *writes) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
+}
+
+func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
+	return transport.Showing(func(r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet, strings.Contains(r.URL.Path, "/leases"), strings.Contains(r.URL.Path, "/events"):
+		default:
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			GinkgoWriter.Println("wrote", r.Method, r.URL.Path, transport.Body(r))
+			w.all = append(w.all, r.Method+" "+r.URL.Path)
+		}
+	})(next)
+}
+
+var _ = Describe("A quiet challenge", func() {
+	It("costs no write, also after a restart and when its objects are looked at again", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.TwoComponents)
+		c := lives(ctx, ns, "web")
+		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+			g.Expect(c.Status.Messages.Outbox).To(BeEmpty())
+		}).Should(Succeed())
+		w := &writes{}
+		inprocess.Restart(nil, w.wrap)
+		Consistently(w.list).WithTimeout(4 * time.Second).Should(BeEmpty())
+	})
+
+	It("costs few writes in its life", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		w := &writes{}
+		inprocess.Restart(nil, w.wrap)
+		c := lives(ctx, ns, "web")
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+			g.Expect(c.Status.Messages.Outbox).To(BeEmpty())
+		}).Should(Succeed())
+		hexactftest.Delete(ctx, c)
+		expect.Gone(ctx, c)
+		// Finalizer, Creating, three objects, Running, acknowledged; Terminating, finalizer.
+		// A start that takes seconds is told of in between.
+		if c.Status.RunningAt.Sub(c.Status.StartedAt.Time) < 2*time.Second {
+			Expect(w.list()).To(HaveLen(9))
+		}
+		Expect(len(w.list())).To(BeNumerically("<=", 12))
+	})
+})

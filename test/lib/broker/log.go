@@ -1,0 +1,130 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Message is one that a broker has.
+type Message struct {
+	Partition  int32
+	Offset     int64
+	Key, Value string
+	// Time is when the producer says that it was made, Seen when the Log was told of it.
+	Time, Seen time.Time
+}
+
+// Log is everything that arrives at the topic, seen by somebody who has nothing to do with who
+// sends it. It is safe for concurrent use.
+type Log struct {
+	b *Broker
+
+	mu       sync.Mutex
+	messages []Message
+	more     chan struct{} // closed when there are more, and replaced
+
+	end func()
+}
+
+// Follow returns the topic's log, from its beginning on, until ctx ends or Close is called. It
+// goes on when the broker comes back.
+func (b *Broker) Follow(ctx context.Context) (*Log, error) {
+	l := &Log{b: b, more: make(chan struct{})}
+	return l, l.join(ctx)
+}
+
+// Rejoin follows the topic anew from its beginning, after the broker has lost its disk: what
+// was seen before stays.
+func (l *Log) Rejoin(ctx context.Context) error {
+	l.Close()
+	return l.join(ctx)
+}
+
+func (l *Log) join(ctx context.Context) error {
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(l.b.Plaintext),
+		kgo.ConsumeTopics(l.b.opts.Topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.MetadataMinAge(pause),
+		kgo.RetryBackoffFn(func(int) time.Duration { return pause }),
+		kgo.FetchMaxWait(probe),
+	)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	l.end = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
+	go func() {
+		defer close(ended)
+		defer client.Close()
+		for ctx.Err() == nil {
+			l.add(client.PollFetches(ctx).Records())
+		}
+	}()
+	return nil
+}
+
+func (l *Log) add(records []*kgo.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range records {
+		l.messages = append(l.messages, Message{
+			Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Value: string(r.Value), Time: r.Timestamp, Seen: time.Now(),
+		})
+	}
+	if len(records) > 0 {
+		close(l.more)
+		l.more = make(chan struct{})
+	}
+}
+
+// Close ends following. What was seen stays.
+func (l *Log) Close() { l.end() }
+
+// Messages returns what has arrived, in the order of each partition.
+func (l *Log) Messages() []Message {
+	all, _ := l.now()
+	return all
+}
+
+func (l *Log) now() ([]Message, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Message(nil), l.messages...), l.more
+}
+
+// Of returns the values of a key, in order.
+func (l *Log) Of(key string) []string {
+	var values []string
+	for _, m := range l.Messages() {
+		if m.Key == key {
+			values = append(values, m.Value)
+		}
+	}
+	return values
+}
+
+// Await waits until missing returns nil for what has arrived. Otherwise its last error comes
+// with the end of ctx.
+func (l *Log) Await(ctx context.Context, missing func([]Message) error) error {
+	for {
+		all, more := l.now()
+		err := missing(all)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return fmt.Errorf("%w; %d messages have arrived", err, len(all))
+		}
+	}
+}
