@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/command"
@@ -22,9 +23,7 @@ const echo = 500 * time.Millisecond
 var version = "v0.0.0-dev"
 
 func main() {
-	klog.SetLogger(klog.NewKlogr().V(10)) // client-go has nothing to say to people
-	klog.LogToStderr(false)
-	klog.SetOutput(discard{})
+	klog.SetLogger(logr.Discard()) // client-go has nothing to say to people
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		// The second Ctrl-C ends the program at once. One that a terminal and a shell both pass on
@@ -41,7 +40,3 @@ func main() {
 	}
 	os.Exit(console.Code(err))
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
