@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Starts an instance of a challenge for a player, prints where to connect, gives it more time, and ends it.
 
-    platform.py PLAYER CHALLENGE
+    play.py PLAYER CHALLENGE
 
 It uses the account of its pod, or the kubeconfig outside of a cluster.
 """
