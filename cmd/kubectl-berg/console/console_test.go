@@ -10,7 +10,7 @@ import (
 )
 
 // on is a console of so many columns, 0 for a pipe.
-func on(columns int) (*Console, *bytes.Buffer) {
+func consoleOf(columns int) (*Console, *bytes.Buffer) {
 	out := &bytes.Buffer{}
 	return &Console{Out: out, Err: out, OutTerminal: columns > 0, ErrTerminal: columns > 0, width: func() int { return columns }}, out
 }
@@ -22,7 +22,7 @@ func TestATableFitsTheTerminalAndIsWholeInAPipe(t *testing.T) {
 		table.Write(c)
 	}
 	for _, columns := range []int{40, 60, 120} {
-		c, out := on(columns)
+		c, out := consoleOf(columns)
 		fill(c)
 		for line := range strings.SplitSeq(out.String(), "\n") {
 			if n := len([]rune(line)); n > columns {
@@ -33,12 +33,12 @@ func TestATableFitsTheTerminalAndIsWholeInAPipe(t *testing.T) {
 			t.Errorf("a column that may not shrink is cut: %s", out)
 		}
 	}
-	c, out := on(0)
+	c, out := consoleOf(0)
 	fill(c)
 	if !strings.Contains(out.String(), "challenges.example.com") {
 		t.Errorf("cut in a pipe: %s", out)
 	}
-	tiny, out := on(5)
+	tiny, out := consoleOf(5)
 	fill(tiny)
 	if !strings.Contains(out.String(), "…") {
 		t.Errorf("a terminal of five columns: %s", out)
@@ -76,7 +76,7 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 
 func TestProgressIsRewrittenOnATerminalAndToldEveryTenSecondsElsewhere(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	c, out := on(0)
+	c, out := consoleOf(0)
 	p := c.Progress(now, "extend", 100)
 	for range 50 {
 		now.SetTime(now.Now().Add(time.Second))
@@ -85,7 +85,7 @@ func TestProgressIsRewrittenOnATerminalAndToldEveryTenSecondsElsewhere(t *testin
 	if n := strings.Count(out.String(), "\n"); n != 5 || !strings.Contains(out.String(), "extend: 50 of 100, 50s left") {
 		t.Errorf("%d lines:\n%s", n, out)
 	}
-	c, out = on(60)
+	c, out = consoleOf(60)
 	p = c.Progress(now, "extend", 100)
 	now.SetTime(now.Now().Add(time.Second))
 	p.Add(30)
