@@ -73,7 +73,7 @@ It has no rights of its own: it may do what you may. Exit codes: 0 done, 1 faile
 	} {
 		for _, c := range commands {
 			c.GroupID = group
-			groupOwnOptions(c)
+			claimErrors(c)
 			cmd.AddCommand(c)
 		}
 	}
@@ -93,8 +93,8 @@ func Execute(ctx context.Context, out *console.Console, version string) error {
 	return err
 }
 
-// groupOwnOptions marks the errors of a command as its own.
-func groupOwnOptions(c *cobra.Command) {
+// claimErrors marks the errors of a command as its own.
+func claimErrors(c *cobra.Command) {
 	run := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		err := run(c, args)
