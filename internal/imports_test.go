@@ -27,7 +27,7 @@ func allowed(dir string, test bool) []string {
 	case floor == "cmd" && strings.HasPrefix(dir, "cmd/berg-operator"):
 		return []string{"cmd/berg-operator", "internal"}
 	case floor == "cmd": // a program of its own
-		return []string{dir, "internal/kit", "api"}
+		return []string{"cmd/" + name, "internal/kit", "api"}
 	case floor == "internal" && name == "kit":
 		return []string{"internal/kit"}
 	case floor == "internal" && name == "config":

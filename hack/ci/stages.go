@@ -60,6 +60,7 @@ var integrationTimes = map[string]time.Duration{
 	"operator": 5 * time.Minute,
 	"quix":     2 * time.Minute,
 	"kit":      1 * time.Minute,
+	"plugin":   3 * time.Minute,
 }
 
 // How long it takes to build a part of test/cluster after those before it.

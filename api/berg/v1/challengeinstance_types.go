@@ -346,6 +346,7 @@ const (
 	ReasonDeletionBlocked      = "DeletionBlocked"
 	ReasonDeleted              = "Deleted"
 	ReasonLive                 = "Live"
+	ReasonFrozen               = "Frozen"
 	ReasonPullSecretMissing    = "PullSecretMissing"
 	ReasonPullSecretConflict   = "PullSecretConflict"
 	ReasonNodePortTaken        = "NodePortTaken"
@@ -378,6 +379,9 @@ const (
 	// AnnotationRollout on a ChallengeInstance: a new value makes the instance
 	// adopt its Challenge as it is now.
 	AnnotationRollout = "berg.norelect.ch/rollout"
+	// AnnotationFrozen on a Challenge: no new instance of it starts. On a ChallengeInstance: it
+	// does not expire. Its value is when the freeze began, in RFC 3339; any other one counts too.
+	AnnotationFrozen = "berg.norelect.ch/frozen"
 	// AnnotationRetriedAt on a Deployment is when Kubernetes' controllers were last made
 	// to try again pods that they were refused, in RFC 3339.
 	AnnotationRetriedAt = "berg.norelect.ch/retried-at"

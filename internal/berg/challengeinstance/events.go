@@ -60,7 +60,7 @@ func newProblems(before, after []metav1.Condition) []metav1.Condition {
 		switch {
 		case c.Status != metav1.ConditionFalse, !conditions.Turned(before, c):
 		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
-		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting:
+		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen:
 		default:
 			news = append(news, c)
 		}

@@ -59,7 +59,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 // movesTheEnd reports whether an update changes when an instance expires or
 // terminates.
 func (r *Reconciler) movesTheEnd(before, after *bergv1.ChallengeInstance) bool {
-	if before.Spec.TerminationReason != after.Spec.TerminationReason {
+	if before.Spec.TerminationReason != after.Spec.TerminationReason || frozen(before) != frozen(after) {
 		return true
 	}
 	if before.Spec.Timeout == after.Spec.Timeout && before.Status.StartedAt.Equal(after.Status.StartedAt) &&
@@ -129,9 +129,9 @@ func (r *Reconciler) tellBlocked(ctx context.Context, instance *bergv1.Challenge
 	pass.Warning(r.Events, instance, c.Reason, actionTerminate, note(instance, c))
 }
 
-// expiresAt is when an instance expires; nil before its start.
+// expiresAt is when an instance expires; nil before its start, and while it is frozen.
 func expiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
-	if instance.Status.StartedAt == nil {
+	if instance.Status.StartedAt == nil || frozen(instance) {
 		return nil
 	}
 	return &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}

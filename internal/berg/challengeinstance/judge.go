@@ -42,6 +42,13 @@ func judge(o Observed, cfg config.Challenge) *outcome.Problem {
 
 // judgeAlone leaves aside what stands in the cluster already.
 func judgeAlone(c Candidate, cfg config.Challenge) *outcome.Problem {
+	if p := judgeWishes(c, cfg); p != nil {
+		return p
+	}
+	return challengeIsNotFrozen(c)
+}
+
+func judgeWishes(c Candidate, cfg config.Challenge) *outcome.Problem {
 	for _, judgement := range checks {
 		if p := judgement(c, cfg); p != nil {
 			return p
@@ -54,7 +61,7 @@ func judgeAlone(c Candidate, cfg config.Challenge) *outcome.Problem {
 // it is now, nil when it can.
 func judgeAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
 	c.Pinned = nil
-	return judgeAlone(c, cfg)
+	return judgeWishes(c, cfg)
 }
 
 // referenceIsAllowed comes before anything is said of the Challenge: an instance

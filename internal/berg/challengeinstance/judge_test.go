@@ -82,6 +82,9 @@ func TestJudge(t *testing.T) {
 		c.Challenge = challengeOf(Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", DynamicFlag: &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/f"}}}}})
 	}
 	nulFlag := func(c *Candidate) { c.Instance.Spec.Flag = "flag{a\x00b}" }
+	frozenOne := func(c *Candidate) {
+		c.Challenge.Annotations = map[string]string{bergv1.AnnotationFrozen: "2025-06-01T12:00:00Z"}
+	}
 	askedToEnd := func(c *Candidate) { c.Instance.Spec.TerminationReason = bergv1.TerminationAdmin }
 	beside := func(siblings ...Candidate) Observed { return observed(me, nil, siblings...) }
 	holding := func(ns *corev1.Namespace, siblings ...Candidate) Observed { return observed(me, ns, siblings...) }
@@ -93,6 +96,9 @@ func TestJudge(t *testing.T) {
 		"all is well":                       {Observed{Candidate: me}, ""},
 		"no Challenge":                      {Observed{Candidate: candidate("m", 5, withoutChallenge)}, bergv1.ReasonChallengeMissing},
 		"no Challenge, after the start":     {Observed{Candidate: candidate("m", 5, withoutChallenge, wasStarted)}, ""},
+		"frozen":                            {Observed{Candidate: candidate("m", 5, frozenOne)}, bergv1.ReasonFrozen},
+		"frozen, after the start":           {Observed{Candidate: candidate("m", 5, frozenOne, wasStarted)}, ""},
+		"broken and frozen":                 {Observed{Candidate: candidate("m", 5, broken, frozenOne)}, bergv1.ReasonInvalidChallenge},
 		"no containers":                     {Observed{Candidate: candidate("m", 5, empty)}, bergv1.ReasonNothingToRun},
 		"no containers, after the start":    {Observed{Candidate: candidate("m", 5, empty, wasStarted)}, ""},
 		"broken Challenge":                  {Observed{Candidate: candidate("m", 5, broken)}, bergv1.ReasonInvalidChallenge},
@@ -119,6 +125,7 @@ func TestJudge(t *testing.T) {
 		"older sibling without a Challenge":       {beside(candidate("a", 0, withoutChallenge)), ""},
 		"older sibling without a flag":            {beside(candidate("a", 0, flagged)), ""},
 		"older sibling, started, Challenge gone":  {beside(candidate("a", 0, wasStarted, withoutChallenge)), bergv1.ReasonOwnerBusy},
+		"older sibling of a frozen Challenge":     {beside(candidate("a", 0, frozenOne)), ""},
 		"older sibling being deleted":             {beside(candidate("a", 0, beingDeleted)), ""},
 		"older sibling that is asked to end":      {beside(candidate("a", 0, askedToEnd)), ""},
 		"younger sibling":                         {beside(candidate("a", 9)), ""},

@@ -62,7 +62,7 @@ func derive(out Outcome, cfg config.Challenge, now time.Time) {
 		podsReady(out, pods, late, cfg),
 		healthy(out, pods),
 		upToDate(out.Candidate, cfg),
-		condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonLive, "The instance is not being deleted"),
+		alive(out.Instance),
 	)...)
 }
 

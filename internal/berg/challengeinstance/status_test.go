@@ -437,7 +437,15 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("timeout %q: does not end (%s)", text, r)
 		}
 	}
-	i := testInstance()
+	i := testInstance(started, isFrozen)
+	if r := dueTermination(i, cfg, noon.Add(100*time.Hour)); r != "" || expiresAt(i, cfg) != nil {
+		t.Errorf("a frozen instance ends: %q, at %s", r, expiresAt(i, cfg))
+	}
+	i.Spec.TerminationReason = bergv1.TerminationAdmin
+	if r := dueTermination(i, cfg, noon); r != bergv1.TerminationAdmin {
+		t.Errorf("a frozen instance cannot be ended: %q", r)
+	}
+	i = testInstance()
 	if r := dueTermination(i, cfg, noon.Add(100*time.Hour)); r != "" {
 		t.Errorf("an instance that never started ends: %s", r)
 	}
@@ -445,6 +453,10 @@ func TestExpiry(t *testing.T) {
 	if r := dueTermination(i, cfg, noon); r != bergv1.TerminationAdmin {
 		t.Errorf("terminationReason is not followed: %q", r)
 	}
+}
+
+func isFrozen(i *bergv1.ChallengeInstance) {
+	i.Annotations = map[string]string{bergv1.AnnotationFrozen: "2025-06-01T12:00:00Z"}
 }
 
 func TestLifetime(t *testing.T) {
@@ -548,6 +560,8 @@ func TestExpiryMoves(t *testing.T) {
 		"started":       {testInstance(), testInstance(started), true},
 		"extended":      {testInstance(started), testInstance(started, timeout("150m")), true},
 		"at the cap":    {testInstance(started, timeout("3h")), testInstance(started, timeout("9h")), false},
+		"frozen":        {testInstance(started), testInstance(started, isFrozen), true},
+		"thawed":        {testInstance(started, isFrozen), testInstance(started), true},
 		"asked to end":  {testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.TerminationReason = bergv1.TerminationAdmin }), true},
 		"other wording": {testInstance(started), testInstance(started, timeout("120m")), false},
 		"other default": {testInstance(started), testInstance(started, pinnedDefault("1h")), true},

@@ -237,7 +237,7 @@ var placeChanged = predicate.Funcs{
 		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
 		return pass.Replaced.Update(e) || isLive(before) != isLive(after) ||
 			before.Generation != after.Generation ||
-			before.Status.Phase != after.Status.Phase || before.Status.InstanceID != after.Status.InstanceID
+			heldByFreeze(before) != heldByFreeze(after) || before.Status.Phase != after.Status.Phase || before.Status.InstanceID != after.Status.InstanceID
 	},
 }
 
@@ -245,7 +245,7 @@ var placeChanged = predicate.Funcs{
 // created again begins with the first generation again.
 var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || pass.Replaced.Update(e)
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || frozen(e.ObjectOld) != frozen(e.ObjectNew) || pass.Replaced.Update(e)
 	},
 }
 

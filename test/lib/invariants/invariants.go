@@ -58,7 +58,8 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 	}
 	started := s.StartedAt != nil
 	must(started == (s.InstanceID != ""), "instanceId %q, startedAt %s", s.InstanceID, text(s.StartedAt))
-	must(started == (s.ExpiresAt != nil), "startedAt %s, expiresAt %s", text(s.StartedAt), text(s.ExpiresAt))
+	frozen := reasonOf(after, bergv1.ConditionNamespaceDeleted) == bergv1.ReasonFrozen || after.DeletionTimestamp != nil && after.Annotations[bergv1.AnnotationFrozen] != ""
+	must((started && !frozen) == (s.ExpiresAt != nil), "startedAt %s, expiresAt %s", text(s.StartedAt), text(s.ExpiresAt))
 	must(s.ReadyAt == nil || started && !s.ReadyAt.Before(s.StartedAt), "startedAt %s, readyAt %s", text(s.StartedAt), text(s.ReadyAt))
 	must((s.Phase == bergv1.PhaseTerminated) == is(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue), "NamespaceDeleted")
 	must((s.Phase == bergv1.PhaseTerminated) == (s.TerminatedAt != nil), "terminatedAt %s", text(s.TerminatedAt))
@@ -66,7 +67,7 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 
 	switch s.Phase {
 	case bergv1.PhasePending:
-		must(s.ObservedGeneration == 0 || slices.Contains([]string{bergv1.ReasonOwnerBusy, bergv1.ReasonRefused}, reasonOf(after, bergv1.ConditionNamespaceCreated)), "it waits for nothing")
+		must(s.ObservedGeneration == 0 || reasonOf(after, bergv1.ConditionChallengeFound) == bergv1.ReasonFrozen || slices.Contains([]string{bergv1.ReasonOwnerBusy, bergv1.ReasonRefused}, reasonOf(after, bergv1.ConditionNamespaceCreated)), "it waits for nothing")
 	case bergv1.PhaseCreating:
 		must(started && !built, "nothing is being created")
 	case bergv1.PhaseStarting:

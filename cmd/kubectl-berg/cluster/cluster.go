@@ -1,0 +1,215 @@
+// Package cluster is the program's line to the API server: with the rights of whoever runs it,
+// and no others.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Cluster is a connection.
+type Cluster struct {
+	client.WithWatch
+	// Config is what it was made of, for the few requests that are not about one object.
+	Config *rest.Config
+	// Namespace is the one that kubectl would use.
+	Namespace string
+	// Context is the name of kubectl's context, "" where there is none.
+	Context string
+
+	clock clock.PassiveClock
+	skew  skew
+}
+
+// FieldOwner is the name under which managedFields show what this program wrote.
+const FieldOwner = "kubectl-berg"
+
+// attemptTimeout bounds a request where --request-timeout does not, so that a line that is cut
+// without a word is noticed.
+const attemptTimeout = 30 * time.Second
+
+// Connect reads the flags that kubectl has, too. It sends no request.
+func Connect(flags *genericclioptions.ConfigFlags, userAgent string, now clock.PassiveClock, warn rest.WarningHandler) (*Cluster, error) {
+	loader := flags.ToRawKubeConfigLoader()
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Config: rest.CopyConfig(config), Namespace: namespace, clock: now}
+	if raw, err := loader.RawConfig(); err == nil {
+		c.Context = raw.CurrentContext
+		if flags.Context != nil && *flags.Context != "" {
+			c.Context = *flags.Context
+		}
+	}
+	c.Config.UserAgent = userAgent
+	// The API server's priority and fairness sets the pace, and says when to come back.
+	c.Config.QPS, c.Config.Burst = -1, 0
+	c.Config.WarningHandler = warn
+	c.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dates{next, c} })
+	scheme, mapper := kinds()
+	c.WithWatch, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: FieldOwner})
+	return c, err
+}
+
+// kinds are those that the program works with. They are known beforehand, so that no command
+// begins with questions about what the cluster has.
+func kinds() (*runtime.Scheme, meta.RESTMapper) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme,
+		gatewayv1.Install, bergv1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for group, namespaced := range map[schema.GroupVersion]map[string]bool{
+		bergv1.GroupVersion: {"Challenge": true, "ChallengeInstance": true},
+		corev1.SchemeGroupVersion: {
+			"Pod": true, "Event": true, "Secret": true, "Service": true, "ResourceQuota": true,
+			"Namespace": false, "Node": false,
+		},
+		appsv1.SchemeGroupVersion:                      {"Deployment": true, "ReplicaSet": true},
+		coordinationv1.SchemeGroupVersion:              {"Lease": true},
+		authorizationv1.SchemeGroupVersion:             {"SelfSubjectAccessReview": false},
+		gatewayv1.SchemeGroupVersion:                   {"Gateway": true, "HTTPRoute": true, "TLSRoute": true},
+		{Group: "apiextensions.k8s.io", Version: "v1"}: {"CustomResourceDefinition": false},
+	} {
+		for kind, inNamespace := range namespaced {
+			scope := meta.RESTScopeRoot
+			if inNamespace {
+				scope = meta.RESTScopeNamespace
+			}
+			mapper.Add(group.WithKind(kind), scope)
+		}
+	}
+	return scheme, mapper
+}
+
+// dates notes what time the API server says that it is.
+type dates struct {
+	next http.RoundTripper
+	to   *Cluster
+}
+
+func (d dates) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := d.to.clock.Now()
+	response, err := d.next.RoundTrip(r)
+	if err == nil {
+		d.to.skew.note(response.Header.Get("Date"), began, d.to.clock.Now())
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets client-go find what is wrapped, to close its connections.
+func (d dates) WrappedRoundTripper() http.RoundTripper { return d.next }
+
+type skew struct {
+	mu    sync.Mutex
+	known bool
+	by    time.Duration
+}
+
+// note takes a date, which is cut to the second: the middle of what it can mean is compared with
+// the middle of the request.
+func (s *skew) note(date string, began, ended time.Time) {
+	told, err := http.ParseTime(date)
+	if err != nil || ended.Sub(began) > 5*time.Second {
+		return // a watch, or too slow to say
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.by = true, told.Add(500*time.Millisecond).Sub(began.Add(ended.Sub(began)/2))
+}
+
+// Skew is how far the API server's clock is ahead of this machine's, to about a second; known
+// after the first answer.
+func (c *Cluster) Skew() (by time.Duration, known bool) {
+	c.skew.mu.Lock()
+	defer c.skew.mu.Unlock()
+	return c.skew.by, c.skew.known
+}
+
+// notableSkew is from when on the clock of this machine is not taken for that of the cluster.
+const notableSkew = 2 * time.Second
+
+// Now is the time of the cluster, as far as it is known to differ from that of this machine.
+func (c *Cluster) Now() time.Time {
+	now := c.clock.Now()
+	if by, known := c.Skew(); known && by.Abs() > notableSkew {
+		return now.Add(by)
+	}
+	return now
+}
+
+// Clock is that of this machine.
+func (c *Cluster) Clock() clock.PassiveClock { return c.clock }
+
+// Raw returns the client of a group's requests that are not about a whole object.
+func (c *Cluster) Raw(gv schema.GroupVersion) (*rest.RESTClient, error) {
+	config := rest.CopyConfig(c.Config)
+	config.GroupVersion = &gv
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.NegotiatedSerializer = negotiated()
+	return rest.RESTClientFor(config)
+}
+
+// pageSize is how many instances a list returns at a time.
+const pageSize = 500
+
+// Instances lists instances, page by page.
+func (c *Cluster) Instances(ctx context.Context, opts ...client.ListOption) (all []bergv1.ChallengeInstance, resourceVersion string, err error) {
+	var page bergv1.ChallengeInstanceList
+	for {
+		limited := append([]client.ListOption{client.Limit(pageSize), client.Continue(page.Continue)}, opts...)
+		page = bergv1.ChallengeInstanceList{}
+		if err := c.List(ctx, &page, limited...); err != nil {
+			return nil, "", err
+		}
+		all = append(all, page.Items...)
+		if page.Continue == "" {
+			return all, page.ResourceVersion, nil
+		}
+	}
+}
+
+// Attempt gives one request an end, so that a line that is cut is noticed.
+func Attempt(ctx context.Context, do func(context.Context) error) error {
+	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	err := do(attempt)
+	if err != nil && ctx.Err() == nil && errors.Is(attempt.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w within %s", errNoAnswer, attemptTimeout)
+	}
+	return err
+}

@@ -1,0 +1,292 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
+)
+
+type connectOptions struct {
+	print, insecure bool
+	ca, via         string
+	wait            time.Duration
+}
+
+func (r *root) connect() *cobra.Command {
+	var o connectOptions
+	c := &cobra.Command{
+		Use:   "connect NAME [SERVICE]",
+		Short: "Connect to an instance as a player does",
+		Long: `Connect to a service of an instance as a player does, through the Gateway or a node port.
+
+What is raw TCP, TLS or UDP is joined to standard input and output, as nc and ncat do. Of what is for
+a browser the address is printed, and whether it answers. SERVICE is the name of the port in the
+Challenge; it may be left out where there is only one.`,
+		Example: `  kubectl berg connect alice-guestbook
+  kubectl berg connect alice-pwn game < exploit.bin
+  kubectl berg connect alice-guestbook --print`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: one(r.completeInstances),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := r.open()
+			if err != nil {
+				return err
+			}
+			i, err := r.awaitRunning(cmd.Context(), to, trimmed(args[0]), o.wait)
+			if err != nil {
+				return err
+			}
+			service := ""
+			if len(args) > 1 {
+				service = args[1]
+			}
+			if o.print || r.Format == console.JSON {
+				return r.printServices(i, service)
+			}
+			chosen, err := chooseService(i, service)
+			if err != nil {
+				return err
+			}
+			return r.join(cmd.Context(), chosen, o)
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&o.print, "print", false, "print the addresses and the commands, and do not connect")
+	f.BoolVar(&o.insecure, "insecure", false, "take any certificate, as one that you signed yourself")
+	f.StringVar(&o.ca, "ca", "", "file with the authority's certificate, instead of those of the system")
+	f.StringVar(&o.via, "via", "", "connect to this host, as to the Gateway's address where DNS does not lead to it")
+	f.DurationVar(&o.wait, "wait", time.Minute, "how long to wait until it runs")
+	return c
+}
+
+// awaitRunning waits until an instance runs.
+func (r *root) awaitRunning(ctx context.Context, c *cluster.Cluster, name string, patience time.Duration) (*bergv1.ChallengeInstance, error) {
+	i, err := instance(ctx, c, name)
+	if err != nil || i.Status.Phase == bergv1.PhaseRunning && i.DeletionTimestamp == nil {
+		return i, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	latest := i
+	err = c.Follow(waiting, cluster.Follower{
+		Changed: func(change cluster.Change) (bool, error) {
+			latest = change.Instance
+			if change.Gone || latest.DeletionTimestamp != nil {
+				return true, console.Fail(console.ExitNotFound, "instance %s has ended", name)
+			}
+			return latest.Status.Phase == bergv1.PhaseRunning, nil
+		},
+		Lost: r.tellLost,
+	}, client.InNamespace(c.Namespace), client.MatchingFields{"metadata.name": name})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		f := why.Explain(gather(ctx, c, latest))
+		return nil, console.Fail(console.ExitTimeout, "instance %s does not run after %s: %s %s", name, console.Duration(patience), f.Sentence, f.Do)
+	}
+	return latest, cluster.Explain("wait for instance "+name, err)
+}
+
+func chooseService(i *bergv1.ChallengeInstance, name string) (bergv1.ServiceEndpoint, error) {
+	var names []string
+	for _, s := range i.Status.Services {
+		if s.Name == name {
+			return s, nil
+		}
+		names = append(names, s.Name)
+	}
+	switch {
+	case len(names) == 0:
+		return bergv1.ServiceEndpoint{}, console.Fail(console.ExitNotFound, "instance %s has no port that is not internal: there is nothing to connect to", i.Name)
+	case name == "" && len(names) == 1:
+		return i.Status.Services[0], nil
+	case name == "":
+		return bergv1.ServiceEndpoint{}, console.Fail(console.ExitUsage, "which one? %s", strings.Join(names, ", "))
+	default:
+		return bergv1.ServiceEndpoint{}, console.Fail(console.ExitNotFound, "instance %s has no service %s: it has %s", i.Name, name, strings.Join(names, ", "))
+	}
+}
+
+// way is a service with the command that leads to it, as JSON has it.
+type way struct {
+	bergv1.ServiceEndpoint `json:",inline"`
+	Command                string `json:"command"`
+	Browser                bool   `json:"browser"`
+}
+
+func (r *root) printServices(i *bergv1.ChallengeInstance, name string) error {
+	services := i.Status.Services
+	if name != "" {
+		s, err := chooseService(i, name)
+		if err != nil {
+			return err
+		}
+		services = []bergv1.ServiceEndpoint{s}
+	}
+	if r.Format == console.JSON {
+		ways := []way{}
+		for _, s := range services {
+			command, browser := howTo(s)
+			ways = append(ways, way{s, command, browser})
+		}
+		return r.WriteJSON(ways)
+	}
+	r.writeServices(services)
+	return nil
+}
+
+// writeServices prints addresses and commands.
+func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
+	if len(services) == 0 {
+		r.Printf("  all its ports are internal: there is nothing to connect to\n")
+		return
+	}
+	for _, s := range services {
+		command, browser := howTo(s)
+		how := command
+		if browser {
+			how = "in a browser, or " + command
+		}
+		r.Printf("  %s  %s\n", r.Paint(console.Bold, s.Name), r.Paint(console.Cyan, console.Clean(s.URL)))
+		r.Printf("  %s  %s\n", strings.Repeat(" ", len(s.Name)), console.Clean(how))
+	}
+}
+
+// answerPatience is how long a connection may take to be made.
+const answerPatience = 10 * time.Second
+
+func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOptions) error {
+	config := &tls.Config{ServerName: s.Hostname, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.insecure} //nolint:gosec // the user says so
+	if o.ca != "" {
+		pem, err := os.ReadFile(o.ca)
+		if err != nil {
+			return console.Fail(console.ExitUsage, "--ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return console.Fail(console.ExitUsage, "--ca %s: there is no certificate in it", o.ca)
+		}
+	}
+	host := s.Hostname
+	if o.via != "" {
+		host = o.via
+	}
+	address := net.JoinHostPort(host, strconv.Itoa(int(s.Port)))
+	if _, browser := howTo(s); browser {
+		return r.visit(ctx, s, address, config)
+	}
+	dialer := &net.Dialer{Timeout: answerPatience}
+	network := strings.ToLower(s.Protocol)
+	if network == "" {
+		network = "tcp"
+	}
+	connection, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return unreached(s, err)
+	}
+	if s.TLS {
+		secure := tls.Client(connection, config)
+		shaking, cancel := context.WithTimeout(ctx, answerPatience)
+		defer cancel()
+		if err := secure.HandshakeContext(shaking); err != nil {
+			_ = connection.Close()
+			return unreached(s, err)
+		}
+		connection = secure
+	}
+	defer func() { _ = connection.Close() }()
+	r.Notef("%s %s", r.PaintErr(console.Green, "connected to"), s.URL)
+	return r.pipe(ctx, connection)
+}
+
+func unreached(s bergv1.ServiceEndpoint, err error) error {
+	var refused *tls.CertificateVerificationError
+	if errors.As(err, &refused) {
+		return console.Fail(console.ExitProblem, "%s shows a certificate that is not to be trusted: %w. For a try: --insecure, or --ca FILE", s.URL, refused.Err)
+	}
+	return console.Fail(console.ExitUnreachable, "no connection to %s: %w. kubectl berg doctor looks at DNS and Gateway; --via goes past DNS", s.URL, err)
+}
+
+// pipe joins a connection to the streams of the program, until the other side ends.
+func (r *root) pipe(ctx context.Context, connection net.Conn) error {
+	received := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(r.Out, connection)
+		received <- err
+	}()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(connection, r.In)
+		if half, ok := connection.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}()
+	_, stream := connection.(interface{ CloseWrite() error })
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-received:
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			return console.Fail(console.ExitFailed, "the connection ended: %w", err)
+		}
+		return nil
+	case <-sent:
+	}
+	// All is sent. Of a datagram nothing tells whether there is an answer.
+	var late <-chan time.Time
+	if !stream {
+		late = r.clock.After(time.Second)
+	}
+	select {
+	case <-ctx.Done():
+	case <-received:
+	case <-late:
+	}
+	return nil
+}
+
+// visit asks once what a browser would.
+func (r *root) visit(ctx context.Context, s bergv1.ServiceEndpoint, address string, config *tls.Config) error {
+	r.Printf("%s\n", s.URL)
+	transport := &http.Transport{
+		TLSClientConfig: config,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: answerPatience}).DialContext(ctx, network, address)
+		},
+	}
+	defer transport.CloseIdleConnections()
+	asking, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(asking, http.MethodGet, s.URL, http.NoBody)
+	if err != nil {
+		return err
+	}
+	began := r.clock.Now()
+	response, err := (&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(request)
+	if err != nil {
+		return unreached(s, err)
+	}
+	_ = response.Body.Close()
+	took := r.clock.Since(began).Round(time.Millisecond)
+	if response.StatusCode >= http.StatusInternalServerError {
+		return console.Fail(console.ExitProblem, "it answers %s, after %s", response.Status, took)
+	}
+	r.Notef("%s", r.PaintErr(console.Green, fmt.Sprintf("it answers %s, after %s", response.Status, took)))
+	return nil
+}

@@ -1,0 +1,263 @@
+package command
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+// Row is an instance as list shows it, and as its JSON has it. A flag is nowhere in it.
+type Row struct {
+	// Event is what happened, of a watch: seen, changed or gone.
+	Event       string                   `json:"event,omitempty"`
+	Namespace   string                   `json:"namespace"`
+	Name        string                   `json:"name"`
+	Challenge   string                   `json:"challenge"`
+	Owner       string                   `json:"owner"`
+	Phase       bergv1.Phase             `json:"phase"`
+	Problem     string                   `json:"problem,omitempty"`
+	Created     *metav1.Time             `json:"createdAt,omitempty"`
+	Started     *metav1.Time             `json:"startedAt,omitempty"`
+	Expires     *metav1.Time             `json:"expiresAt,omitempty"`
+	SecondsLeft *int64                   `json:"secondsLeft,omitempty"`
+	Frozen      bool                     `json:"frozen,omitempty"`
+	Outdated    bool                     `json:"outdated,omitempty"`
+	InNamespace string                   `json:"instanceNamespace,omitempty"`
+	Services    []bergv1.ServiceEndpoint `json:"services,omitempty"`
+}
+
+func rowOf(i *bergv1.ChallengeInstance, now time.Time) Row {
+	created := i.CreationTimestamp
+	row := Row{
+		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID,
+		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: problemOf(i),
+		Created: &created, Started: i.Status.StartedAt, Expires: i.Status.ExpiresAt,
+		Frozen: i.Annotations[bergv1.AnnotationFrozen] != "", InNamespace: i.Status.Namespace, Services: i.Status.Services,
+		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
+	}
+	if at := i.Status.ExpiresAt; at != nil && !row.Frozen {
+		left := int64(at.Sub(now) / time.Second)
+		row.SecondsLeft = &left
+	}
+	return row
+}
+
+// problemOf is the reason of the first condition that is False, "" if nothing is wrong.
+func problemOf(i *bergv1.ChallengeInstance) string {
+	for _, c := range i.Status.Conditions {
+		if c.Status != metav1.ConditionFalse {
+			continue
+		}
+		switch c.Type {
+		case bergv1.ConditionUpToDate:
+			continue
+		case bergv1.ConditionNamespaceDeleted:
+			if c.Reason != bergv1.ReasonDeletionBlocked {
+				continue
+			}
+		case bergv1.ConditionChallengeFound:
+			if i.Status.InstanceID != "" && c.Reason == bergv1.ReasonChallengeMissing {
+				continue
+			}
+		}
+		return c.Reason
+	}
+	return ""
+}
+
+func (r *root) list() *cobra.Command {
+	var s selection
+	var watch, problems bool
+	c := &cobra.Command{
+		Use: "list [NAME...]", Aliases: []string{"ls", "get"},
+		Short: "List instances: where players connect, how much time is left, what is wrong",
+		Example: `  kubectl berg list -n berg
+  kubectl berg list -A --phase Starting,Failed -w
+  kubectl berg list --challenge guestbook -o json`,
+		ValidArgsFunction: r.completeInstances,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := s.check(args, false); err != nil {
+				return err
+			}
+			to, err := r.open()
+			if err != nil {
+				return err
+			}
+			if watch {
+				return r.watchInstances(cmd, to, &s, problems)
+			}
+			found, err := s.find(cmd.Context(), to)
+			if err != nil {
+				return err
+			}
+			rows := []Row{}
+			for _, i := range found {
+				if row := rowOf(i, to.Now()); !problems || row.Problem != "" {
+					rows = append(rows, row)
+				}
+			}
+			slices.SortFunc(rows, func(a, b Row) int {
+				return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+			})
+			return r.showRows(rows, s.allNamespaces)
+		},
+	}
+	s.add(c, r, false)
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on and tell of every change")
+	c.Flags().BoolVar(&problems, "problems", false, "only those with a problem")
+	return c
+}
+
+func (r *root) showRows(rows []Row, namespaces bool) error {
+	switch r.Format {
+	case console.JSON:
+		return r.WriteJSON(rows)
+	case console.Name:
+		for _, row := range rows {
+			r.Printf("%s\n", row.Name)
+		}
+		return nil
+	case console.Text, console.Wide:
+	}
+	if len(rows) == 0 {
+		r.Notef("No instances found.")
+		return nil
+	}
+	t := console.Table{Header: r.header(namespaces), Shrink: r.shrink(namespaces)}
+	for _, row := range rows {
+		t.Row(r.cells(row, namespaces)...)
+	}
+	t.Write(r.Console)
+	return nil
+}
+
+func (r *root) header(namespaces bool) []string {
+	header := []string{"NAME", "CHALLENGE", "PHASE", "LEFT", "ADDRESS"}
+	if r.Format == console.Wide {
+		header = []string{"NAME", "CHALLENGE", "PHASE", "LEFT", "OWNER", "STARTED", "ADDRESS"}
+	}
+	if namespaces {
+		header = append([]string{"NAMESPACE"}, header...)
+	}
+	return header
+}
+
+// shrink are name, Challenge and address.
+func (r *root) shrink(namespaces bool) []int {
+	n := 0
+	if namespaces {
+		n = 1
+	}
+	return []int{n, n + 1, len(r.header(namespaces)) - 1}
+}
+
+func (r *root) cells(row Row, namespaces bool) []console.Cell {
+	phase := console.Cell{Text: string(row.Phase), Colour: phaseColour(row.Phase)}
+	if row.Problem != "" {
+		phase = console.Cell{Text: string(row.Phase) + " " + row.Problem, Colour: console.Red}
+	}
+	if row.Event == "gone" {
+		phase = console.Cell{Text: "gone", Colour: console.Faint}
+	}
+	left := console.Cell{Text: "-"}
+	switch {
+	case row.Frozen:
+		left = console.Cell{Text: "frozen", Colour: console.Cyan}
+	case row.SecondsLeft != nil:
+		left.Text = console.Duration(time.Duration(*row.SecondsLeft) * time.Second)
+		if *row.SecondsLeft < 300 {
+			left.Colour = console.Yellow
+		}
+	}
+	addresses := make([]string, 0, len(row.Services))
+	for _, s := range row.Services {
+		addresses = append(addresses, console.Clean(s.URL))
+	}
+	cells := []console.Cell{{Text: row.Name, Colour: console.Bold}, {Text: row.Challenge}, phase, left}
+	if r.Format == console.Wide {
+		started := "-"
+		if row.Started != nil {
+			started = row.Started.UTC().Format(time.RFC3339)
+		}
+		cells = append(cells, console.Cell{Text: row.Owner}, console.Cell{Text: started})
+	}
+	cells = append(cells, console.Cell{Text: cmp.Or(strings.Join(addresses, " "), "-")})
+	if namespaces {
+		cells = append([]console.Cell{{Text: row.Namespace}}, cells...)
+	}
+	return cells
+}
+
+func phaseColour(p bergv1.Phase) console.Colour {
+	switch p {
+	case bergv1.PhaseRunning:
+		return console.Green
+	case bergv1.PhaseFailed:
+		return console.Red
+	case bergv1.PhaseTerminating, bergv1.PhaseTerminated:
+		return console.Faint
+	default:
+		return console.Yellow
+	}
+}
+
+func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *selection, problems bool) error {
+	ctx := cmd.Context()
+	onNode, err := s.onNode(ctx, to)
+	if err != nil {
+		return err
+	}
+	stream := console.Stream{Console: r.Console, Header: r.header(s.allNamespaces), Shrink: r.shrink(s.allNamespaces)}
+	shown := map[string]bool{}
+	err = to.Follow(ctx, cluster.Follower{
+		Changed: func(change cluster.Change) (bool, error) {
+			i := change.Instance
+			id := string(i.UID)
+			row := rowOf(i, to.Now())
+			wanted := s.matches(i, onNode) && (!problems || row.Problem != "")
+			if !wanted && !shown[id] {
+				return false, nil
+			}
+			row.Event = "changed"
+			switch {
+			case change.Gone:
+				row.Event = "gone"
+			case !shown[id]:
+				row.Event = "seen"
+			}
+			shown[id] = wanted && !change.Gone
+			switch r.Format {
+			case console.JSON:
+				return false, r.WriteLine(row)
+			case console.Name:
+				r.Printf("%s\n", row.Name)
+			case console.Text, console.Wide:
+				stream.Write(r.cells(row, s.allNamespaces)...)
+			}
+			return false, nil
+		},
+		Lost: r.tellLost,
+	}, s.options(to)...)
+	if ctx.Err() != nil {
+		return nil // that is how a watch ends
+	}
+	return cluster.Explain("watch instances", err)
+}
+
+// tellLost tells that the connection is lost, and there again.
+func (r *root) tellLost(err error) {
+	if err == nil {
+		r.Notef("%s", r.PaintErr(console.Green, "connected again"))
+		return
+	}
+	r.Notef("%s %s", r.PaintErr(console.Yellow, "no connection, trying again:"), console.Clean(err.Error()))
+}

@@ -1,0 +1,411 @@
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
+)
+
+type planOptions struct {
+	files             []string
+	players           int
+	playing           string
+	start, lifetime   time.Duration
+	duration          time.Duration
+	nodeCPU, nodeMem  string
+	nodeDisk          string
+	nodePods          int
+	overhead          int
+	price, starts     float64
+	currency          string
+	nodePorts         int
+	etcd              string
+	weights           []string
+	allNamespaces     bool
+	operatorNamespace string
+	settings          []string
+}
+
+func (r *root) plan() *cobra.Command {
+	var o planOptions
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Calculate what an event needs: nodes, memory, node ports, requests, cost, and what breaks first",
+		Long: `Calculate what an event needs. Challenges come from files (-f, also - and folders), which needs no
+cluster, or from the cluster; with them come the operator's settings. One owner has one instance, so
+there are as many instances as owners who play at the same time. Exit code 4: something breaks before.
+
+Sizes of nodes are what a pod can be given (allocatable). Without --node-cpu and the like they are those
+of the cluster's smallest node, or 16 processors and 64 GiB where there is none to ask.`,
+		Example: `  kubectl berg plan --players 500 --playing 60% -n berg
+  kubectl berg plan -f challenges/ --players 2000 --start 5m --node-cpu 8 --node-memory 32Gi --price 0.40 --duration 24h`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.planFor(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringSliceVarP(&o.files, "filename", "f", nil, "files or folders with Challenges; - for standard input")
+	f.IntVar(&o.players, "players", 0, "how many players or teams there are")
+	f.StringVar(&o.playing, "playing", "100%", "how many of them have an instance at the busiest time, as in 60% or 300")
+	f.DurationVar(&o.start, "start", 5*time.Minute, "within which time these start")
+	f.DurationVar(&o.lifetime, "lifetime", 0, "how long an instance lives; by default the operator's CHALLENGE_INSTANCE_TIMEOUT")
+	f.DurationVar(&o.duration, "duration", 24*time.Hour, "how long the event takes")
+	f.StringVar(&o.nodeCPU, "node-cpu", "", "processors of a node")
+	f.StringVar(&o.nodeMem, "node-memory", "", "memory of a node, as in 64Gi")
+	f.StringVar(&o.nodeDisk, "node-disk", "", "disk of a node beside images, as in 50Gi")
+	f.IntVar(&o.nodePods, "node-pods", 0, "pods of a node at most (110)")
+	f.IntVar(&o.overhead, "node-overhead", -1, "pods that every node runs besides; by default as many as now")
+	f.Float64Var(&o.price, "price", 0, "price of a node for an hour")
+	f.StringVar(&o.currency, "currency", "", "of the price, as in EUR")
+	f.IntVar(&o.nodePorts, "node-ports", 2768, "how many node ports the API server has")
+	f.StringVar(&o.etcd, "etcd", "2Gi", "how large etcd's database may become")
+	f.Float64Var(&o.starts, "starts-per-second", 10, "how many instances of one container the API server starts in a second; 10 was measured on two processors")
+	f.StringSliceVar(&o.weights, "weight", nil, "how often a Challenge is started beside others, as in guestbook=3")
+	f.StringSliceVar(&o.settings, "setting", nil, "the operator's settings where they are not read from the cluster, as in CHALLENGE_CPU_REQUEST=50m")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Challenges of all namespaces")
+	f.StringVar(&o.operatorNamespace, "operator-namespace", "", "where the operator is; looked for by default")
+	_ = c.MarkFlagRequired("players")
+	return c
+}
+
+// playingOf reads 60% or 300.
+func playingOf(text string, players int) (int, error) {
+	if share, ok := strings.CutSuffix(text, "%"); ok {
+		percent, err := strconv.ParseFloat(share, 64)
+		if err != nil || percent <= 0 || percent > 100 {
+			return 0, console.Fail(console.ExitUsage, "--playing %s: must be a share above 0%% and up to 100%%, or a number", text)
+		}
+		return int(float64(players)*percent/100 + 0.999999), nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, console.Fail(console.ExitUsage, "--playing %s: must be a share such as 60%%, or a number", text)
+	}
+	return n, nil
+}
+
+func (r *root) planFor(ctx context.Context, o planOptions) error {
+	if o.players < 1 {
+		return console.Fail(console.ExitUsage, "--players must be 1 or more")
+	}
+	if o.start <= 0 || o.duration <= 0 || o.lifetime < 0 {
+		return console.Fail(console.ExitUsage, "--start, --duration and --lifetime must be longer than zero")
+	}
+	active, err := playingOf(o.playing, o.players)
+	if err != nil {
+		return err
+	}
+	weights, err := weightsOf(o.weights)
+	if err != nil {
+		return err
+	}
+	var challenges []bergv1.Challenge
+	survey := doctor.Survey{}
+	var nodes []corev1.Node
+	overhead := 0
+	if len(o.files) > 0 {
+		if challenges, err = r.readChallenges(o.files); err != nil {
+			return err
+		}
+	} else {
+		c, err := r.open()
+		if err != nil {
+			return err
+		}
+		var list bergv1.ChallengeList
+		opts := []client.ListOption{client.InNamespace(c.Namespace)}
+		if o.allNamespaces {
+			opts = nil
+		}
+		if err := c.List(ctx, &list, opts...); err != nil {
+			return cluster.Explain("list Challenges", err)
+		}
+		challenges = list.Items
+		if len(challenges) == 0 {
+			return console.Fail(console.ExitNotFound, "there is no Challenge in namespace %s: give another one with -n, or files with -f", c.Namespace)
+		}
+		if survey, err = doctor.SettingsOf(ctx, c, o.operatorNamespace); err != nil {
+			return err
+		}
+		nodes, overhead = nodesOf(ctx, c)
+	}
+	settings, byDefault, err := settingsOf(survey, o.settings)
+	if err != nil {
+		return err
+	}
+	if o.lifetime == 0 {
+		o.lifetime = byDefault
+	}
+	var shapes []plan.Shape
+	for i := range challenges {
+		if len(challenges[i].Spec.Containers) == 0 {
+			r.Notef("%s Challenge %s has no containers: left out", r.PaintErr(console.Yellow, "warning:"), challenges[i].Name)
+			continue
+		}
+		weight, told := weights[challenges[i].Name]
+		if !told {
+			weight = 1
+		}
+		delete(weights, challenges[i].Name)
+		shape, err := plan.ShapeOf(&challenges[i], settings, weight)
+		if err != nil {
+			return console.Fail(console.ExitUsage, "%w", err)
+		}
+		shapes = append(shapes, shape)
+	}
+	for name := range weights {
+		return console.Fail(console.ExitUsage, "--weight %s: there is no such Challenge", name)
+	}
+	node, err := nodeOf(o, nodes, overhead)
+	if err != nil {
+		return err
+	}
+	etcd, err := resource.ParseQuantity(o.etcd)
+	if err != nil {
+		return console.Fail(console.ExitUsage, "--etcd %s: %w", o.etcd, err)
+	}
+	result, err := plan.Of(shapes,
+		plan.Event{Players: o.players, Active: active, Start: o.start, Lifetime: o.lifetime, Duration: o.duration},
+		node,
+		plan.Limits{NodePorts: o.nodePorts, EtcdMB: etcd.AsApproximateFloat64() / 1e6, StartsPerSecond: o.starts, Nodes: len(nodes)})
+	if err != nil {
+		return console.Fail(console.ExitUsage, "%w", err)
+	}
+	if r.Format == console.JSON {
+		if err := r.WriteJSON(result); err != nil {
+			return err
+		}
+		return verdictOf(!result.Fits())
+	}
+	return r.showPlan(result, o, node)
+}
+
+func weightsOf(texts []string) (map[string]float64, error) {
+	out := map[string]float64{}
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		weight, err := strconv.ParseFloat(value, 64)
+		if !ok || err != nil || weight < 0 {
+			return nil, console.Fail(console.ExitUsage, "--weight %s: must be CHALLENGE=NUMBER, as in guestbook=3", text)
+		}
+		out[name] = weight
+	}
+	return out, nil
+}
+
+// settingsOf takes what the command line says, then the operator's Deployment, then defaults.
+func settingsOf(s doctor.Survey, told []string) (plan.Settings, time.Duration, error) {
+	own := map[string]string{}
+	for _, text := range told {
+		name, value, ok := strings.Cut(text, "=")
+		if _, known := doctor.Defaults[name]; !ok || !known {
+			return plan.Settings{}, 0, console.Fail(console.ExitUsage, "--setting %s: must be NAME=VALUE, with the name of a setting that a plan depends on", text)
+		}
+		own[name] = value
+	}
+	value := func(name string) string {
+		if v, ok := own[name]; ok {
+			return v
+		}
+		v, _ := s.Setting(name)
+		return v
+	}
+	var out plan.Settings
+	for name, to := range map[string]*resource.Quantity{
+		"CHALLENGE_CPU_REQUEST": &out.CPURequest, "CHALLENGE_CPU_LIMIT": &out.CPULimit,
+		"CHALLENGE_MEMORY_REQUEST": &out.MemoryRequest, "CHALLENGE_MEMORY_LIMIT": &out.MemoryLimit,
+		"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": &out.DiskRequest,
+	} {
+		q, err := resource.ParseQuantity(value(name))
+		if err != nil {
+			return out, 0, console.Fail(console.ExitUsage, "%s=%s: %w", name, value(name), err)
+		}
+		*to = q
+	}
+	out.Policies = 1
+	if value("NETWORK_POLICY") == "both" {
+		out.Policies = 2
+	}
+	out.Headless = value("CHALLENGE_ADDITIONAL_HEADLESS_SERVICE") == "true"
+	out.PullSecret = value("PULL_SECRET_NAME") != ""
+	timeout, err := time.ParseDuration(value("CHALLENGE_INSTANCE_TIMEOUT"))
+	if err != nil {
+		return out, 0, console.Fail(console.ExitUsage, "CHALLENGE_INSTANCE_TIMEOUT: %w", err)
+	}
+	return out, timeout, nil
+}
+
+// nodesOf are those of the cluster that take pods, and how many pods that are not of instances
+// each runs. Without the right to read them there are none.
+func nodesOf(ctx context.Context, c *cluster.Cluster) (nodes []corev1.Node, overhead int) {
+	var list corev1.NodeList
+	if c.List(ctx, &list) != nil {
+		return nil, 0
+	}
+	nodes = slices.DeleteFunc(list.Items, func(n corev1.Node) bool { return n.Spec.Unschedulable })
+	var pods corev1.PodList
+	if c.List(ctx, &pods) != nil || len(nodes) == 0 {
+		return nodes, 0
+	}
+	others := 0
+	for _, p := range pods.Items {
+		if p.Labels[bergv1.LabelComponent] != bergv1.ComponentPod && p.Spec.NodeName != "" && p.Status.Phase == corev1.PodRunning {
+			others++
+		}
+	}
+	return nodes, (others + len(nodes) - 1) / len(nodes)
+}
+
+func nodeOf(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error) {
+	out := plan.Node{CPU: resource.MustParse("16"), Memory: resource.MustParse("64Gi"), Pods: 110, Overhead: overhead, Price: o.price}
+	if len(nodes) > 0 {
+		smallest := slices.MinFunc(nodes, func(a, b corev1.Node) int { return a.Status.Allocatable.Cpu().Cmp(*b.Status.Allocatable.Cpu()) })
+		has := smallest.Status.Allocatable
+		out.CPU, out.Memory, out.Pods = *has.Cpu(), *has.Memory(), int(has.Pods().Value())
+		out.Disk = *has.StorageEphemeral()
+	}
+	for flag, given := range map[string]struct {
+		text string
+		to   *resource.Quantity
+	}{"--node-cpu": {o.nodeCPU, &out.CPU}, "--node-memory": {o.nodeMem, &out.Memory}, "--node-disk": {o.nodeDisk, &out.Disk}} {
+		if given.text == "" {
+			continue
+		}
+		q, err := resource.ParseQuantity(given.text)
+		if err != nil || q.Sign() <= 0 {
+			return out, console.Fail(console.ExitUsage, "%s %s: must be an amount above zero, as in 16 or 64Gi", flag, given.text)
+		}
+		*given.to = q
+	}
+	if o.nodePods > 0 {
+		out.Pods = o.nodePods
+	}
+	if o.overhead >= 0 {
+		out.Overhead = o.overhead
+	}
+	return out, nil
+}
+
+// readChallenges reads all Challenges of files and folders; other kinds are left aside.
+func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
+	var out []bergv1.Challenge
+	add := func(name string, in io.Reader) error {
+		reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
+		for {
+			document, err := reader.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return console.Fail(console.ExitUsage, "%s: %w", name, err)
+			}
+			var c bergv1.Challenge
+			if err := yaml.Unmarshal(document, &c.TypeMeta); err != nil {
+				return console.Fail(console.ExitUsage, "%s: %w", name, err)
+			}
+			if c.Kind != "Challenge" || len(bytes.TrimSpace(document)) == 0 {
+				continue
+			}
+			if err := yaml.Unmarshal(document, &c); err != nil {
+				return console.Fail(console.ExitUsage, "%s: %w", name, err)
+			}
+			out = append(out, c)
+		}
+	}
+	for _, file := range files {
+		if file == "-" {
+			if err := add("standard input", r.In); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		paths := []string{file}
+		info, err := os.Stat(file)
+		if err != nil {
+			return nil, console.Fail(console.ExitNotFound, "-f: %w", err)
+		}
+		if info.IsDir() {
+			paths = nil
+			for _, pattern := range []string{"*.yaml", "*.yml", "*.json"} {
+				found, _ := filepath.Glob(filepath.Join(file, pattern)) // the pattern is a good one
+				paths = append(paths, found...)
+			}
+		}
+		for _, path := range paths {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return nil, console.Fail(console.ExitNotFound, "-f: %w", err)
+			}
+			if err := add(path, bytes.NewReader(content)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, console.Fail(console.ExitNotFound, "there is no Challenge in %s", strings.Join(files, ", "))
+	}
+	return out, nil
+}
+
+func (r *root) showPlan(p plan.Result, o planOptions, n plan.Node) error {
+	if why := p.Impossible(); why != "" {
+		r.Printf("%s %s\n", r.Paint(console.Red, "✗"), why)
+		return verdictOf(true)
+	}
+	t := console.Table{Header: []string{"", "NEEDED", ""}}
+	row := func(what, amount, note string) {
+		t.Row(console.Cell{Text: what}, console.Cell{Text: amount, Colour: console.Bold}, console.Cell{Text: note, Colour: console.Faint})
+	}
+	row("instances", strconv.Itoa(p.Instances), fmt.Sprintf("of %d players, over %d Challenges", o.players, len(p.Shapes)))
+	row("pods", strconv.Itoa(p.Pods), "")
+	row("nodes", strconv.Itoa(p.Nodes), fmt.Sprintf("of %s processors, %s, %d pods; by their %s", n.CPU.String(), n.Memory.String(), n.Pods, p.NodesBy))
+	row("processors", fmt.Sprintf("%.1f", p.CPU), "set aside; they may take more")
+	row("memory", fmt.Sprintf("%.1f GiB", p.MemoryGiB), "set aside")
+	row("disk", fmt.Sprintf("%.1f GiB", p.DiskGiB), "set aside, beside images")
+	row("node ports", strconv.Itoa(p.NodePorts), fmt.Sprintf("of %d", o.nodePorts))
+	row("routes", strconv.Itoa(p.Routes), "")
+	row("requests", fmt.Sprintf("%.1f per second", p.RequestsPerSecond), fmt.Sprintf("of the operator while all start within %s: %.1f starts per second", console.Duration(o.start), p.StartsPerSecond))
+	row("", fmt.Sprintf("%.1f per second", p.SteadyPerSecond), "afterwards, while instances end and start")
+	row("etcd", fmt.Sprintf("%.0f MB", p.EtcdMB), "")
+	row("API server", fmt.Sprintf("%.0f MiB", p.APIServerMiB), "of memory")
+	row("operator", fmt.Sprintf("%.0f MiB", p.OperatorMiB), "of memory")
+	if o.price > 0 {
+		row("cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", p.Cost, o.currency)), fmt.Sprintf("%d nodes for %s", p.Nodes, console.Duration(o.duration)))
+	}
+	t.Write(r.Console)
+	r.Printf("\nWhat breaks first:\n")
+	b := console.Table{Header: []string{"AT INSTANCES", "WHAT", "TAKEN", "WHAT TO DO"}, Shrink: []int{3}}
+	for _, limit := range p.Breaks[:min(5, len(p.Breaks))] {
+		taken := console.Cell{Text: fmt.Sprintf("%.0f%%", limit.Share*100), Colour: console.Green}
+		switch {
+		case limit.Share > 1:
+			taken.Colour = console.Red
+		case limit.Share > 0.8:
+			taken.Colour = console.Yellow
+		}
+		b.Row(console.Cell{Text: strconv.Itoa(limit.At)}, console.Cell{Text: limit.What}, taken, console.Cell{Text: limit.Do})
+	}
+	b.Write(r.Console)
+	return verdictOf(!p.Fits())
+}

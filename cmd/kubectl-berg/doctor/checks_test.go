@@ -1,0 +1,149 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+var noon = time.Date(2030, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func env(s *Survey, pairs ...string) {
+	c := &s.Deployment.Spec.Template.Spec.Containers[0]
+	for i := 0; i < len(pairs); i += 2 {
+		c.Env = append(c.Env, corev1.EnvVar{Name: pairs[i], Value: pairs[i+1]})
+	}
+}
+
+// well is a survey of a cluster that lacks nothing.
+func well() Survey {
+	s := Survey{
+		Now: noon, SkewKnown: true, Server: "v1.37.1", Plugin: "v0.1.0", Unreadable: map[string]string{},
+		APIs: map[string]Served{
+			APIBerg:    {Resources: []string{"challenges", "challengeinstances"}},
+			APIGateway: {Resources: []string{"gateways", "httproutes", "tlsroutes"}},
+			APICilium:  {Resources: []string{"ciliumnetworkpolicies"}},
+		},
+		Rights: []Right{{Allowed: true}}, Leader: "pod-1_x", Renewed: noon, LeaseTime: 15 * time.Second,
+		HTTPS: &TLS{NotAfter: noon.AddDate(0, 2, 0), Issuer: "R3"},
+		Names: map[string][]string{ProbeName + ".play.example.org": {"192.0.2.1"}},
+	}
+	s.Deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "berg-operator-system", Name: "berg-operator-controller-manager"}}
+	s.Deployment.Spec.Replicas = ptr.To[int32](2)
+	s.Deployment.Status.ReadyReplicas, s.Deployment.Status.UpdatedReplicas = 2, 2
+	s.Deployment.Spec.Template.Spec.Containers = []corev1.Container{{Image: "ghcr.io/x/berg-operator:v0.1.3"}}
+	env(&s, "CHALLENGE_DOMAIN", "play.example.org", "CHALLENGE_HTTP_PORT", "443", "CHALLENGE_TLS_PORT", "8443")
+	s.Pods = []corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: isolationCondition, Status: corev1.ConditionTrue, LastProbeTime: metav1.NewTime(noon)}}}}}
+	s.Gateway = &gatewayv1.Gateway{}
+	s.Gateway.Status.Conditions = []metav1.Condition{{Type: "Programmed", Status: metav1.ConditionTrue}}
+	s.Gateway.Status.Addresses = []gatewayv1.GatewayStatusAddress{{Value: "192.0.2.1"}}
+	s.Gateway.Spec.Listeners = []gatewayv1.Listener{
+		{Name: "http", Protocol: gatewayv1.HTTPSProtocolType, Port: 443, Hostname: ptr.To[gatewayv1.Hostname]("*.play.example.org")},
+		{Name: "tls", Protocol: gatewayv1.TLSProtocolType, Port: 8443},
+	}
+	s.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
+	s.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	s.Nodes[0].Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
+	s.PodsOnNodes = map[string]int{"a": 10}
+	s.Challenges = []bergv1.Challenge{{Spec: bergv1.ChallengeSpec{Containers: []bergv1.Container{{Ports: []bergv1.Port{{Type: bergv1.PublicHTTPRoute}}}}}}}
+	return s
+}
+
+func TestAClusterThatLacksNothing(t *testing.T) {
+	for _, l := range Check(well()) {
+		if l.Level != OK {
+			t.Errorf("%s: %s: %s", l.Check, l.Level, l.Text)
+		}
+	}
+}
+
+func TestEachThingThatIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*Survey)
+		check string
+		level Level
+		says  string
+	}{
+		"old Kubernetes":    {func(s *Survey) { s.Server = "v1.31.2" }, "Kubernetes", Problem, "1.33"},
+		"clock":             {func(s *Survey) { s.Skew = 2 * time.Minute }, "clock", Problem, "behind"},
+		"clock, the other":  {func(s *Survey) { s.Skew = -10 * time.Second }, "clock", Warning, "ahead"},
+		"no definitions":    {func(s *Survey) { delete(s.APIs, APIBerg) }, "definitions", Problem, "not installed"},
+		"a right":           {func(s *Survey) { s.Rights = []Right{{Verb: "patch", Resource: "challenges", For: "freeze"}} }, "your rights", Warning, "patch challenges (freeze)"},
+		"no operator":       {func(s *Survey) { s.Deployment = nil }, "operator", Problem, "no Deployment"},
+		"operator hidden":   {func(s *Survey) { s.Unreadable["operator"] = "you may not" }, "operator", Unknown, "you may not"},
+		"scaled to nothing": {func(s *Survey) { s.Deployment.Spec.Replicas = ptr.To[int32](0) }, "operator", Problem, "scaled to 0"},
+		"none ready":        {func(s *Survey) { s.Deployment.Status.ReadyReplicas = 0 }, "operator", Problem, "no replica"},
+		"wrong setting":     {func(s *Survey) { s.Deployment.Status.UpdatedReplicas = 1 }, "operator", Warning, "old ones work on"},
+		"nobody leads":      {func(s *Survey) { s.Leader = "" }, "leader", Problem, "no replica leads"},
+		"silent leader":     {func(s *Survey) { s.Renewed = noon.Add(-time.Minute) }, "leader", Problem, "silent"},
+		"other version":     {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", Warning, "plugin 0.3.0"},
+		"no routes":         {func(s *Survey) { s.APIs[APIGateway] = Served{Resources: []string{"httproutes"}} }, "Gateway API", Warning, "tlsroutes"},
+		"no Gateway":        {func(s *Survey) { s.Gateway = nil }, "Gateway", Problem, "berg/berg-gateway"},
+		"no controller":     {func(s *Survey) { s.Gateway.Status.Conditions = nil }, "Gateway", Problem, "no controller"},
+		"no listener":       {func(s *Survey) { s.Gateway.Spec.Listeners = s.Gateway.Spec.Listeners[:1] }, "listener tls", Warning, "no listener"},
+		"other protocol":    {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "false") }, "listener http", Problem, "HTTPS"},
+		"other domain":      {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.other.org") }, "listener http", Problem, "*.other.org"},
+		"other port":        {func(s *Survey) { s.Gateway.Spec.Listeners[0].Port = 444 }, "listener http", Warning, "444"},
+		"no certificate": {func(s *Survey) {
+			s.Gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef"}}}}
+		}, "listener http", Problem, "InvalidCertificateRef"},
+		"no name": {func(s *Survey) {
+			s.Names = map[string][]string{}
+			s.NameErrors = map[string]string{ProbeName + ".play.example.org": "no such name"}
+		}, "DNS name", Problem, "no such name"},
+		"name elsewhere":     {func(s *Survey) { s.Names[ProbeName+".play.example.org"] = []string{"192.0.2.9"} }, "DNS name", Warning, "192.0.2.9"},
+		"expired":            {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(-time.Hour) }, "certificate, HTTPS", Problem, "expired"},
+		"expires soon":       {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(48 * time.Hour) }, "certificate, HTTPS", Warning, "expires in"},
+		"signed by yourself": {func(s *Survey) { s.HTTPS.Err, s.HTTPS.Distrusted = "unknown authority", true }, "certificate, HTTPS", Warning, "unknown authority"},
+		"no Cilium":          {func(s *Survey) { delete(s.APIs, APICilium); env(s, "NETWORK_POLICY", "cilium") }, "network policy", Problem, "no instance starts"},
+		"not isolated":       {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation, by packets", Problem, ""},
+		"not tried":          {func(s *Survey) { s.Pods = nil }, "isolation, by packets", Warning, "nobody has tried"},
+		"tried long ago": {func(s *Survey) {
+			s.Pods[0].Status.Conditions[0].LastProbeTime = metav1.NewTime(noon.Add(-24 * time.Hour))
+		}, "isolation, by packets", Warning, "24h00m ago"},
+		"an image": {func(s *Survey) {
+			s.InstancePods = []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: "x:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "denied"}}}}}}}
+		}, "image pulls", Problem, "x:1 (1 pods: denied)"},
+		"no pull secret": {func(s *Survey) { s.PullSecret = Missing; env(s, "PULL_SECRET_NAME", "registry") }, "pull secret", Problem, "registry"},
+		"full nodes":     {func(s *Survey) { s.PodsOnNodes["a"] = 105 }, "nodes", Warning, "105 of 110"},
+		"no node ready":  {func(s *Survey) { s.Nodes[0].Spec.Unschedulable = true }, "nodes", Problem, "0 of 1"},
+		"node ports":     {func(s *Survey) { s.NodePorts = 2700 }, "node ports", Warning, "2700"},
+		"a quota": {func(s *Survey) {
+			q := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "q"}}
+			q.Status.Hard = corev1.ResourceList{"count/pods": resource.MustParse("10")}
+			q.Status.Used = corev1.ResourceList{"count/pods": resource.MustParse("10")}
+			s.Quotas = []corev1.ResourceQuota{q}
+		}, "quotas", Warning, "10 of 10"},
+		"an instance": {func(s *Survey) {
+			s.Instances = []bergv1.ChallengeInstance{{Status: bergv1.ChallengeInstanceStatus{Phase: bergv1.PhaseFailed}}}
+		}, "instances", Warning, "1 with a problem"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := well()
+			tc.spoil(&s)
+			for _, l := range Check(s) {
+				if l.Check != tc.check || l.Level == OK {
+					continue
+				}
+				if l.Level != tc.level || !strings.Contains(l.Text, tc.says) {
+					t.Errorf("%s: %s, want %s with %q", l.Level, l.Text, tc.level, tc.says)
+				}
+				if l.Level != Unknown && l.Do == "" {
+					t.Errorf("nothing to do: %s", l.Text)
+				}
+				return
+			}
+			t.Errorf("no line of %q says so", tc.check)
+		})
+	}
+}

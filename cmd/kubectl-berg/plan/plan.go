@@ -1,0 +1,451 @@
+// Package plan calculates what an event needs of a cluster. It is pure: Challenges and an event
+// come in, figures come out. docs/capacity.md has the measurements that it rests on.
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Settings of the operator that a plan depends on.
+type Settings struct {
+	CPURequest, CPULimit       resource.Quantity
+	MemoryRequest, MemoryLimit resource.Quantity
+	DiskRequest                resource.Quantity
+	// Policies are how many network policies an instance has: one, or two with
+	// NETWORK_POLICY=both.
+	Policies int
+	// Headless is CHALLENGE_ADDITIONAL_HEADLESS_SERVICE, PullSecret that PULL_SECRET_NAME is set.
+	Headless, PullSecret bool
+}
+
+// Event is what is to happen.
+type Event struct {
+	// Players are all that may start an instance, Active how many of them have one at the busiest
+	// time. One owner has one instance.
+	Players, Active int
+	// Start is within which time they start at the busiest.
+	Start time.Duration
+	// Lifetime is how long an instance lives, Duration how long the event takes.
+	Lifetime, Duration time.Duration
+	// Weights say how often a Challenge is started, by name; default 1 each.
+	Weights map[string]float64
+}
+
+// Node is one of the cluster's, as far as it has room for challenges.
+type Node struct {
+	CPU, Memory, Disk resource.Quantity
+	Pods              int
+	// Overhead are pods that every node runs besides.
+	Overhead int
+	// Price of a node for an hour, 0 for unknown.
+	Price float64
+}
+
+// Limits are those of the cluster.
+type Limits struct {
+	// NodePorts is the size of --service-node-port-range.
+	NodePorts int
+	// EtcdMB is --quota-backend-bytes.
+	EtcdMB float64
+	// StartsPerSecond is what the API server takes, in instances of one container.
+	StartsPerSecond float64
+	// Nodes is how many there are, 0 where none were read.
+	Nodes int
+}
+
+// The cost of an instance, as docs/capacity.md measures it. What is for each object is what
+// scales with a Challenge; that of one container with one route has six.
+const (
+	// writesOfInstance are those of the resource itself: its finalizer and three of its status.
+	writesOfInstance = 4
+	eventsOfInstance = 2
+	// etcdBase, etcdPerContainer and etcdPerObject make 75 kB for six objects: the pod and what Kubernetes adds
+	// to it grow with the containers.
+	etcdBase         = 33.0
+	etcdPerContainer = 30.0
+	etcdPerObject    = 3.0
+	// operatorBase and operatorPerInstance are MiB of memory; rush is what a start takes anyway.
+	operatorBase        = 105.0
+	operatorPerInstance = 22.0 / 1024
+	operatorPerObject   = operatorPerInstance / 6
+	rush                = 140.0
+	operatorLimit       = 1024.0
+	// apiServerBase and apiServerPerInstance are MiB.
+	apiServerBase        = 920.0
+	apiServerPerInstance = 0.42
+)
+
+// Shape is what one instance of a Challenge is made of.
+type Shape struct {
+	Challenge  string            `json:"challenge"`
+	Containers int               `json:"containers"`
+	CPU        resource.Quantity `json:"cpu"`
+	Memory     resource.Quantity `json:"memory"`
+	Disk       resource.Quantity `json:"disk"`
+	NodePorts  int               `json:"nodePorts"`
+	Routes     int               `json:"routes"`
+	Services   int               `json:"services"`
+	// Objects are those that the operator creates.
+	Objects int `json:"objects"`
+	// Requests are those of the operator from its creation until it runs.
+	Requests int     `json:"requests"`
+	Weight   float64 `json:"weight"`
+	// pods are the requests of each container.
+	pods []load
+}
+
+type load struct{ cpu, memory, disk float64 }
+
+// ShapeOf reads a Challenge.
+func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
+	out := Shape{Challenge: c.Name, Containers: len(c.Spec.Containers), Weight: weight}
+	objects := 1 + max(1, s.Policies) // the namespace
+	var content, executable bool
+	for _, container := range c.Spec.Containers {
+		cpu, err := request(container, s.CPURequest, s.CPULimit, func(r bergv1.Resources) *bergv1.Amount { return r.CPU })
+		if err != nil {
+			return out, fmt.Errorf("Challenge %s, container %s, cpu: %w", c.Name, container.Hostname, err)
+		}
+		memory, err := request(container, s.MemoryRequest, s.MemoryLimit, func(r bergv1.Resources) *bergv1.Amount { return r.Memory })
+		if err != nil {
+			return out, fmt.Errorf("Challenge %s, container %s, memory: %w", c.Name, container.Hostname, err)
+		}
+		out.CPU.Add(cpu)
+		out.Memory.Add(memory)
+		out.Disk.Add(s.DiskRequest)
+		out.pods = append(out.pods, load{cpu.AsApproximateFloat64(), memory.AsApproximateFloat64(), s.DiskRequest.AsApproximateFloat64()})
+		public := nodePorts(container)
+		out.NodePorts += public
+		if len(container.Ports) > 0 {
+			out.Services++
+		}
+		if public > 0 {
+			out.Services++
+		}
+		if s.Headless {
+			out.Services++
+		}
+		for _, p := range container.Ports {
+			if p.Type == bergv1.PublicHTTPRoute || p.Type == bergv1.PublicTLSRoute {
+				out.Routes++
+			}
+		}
+		objects += 2 // a Deployment and a disruption budget
+		if f := container.DynamicFlag; f != nil {
+			content, executable = content || f.Content != nil, executable || f.Executable != nil
+		}
+	}
+	for _, more := range []bool{content, executable, s.PullSecret} {
+		if more {
+			objects++
+		}
+	}
+	out.Objects = objects + out.Services + out.Routes
+	out.Requests = out.Objects + writesOfInstance + eventsOfInstance
+	return out, nil
+}
+
+// nodePorts are those of a container's public ports. TCP and UDP of one number share one.
+func nodePorts(c bergv1.Container) int {
+	numbers := map[int32]bool{}
+	for _, p := range c.Ports {
+		if p.Type == bergv1.PublicPort {
+			numbers[p.Port] = true
+		}
+	}
+	return len(numbers)
+}
+
+// request is what a container sets aside, as the operator fills in what its author left out.
+func request(c bergv1.Container, byDefault, limitByDefault resource.Quantity, field func(bergv1.Resources) *bergv1.Amount) (resource.Quantity, error) {
+	requested, limit := byDefault, limitByDefault
+	var err error
+	own, limited := false, false
+	if c.ResourceRequests != nil && field(*c.ResourceRequests) != nil {
+		own = true
+		if requested, err = field(*c.ResourceRequests).Quantity(); err != nil {
+			return requested, err
+		}
+	}
+	if c.ResourceLimits != nil && field(*c.ResourceLimits) != nil {
+		limited = true
+		if limit, err = field(*c.ResourceLimits).Quantity(); err != nil {
+			return requested, err
+		}
+	}
+	if requested.Cmp(limit) > 0 && (limited || !own) {
+		return limit, nil
+	}
+	return requested, nil
+}
+
+// Break is one thing that ends an event's growth.
+type Break struct {
+	What string `json:"what"`
+	// At is the number of instances at which it does, Share how much of it the event takes.
+	At    int     `json:"atInstances"`
+	Share float64 `json:"share"`
+	Do    string  `json:"do"`
+}
+
+// Result is what an event needs.
+type Result struct {
+	Instances int     `json:"instances"`
+	Pods      int     `json:"pods"`
+	Nodes     int     `json:"nodes"`
+	NodesBy   string  `json:"nodesBy"`
+	CPU       float64 `json:"cpu"`
+	MemoryGiB float64 `json:"memoryGiB"`
+	DiskGiB   float64 `json:"diskGiB"`
+	NodePorts int     `json:"nodePorts"`
+	Routes    int     `json:"routes"`
+	// Requests are those of the operator while all start, and afterwards while instances end and
+	// start again.
+	RequestsPerInstance float64 `json:"requestsPerInstance"`
+	RequestsPerSecond   float64 `json:"requestsPerSecond"`
+	SteadyPerSecond     float64 `json:"steadyRequestsPerSecond"`
+	StartsPerSecond     float64 `json:"startsPerSecond"`
+	EtcdMB              float64 `json:"etcdMB"`
+	OperatorMiB         float64 `json:"operatorMiB"`
+	APIServerMiB        float64 `json:"apiServerMiB"`
+	Cost                float64 `json:"cost,omitempty"`
+	Breaks              []Break `json:"breaks"`
+	Shapes              []Shape `json:"challenges"`
+}
+
+// deletionRequests are those of the operator to end an instance: four writes and one read.
+const deletionRequests = 5
+
+// Of calculates.
+func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
+	if len(shapes) == 0 {
+		return Result{}, fmt.Errorf("there is no Challenge to plan with")
+	}
+	var weights float64
+	for _, s := range shapes {
+		weights += s.Weight
+	}
+	if weights <= 0 {
+		return Result{}, fmt.Errorf("no Challenge has a weight above zero")
+	}
+	r := Result{Instances: min(e.Active, e.Players), Shapes: shapes}
+	total := float64(r.Instances)
+	var pods, cpu, memory, disk, ports, routes, requests, objects, containers float64
+	for _, s := range shapes {
+		share := total * s.Weight / weights
+		pods += share * float64(s.Containers)
+		cpu += share * s.CPU.AsApproximateFloat64()
+		memory += share * s.Memory.AsApproximateFloat64()
+		disk += share * s.Disk.AsApproximateFloat64()
+		ports += share * float64(s.NodePorts)
+		routes += share * float64(s.Routes)
+		requests += share * float64(s.Requests)
+		objects += share * float64(s.Objects)
+		containers += share * float64(s.Containers)
+	}
+	const gib = 1 << 30
+	r.Pods, r.NodePorts, r.Routes = ceil(pods), ceil(ports), ceil(routes)
+	r.CPU, r.MemoryGiB, r.DiskGiB = cpu, memory/gib, disk/gib
+	if total > 0 {
+		r.RequestsPerInstance = requests / total
+	}
+	r.StartsPerSecond = total / max(1, e.Start.Seconds())
+	r.RequestsPerSecond = r.StartsPerSecond * r.RequestsPerInstance
+	if e.Lifetime > 0 {
+		r.SteadyPerSecond = total / e.Lifetime.Seconds() * (r.RequestsPerInstance + deletionRequests)
+	}
+	r.EtcdMB = (total*etcdBase + containers*etcdPerContainer + max(0, objects-2*total)*etcdPerObject) / 1000
+	r.OperatorMiB = max(rush, operatorBase+objects*operatorPerObject)
+	r.APIServerMiB = apiServerBase + total*apiServerPerInstance
+
+	needs := []struct {
+		by   string
+		need float64
+	}{
+		{"pods", pods / max(1, float64(n.Pods-n.Overhead))},
+		{"processors", divide(cpu, n.CPU)},
+		{"memory", divide(memory, n.Memory)},
+		{"disk", divide(disk, n.Disk)},
+	}
+	most := slices.MaxFunc(needs, func(a, b struct {
+		by   string
+		need float64
+	},
+	) int {
+		return cmp.Compare(a.need, b.need)
+	})
+	r.NodesBy = most.by
+	r.Nodes = pack(shapes, weights, r.Instances, n)
+	if r.Nodes > ceil(most.need) {
+		r.NodesBy = most.by + ", and what does not fit side by side"
+	}
+	if r.Instances == 0 {
+		r.Nodes = 0
+	}
+	r.Cost = n.Price * float64(r.Nodes) * e.Duration.Hours()
+	r.Breaks = breaks(r, l, most.need, objects)
+	return r, nil
+}
+
+func ceil(f float64) int { return int(math.Ceil(f - 1e-9)) }
+
+func divide(need float64, has resource.Quantity) float64 {
+	if has.IsZero() {
+		return 0
+	}
+	return need / has.AsApproximateFloat64()
+}
+
+// tooBig is the number of nodes that a Challenge needs which fits on none.
+const tooBig = math.MaxInt32
+
+// pack returns how many nodes take the pods of all instances, the largest pods first: the
+// scheduler does no better, and not much worse.
+func pack(shapes []Shape, weights float64, instances int, n Node) int {
+	type kind struct {
+		load
+		count int
+	}
+	var kinds []kind
+	for _, s := range shapes {
+		count := ceil(float64(instances) * s.Weight / weights)
+		for _, p := range s.pods {
+			kinds = append(kinds, kind{p, count})
+		}
+	}
+	room := load{n.CPU.AsApproximateFloat64(), n.Memory.AsApproximateFloat64(), n.Disk.AsApproximateFloat64()}
+	share := func(l load) float64 {
+		return max(part(l.cpu, room.cpu), part(l.memory, room.memory), part(l.disk, room.disk))
+	}
+	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(share(b.load), share(a.load)) })
+	type free struct {
+		load
+		pods, same int
+	}
+	// Nodes that are filled alike are counted together: thousands are few kinds.
+	var nodes []free
+	slots := max(1, n.Pods-n.Overhead)
+	for _, k := range kinds {
+		if share(k.load) > 1 {
+			return tooBig
+		}
+		left := k.count
+		for i := 0; i < len(nodes) && left > 0; i++ {
+			fits := min(fitting(nodes[i].load, k.load, room), nodes[i].pods)
+			if fits == 0 {
+				continue
+			}
+			full := min(nodes[i].same, left/fits)
+			if full == 0 { // the last one takes what is left
+				rest := nodes[i]
+				rest.same = nodes[i].same - 1
+				nodes[i] = free{nodes[i].minus(k.load, left), nodes[i].pods - left, 1}
+				left = 0
+				if rest.same > 0 {
+					nodes = append(nodes, rest)
+				}
+				continue
+			}
+			if rest := nodes[i].same - full; rest > 0 {
+				other := nodes[i]
+				other.same = rest
+				nodes = append(nodes, other)
+			}
+			nodes[i] = free{nodes[i].minus(k.load, fits), nodes[i].pods - fits, full}
+			left -= full * fits
+		}
+		if left <= 0 {
+			continue
+		}
+		each := min(fitting(room, k.load, room), slots)
+		if full := left / each; full > 0 {
+			nodes = append(nodes, free{room.minus(k.load, each), slots - each, full})
+			left -= full * each
+		}
+		if left > 0 {
+			nodes = append(nodes, free{room.minus(k.load, left), slots - left, 1})
+		}
+	}
+	count := 0
+	for _, node := range nodes {
+		count += node.same
+	}
+	return count
+}
+
+func part(need, room float64) float64 {
+	if room == 0 {
+		return 0 // not told
+	}
+	return need / room
+}
+
+func (l load) minus(o load, times int) load {
+	f := float64(times)
+	return load{l.cpu - o.cpu*f, l.memory - o.memory*f, l.disk - o.disk*f}
+}
+
+// fitting is how many fit, as far as a node's size is told.
+func fitting(has, each, room load) int {
+	n := math.Inf(1)
+	for _, d := range []struct{ has, each, room float64 }{
+		{has.cpu, each.cpu, room.cpu}, {has.memory, each.memory, room.memory}, {has.disk, each.disk, room.disk},
+	} {
+		if d.room > 0 && d.each > 0 {
+			n = min(n, math.Floor(d.has/d.each+1e-9))
+		}
+	}
+	if math.IsInf(n, 1) {
+		return math.MaxInt32
+	}
+	return max(0, int(n))
+}
+
+// breaks are what ends the growth, that which comes first at the beginning. nodes is how many full
+// ones are needed, objects how many the operator makes.
+func breaks(r Result, l Limits, nodes, objects float64) []Break {
+	n := max(1, float64(r.Instances))
+	var out []Break
+	add := func(what string, limit, taken float64, do string) {
+		if limit <= 0 || taken <= 0 {
+			return
+		}
+		out = append(out, Break{What: what, At: int(math.Min(n*limit/taken, math.MaxInt32)), Share: taken / limit, Do: do})
+	}
+	add("nodes ("+r.NodesBy+")", float64(l.Nodes), nodes, fmt.Sprintf("have %d nodes", r.Nodes))
+	add("node ports", float64(l.NodePorts), float64(r.NodePorts), "prefer routes, or widen --service-node-port-range of the API server")
+	add("starts per second", l.StartsPerSecond, r.StartsPerSecond,
+		"open the challenges one after the other, let starts take longer, or give the API server and etcd more processors")
+	add("etcd's database", l.EtcdMB, r.EtcdMB, "raise --quota-backend-bytes, up to 8 GiB")
+	add("the operator's memory limit of 1 GiB", operatorLimit-operatorBase, objects*operatorPerObject, "raise the memory limit of its pod")
+	add("namespaces that Kubernetes is tested with", 10000, float64(r.Instances), "take several clusters")
+	add("pods that Kubernetes is tested with", 150000, float64(r.Pods), "take several clusters")
+	slices.SortStableFunc(out, func(a, b Break) int { return cmp.Compare(a.At, b.At) })
+	return out
+}
+
+// Fits reports whether nothing breaks before the event has all its instances.
+func (r Result) Fits() bool {
+	return r.Nodes < tooBig && !slices.ContainsFunc(r.Breaks, func(b Break) bool { return b.Share > 1 })
+}
+
+// Impossible is what cannot run on such nodes at all, "" if all can.
+func (r Result) Impossible() string {
+	if r.Nodes < tooBig {
+		return ""
+	}
+	var names []string
+	for _, s := range r.Shapes {
+		names = append(names, s.Challenge)
+	}
+	return "a container of one of the Challenges " + strings.Join(names, ", ") + " asks for more than a node has"
+}

@@ -1,0 +1,159 @@
+package plan
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+var settings = Settings{
+	CPURequest: resource.MustParse("100m"), CPULimit: resource.MustParse("1"),
+	MemoryRequest: resource.MustParse("128Mi"), MemoryLimit: resource.MustParse("512Mi"),
+	DiskRequest: resource.MustParse("64Mi"), Policies: 1,
+}
+
+func shape(t *testing.T, text string, s Settings) Shape {
+	t.Helper()
+	c := &bergv1.Challenge{}
+	if err := yaml.Unmarshal([]byte(text), &c.Spec); err != nil {
+		t.Fatal(err)
+	}
+	c.Name = "some"
+	out, err := ShapeOf(c, s, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+const oneWeb = `containers: [{hostname: web, image: a, ports: [{name: web, port: 80, type: publicHttpRoute}]}]`
+
+func TestAnInstanceCostsWhatIsMeasured(t *testing.T) {
+	// docs/performance.md: 10 writes and two events.
+	if got := shape(t, oneWeb, settings); got.Requests != 12 || got.Objects != 6 {
+		t.Errorf("%d requests, %d objects", got.Requests, got.Objects)
+	}
+	headless := settings
+	headless.Headless, headless.PullSecret, headless.Policies = true, true, 2
+	if got := shape(t, oneWeb, headless); got.Requests != 15 {
+		t.Errorf("with headless Service, pull secret and two policies: %d requests", got.Requests)
+	}
+	everything := shape(t, `
+containers:
+- {hostname: web, image: a, ports: [{port: 80, type: publicHttpRoute}, {port: 81, type: publicTlsRoute}], dynamicFlag: {content: {path: /f}}}
+- {hostname: pwn, image: a, ports: [{port: 1, type: publicPort}, {port: 1, protocol: udp, type: publicPort}, {port: 2, type: publicPort}], dynamicFlag: {executable: {path: /f}}}
+- {hostname: db, image: a, ports: [{port: 3}]}
+- {hostname: bot, image: a}
+`, settings)
+	// namespace, policy; four Deployments and budgets; web, pwn, pwn-node-port, db; two routes; two files
+	if everything.Objects != 2+8+4+2+2 || everything.NodePorts != 2 || everything.Routes != 2 || everything.Containers != 4 {
+		t.Errorf("%+v", everything)
+	}
+}
+
+func TestRequestsAreFilledInAsTheOperatorDoes(t *testing.T) {
+	for text, want := range map[string]string{
+		`{hostname: a, image: a}`:                                                             "100m",
+		`{hostname: a, image: a, resourceRequests: {cpu: "2"}}`:                               "2",
+		`{hostname: a, image: a, resourceLimits: {cpu: 50m}}`:                                 "50m",
+		`{hostname: a, image: a, resourceRequests: {cpu: "2"}, resourceLimits: {cpu: "0.5"}}`: "500m",
+	} {
+		want := resource.MustParse(want)
+		if got := shape(t, "containers: ["+text+"]", settings); got.CPU.Cmp(want) != 0 {
+			t.Errorf("%s: %s, want %s", text, got.CPU.String(), want.String())
+		}
+	}
+	c := &bergv1.Challenge{}
+	bad := bergv1.Amount("much")
+	c.Spec.Containers = []bergv1.Container{{Hostname: "web", ResourceRequests: &bergv1.Resources{CPU: &bad}}}
+	if _, err := ShapeOf(c, settings, 1); err == nil {
+		t.Error("an amount that is none passes")
+	}
+}
+
+var node = Node{CPU: resource.MustParse("16"), Memory: resource.MustParse("64Gi"), Pods: 110}
+
+func of(t *testing.T, shapes []Shape, active int, n Node) Result {
+	t.Helper()
+	r, err := Of(shapes, Event{Players: 1 << 30, Active: active, Start: 5 * time.Minute, Lifetime: 2 * time.Hour, Duration: 10 * time.Hour}, n,
+		Limits{NodePorts: 2768, EtcdMB: 2147, StartsPerSecond: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// The table of docs/capacity.md, within 15 percent.
+func TestTheTableOfThePage(t *testing.T) {
+	raw := shape(t, `containers: [{hostname: pwn, image: a, ports: [{port: 1, type: publicPort}]}]`, settings)
+	for _, row := range []struct {
+		instances, nodes, ports  int
+		requests, etcd, operator float64
+	}{
+		{100, 1, 50, 4, 8, 140},
+		{500, 5, 250, 20, 38, 140},
+		{1000, 10, 500, 40, 75, 140},
+		{3000, 28, 1500, 120, 225, 168},
+		{10000, 91, 5000, 400, 750, 315},
+	} {
+		got := of(t, []Shape{shape(t, oneWeb, settings), raw}, row.instances, node)
+		if got.Nodes != row.nodes || got.NodePorts != row.ports {
+			t.Errorf("%d instances: %d nodes and %d node ports, want %d and %d", row.instances, got.Nodes, got.NodePorts, row.nodes, row.ports)
+		}
+		for what, pair := range map[string][2]float64{
+			"requests": {got.RequestsPerSecond, row.requests}, "etcd": {got.EtcdMB, row.etcd}, "operator": {got.OperatorMiB, row.operator},
+		} {
+			if math.Abs(pair[0]/pair[1]-1) > 0.15 {
+				t.Errorf("%d instances, %s: %.1f, the page says %.1f", row.instances, what, pair[0], pair[1])
+			}
+		}
+	}
+}
+
+func TestWhatDoesNotFitSideBySide(t *testing.T) {
+	large := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "9"}, resourceLimits: {cpu: "9"}}]`, settings)
+	// Nine processors of sixteen: one for each node, however much is left.
+	if got := of(t, []Shape{large}, 10, node); got.Nodes != 10 {
+		t.Errorf("%d nodes for 10 pods of 9 of 16 processors", got.Nodes)
+	}
+	small := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "1"}}]`, settings)
+	small.Weight = 7
+	if got := of(t, []Shape{large, small}, 80, node); got.Nodes != 10 {
+		t.Errorf("%d nodes, and ten large pods leave room for seventy small ones", got.Nodes)
+	}
+	huge := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "17"}, resourceLimits: {cpu: "17"}}]`, settings)
+	got := of(t, []Shape{huge}, 1, node)
+	if got.Impossible() == "" || got.Fits() {
+		t.Errorf("17 processors on a node of 16: %d nodes", got.Nodes)
+	}
+	crowded := node
+	crowded.Overhead = 10
+	if got := of(t, []Shape{shape(t, oneWeb, settings)}, 101, crowded); got.Nodes != 2 {
+		t.Errorf("101 pods on nodes with room for 100: %d", got.Nodes)
+	}
+}
+
+func TestWhatBreaksFirst(t *testing.T) {
+	raw := shape(t, `containers: [{hostname: pwn, image: a, ports: [{port: 1, type: publicPort}]}]`, settings)
+	got := of(t, []Shape{raw}, 2769, node)
+	if got.Breaks[0].What != "node ports" || got.Breaks[0].At != 2768 || got.Fits() {
+		t.Errorf("first %+v, fits: %t", got.Breaks[0], got.Fits())
+	}
+	if got := of(t, []Shape{raw}, 2768, node); !got.Fits() {
+		t.Errorf("2768 node ports are there: %+v", got.Breaks[0])
+	}
+}
+
+func TestNobodyPlays(t *testing.T) {
+	if got := of(t, []Shape{shape(t, oneWeb, settings)}, 0, node); got.Nodes != 0 || got.Pods != 0 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := Of(nil, Event{}, node, Limits{}); err == nil {
+		t.Error("no Challenge is no error")
+	}
+}

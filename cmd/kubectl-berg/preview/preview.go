@@ -1,0 +1,240 @@
+// Package preview tells beforehand what a rollout does to an instance: whose pods restart, and
+// what makes them.
+package preview
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Effect is what happens to a container.
+type Effect string
+
+// The effects.
+const (
+	Stays    Effect = "stays"
+	Restarts Effect = "restarts"
+	Starts   Effect = "starts"
+	Ends     Effect = "ends"
+)
+
+// Change is what a rollout does to one container, and why.
+type Change struct {
+	Container string   `json:"container"`
+	Effect    Effect   `json:"effect"`
+	Why       []string `json:"why,omitempty"`
+}
+
+// Preview is what a rollout does to an instance.
+type Preview struct {
+	Containers []Change `json:"containers"`
+	// Policy says that the network policy changes, which restarts nothing.
+	Policy bool `json:"networkPolicyChanges,omitempty"`
+	// Settings says that the operator's settings have changed: which pods that restarts is not
+	// known from the Challenge.
+	Settings bool `json:"settingsChanged,omitempty"`
+}
+
+// snapshot is what an instance was started with.
+type snapshot struct {
+	AllowOutboundTraffic bool               `json:"allowOutboundTraffic"`
+	Containers           []bergv1.Container `json:"containers"`
+}
+
+// Of compares what an instance was started with with its Challenge as it is.
+func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
+	var pinned snapshot
+	if raw := i.Status.ChallengeSnapshot; raw != nil {
+		if err := json.Unmarshal(raw.Raw, &pinned); err != nil {
+			return Preview{}, fmt.Errorf("status.challengeSnapshot: %w", err)
+		}
+	}
+	p := Preview{Policy: pinned.AllowOutboundTraffic != c.Spec.AllowOutboundTraffic}
+	for _, condition := range i.Status.Conditions {
+		p.Settings = p.Settings || condition.Type == bergv1.ConditionUpToDate && condition.Reason == bergv1.ReasonConfigurationChanged
+	}
+	told := ""
+	if before, after := variables(pinned.Containers), variables(c.Spec.Containers); !slices.Equal(before, after) {
+		told = "addresses in *_ENDPOINT: " + difference(before, after)
+	}
+	before := byName(pinned.Containers)
+	for _, now := range c.Spec.Containers {
+		was, known := before[now.Hostname]
+		delete(before, now.Hostname)
+		change := Change{Container: now.Hostname, Effect: Starts}
+		if known {
+			change.Why = differences(was, now)
+			if told != "" {
+				change.Why = append(change.Why, told)
+			}
+			change.Effect = Stays
+			if len(change.Why) > 0 {
+				change.Effect = Restarts
+			}
+		}
+		p.Containers = append(p.Containers, change)
+	}
+	for _, was := range pinned.Containers {
+		if _, gone := before[was.Hostname]; gone {
+			p.Containers = append(p.Containers, Change{Container: was.Hostname, Effect: Ends})
+		}
+	}
+	return p, nil
+}
+
+func byName(all []bergv1.Container) map[string]bergv1.Container {
+	out := map[string]bergv1.Container{}
+	for _, c := range all {
+		out[c.Hostname] = c
+	}
+	return out
+}
+
+// variables are the addresses that every container is told: those of the ports with a name.
+func variables(all []bergv1.Container) (out []string) {
+	for _, c := range all {
+		for _, p := range c.Ports {
+			if p.Name != "" {
+				out = append(out, fmt.Sprintf("%s (%s:%d/%s, %s)", p.Name, c.Hostname, p.Port, transport(p), cmp.Or(p.Type, bergv1.InternalPort)))
+			}
+		}
+	}
+	return out
+}
+
+func transport(p bergv1.Port) string { return strings.ToLower(cmp.Or(string(p.Protocol), "tcp")) }
+
+func difference(before, after []string) string {
+	var out []string
+	for _, v := range before {
+		if !slices.Contains(after, v) {
+			out = append(out, "-"+v)
+		}
+	}
+	for _, v := range after {
+		if !slices.Contains(before, v) {
+			out = append(out, "+"+v)
+		}
+	}
+	if len(out) == 0 {
+		return "in another order"
+	}
+	return strings.Join(out, " ")
+}
+
+// differences are those of a container's own that restart its pod. What is not told is the value
+// of a variable, which may be a secret.
+func differences(was, now bergv1.Container) (out []string) {
+	add := func(what string, a, b any) {
+		if !same(a, b) {
+			out = append(out, what)
+		}
+	}
+	if was.Image != now.Image {
+		out = append(out, fmt.Sprintf("image %s → %s", was.Image, now.Image))
+	}
+	var names []string
+	for name := range was.Environment {
+		names = append(names, name)
+	}
+	for name := range now.Environment {
+		if _, both := was.Environment[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		a, had := was.Environment[name]
+		b, has := now.Environment[name]
+		textA, _ := a.Text()
+		textB, _ := b.Text()
+		if had != has || textA != textB {
+			out = append(out, "environment "+name)
+		}
+	}
+	add("ports", numbers(was.Ports), numbers(now.Ports))
+	add("readinessProbe", was.ReadinessProbe, now.ReadinessProbe)
+	add("livenessProbe", was.LivenessProbe, now.LivenessProbe)
+	add("resourceRequests", amounts(was.ResourceRequests), amounts(now.ResourceRequests))
+	add("resourceLimits", amounts(was.ResourceLimits), amounts(now.ResourceLimits))
+	add("dynamicFlag", was.DynamicFlag, now.DynamicFlag)
+	add("additionalCapabilities", capabilities(was), capabilities(now))
+	add("runtimeClassName", was.RuntimeClassName, now.RuntimeClassName)
+	add("egressBandwidth", was.EgressBandwidth, now.EgressBandwidth)
+	add("ingressBandwidth", was.IngressBandwidth, now.IngressBandwidth)
+	return out
+}
+
+// numbers are what a pod says of its ports: name, type and application protocol stand elsewhere.
+func numbers(all []bergv1.Port) (out []string) {
+	for _, p := range all {
+		out = append(out, fmt.Sprintf("%d/%s", p.Port, transport(p)))
+	}
+	return out
+}
+
+func capabilities(c bergv1.Container) (out []string) {
+	for _, name := range c.AdditionalCapabilities {
+		out = append(out, strings.TrimPrefix(name, "CAP_"))
+	}
+	return out
+}
+
+// amounts writes quantities in one way: 0.5 and 500m are the same.
+func amounts(r *bergv1.Resources) (out [2]string) {
+	if r == nil {
+		return out
+	}
+	for i, a := range []*bergv1.Amount{r.CPU, r.Memory} {
+		if a == nil {
+			continue
+		}
+		out[i] = string(*a)
+		if q, err := a.Quantity(); err == nil {
+			out[i] = q.String()
+		}
+	}
+	return out
+}
+
+func same(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// Summary is one line about what happens, equal for instances to which the same happens.
+func (p Preview) Summary() string {
+	var out []string
+	for _, c := range p.Containers {
+		text := c.Container + " " + string(c.Effect)
+		if len(c.Why) > 0 {
+			text += " (" + strings.Join(c.Why, ", ") + ")"
+		}
+		out = append(out, text)
+	}
+	if p.Policy {
+		out = append(out, "the network policy changes")
+	}
+	if p.Settings {
+		out = append(out, "the operator's settings have changed: any pod may restart")
+	}
+	return strings.Join(out, "; ")
+}
+
+// Restarting are how many pods restart, start or end.
+func (p Preview) Restarting() int {
+	n := 0
+	for _, c := range p.Containers {
+		if c.Effect != Stays {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,54 @@
+package preview
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+const before = `
+containers:
+- {hostname: web, image: "web:1", environment: {COLOUR: red, N: 1}, ports: [{name: web, port: 80, type: publicHttpRoute}], resourceRequests: {cpu: 0.5}}
+- {hostname: db, image: "db:1", ports: [{port: 5432}], additionalCapabilities: [CAP_CHOWN]}
+`
+
+func TestWhoRestarts(t *testing.T) {
+	for name, tc := range map[string]struct{ after, want string }{
+		"nothing":    {before, "web stays; db stays"},
+		"an image":   {`{containers: [{hostname: web, image: "web:2", environment: {COLOUR: red, N: 1}, ports: [{name: web, port: 80, type: publicHttpRoute}], resourceRequests: {cpu: 0.5}}, {hostname: db, image: "db:1", ports: [{port: 5432}], additionalCapabilities: [CHOWN]}]}`, "web restarts (image web:1 → web:2); db stays"},
+		"a variable": {`{containers: [{hostname: web, image: "web:1", environment: {COLOUR: secret, N: "1"}, ports: [{name: web, port: 80, type: publicHttpRoute}], resourceRequests: {cpu: 500m}}, {hostname: db, image: "db:1", ports: [{port: 5432}], additionalCapabilities: [CHOWN]}]}`, "web restarts (environment COLOUR); db stays"},
+		"a name of a port": {
+			`{containers: [{hostname: web, image: "web:1", environment: {COLOUR: red, N: 1}, ports: [{name: web, port: 80, type: publicHttpRoute}], resourceRequests: {cpu: 0.5}}, {hostname: db, image: "db:1", ports: [{name: sql, port: 5432}], additionalCapabilities: [CHOWN]}]}`,
+			"web restarts (addresses in *_ENDPOINT: +sql (db:5432/tcp, internalPort)); db restarts (addresses in *_ENDPOINT: +sql (db:5432/tcp, internalPort))",
+		},
+		"a type without a name": {
+			`{allowOutboundTraffic: true, containers: [{hostname: web, image: "web:1", environment: {COLOUR: red, N: 1}, ports: [{name: web, port: 80, type: publicHttpRoute}], resourceRequests: {cpu: 0.5}}, {hostname: db, image: "db:1", ports: [{port: 5432, type: publicPort}], additionalCapabilities: [CHOWN]}]}`,
+			"web stays; db stays; the network policy changes",
+		},
+		"one more, one less": {
+			`{containers: [{hostname: web, image: "web:1", environment: {COLOUR: red, N: 1}, ports: [{name: web, port: 80, type: publicHttpRoute}], resourceRequests: {cpu: 0.5}}, {hostname: bot, image: "bot:1"}]}`,
+			"web stays; bot starts; db ends",
+		},
+	} {
+		i := &bergv1.ChallengeInstance{}
+		raw, err := yaml.YAMLToJSON([]byte(before))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: raw}
+		c := &bergv1.Challenge{}
+		if err := yaml.Unmarshal([]byte(tc.after), &c.Spec); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Of(i, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Summary(); got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, tc.want)
+		}
+	}
+}

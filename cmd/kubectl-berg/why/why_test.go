@@ -1,0 +1,164 @@
+package why
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+var noon = time.Date(2030, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// view is one of a healthy instance, changed.
+func view(change ...func(*View)) View {
+	i := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "alice", Generation: 1, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
+	i.Spec.OwnerID, i.Spec.ChallengeRef.Name = "o", "guestbook"
+	i.Status = bergv1.ChallengeInstanceStatus{
+		Phase: bergv1.PhaseRunning, InstanceID: "id", Namespace: "challenge-o", ObservedGeneration: 1,
+		StartedAt: &metav1.Time{Time: noon.Add(-time.Hour)}, ReadyAt: &metav1.Time{Time: noon.Add(-59 * time.Minute)}, ExpiresAt: &metav1.Time{Time: noon.Add(time.Hour)},
+		Services: []bergv1.ServiceEndpoint{{Name: "web"}},
+	}
+	for _, c := range steps {
+		i.Status.Conditions = append(i.Status.Conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, Reason: "Created"})
+	}
+	for _, c := range []string{bergv1.ConditionPodsReady, bergv1.ConditionHealthy, bergv1.ConditionUpToDate} {
+		i.Status.Conditions = append(i.Status.Conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, Reason: "Ready"})
+	}
+	i.Status.Conditions = append(i.Status.Conditions, metav1.Condition{Type: bergv1.ConditionNamespaceDeleted, Status: metav1.ConditionFalse, Reason: bergv1.ReasonLive})
+	v := View{Instance: i, Now: noon}
+	for _, c := range change {
+		c(&v)
+	}
+	return v
+}
+
+func sets(kind string, status metav1.ConditionStatus, reason, message string) func(*View) {
+	return func(v *View) {
+		for n := range v.Instance.Status.Conditions {
+			if c := &v.Instance.Status.Conditions[n]; c.Type == kind {
+				c.Status, c.Reason, c.Message = status, reason, message
+			}
+		}
+	}
+}
+
+func withPod(change func(*corev1.Pod)) func(*View) {
+	return func(v *View) {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{bergv1.LabelContainer: "web"}, Annotations: map[string]string{bergv1.LabelInstanceID: "id"}}}
+		p.Spec.Containers = []corev1.Container{{Name: "web", Image: "ghcr.io/x/web:1"}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web"}}
+		change(&p)
+		v.Pods = append(v.Pods, p)
+	}
+}
+
+func ended(reason string, code int32, ago time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		s := &p.Status.ContainerStatuses[0]
+		s.RestartCount = 4
+		s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code, FinishedAt: metav1.NewTime(noon.Add(-ago))}
+	}
+}
+
+func instance(change func(*bergv1.ChallengeInstance)) func(*View) {
+	return func(v *View) { change(v.Instance) }
+}
+
+func TestTheFirstThingThatIsWrong(t *testing.T) {
+	pulling := sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "ImagePullBackOff", "Container web: ImagePullBackOff: Back-off")
+	pullSays := func(text string) func(*View) {
+		return func(v *View) {
+			pulling(v)
+			withPod(func(*corev1.Pod) {})(v)
+			v.Events = append(v.Events, corev1.Event{Reason: "Failed", Message: "Failed to pull image: " + text, LastTimestamp: metav1.NewTime(noon)})
+		}
+	}
+	for name, tc := range map[string]struct {
+		v       View
+		verdict Verdict
+		says    []string
+	}{
+		"nothing":        {view(), Fine, []string{"Nothing is wrong", "1h00m left", "kubectl berg connect alice"}},
+		"seen by nobody": {view(instance(func(i *bergv1.ChallengeInstance) { i.Status = bergv1.ChallengeInstanceStatus{} })), Wrong, []string{"has not looked", "doctor"}},
+		"a moment ago": {view(instance(func(i *bergv1.ChallengeInstance) {
+			i.Status, i.CreationTimestamp = bergv1.ChallengeInstanceStatus{}, metav1.NewTime(noon)
+		})), Underway, nil},
+		"overdue":           {view(instance(func(i *bergv1.ChallengeInstance) { i.Status.ExpiresAt = &metav1.Time{Time: noon.Add(-time.Minute)} })), Wrong, []string{"1m00s ago"}},
+		"no Challenge":      {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing, ""), instance(func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "" })), Wrong, []string{"no such Challenge", "guestbook"}},
+		"withdrawn":         {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing, ""), sets(bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "")), Fine, []string{"Its Challenge was deleted"}},
+		"busy owner":        {view(sets(bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy, "")), Underway, []string{"one owner has one"}},
+		"refused Service":   {view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, "exceeded quota")), Wrong, []string{"refuses: A Service", "exceeded quota"}},
+		"the first counts":  {view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, ""), sets(bergv1.ConditionNetworkPolicyCreated, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled, "")), Wrong, []string{"network policy needs an API"}},
+		"unheard of reason": {view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, "Novelty", "words")), Wrong, []string{"A Service", "words"}},
+		"frozen":            {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonFrozen, ""), instance(func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "" })), Wrong, []string{"frozen", "thaw"}},
+
+		"image not found":   {view(pullSays("manifest unknown: not found")), Wrong, []string{"ghcr.io/x/web:1", "does not have it", "push the image"}},
+		"image needs login": {view(pullSays("401 Unauthorized")), Wrong, []string{"does not let the cluster in", "PULL_SECRET_NAME"}},
+		"too many pulls":    {view(pullSays("toomanyrequests: You have reached")), Wrong, []string{"limits how often", "mirror"}},
+		"no such registry":  {view(pullSays("dial tcp: lookup ghcr.example: no such host")), Wrong, []string{"cannot reach the registry"}},
+		"old event": {view(pulling, withPod(func(*corev1.Pod) {}), func(v *View) {
+			v.Events = []corev1.Event{{Reason: "Failed", Message: "pull: denied", LastTimestamp: metav1.NewTime(noon.Add(-2 * time.Hour))}}
+		}), Wrong, []string{"cannot be pulled."}},
+
+		"crash":            {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("Error", 3, time.Minute))), Wrong, []string{"exit code 3", "4 restarts", "-c web --previous"}},
+		"out of memory":    {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("OOMKilled", 137, time.Minute))), Wrong, []string{"for want of memory", "resourceLimits.memory"}},
+		"restarted lately": {view(withPod(ended("OOMKilled", 137, time.Minute))), Wrong, []string{"runs, and ended 1m00s ago"}},
+		"restarted once":   {view(withPod(ended("Error", 1, time.Hour))), Fine, nil},
+		"of one before it": {view(withPod(func(p *corev1.Pod) {
+			ended("Error", 1, time.Minute)(p)
+			p.Annotations[bergv1.LabelInstanceID] = "other"
+		})), Fine, nil},
+		"no room":       {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "Unschedulable", "Container web: 0/4 nodes")), Wrong, []string{"no node", "0/4 nodes"}},
+		"probe fails":   {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), withPod(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{} })), Wrong, []string{"readiness probe fails"}},
+		"just starting": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), instance(func(i *bergv1.ChallengeInstance) { i.Status.StartedAt = &metav1.Time{Time: noon.Add(-time.Second)} })), Underway, nil},
+		"deadline":      {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline, "Not ready within 1h. Container web: ImagePullBackOff: x")), Wrong, []string{"CHALLENGE_START_DEADLINE", "cannot be pulled"}},
+
+		"route refused": {view(func(v *View) { v.Routes = []Route{{Name: "web-80", Refused: "NotAllowedByListeners"}} }), Wrong, []string{"does not accept its route web-80", "NotAllowedByListeners"}},
+		"route unseen":  {view(func(v *View) { v.Routes = []Route{{Name: "web-80", Unseen: true}} }), Wrong, []string{"no Gateway has said"}},
+		"old state":     {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged, "")), Fine, []string{"kubectl berg rollout guestbook"}},
+		"no rollout":    {view(sets(bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge, ""), instance(func(i *bergv1.ChallengeInstance) { i.Annotations = map[string]string{bergv1.AnnotationRollout: "2"} })), Wrong, []string{"cannot be carried out"}},
+
+		"ending":  {view(instance(func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon.Add(-time.Second)} })), Underway, nil},
+		"held":    {view(instance(func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} }), sets(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked, "a finalizer")), Wrong, []string{"holds its namespace", "a finalizer"}},
+		"not let": {view(sets(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked, "policy")), Wrong, []string{"refuses to delete"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := Explain(tc.v)
+			text := f.Sentence + " " + f.Do + " " + strings.Join(f.Evidence, " ")
+			if f.Verdict != tc.verdict {
+				t.Errorf("%s, want %s: %s", f.Verdict, tc.verdict, text)
+			}
+			if f.Verdict == Wrong && f.Do == "" {
+				t.Errorf("nothing to do: %s", text)
+			}
+			for _, words := range tc.says {
+				if !strings.Contains(text, words) {
+					t.Errorf("%q is missing: %s", words, text)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryReasonOfAStepHasAnAdvice(t *testing.T) {
+	for _, reason := range []string{
+		bergv1.ReasonChallengeMissing, bergv1.ReasonReferenceNotAllowed, bergv1.ReasonNothingToRun, bergv1.ReasonInvalidChallenge,
+		bergv1.ReasonFlagMissing, bergv1.ReasonInvalidFlag, bergv1.ReasonOwnerBusy, bergv1.ReasonNamespaceConflict, bergv1.ReasonObjectConflict,
+		bergv1.ReasonContested, bergv1.ReasonAPINotInstalled, bergv1.ReasonRefused, bergv1.ReasonWriteFailed, bergv1.ReasonWaiting,
+	} {
+		if a := advice[reason]; a.sentence == "" || a.do == "" {
+			t.Errorf("%s has none", reason)
+		}
+	}
+}
+
+func TestWhatOthersSayIsNoCommandForATerminal(t *testing.T) {
+	f := Explain(view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, "a\x1b]0;title\x07b\nc\u202e")))
+	if got := f.Evidence[0]; got != "ServicesCreated: a]0;titleb c" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,156 @@
+// Plugin builds kubectl-berg for every platform, packs each with its licence and the file by which
+// kubectl completes names, and writes the manifest by which Krew installs it. The same sources give
+// the same archives, byte for byte.
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// name is the program, and completion what kubectl looks for in PATH to complete its arguments.
+const (
+	name       = "kubectl-berg"
+	completion = "kubectl_complete-berg"
+)
+
+func main() {
+	version := flag.String("version", "", "version with its v, as in v0.1.0")
+	platforms := flag.String("platforms", "", "as in linux/amd64,darwin/arm64")
+	url := flag.String("url", "", "folder that the archives are published in")
+	output := flag.String("output", "", "folder to write to")
+	flag.Parse()
+	if err := run(*version, strings.Split(*platforms, ","), *url, *output); err != nil {
+		fmt.Fprintln(os.Stderr, "plugin:", err)
+		os.Exit(1)
+	}
+}
+
+func run(version string, platforms []string, url, output string) error {
+	if !strings.HasPrefix(version, "v") || url == "" || output == "" {
+		return errors.New("--version, --url and --output must be set")
+	}
+	if err := os.MkdirAll(output, 0o755); err != nil {
+		return err
+	}
+	var built []archive
+	for _, platform := range platforms {
+		system, machine, ok := strings.Cut(platform, "/")
+		if !ok {
+			return fmt.Errorf("%q is no platform such as linux/amd64", platform)
+		}
+		a, err := pack(version, system, machine, output)
+		if err != nil {
+			return fmt.Errorf("%s: %w", platform, err)
+		}
+		fmt.Printf("%s  %s\n", a.sum, a.file)
+		built = append(built, a)
+	}
+	manifest, err := manifestOf(version, url, built)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(output, "berg.yaml"), manifest, 0o644)
+}
+
+// archive is what is made for one platform.
+type archive struct {
+	system, machine string
+	file, sum, bin  string
+}
+
+func pack(version, system, machine, output string) (archive, error) {
+	a := archive{system: system, machine: machine, bin: name}
+	if system == "windows" {
+		a.bin += ".exe"
+	}
+	program := filepath.Join(output, system+"-"+machine, a.bin)
+	build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w -X main.version="+version, "-o", program, "./cmd/kubectl-berg")
+	build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+machine, "CGO_ENABLED=0")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return a, fmt.Errorf("build: %w", err)
+	}
+	var packed bytes.Buffer
+	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return a, err
+	}
+	files := tar.NewWriter(compressed)
+	add := func(as, from string, mode int64) error {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := files.WriteHeader(&tar.Header{Name: as, Mode: mode, Size: int64(len(content)), Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}); err != nil {
+			return err
+		}
+		_, err = files.Write(content)
+		return err
+	}
+	err = errors.Join(
+		add(a.bin, program, 0o755),
+		add(completion, filepath.Join("cmd", name, completion), 0o755),
+		add("LICENSE", "LICENSE", 0o644),
+		files.Close(), compressed.Close())
+	if err != nil {
+		return a, fmt.Errorf("pack: %w", err)
+	}
+	sum := sha256.Sum256(packed.Bytes())
+	a.sum = hex.EncodeToString(sum[:])
+	a.file = fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, version, system, machine)
+	return a, os.WriteFile(filepath.Join(output, a.file), packed.Bytes(), 0o644)
+}
+
+// manifestOf writes what krew.googlecontainertools.github.com/v1alpha2 asks for.
+func manifestOf(version, url string, built []archive) ([]byte, error) {
+	type file struct {
+		From string `json:"from"`
+		To   string `json:"to"`
+	}
+	type platform struct {
+		Selector map[string]map[string]string `json:"selector"`
+		URI      string                       `json:"uri"`
+		SHA256   string                       `json:"sha256"`
+		Bin      string                       `json:"bin"`
+		Files    []file                       `json:"files"`
+	}
+	var platforms []platform
+	for _, a := range built {
+		platforms = append(platforms, platform{
+			Selector: map[string]map[string]string{"matchLabels": {"os": a.system, "arch": a.machine}},
+			URI:      strings.TrimSuffix(url, "/") + "/" + a.file,
+			SHA256:   a.sum,
+			Bin:      a.bin,
+			Files:    []file{{a.bin, "."}, {completion, "."}, {"LICENSE", "."}},
+		})
+	}
+	return yaml.Marshal(map[string]any{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+		"kind":       "Plugin",
+		"metadata":   map[string]any{"name": "berg"},
+		"spec": map[string]any{
+			"version":          version,
+			"homepage":         "https://github.com/bergctf/berg-operator",
+			"shortDescription": "Run CTF events: challenge instances of berg-operator",
+			"description": "Looks after the challenge instances of berg-operator: list and try them, say what is\n" +
+				"wrong and what to do, give more time, end them, roll edits out, freeze an event, see\n" +
+				"whether a cluster is ready, and plan what an event needs.\n",
+			"caveats": "It needs berg-operator on the cluster, and does what your own rights allow:\n" +
+				"kubectl berg doctor shows both.\n",
+			"platforms": platforms,
+		},
+	})
+}

@@ -1,0 +1,395 @@
+package plugin
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+)
+
+// colour is what a terminal is told for one.
+var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+const withFlag = `
+flagFormat: "berg{...}"
+containers:
+- {hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}], dynamicFlag: {env: {name: FLAG}}}`
+
+var _ = Describe("list", func() {
+	It("shows what players see, as text, names and JSON, and no flag", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "web")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+
+		text := run(ctx, "list", "-n", ns)
+		Expect(text.code).To(Equal(0))
+		Expect(text.out).To(And(ContainSubstring(i.Name), ContainSubstring("Running"), ContainSubstring(i.Status.Services[0].URL), MatchRegexp(`1h5\dm`)))
+		Expect(colour.MatchString(text.out)).To(BeFalse(), "colours in a pipe")
+
+		Expect(run(ctx, "list", "-n", ns, "-o", "name").out).To(Equal(i.Name + "\n"))
+		asJSON := run(ctx, "list", "-n", ns, "-o", "json")
+		rows := decode[[]map[string]any](asJSON.out)
+		Expect(rows).To(HaveLen(1))
+		Expect(rows[0]).To(And(HaveKeyWithValue("phase", "Running"), HaveKeyWithValue("challenge", "web")))
+		Expect(asJSON.out).NotTo(ContainSubstring("flag{"))
+		Expect(decode[[]any](run(ctx, "list", "-n", ns, "--phase", "failed", "-o", "json").out)).To(BeEmpty())
+	})
+
+	It("watches, and goes on when the connection was lost", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		line := newGate(ctx)
+		t := inTerminal(ctx, 120, []string{"NO_COLOR=1"}, "--kubeconfig", line.kubeconfig, "list", "-n", ns, "-w")
+		first := bergtest.Instance(ctx, ns, "web")
+		Eventually(t.Text).Should(MatchRegexp(first.Name + `\s+web\s+Running`))
+		line.cut()
+		Eventually(t.Text).Should(ContainSubstring("no connection, trying again"))
+		second := bergtest.Instance(ctx, ns, "web")
+		line.mend()
+		Eventually(t.Text).Should(And(ContainSubstring("connected again"), MatchRegexp(second.Name+`\s+web\s+Running`)))
+		t.Type("\x03")
+		Expect(t.Code()).To(Equal(0))
+	})
+
+	It("fits a terminal, also when it is made narrower, and is coloured there unless NO_COLOR is set", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "web")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		for _, columns := range []uint16{60, 80, 200} {
+			t := inTerminal(ctx, columns, nil, "list", "-n", ns)
+			Expect(t.Code()).To(Equal(0))
+			Expect(colour.MatchString(t.Text())).To(BeTrue(), "no colours in a terminal")
+			Expect(widest(t.Text())).To(BeNumerically("<=", columns))
+		}
+		plain := inTerminal(ctx, 80, []string{"NO_COLOR=1"}, "list", "-n", ns)
+		Expect(plain.Code()).To(Equal(0))
+		Expect(colour.MatchString(plain.Text())).To(BeFalse(), "colours although NO_COLOR is set")
+		dumb := inTerminal(ctx, 80, []string{"TERM=dumb"}, "list", "-n", ns)
+		Expect(dumb.Code()).To(Equal(0))
+		Expect(colour.MatchString(dumb.Text())).To(BeFalse(), "colours on a dumb terminal")
+
+		watching := inTerminal(ctx, 200, []string{"NO_COLOR=1"}, "list", "-n", ns, "-w")
+		Eventually(watching.Text).Should(ContainSubstring(i.Status.Services[0].URL))
+		watching.Resize(50)
+		before := len(watching.Text())
+		apiserver.Change(ctx, i, func() { i.Spec.Timeout = "5h" })
+		Eventually(func() string { return watching.Text()[before:] }).Should(ContainSubstring("…"))
+		Expect(widest(watching.Text()[before:])).To(BeNumerically("<=", 50))
+	})
+})
+
+// widest is the longest line as it is seen.
+func widest(text string) int {
+	most := 0
+	for line := range strings.SplitSeq(colour.ReplaceAllString(text, ""), "\r\n") {
+		most = max(most, len([]rune(line)))
+	}
+	return most
+}
+
+var _ = Describe("try", func() {
+	It("starts an instance, shows how, and ends it on Ctrl-C", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", withFlag)
+		t := inTerminal(ctx, 100, nil, "try", "web", "-n", ns, "--show-flag")
+		Eventually(t.Text).Should(And(ContainSubstring("it runs"), ContainSubstring("https://"), ContainSubstring("Ctrl-C ends it"), ContainSubstring("berg{try_")))
+		var all bergv1.ChallengeInstanceList
+		Expect(apiserver.Client.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
+		Expect(all.Items).To(HaveLen(1))
+		Expect(all.Items[0].Spec.Timeout).To(Equal("1800s"))
+		t.Type("\x03")
+		Expect(t.Code()).To(Equal(0))
+		Expect(t.Text()).To(ContainSubstring("it is gone"))
+		Expect(apiserver.Names(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))).To(BeEmpty())
+	})
+
+	It("ends what does not start, and says why, with exit code 4", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "empty", `author: nobody`)
+		r := run(ctx, "try", "empty", "-n", ns, "--once")
+		Expect(r.code).To(Equal(4))
+		Expect(r.out).To(ContainSubstring("has no containers"))
+		Expect(apiserver.Names(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))).To(BeEmpty())
+	})
+
+	It("gives up what does not get ready in time, with exit code 5", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "slow", `containers: [{hostname: web, image: berg.test/behaviour/image-pull}]`)
+		r := run(ctx, "try", "slow", "-n", ns, "--once", "--wait", "3s", "-o", "json")
+		Expect(r.code).To(Equal(5))
+		Expect(r.out).To(And(ContainSubstring(`"event":"failed"`), ContainSubstring("cannot be pulled"), ContainSubstring(`"event":"gone"`)))
+	})
+
+	It("knows no Challenge that is not there, with exit code 3", func(ctx context.Context) {
+		r := run(ctx, "try", "nothing", "-n", bergtest.Namespace(ctx))
+		Expect(r.code).To(Equal(3))
+		Expect(r.err).To(ContainSubstring("there is no Challenge nothing"))
+	})
+
+	It("ends the instance although the connection was lost meanwhile", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		line := newGate(ctx)
+		t := inTerminal(ctx, 100, nil, "--kubeconfig", line.kubeconfig, "try", "web", "-n", ns)
+		Eventually(t.Text).Should(ContainSubstring("Ctrl-C ends it"))
+		line.cut()
+		t.Type("\x03")
+		Eventually(t.Text).Should(ContainSubstring("ending it"))
+		line.mend()
+		Expect(t.Code()).To(Equal(0))
+		Expect(apiserver.Names(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))).To(BeEmpty())
+	})
+})
+
+var _ = Describe("why", func() {
+	DescribeTable("says the first thing that is wrong, and what to do",
+		func(ctx context.Context, spec string, code int, says ...string) {
+			ns := bergtest.Namespace(ctx)
+			bergtest.Challenge(ctx, ns, "some", spec)
+			i := bergtest.Instance(ctx, ns, "some", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "" })
+			Eventually(func(g Gomega) {
+				r := run(ctx, "why", i.Name, "-n", ns)
+				g.Expect(r.code).To(Equal(code))
+				for _, words := range says {
+					g.Expect(r.out).To(ContainSubstring(words))
+				}
+			}).WithPolling(500 * time.Millisecond).Should(Succeed())
+		},
+		Entry("nothing", `containers: [{hostname: web, image: a}]`, 0, "Nothing is wrong"),
+		Entry("no containers", `author: nobody`, 4, "has no containers", "spec.containers"),
+		Entry("no flag", withFlag, 4, "wants a flag", "kubectl patch"),
+		Entry("an image", `containers: [{hostname: web, image: berg.test/behaviour/image-pull}]`, 4, "Container web", "cannot be pulled"),
+		Entry("a crash", `containers: [{hostname: web, image: berg.test/behaviour/crash}]`, 4, "ends again and again", "--previous"),
+	)
+
+	It("waits for an owner who is busy", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		first := bergtest.Instance(ctx, ns, "web")
+		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		second := bergtest.Instance(ctx, ns, "web", bergtest.OwnedBy(first.Spec.OwnerID))
+		Eventually(func() string { return run(ctx, "why", second.Name, "-n", ns).out }).Should(ContainSubstring("one owner has one at a time"))
+	})
+
+	It("groups what is wrong with many", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "bad", `containers: [{hostname: web, image: berg.test/behaviour/crash}]`)
+		bergtest.Challenge(ctx, ns, "good", bergtest.OneContainer)
+		bergtest.Several(ctx, ns, "bad", 3)
+		bergtest.Several(ctx, ns, "good", 2)
+		Eventually(func() string { return run(ctx, "why", "--all", "-n", ns).out }).WithTimeout(30 * time.Second).WithPolling(time.Second).
+			Should(And(ContainSubstring("3 of 5 instances have a problem"), MatchRegexp(`(?s)^[^✗]*✗[^✗]*$`)))
+	})
+
+	It("says what its user may not read", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "bad", `containers: [{hostname: web, image: berg.test/behaviour/crash}]`)
+		i := bergtest.Instance(ctx, ns, "bad")
+		expect.Shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff")
+		viewer := bindViewer(ctx, ns)
+		r := run(ctx, "why", i.Name, "-n", ns, "--as", viewer)
+		Expect(r.code).To(Equal(4))
+		Expect(r.out).To(And(ContainSubstring("ends again and again"), ContainSubstring("you may not read pods")))
+		Expect(run(ctx, "end", i.Name, "-n", ns, "--as", viewer).code).To(BeElementOf(6, 7))
+		Expect(run(ctx, "list", "-n", ns, "--as", "nobody").code).To(Equal(7))
+	})
+})
+
+var _ = Describe("rollout", func() {
+	It("tells beforehand whose pods restart, and nobody else's do", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		challenge := bergtest.Challenge(ctx, ns, "two", `
+containers:
+- {hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}
+- {hostname: db, image: "example.com/db:1", ports: [{port: 5432}]}`)
+		all := bergtest.Several(ctx, ns, "two", 3)
+		before := map[string]string{}
+		for _, i := range all {
+			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			for container, pod := range pods(ctx, i) {
+				before[i.Name+container] = pod
+			}
+		}
+		Expect(run(ctx, "rollout", "two", "-n", ns).out).To(ContainSubstring("up to date"))
+		apiserver.Change(ctx, challenge, func() { challenge.Spec.Containers[0].Image = "example.com/web:2" })
+		Eventually(func() string { return run(ctx, "rollout", "two", "-n", ns, "--dry-run").out }).
+			Should(And(ContainSubstring("3 instances: web restarts (image example.com/web:1 → example.com/web:2); db stays"), ContainSubstring("3 pods restart")))
+		Expect(run(ctx, "rollout", "two", "-n", ns).code).To(Equal(2), "nobody was asked")
+
+		asked := inTerminal(ctx, 100, nil, "rollout", "two", "-n", ns)
+		Eventually(asked.Text).Should(ContainSubstring("[y/N]"))
+		asked.Type("n\r")
+		Expect(asked.Code()).To(Equal(130))
+
+		done := run(ctx, "rollout", "two", "-n", ns, "--yes", "--at-once", "1", "-o", "json")
+		Expect(done.code).To(Equal(0))
+		for _, i := range all {
+			expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+			Eventually(func(g Gomega) {
+				now := pods(ctx, i)
+				g.Expect(now["web"]).NotTo(Or(BeEmpty(), Equal(before[i.Name+"web"])))
+				g.Expect(now["db"]).To(Equal(before[i.Name+"db"]))
+			}).Should(Succeed())
+		}
+		Expect(run(ctx, "rollout", "two", "-n", ns, "--yes").out).To(ContainSubstring("up to date"))
+	})
+
+	It("stops when what it does breaks instances", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		challenge := bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		all := bergtest.Several(ctx, ns, "web", 4)
+		for _, i := range all {
+			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		apiserver.Change(ctx, challenge, func() { challenge.Spec.Containers[0].Image = "berg.test/behaviour/crash" })
+		for _, i := range all {
+			expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged)
+		}
+		r := run(ctx, "rollout", "web", "-n", ns, "--yes", "--at-once", "1", "--stop-after", "1")
+		Expect(r.code).To(Equal(4))
+		Expect(r.err).To(ContainSubstring("stopped"))
+		left := 0
+		for _, i := range all {
+			Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			if meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate) {
+				left++
+			}
+		}
+		Expect(left).To(Equal(3))
+	})
+})
+
+// pods are the UIDs of an instance's live pods, by container.
+func pods(ctx context.Context, i *bergv1.ChallengeInstance) map[string]string {
+	GinkgoHelper()
+	var list corev1.PodList
+	Expect(apiserver.Client.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+	out := map[string]string{}
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil {
+			out[p.Labels[bergv1.LabelContainer]] = string(p.UID)
+		}
+	}
+	return out
+}
+
+var _ = Describe("freeze and thaw", func() {
+	It("starts nothing and ends nothing meanwhile, and gives the time back", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		challenge := bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		live := bergtest.Instance(ctx, ns, "web", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "8s" })
+		expect.Reaches(ctx, live, bergv1.PhaseRunning)
+		Expect(run(ctx, "freeze", "-n", ns).code).To(Equal(0))
+		late := bergtest.Instance(ctx, ns, "web")
+		expect.Shows(ctx, late, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonFrozen)
+		Expect(late.Status.Phase).To(Equal(bergv1.PhasePending))
+		Expect(run(ctx, "why", late.Name, "-n", ns).out).To(ContainSubstring("frozen"))
+		Expect(run(ctx, "list", "-n", ns).out).To(ContainSubstring("frozen"))
+		again := run(ctx, "freeze", "-n", ns)
+		Expect(again.out).To(And(ContainSubstring("froze Challenges: 0 of 1, 1 were already"), ContainSubstring("froze instances: 1 of 2, 1 were already")))
+
+		Consistently(func(g Gomega) {
+			g.Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed())
+			g.Expect(live.DeletionTimestamp).To(BeNil())
+			g.Expect(live.Spec.TerminationReason).To(BeEmpty())
+		}).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(Succeed())
+		Expect(live.Status.ExpiresAt).To(BeNil())
+
+		Expect(run(ctx, "thaw", "-n", ns).code).To(Equal(0))
+		expect.Reaches(ctx, late, bergv1.PhaseRunning)
+		Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed(), "it is ended at once")
+		bergtest.Gone(ctx, live)
+		Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(challenge), challenge)).To(Succeed())
+		Expect(challenge.Annotations).NotTo(HaveKey(bergv1.AnnotationFrozen))
+		Expect(run(ctx, "thaw", "-n", ns).out).To(ContainSubstring("thawed instances: 0 of 1, 1 were already"))
+	})
+})
+
+var _ = Describe("end", func() {
+	It("asks before it ends many, and can be repeated", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		all := bergtest.Several(ctx, ns, "web", 3)
+		for _, i := range all {
+			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		Expect(run(ctx, "end", "-n", ns).code).To(Equal(2))
+		Expect(run(ctx, "end", "--all", "-n", ns).code).To(Equal(2))
+		Expect(run(ctx, "end", "--all", "-n", ns, "--dry-run").out).To(ContainSubstring("nothing was done"))
+		Expect(run(ctx, "end", all[0].Name, "-n", ns, "--wait").code).To(Equal(0))
+		Expect(run(ctx, "end", "--all", "-n", ns, "--yes", "--wait").code).To(Equal(0))
+		Expect(apiserver.Names(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))).To(BeEmpty())
+		Expect(run(ctx, "end", "--all", "-n", ns, "--yes").out).To(ContainSubstring("ended 0 of 0"))
+		Expect(run(ctx, "end", all[0].Name, "-n", ns).code).To(Equal(3))
+	})
+
+	It("lets the operator do it after a time, and of a node", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		i, other := bergtest.Instance(ctx, ns, "web"), bergtest.Instance(ctx, ns, "web")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		expect.Reaches(ctx, other, bergv1.PhaseRunning)
+		Expect(run(ctx, "end", i.Name, "-n", ns, "--after", "20m").code).To(Equal(0))
+		Eventually(func(g Gomega) {
+			g.Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			g.Expect(time.Until(i.Status.ExpiresAt.Time)).To(BeNumerically("~", 20*time.Minute, 20*time.Second))
+		}).Should(Succeed())
+		Expect(run(ctx, "end", i.Name, "-n", ns, "--after", "40m").out).To(ContainSubstring("1 were already"))
+
+		var list corev1.PodList
+		Expect(apiserver.Client.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		node := list.Items[0].Spec.NodeName
+		r := run(ctx, "end", "--node", node, "-n", ns, "--dry-run")
+		Expect(r.out).To(ContainSubstring(i.Name))
+	})
+})
+
+var _ = Describe("doctor and plan", func() {
+	It("says what is missing, and looks without rights, too", func(ctx context.Context) {
+		r := run(ctx, "doctor", "--offline", "-o", "json")
+		Expect(r.code).To(Equal(4))
+		report := decode[struct {
+			Verdict string
+			Checks  []struct{ Check, Level, Text, Do string }
+		}](r.out)
+		Expect(report.Verdict).To(Equal("problem"))
+		for _, line := range report.Checks {
+			if line.Level == "problem" {
+				Expect(line.Do).NotTo(BeEmpty(), line.Check)
+			}
+		}
+		poor := run(ctx, "doctor", "--offline", "--as", "nobody", "--as-group", "system:authenticated")
+		Expect(poor.code).To(BeElementOf(0, 4))
+		Expect(poor.out).To(And(ContainSubstring("you may not"), ContainSubstring("? operator")))
+	})
+
+	It("tells an API server that is not there, with exit code 8", func(ctx context.Context) {
+		line := newGate(ctx)
+		line.cut()
+		Expect(run(ctx, "--kubeconfig", line.kubeconfig, "list").code).To(Equal(8))
+		Expect(run(ctx, "--kubeconfig", line.kubeconfig, "doctor").code).To(Equal(8))
+	})
+
+	It("completes names in a shell", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "unmistakable", bergtest.OneContainer)
+		Expect(run(ctx, "__complete", "try", "-n", ns, "unm").out).To(ContainSubstring("unmistakable"))
+		for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+			Expect(run(ctx, "completion", shell).out).NotTo(BeEmpty())
+		}
+	})
+})

@@ -1,0 +1,314 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/bulk"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/transport"
+)
+
+// stored makes instances that look as if they had been started, while no operator runs: what is
+// measured, or broken off, is the plugin alone.
+func stored(ctx context.Context, ns string, n int) {
+	GinkgoHelper()
+	elsewhere := bergtest.Namespace(ctx)
+	bergtest.Challenge(ctx, elsewhere, "any", bergtest.OneContainer)
+	model := bergtest.Instance(ctx, elsewhere, "any")
+	expect.Reaches(ctx, model, bergv1.PhaseRunning)
+	inprocess.Pause()
+	DeferCleanup(func(ctx context.Context) {
+		Expect(apiserver.Client.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(ns))).To(Succeed())
+	})
+	started := metav1.NewTime(time.Now().Truncate(time.Second))
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			defer GinkgoRecover()
+			for k := worker; k < n; k += 8 {
+				i := bergtest.Instance(ctx, ns, "any", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "2h" })
+				before := i.DeepCopy()
+				i.Status = *model.Status.DeepCopy()
+				i.Status.InstanceID, i.Status.Namespace = uuid.NewString(), challengeinstance.NamespaceName(i.Spec.OwnerID)
+				i.Status.ReadyAt, i.Status.ObservedGeneration = &started, i.Generation
+				i.Status.StartedAt, i.Status.ExpiresAt = &started, &metav1.Time{Time: started.Add(2 * time.Hour)}
+				Expect(apiserver.Client.Status().Patch(ctx, i, client.MergeFrom(before))).To(Succeed())
+			}
+		})
+	}
+	group.Wait()
+}
+
+// timeouts counts how long instances live.
+func timeouts(ctx context.Context, ns string) map[string]int {
+	GinkgoHelper()
+	var all bergv1.ChallengeInstanceList
+	Expect(apiserver.Client.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
+	out := map[string]int{}
+	for _, i := range all.Items {
+		out[i.Spec.Timeout]++
+	}
+	return out
+}
+
+var _ = Describe("extend", func() {
+	It("adds to the time of live instances, once for each ID", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "web")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		before := i.Status.ExpiresAt.Time
+		waits := bergtest.Instance(ctx, ns, "web", bergtest.OwnedBy(i.Spec.OwnerID))
+
+		r := run(ctx, "extend", "30m", "--all", "-n", ns, "-o", "json")
+		Expect(r.code).To(Equal(0))
+		report := decode[bulk.Report](r.out)
+		Expect(report.Done).To(Equal(1))
+		Expect(report.Skipped).To(ConsistOf(HaveField("Name", waits.Name)))
+		Eventually(func(g Gomega) {
+			g.Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+			g.Expect(i.Status.ExpiresAt.Sub(before)).To(Equal(30 * time.Minute))
+		}).Should(Succeed())
+
+		Expect(decode[bulk.Report](run(ctx, "extend", "30m", "--all", "-n", ns, "--id", report.ID, "-o", "json").out).Already).To(Equal(1))
+		Expect(run(ctx, "extend", "30m", i.Name, "-n", ns).out).To(ContainSubstring("extended 1 of 1"))
+		Expect(timeouts(ctx, ns)).To(HaveKeyWithValue("10800s", 1))
+		for _, wrong := range [][]string{{"extend"}, {"extend", "soon", "--all"}, {"extend", "-30m", "--all"}, {"extend", "30m"}, {"extend", "30m", "a", "--all"}, {"nonsense"}, {"list", "--nonsense"}} {
+			Expect(run(ctx, append(wrong, "-n", ns)...).code).To(Equal(2), strings.Join(wrong, " "))
+		}
+	})
+
+	It("goes on when the connection was lost, and adds nothing twice", func(ctx context.Context) {
+		const n = 120
+		ns := bergtest.Namespace(ctx)
+		stored(ctx, ns, n)
+		line := newGate(ctx)
+		t := inTerminal(ctx, 100, nil, "--kubeconfig", line.kubeconfig, "extend", "30m", "--all", "-n", ns, "--pace", "60")
+		Eventually(t.Text).Should(MatchRegexp(`[1-9]\d*/120`))
+		line.cut()
+		Eventually(t.Text).Should(ContainSubstring("no connection, trying again"))
+		line.mend()
+		Expect(t.Code()).To(Equal(0))
+		Expect(timeouts(ctx, ns)).To(Equal(map[string]int{"9000s": n}))
+	})
+
+	It("does the rest when it is repeated after it was interrupted", func(ctx context.Context) {
+		const n = 60
+		ns := bergtest.Namespace(ctx)
+		stored(ctx, ns, n)
+		t := inTerminal(ctx, 100, nil, "extend", "30m", "--all", "-n", ns, "--pace", "20", "--id", "tonight")
+		Eventually(t.Text).Should(MatchRegexp(`[1-9]\d*/60`))
+		t.Type("\x03")
+		Expect(t.Code()).To(Equal(130))
+		Expect(t.Text()).To(ContainSubstring("--id tonight"))
+		done := timeouts(ctx, ns)["9000s"]
+		Expect(done).To(And(BeNumerically(">", 0), BeNumerically("<", n)))
+		r := decode[bulk.Report](run(ctx, "extend", "30m", "--all", "-n", ns, "--id", "tonight", "-o", "json").out)
+		Expect(r.Already).To(Equal(done))
+		Expect(r.Done).To(Equal(n - done))
+		Expect(timeouts(ctx, ns)).To(Equal(map[string]int{"9000s": n}))
+	})
+
+	It("says how to go on when the connection does not come back", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		stored(ctx, ns, 40)
+		line := newGate(ctx)
+		t := inTerminal(ctx, 200, []string{"NO_COLOR=1"}, "--kubeconfig", line.kubeconfig, "extend", "30m", "--all", "-n", ns, "--pace", "10", "--patience", "3s")
+		Eventually(t.Text).Should(MatchRegexp(`[1-9]\d*/40`))
+		line.cut()
+		Expect(t.Code()).To(Equal(8))
+		Expect(t.Text()).To(MatchRegexp(`The same command with --id \S+ extends the rest`))
+	})
+
+	It("extends 1,000 about as fast as a bare client patches them", func(ctx context.Context) {
+		n, err := strconv.Atoi(os.Getenv("EXTEND"))
+		if err != nil {
+			Skip("EXTEND says how many: make plugin-extend")
+		}
+		const rounds, most = 5, 1.3
+		ns := bergtest.Namespace(ctx)
+		stored(ctx, ns, n)
+		var names []string
+		for i := range instancesOf(ctx, ns) {
+			names = append(names, i)
+		}
+		var bare, plugin []float64
+		for round := range rounds {
+			measure := []func(){
+				func() { bare = append(bare, patchAll(ctx, ns, names, fmt.Sprintf("%dm", 300+round))) },
+				func() {
+					began := time.Now()
+					r := decode[bulk.Report](run(ctx, "extend", "1m", "--all", "-n", ns, "-o", "json").out)
+					plugin = append(plugin, time.Since(began).Seconds())
+					Expect(r.Done).To(Equal(n))
+				},
+			}
+			if round%2 == 1 {
+				slices.Reverse(measure)
+			}
+			for _, one := range measure {
+				one()
+			}
+		}
+		ratios := make([]float64, rounds)
+		for i := range ratios {
+			ratios[i] = plugin[i] / bare[i]
+		}
+		AddReportEntry("extend", fmt.Sprintf("%d instances, %d processors: plugin %.2f s, bare client %.2f s, ratio %.2f (medians of %d rounds; ratios %.2f)",
+			n, runtime.NumCPU(), median(plugin), median(bare), median(ratios), rounds, ratios))
+		Expect(median(ratios)).To(BeNumerically("<=", most))
+	})
+})
+
+func instancesOf(ctx context.Context, ns string) map[string]bool {
+	GinkgoHelper()
+	out := map[string]bool{}
+	for _, name := range apiserver.Names(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns)) {
+		out[name] = true
+	}
+	return out
+}
+
+func median(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}
+
+// patchAll is the bare client: told beforehand what to write, with as many requests at a time.
+func patchAll(ctx context.Context, ns string, names []string, timeout string) (seconds float64) {
+	GinkgoHelper()
+	config := rest.CopyConfig(apiserver.Config)
+	config.QPS = -1
+	bare, err := client.New(config, client.Options{Scheme: apiserver.Client.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"timeout":%q}}`, timeout))
+	began := time.Now()
+	queue := make(chan string)
+	var group sync.WaitGroup
+	var failed atomic.Int64
+	for range bulk.Workers {
+		group.Go(func() {
+			for name := range queue {
+				if bare.Patch(ctx, &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}, patch) != nil {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	for _, name := range names {
+		queue <- name
+	}
+	close(queue)
+	group.Wait()
+	Expect(failed.Load()).To(BeZero())
+	return time.Since(began).Seconds()
+}
+
+var _ = Describe("plan", func() {
+	It("says what a run needs, within 15 percent", func(ctx context.Context) {
+		const each = 12
+		ns := bergtest.Namespace(ctx)
+		specs := map[string]string{"one": bergtest.OneContainer, "every": bergtest.EveryKind, "two": `
+containers:
+- {hostname: a, image: a, ports: [{port: 1, type: publicPort}], resourceRequests: {cpu: "0.25", memory: 300Mi}}
+- {hostname: b, image: b, resourceLimits: {memory: 64Mi}, dynamicFlag: {content: {path: /flag}}}`}
+		for name, spec := range specs {
+			bergtest.Challenge(ctx, ns, name, spec)
+		}
+		var requests atomic.Int64
+		inprocess.Restart(map[string]string{"PULL_SECRET_NAME": ""}, transport.Showing(func(r *http.Request) {
+			if r.Method != http.MethodGet {
+				requests.Add(1)
+			}
+		}))
+		r := run(ctx, "plan", "--players", strconv.Itoa(2*each*len(specs)), "--playing", "50%", "--start", "1m", "-n", ns, "-o", "json")
+		Expect(r.code).To(BeElementOf(0, 4))
+		planned := decode[plan.Result](r.out)
+		Expect(planned.Instances).To(Equal(each * len(specs)))
+
+		requests.Store(0)
+		var all []*bergv1.ChallengeInstance
+		for name := range specs {
+			all = append(all, bergtest.Several(ctx, ns, name, each)...)
+		}
+		var cpu, memory, disk float64
+		made, ports, routes := 0, 0, 0
+		for _, i := range all {
+			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+			var list corev1.PodList
+			Expect(apiserver.Client.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			made += len(list.Items)
+			for _, p := range list.Items {
+				for _, c := range p.Spec.Containers {
+					cpu += c.Resources.Requests.Cpu().AsApproximateFloat64()
+					memory += c.Resources.Requests.Memory().AsApproximateFloat64() / (1 << 30)
+					disk += c.Resources.Requests.StorageEphemeral().AsApproximateFloat64() / (1 << 30)
+				}
+			}
+			var services corev1.ServiceList
+			Expect(apiserver.Client.List(ctx, &services, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			for _, s := range services.Items {
+				taken := map[int32]bool{}
+				for _, p := range s.Spec.Ports {
+					if p.NodePort != 0 {
+						taken[p.NodePort] = true
+					}
+				}
+				ports += len(taken)
+			}
+			routes += len(apiserver.Names(ctx, &gatewayv1.HTTPRouteList{}, client.InNamespace(i.Status.Namespace))) +
+				len(apiserver.Names(ctx, &gatewayv1.TLSRouteList{}, client.InNamespace(i.Status.Namespace)))
+		}
+		Eventually(func(g Gomega) { // events wait for up to ten seconds
+			g.Expect(float64(requests.Load())).To(near(planned.RequestsPerInstance * float64(len(all))))
+		}).WithTimeout(30 * time.Second).Should(Succeed())
+		for what, pair := range map[string][2]float64{
+			"pods": {float64(planned.Pods), float64(made)}, "processors": {planned.CPU, cpu}, "memory": {planned.MemoryGiB, memory},
+			"disk": {planned.DiskGiB, disk}, "node ports": {float64(planned.NodePorts), float64(ports)}, "routes": {float64(planned.Routes), float64(routes)},
+		} {
+			Expect(pair[0]).To(near(pair[1]), what)
+		}
+		AddReportEntry("plan", fmt.Sprintf("%d instances: planned %.1f requests each, counted %.1f; pods %d and %d, processors %.2f and %.2f, memory %.2f and %.2f GiB, node ports %d and %d",
+			len(all), planned.RequestsPerInstance, float64(requests.Load())/float64(len(all)), planned.Pods, made, planned.CPU, cpu, planned.MemoryGiB, memory, planned.NodePorts, ports))
+	})
+
+	It("needs no cluster for files", func(ctx context.Context) {
+		r := feed(ctx, "kind: Challenge\napiVersion: berg.norelect.ch/v1\nmetadata: {name: a}\nspec: {containers: [{hostname: a, image: a, ports: [{port: 1, type: publicPort}]}]}\n",
+			"plan", "-f", "-", "--players", "3000", "--kubeconfig", "/nonexistent", "--price", "0.5", "--currency", "EUR")
+		Expect(r.code).To(Equal(4), "2,768 node ports are not enough")
+		Expect(r.out).To(And(ContainSubstring("EUR"), MatchRegexp(`2768\s+node ports\s+108%`)))
+		Expect(feed(ctx, "", "plan", "-f", "-", "--players", "1").code).To(Equal(3))
+		Expect(run(ctx, "plan").code).To(Equal(2))
+		Expect(run(ctx, "plan", "--players", "10", "--playing", "200%").code).To(Equal(2))
+	})
+})
+
+// near is within 15 percent.
+func near(of float64) OmegaMatcher { return BeNumerically("~", of, 0.15*of+1e-9) }

@@ -1,0 +1,134 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// result is what one run of the program left.
+type result struct {
+	out, err string
+	code     int
+}
+
+// environment is that of a person, without a terminal's.
+func environment(more ...string) []string {
+	return append([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig}, more...)
+}
+
+// run runs the program in pipes.
+func run(ctx context.Context, args ...string) result {
+	GinkgoHelper()
+	return feed(ctx, "", args...)
+}
+
+// feed is run with standard input.
+func feed(ctx context.Context, in string, args ...string) result {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, program, args...)
+	command.Env = environment()
+	command.Stdin = strings.NewReader(in)
+	var out, err bytes.Buffer
+	command.Stdout, command.Stderr = &out, &err
+	failed := command.Run()
+	var exit *exec.ExitError
+	if failed != nil && !errors.As(failed, &exit) {
+		Expect(failed).NotTo(HaveOccurred())
+	}
+	r := result{out.String(), err.String(), command.ProcessState.ExitCode()}
+	GinkgoWriter.Printf("$ kubectl berg %s\n%s%s(%d)\n", strings.Join(args, " "), r.out, r.err, r.code)
+	return r
+}
+
+// decode reads JSON.
+func decode[T any](text string) T {
+	GinkgoHelper()
+	var v T
+	Expect(json.Unmarshal([]byte(text), &v)).To(Succeed(), text)
+	return v
+}
+
+// terminal is the program in a pseudo-terminal.
+type terminal struct {
+	command *exec.Cmd
+	file    *os.File
+	mu      sync.Mutex
+	text    bytes.Buffer
+	done    chan struct{}
+}
+
+// inTerminal starts the program in a terminal of a size.
+func inTerminal(ctx context.Context, columns uint16, env []string, args ...string) *terminal {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, program, args...)
+	command.Env = environment(append([]string{"TERM=xterm-256color"}, env...)...)
+	file, err := pty.StartWithSize(command, &pty.Winsize{Rows: 24, Cols: columns})
+	Expect(err).NotTo(HaveOccurred())
+	t := &terminal{command: command, file: file, done: make(chan struct{})}
+	go func() {
+		defer close(t.done)
+		buffer := make([]byte, 4096)
+		for {
+			n, err := file.Read(buffer)
+			t.mu.Lock()
+			t.text.Write(buffer[:n])
+			t.mu.Unlock()
+			if err != nil { // EIO when the program has ended
+				return
+			}
+		}
+	}()
+	DeferCleanup(func() {
+		_ = file.Close()
+		_ = command.Process.Kill()
+	})
+	return t
+}
+
+// Text is what was written so far.
+func (t *terminal) Text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// Type types.
+func (t *terminal) Type(text string) {
+	GinkgoHelper()
+	_, err := io.WriteString(t.file, text)
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// Resize changes the window.
+func (t *terminal) Resize(columns uint16) {
+	GinkgoHelper()
+	Expect(pty.Setsize(t.file, &pty.Winsize{Rows: 24, Cols: columns})).To(Succeed())
+}
+
+// Code waits for the end.
+func (t *terminal) Code() int {
+	GinkgoHelper()
+	Eventually(t.done).WithTimeout(time.Minute).Should(BeClosed(), t.Text)
+	var exit *exec.ExitError
+	if err := t.command.Wait(); err != nil && !errors.As(err, &exit) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+	if status, ok := t.command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	GinkgoWriter.Printf("%q\n", t.Text())
+	return t.command.ProcessState.ExitCode()
+}

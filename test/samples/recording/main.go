@@ -1,0 +1,79 @@
+// Recording runs a program in a pseudo-terminal and draws what it shows as an SVG that moves:
+//
+//	go run ./test/samples/recording --output try.svg --columns 90 --until 'Ctrl-C ends it' -- kubectl berg try web
+//
+// When the text of --until is shown, Ctrl-C is typed a moment later.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+func main() {
+	output := flag.String("output", "", "file to write")
+	columns := flag.Int("columns", 90, "columns of the terminal")
+	until := flag.String("until", "", "text after which Ctrl-C is typed")
+	title := flag.String("title", "", "command that is shown as typed")
+	flag.Parse()
+	if err := run(*output, *columns, *until, *title, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "recording:", err)
+		os.Exit(1)
+	}
+}
+
+const (
+	// longest is how long a program may take, reading how long its text is looked at before Ctrl-C.
+	longest = 2 * time.Minute
+	reading = 2 * time.Second
+)
+
+func run(output string, columns int, until, title string, command []string) error {
+	if output == "" || len(command) == 0 || columns < 20 || columns > 400 {
+		return errors.New("--output and a command are needed, and --columns from 20 to 400")
+	}
+	if title == "" {
+		title = strings.Join(command, " ")
+	}
+	c := exec.Command(command[0], command[1:]...)
+	c.Env = append(os.Environ(), "TERM=xterm-256color", "NO_COLOR=")
+	file, err := pty.StartWithSize(c, &pty.Winsize{Rows: 40, Cols: uint16(columns)})
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	s := newScreen()
+	s.write([]byte("$ " + title + "\r\n"))
+	frames := []shot{{0, s.draw()}}
+	began := time.Now()
+	guard := time.AfterFunc(longest, func() { _ = c.Process.Kill() })
+	defer guard.Stop()
+	buffer := make([]byte, 4096)
+	var seen strings.Builder
+	typed := until == ""
+	for {
+		n, err := file.Read(buffer)
+		s.write(buffer[:n])
+		seen.Write(buffer[:n])
+		frames = append(frames, shot{time.Since(began), s.draw()})
+		if !typed && strings.Contains(seen.String(), until) {
+			typed = true
+			time.AfterFunc(reading, func() { _, _ = file.WriteString("\x03") })
+		}
+		if err != nil { // EIO when it has ended
+			break
+		}
+	}
+	var exit *exec.ExitError
+	if err := c.Wait(); err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	return os.WriteFile(output, []byte(svg(thin(frames), columns)), 0o644)
+}
