@@ -132,7 +132,8 @@ var _ = Describe("NETWORK_POLICY", func() {
 		bergtest.Challenge(ctx, ns, "unwatched", bergtest.OneContainer)
 		for policy, unwanted := range map[string]string{"kubernetes": "/ciliumnetworkpolicies", "cilium": "/networkpolicies"} {
 			seen := &requests{}
-			inprocess.Restart(map[string]string{"NETWORK_POLICY": policy}, seen.wrap)
+			// Other families have watches of their own.
+			inprocess.Restart(map[string]string{"NETWORK_POLICY": policy, "ENABLED_APIS": bergv1.GroupVersion.Group}, seen.wrap)
 			i := bergtest.Instance(ctx, ns, "unwatched")
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 			Expect(k8s.Delete(ctx, i)).To(Succeed())
