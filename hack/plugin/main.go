@@ -42,7 +42,7 @@ func run(version string, platforms []string, url, output string) error {
 	if !strings.HasPrefix(version, "v") || url == "" || output == "" {
 		return errors.New("--version, --url and --output must be set")
 	}
-	if err := os.MkdirAll(output, 0o755); err != nil {
+	if err := os.MkdirAll(output, 0o750); err != nil {
 		return err
 	}
 	var built []archive
@@ -62,7 +62,7 @@ func run(version string, platforms []string, url, output string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(output, "berg.yaml"), manifest, 0o644)
+	return os.WriteFile(filepath.Join(output, "berg.yaml"), manifest, 0o644) //nolint:gosec // it is published
 }
 
 // archive is what is made for one platform.
@@ -111,7 +111,7 @@ func pack(version, system, machine, output string) (archive, error) {
 	sum := sha256.Sum256(packed.Bytes())
 	a.sum = hex.EncodeToString(sum[:])
 	a.file = fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, version, system, machine)
-	return a, os.WriteFile(filepath.Join(output, a.file), packed.Bytes(), 0o644)
+	return a, os.WriteFile(filepath.Join(output, a.file), packed.Bytes(), 0o644) //nolint:gosec // it is published
 }
 
 // manifestOf writes what krew.googlecontainertools.github.com/v1alpha2 asks for.

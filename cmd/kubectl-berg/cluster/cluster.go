@@ -99,7 +99,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 		appsv1.SchemeGroupVersion:                      {"Deployment": true, "ReplicaSet": true},
 		coordinationv1.SchemeGroupVersion:              {"Lease": true},
 		authorizationv1.SchemeGroupVersion:             {"SelfSubjectAccessReview": false},
-		gatewayv1.SchemeGroupVersion:                   {"Gateway": true, "HTTPRoute": true, "TLSRoute": true},
+		{Group: gatewayv1.GroupName, Version: "v1"}:    {"Gateway": true, "HTTPRoute": true, "TLSRoute": true},
 		{Group: "apiextensions.k8s.io", Version: "v1"}: {"CustomResourceDefinition": false},
 	} {
 		for kind, inNamespace := range namespaced {

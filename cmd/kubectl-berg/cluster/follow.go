@@ -36,7 +36,7 @@ func pauses() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 }
 
-// Follow tells of instances until its context ends or it is told that that is enough. A
+// Follow tells of instances until its context ends or it is told to stop. A
 // connection that is lost is made again, and what happened meanwhile is told then. A first list
 // that fails is returned.
 func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOption) error {

@@ -85,7 +85,7 @@ It has no rights of its own: it may do what you may. Exit codes: 0 done, 1 faile
 
 // Execute runs the program. What is wrong before a command begins is the command line.
 func Execute(ctx context.Context, out *console.Console, version string) error {
-	err := New(out, version).ExecuteContext(ctx)
+	err := New(out, version).ExecuteContext(ctx) //nolint:contextcheck // each command takes it from cobra
 	var known *console.Error
 	if err != nil && !errors.As(err, &known) {
 		return console.Fail(console.ExitUsage, "%w: see kubectl berg --help", err)

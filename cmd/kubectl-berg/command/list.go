@@ -248,7 +248,7 @@ func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *select
 		Lost: r.tellLost,
 	}, s.options(to)...)
 	if ctx.Err() != nil {
-		return nil // that is how a watch ends
+		return nil //nolint:nilerr // that is how a watch ends
 	}
 	return cluster.Explain("watch instances", err)
 }

@@ -207,7 +207,7 @@ func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tr
 	flag := i.Spec.Flag
 	if err := t.create(ctx); err != nil {
 		if ctx.Err() != nil { // the answer may be lost, and the instance there
-			return t.leave(console.Fail(console.ExitInterrupted, "interrupted before it was started"))
+			return t.leave(console.Fail(console.ExitInterrupted, "interrupted before it was started")) //nolint:contextcheck // it has to be done after an interruption
 		}
 		return err
 	}
@@ -231,7 +231,7 @@ func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tr
 		}
 		return nil
 	}
-	return t.leave(err)
+	return t.leave(err) //nolint:contextcheck // likewise
 }
 
 // create makes the instance. Its name was chosen beforehand: an answer that is lost leaves no
@@ -393,7 +393,7 @@ func (t *trial) stay(ctx context.Context) error {
 		return false, nil
 	})
 	if ctx.Err() != nil {
-		return nil // that is what was waited for
+		return nil //nolint:nilerr // that is what was waited for
 	}
 	return cluster.Explain("follow the instance", err)
 }

@@ -88,7 +88,7 @@ func Look(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 		return s.Survey, err
 	}
 	s.together(ctx,
-		func(context.Context) { s.apis(d) },
+		func(context.Context) { s.apis(d) }, //nolint:contextcheck // the discovery client takes none
 		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret,
 	)
 	if !o.Offline {
@@ -235,7 +235,7 @@ func (s *surveyor) lease(ctx context.Context) {
 
 func (s *surveyor) gateway(ctx context.Context) {
 	g := &gatewayv1.Gateway{}
-	key := client.ObjectKey{Namespace: s.Survey.setting("GATEWAY_NAMESPACE"), Name: s.Survey.setting("GATEWAY_NAME")}
+	key := client.ObjectKey{Namespace: s.setting("GATEWAY_NAMESPACE"), Name: s.setting("GATEWAY_NAME")}
 	if s.keep("gateway", "Gateways", s.Get(ctx, key, g)) {
 		s.set(func() { s.Gateway = g })
 	}
@@ -318,7 +318,7 @@ func (s *surveyor) quotas(ctx context.Context) {
 
 // pullSecret asks whether the Secret is there, and for nothing of what is in it.
 func (s *surveyor) pullSecret(ctx context.Context) {
-	name := s.Survey.setting("PULL_SECRET_NAME")
+	name := s.setting("PULL_SECRET_NAME")
 	if name == "" || s.Deployment == nil {
 		return
 	}
@@ -335,7 +335,7 @@ func (s *surveyor) pullSecret(ctx context.Context) {
 }
 
 func (s *surveyor) names(ctx context.Context) {
-	domain, known := s.Survey.Setting("CHALLENGE_DOMAIN")
+	domain, known := s.Setting("CHALLENGE_DOMAIN")
 	if !known || s.Deployment == nil {
 		return
 	}
@@ -360,7 +360,7 @@ func (s *surveyor) names(ctx context.Context) {
 // name may lead elsewhere.
 func (s *surveyor) connections(ctx context.Context) {
 	g := s.Gateway
-	domain, known := s.Survey.Setting("CHALLENGE_DOMAIN")
+	domain, known := s.Setting("CHALLENGE_DOMAIN")
 	if g == nil || !known || len(g.Status.Addresses) == 0 {
 		return
 	}
@@ -373,10 +373,10 @@ func (s *surveyor) connections(ctx context.Context) {
 		}
 		address := net.JoinHostPort(g.Status.Addresses[0].Value, strconv.Itoa(int(l.Port)))
 		switch string(l.Name) {
-		case s.Survey.setting("CHALLENGE_HTTP_LISTENER_NAME"):
+		case s.setting("CHALLENGE_HTTP_LISTENER_NAME"):
 			seen := Handshake(ctx, address, ProbeName+"."+domain)
 			s.set(func() { s.HTTPS = seen })
-		case s.Survey.setting("CHALLENGE_TLS_LISTENER_NAME"):
+		case s.setting("CHALLENGE_TLS_LISTENER_NAME"):
 			seen := Handshake(ctx, address, ProbeName+"."+domain)
 			s.set(func() { s.TLSListener = seen })
 		}

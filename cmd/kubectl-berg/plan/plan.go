@@ -4,6 +4,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -113,11 +114,11 @@ func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
 	for _, container := range c.Spec.Containers {
 		cpu, err := request(container, s.CPURequest, s.CPULimit, func(r bergv1.Resources) *bergv1.Amount { return r.CPU })
 		if err != nil {
-			return out, fmt.Errorf("Challenge %s, container %s, cpu: %w", c.Name, container.Hostname, err)
+			return out, fmt.Errorf("cpu of Challenge %s, container %s: %w", c.Name, container.Hostname, err)
 		}
 		memory, err := request(container, s.MemoryRequest, s.MemoryLimit, func(r bergv1.Resources) *bergv1.Amount { return r.Memory })
 		if err != nil {
-			return out, fmt.Errorf("Challenge %s, container %s, memory: %w", c.Name, container.Hostname, err)
+			return out, fmt.Errorf("memory of Challenge %s, container %s: %w", c.Name, container.Hostname, err)
 		}
 		out.CPU.Add(cpu)
 		out.Memory.Add(memory)
@@ -228,14 +229,14 @@ const deletionRequests = 5
 // Of calculates.
 func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	if len(shapes) == 0 {
-		return Result{}, fmt.Errorf("there is no Challenge to plan with")
+		return Result{}, errors.New("there is no Challenge to plan with")
 	}
 	var weights float64
 	for _, s := range shapes {
 		weights += s.Weight
 	}
 	if weights <= 0 {
-		return Result{}, fmt.Errorf("no Challenge has a weight above zero")
+		return Result{}, errors.New("no Challenge has a weight above zero")
 	}
 	r := Result{Instances: min(e.Active, e.Players), Shapes: shapes}
 	total := float64(r.Instances)

@@ -47,7 +47,7 @@ type snapshot struct {
 	Containers           []bergv1.Container `json:"containers"`
 }
 
-// Of compares what an instance was started with with its Challenge as it is.
+// Of compares what an instance was started with to its Challenge as it is.
 func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
 	var pinned snapshot
 	if raw := i.Status.ChallengeSnapshot; raw != nil {

@@ -41,7 +41,7 @@ func (s *screen) write(data []byte) {
 			s.lines, s.column = append(s.lines, nil), 0
 		case '\x1b':
 			end := i + 1
-			for end < len(text) && !('A' <= text[end] && text[end] <= 'Z' || 'a' <= text[end] && text[end] <= 'z') {
+			for end < len(text) && !letter(text[end]) {
 				end++
 			}
 			if end == len(text) {
@@ -170,3 +170,5 @@ g{visibility:hidden;animation:%.1fs step-end infinite}
 }
 
 func percent(at, of time.Duration) float64 { return 100 * float64(at) / float64(of) }
+
+func letter(c rune) bool { return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' }
