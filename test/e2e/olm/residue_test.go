@@ -81,8 +81,8 @@ func promised(object string) bool {
 	return slices.ContainsFunc(definitions(), func(name string) bool {
 		_, group, _ := strings.Cut(name, ".")
 		return object == "customresourcedefinitions.apiextensions.k8s.io/"+name ||
-			object == "apiservices.apiregistration.k8s.io/v1."+group ||
-			strings.HasPrefix(object, "clusterroles.rbac.authorization.k8s.io/"+name+"-v1-")
+			strings.HasPrefix(object, "apiservices.apiregistration.k8s.io/") && strings.HasSuffix(object, "."+group) ||
+			strings.HasPrefix(object, "clusterroles.rbac.authorization.k8s.io/"+name+"-v1")
 	})
 }
 
