@@ -48,6 +48,7 @@ func judgeAlone(c Candidate, cfg config.Challenge) *outcome.Problem {
 	return challengeIsNotFrozen(c)
 }
 
+// judgeWishes leaves a freeze aside, too: an instance that lives is not held back by it.
 func judgeWishes(c Candidate, cfg config.Challenge) *outcome.Problem {
 	for _, judgement := range checks {
 		if p := judgement(c, cfg); p != nil {
