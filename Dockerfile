@@ -1,4 +1,4 @@
-# The operator's image: one static program on nothing.
+# The operator's image: static programs on nothing, the operator and the tunnel proxy.
 #
 #   make docker-build IMG=<image>                     this machine's platform
 #   make docker-buildx IMG=<image>                    all platforms, pushed
@@ -20,11 +20,14 @@ COPY internal/ internal/
 ARG VERSION=unknown
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /manager ./cmd/berg-operator
+    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /manager ./cmd/berg-operator && \
+    CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
+    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-tunnel ./cmd/berg-tunnel
 
-# No shell, no libc, no certificates: the only peer is the API server, whose CA
-# comes with the service account.
+# No shell, no libc, no certificates: the API server's CA comes with the service account,
+# and public registries are believed by those that are compiled in.
 FROM scratch
 COPY --from=build --chmod=0555 /manager /manager
+COPY --from=build --chmod=0555 /berg-tunnel /berg-tunnel
 USER 65532:65532
 ENTRYPOINT ["/manager"]

@@ -26,8 +26,8 @@ func allowed(dir string, test bool) []string {
 		return []string{"api/" + name}
 	case floor == "cmd" && strings.HasPrefix(dir, "cmd/berg-operator"):
 		return []string{"cmd/berg-operator", "internal"}
-	case floor == "cmd": // a program of its own
-		return []string{"cmd/" + name, "internal/kit", "api"}
+	case floor == "cmd": // a program of its own; berg-<family> is that of a family
+		return []string{"cmd/" + name, "internal/kit", "api", "internal/" + strings.TrimPrefix(name, "berg-")}
 	case floor == "internal" && name == "kit":
 		return []string{"internal/kit"}
 	case floor == "internal" && name == "config":

@@ -6,6 +6,10 @@ GO_BUILD := go build -buildvcs=false -ldflags='-s -w -X main.version=v$(VERSION)
 build: ## Build the operator for this machine into bin/manager.
 	$(GO_BUILD) -o $(BIN)/manager ./cmd/berg-operator
 
+.PHONY: tunnel-proxy
+tunnel-proxy: ## Build berg-tunnel, both ends of a tunnel, for this machine into bin/berg-tunnel.
+	$(GO_BUILD) -o $(BIN)/berg-tunnel ./cmd/berg-tunnel
+
 .PHONY: run
 run: ## Run the operator on this machine against the cluster of KUBECONFIG (make install first).
 	POD_NAMESPACE=$${POD_NAMESPACE:-default} go run ./cmd/berg-operator --leader-elect=false --metrics-bind-address=0 $(ARGS)
@@ -18,8 +22,10 @@ IMAGE_BUILD := go run -C test/cluster/components/image . build
 image: ## Build the operator's image without Docker, and list what is in it: dist/images/berg-operator.tar, .cdx.json.
 	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
 	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/manager ./cmd/berg-operator
+	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/berg-tunnel ./cmd/berg-tunnel
 	$(IMAGE_BUILD) --ref $(IMG) --output $(DIST)/images/berg-operator.tar --platform linux/$(ARCH) \
-		--user 65532:65532 --entrypoint /manager $(DIST)/linux-$(ARCH)/manager:/manager:0555
+		--user 65532:65532 --entrypoint /manager $(DIST)/linux-$(ARCH)/manager:/manager:0555 \
+		$(DIST)/linux-$(ARCH)/berg-tunnel:/berg-tunnel:0555
 	go run -C tools/sbom . --name berg-operator --version v$(VERSION) \
 		--output $(DIST)/images/berg-operator.cdx.json $(DIST)/linux-$(ARCH)/manager
 

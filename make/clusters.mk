@@ -19,6 +19,16 @@ cluster-status: ## Show the state of the cluster NAME.
 demo: ## From nothing to running challenges, step by step. ARGS go to the demo.
 	go run $(DEMO) $(ARGS)
 
+.PHONY: demo-picture
+demo-picture: ## Take the picture in the README anew: what a browser shows of the web sample, through a real Gateway; needs root.
+	hack/packages node network browser
+	go run $(DEMO) --profile network --name demo-picture --keep=false --picture docs/berg/web.png
+
 .PHONY: demo-down
 demo-down: ## Remove what the demo made.
 	go run $(DEMO) down
+
+.PHONY: first-ten-minutes
+first-ten-minutes: image ## Do what README.md says up to the first solved flag, and tell how long each step takes; needs root.
+	hack/packages node olm
+	hack/walk-readme first-ten-minutes

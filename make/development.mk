@@ -1,23 +1,32 @@
 ##@ Development
 
 # Where hand-written Go is. The other modules hold pinned versions only.
-GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/conform/monitoring test/conform/dockerfiles tools/sbom
+GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart tools/proto tools/sbom
+
+# Protobuf files, beside which their Go is.
+PROTOS := $(wildcard internal/*/*/*.proto)
 
 .PHONY: generate
-generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/.
+generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/, and Go from protobuf files.
 	$(BIN)/controller-gen object paths=./api/...
+	go run -C tools/proto . --root $(CURDIR) $(PROTOS)
 
 # A family is a folder of api/, of internal/ and of config/.
 FAMILIES := $(notdir $(wildcard api/*))
 
+# Rooms whose rights are in a role of their own, config/<room>/rbac, which only those bind who
+# want what it is for.
+ROOMS_APART := berg/check berg/prepull berg/record
+
 # staticValue is a number with a fraction in the Challenges that run today; the
 # warning against such fields cannot be followed any more.
 .PHONY: manifests
-manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, and name the images.
+manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, name the images, and make chart.
 	for family in $(FAMILIES); do \
 		$(BIN)/controller-gen \
 			crd:allowDangerousTypes=true rbac:roleName=$$family \
-			paths=./api/$$family/... paths=./internal/$$family/... \
+			paths=./api/$$family/... \
+			$$(go list ./internal/$$family/... | sed 's|^.*/internal/|paths=./internal/|' | grep -vx $(foreach room,$(ROOMS_APART),-e paths=./internal/$(room))) \
 			output:crd:artifacts:config=config/$$family/crd/bases output:rbac:dir=config/$$family/rbac; \
 		grep -qx -- "- ../$$family" config/default/kustomization.yaml || \
 			(cd config/default && $(BIN)/kustomize edit add component ../$$family); \
@@ -26,12 +35,23 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 				(cd config/$$part && $(BIN)/kustomize edit add resource ../$$family/$$part); \
 		done; \
 	done
+	for room in $(ROOMS_APART); do \
+		$(BIN)/controller-gen rbac:roleName=$${room/\//-} paths=./internal/$$room output:rbac:dir=config/$$room/rbac; \
+	done
 	hack/project
 	hack/scorecard-role
 	cd config/manager && $(BIN)/kustomize edit set image controller=$(IMAGE_TAG_BASE):v$(VERSION)
 	sed -i 's|image: .*|image: $(SCORECARD_IMG)|' config/scorecard/patches/custom.config.yaml
 	sed -i 's|image: .*|image: $(CATALOG_IMG)|' config/olm/install.yaml
+	sed -i 's|image: .*|image: $(IMAGE_TAG_BASE):v$(VERSION)|' docs/tunnel/quickstart.yaml
 	sed -i 's|scorecard-test:v.*|scorecard-test:$(OPERATOR_SDK_VERSION)|' config/scorecard/patches/basic.config.yaml config/scorecard/patches/olm.config.yaml
+
+	$(MAKE) chart
+
+.PHONY: chart
+chart: $(BIN)/kustomize ## Generate deploy/, the one file to apply and the Helm chart, from config/ and the settings.
+	go run ./hack/chart --kustomize $(BIN)/kustomize --config config --version $(VERSION) --output deploy
+	sed -i 's|/berg-operator/v[^/]*/deploy/|/berg-operator/v$(VERSION)/deploy/|' docs/operations.md
 
 .PHONY: api-docs
 api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fields.

@@ -20,12 +20,18 @@ e2e-run:
 	$(GO_TEST) -count=1 -timeout 40m -p 1 $(JOURNEYS) -ginkgo.label-filter='$(E2E_LABELS)'
 
 .PHONY: e2e-network
-e2e-network: image images ## Attack instances, and visit them, on a real data plane; needs root.
-	hack/packages node network resolvers
+e2e-network: image images tunnel-image ## Attack instances, and visit them, on a real data plane; needs root.
+	hack/packages node network resolvers browser
 	go run $(IMAGES) --output $(DIST)/images resolvers
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
-		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation' TESTARGS='$(TESTARGS) -v' \
-			SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
+		$(MAKE) e2e-network-run TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
+
+# The part of e2e-network that runs while the cluster is up. That of tunnels comes last: it lets
+# pods of the operator's namespace use the network of the node.
+.PHONY: e2e-network-run
+e2e-network-run:
+	$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation'
+	$(MAKE) e2e-tunnel-run TUNNEL_CLUSTER=$(NETWORK_CLUSTER) TUNNEL_LABELS=network
 
 # The broker is started beside the node by the journeys themselves.
 .PHONY: e2e-hexactf
@@ -39,6 +45,56 @@ e2e-hexactf-run:
 	go run $(CLUSTER) load --name $(HEXACTF_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/web.tar
 	$(MAKE) deploy
 	$(GO_TEST) -count=1 -timeout 40m $(HEXACTF)
+
+# Images of its own, so that it may run beside other journeys.
+e2e-helm e2e-helm-run: DIST := $(DIST)/helm
+
+.PHONY: e2e-helm
+e2e-helm: image $(BIN)/helm ## Install, upgrade, roll back and remove the operator with a real Helm, and by one file; needs root.
+	go run $(IMAGES) --output $(DIST)/images toolbox
+	hack/with-cluster --profile node --name $(HELM_CLUSTER) -- $(MAKE) e2e-helm-run HELM_CLUSTER=$(HELM_CLUSTER)
+
+# The part of e2e-helm that runs while the cluster is up.
+.PHONY: e2e-helm-run
+e2e-helm-run:
+	go run $(CLUSTER) load --name $(HELM_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/toolbox.tar
+	HELM=$(BIN)/helm $(GO_TEST) -count=1 -timeout 30m $(HELM)
+
+.PHONY: e2e-kibaship
+e2e-kibaship: image ## Build images from repositories with a real Tekton, and attack the builds; needs root.
+	hack/packages node tekton
+	go test -C test/cluster/components/gitserver $(TESTARGS) ./...
+	hack/with-cluster --profile tekton --name $(KIBASHIP_CLUSTER) -- $(MAKE) e2e-kibaship-run KIBASHIP_CLUSTER=$(KIBASHIP_CLUSTER)
+
+# The part of e2e-kibaship that runs while the cluster is up.
+.PHONY: e2e-kibaship-run
+e2e-kibaship-run:
+	go run $(CLUSTER) load --name $(KIBASHIP_CLUSTER) $(DIST)/images/berg-operator.tar
+	$(MAKE) deploy
+	$(GO_TEST) -count=1 -timeout 40m $(KIBASHIP)
+
+# An image of nothing but the proxy: both ends of a pair run it.
+TUNNEL_PROXY_IMAGE := ghcr.io/bergctf/berg-tunnel:v$(VERSION)
+
+.PHONY: tunnel-image
+tunnel-image: image
+	$(IMAGE_BUILD) --ref $(TUNNEL_PROXY_IMAGE) --output $(DIST)/images/berg-tunnel.tar --platform linux/$(ARCH) \
+		--user 65532:65532 --entrypoint /berg-tunnel $(DIST)/linux-$(ARCH)/berg-tunnel:/berg-tunnel:0555
+
+.PHONY: e2e-tunnel
+e2e-tunnel: tunnel-image ## Run the journeys of container networks and tunnels on real pods; needs root.
+	go run $(IMAGES) --output $(DIST)/images toolbox
+	hack/with-cluster --profile node --name $(TUNNEL_CLUSTER) -- $(MAKE) e2e-tunnel-run TUNNEL_CLUSTER=$(TUNNEL_CLUSTER)
+
+# Which of them run: what a policy keeps out shows only where one is enforced (profile network).
+TUNNEL_LABELS ?= !network
+
+# The part of e2e-tunnel that runs while the cluster is up.
+.PHONY: e2e-tunnel-run
+e2e-tunnel-run:
+	go run $(CLUSTER) load --name $(TUNNEL_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/berg-tunnel.tar $(DIST)/images/toolbox.tar
+	$(MAKE) deploy
+	TUNNEL_PROXY_IMAGE=$(TUNNEL_PROXY_IMAGE) $(GO_TEST) -count=1 -timeout 40m $(TUNNEL) -ginkgo.label-filter='$(TUNNEL_LABELS)'
 
 # Former releases of the same tree for the journeys with OLM: the first two are installed and
 # upgraded, the third is offered only to be skipped.

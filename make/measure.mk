@@ -16,6 +16,13 @@ load-pods-run:
 	go run $(CLUSTER) load --name $(TEST_CLUSTER)-load $(DIST)/images/web.tar
 	go run $(LOAD) --scenarios pods --image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)
 
+PREPULL_ROUNDS ?= 20
+
+.PHONY: prepull
+prepull: image ## Measure PREPULL_ROUNDS=20 first starts of images that were pulled ahead, beside a slow registry; needs root.
+	hack/with-cluster --profile node --name $(TEST_CLUSTER)-prepull -- env PREPULL_ROUNDS=$(PREPULL_ROUNDS) \
+		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-prepull JOURNEYS=./test/e2e/berg E2E_LABELS=prepull TESTARGS='-v'
+
 .PHONY: load-smoke
 load-smoke: ## Count what an instance costs the API server in requests.
 	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'
@@ -29,6 +36,8 @@ STORM ?= 75s
 chaos: ## Let LIVES=60 of each family live while everything fails; SEED repeats a run.
 	$(MAKE) chaos-berg
 	$(MAKE) chaos-hexactf
+	$(MAKE) chaos-tunnel
+	$(MAKE) chaos-kibaship
 
 .PHONY: chaos-berg
 chaos-berg: build ## Let LIVES=60 instances live while everything fails for STORM=75s.
@@ -40,6 +49,18 @@ chaos-hexactf: ## Let LIVES=60 HexaCTF challenges live while operators are kille
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env HEXACTF_LIVES=$(LIVES) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
+		-ginkgo.v $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
+
+.PHONY: chaos-tunnel
+chaos-tunnel: ## Let LIVES=60 pairs of tunnel proxies live while operators and proxies are killed and the API server fails.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
+		env TUNNEL_LIVES=$(LIVES) TUNNEL_API_RESTARTS=4 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/tunnel \
+		-ginkgo.v $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='An operator that starts anew|While operators'
+
+.PHONY: chaos-kibaship
+chaos-kibaship: ## Let LIVES=60 KibaShip projects with applications come and go while operators are killed.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
+		env KIBASHIP_LIVES=$(LIVES) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship \
 		-ginkgo.v $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
 
 FUZZTIME ?= 5m
@@ -59,6 +80,27 @@ quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no re
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-quiet -- \
 		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='instances that run, while time passes'
+
+EXPIRING ?= 1000
+
+.PHONY: expiring
+expiring: ## Let EXPIRING=1000 instances expire at the same second, beside a bare client.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-expiring -- \
+		env EXPIRING=$(EXPIRING) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='Many instances that expire'
+
+QUEUED ?= 500
+
+.PHONY: queue
+queue: ## Let QUEUED=500 instances wait for the room of a fifth of them, while the operator is killed.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-queue -- \
+		env QUEUED=$(QUEUED) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='Many instances with room for few'
+
+RECORD_PACE ?= 400
+
+.PHONY: record-pace
+record-pace: ## Delete RECORD_PACE=400 instances with records and as many without, by turns: at most 5 % slower (p99).
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-pace -- \
+		env RECORD_PACE=$(RECORD_PACE) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='The pace of deletions'
 
 PRESSURE ?= 1000
 
@@ -98,3 +140,62 @@ hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to 
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
 		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A message to a real Kafka'
+
+# What berg-tunnel is compared with. Go modules are pinned in test/measure/tunnel/tools, OpenSSH is
+# Debian's, and rathole comes from crates.io, if there is a cargo.
+TUNNEL_LOAD     := ./test/measure/tunnel
+TUNNEL_TOOLS    := $(DIST)/tunnel
+TUNNEL_PEERS    := $(addprefix $(TUNNEL_TOOLS)/,chisel frps frpc)
+RATHOLE_VERSION := 0.5.0
+RATHOLE_LIMIT   := 15m
+
+$(TUNNEL_TOOLS)/chisel: PEER := github.com/jpillora/chisel
+$(TUNNEL_TOOLS)/frps: PEER := github.com/fatedier/frp/cmd/frps
+$(TUNNEL_TOOLS)/frpc: PEER := github.com/fatedier/frp/cmd/frpc
+$(TUNNEL_PEERS): test/measure/tunnel/tools/go.mod test/measure/tunnel/tools/go.sum
+	go build -C test/measure/tunnel/tools -ldflags='-s -w' -o $@ $(PEER)
+
+# Not with --locked: one of the versions that it was released with does not compile any more. What was
+# compiled stays, so that another attempt goes on where one was cut off.
+$(TUNNEL_TOOLS)/rathole:
+	@if ! command -v cargo >/dev/null; then \
+		echo "make: there is no cargo: rathole is left out" >&2; \
+	else \
+		CARGO_TARGET_DIR=$(TUNNEL_TOOLS)/cargo/target timeout $(RATHOLE_LIMIT) cargo install --quiet --root $(TUNNEL_TOOLS)/cargo \
+			--no-default-features --features server,client,noise rathole@$(RATHOLE_VERSION) && \
+		ln -sf cargo/bin/rathole $@ || echo "make: rathole was not built within $(RATHOLE_LIMIT): it is left out" >&2; \
+	fi
+
+# ARGS go to the program, for example ARGS='--rounds 1 --duration 1s --only berg-tunnel,chisel'.
+.PHONY: load-tunnel
+load-tunnel: tunnel-proxy $(TUNNEL_PEERS) $(TUNNEL_TOOLS)/rathole ## Measure berg-tunnel beside ssh -R, chisel, frp, rathole and bare relays; with a KUBECONFIG of profile node, kubectl port-forward too.
+	hack/packages tunnel
+	go build -o $(TUNNEL_TOOLS)/bench $(TUNNEL_LOAD)
+	$(TUNNEL_TOOLS)/bench --berg-tunnel $(BIN)/berg-tunnel --tools $(TUNNEL_TOOLS) --kubectl kubectl --out $(TUNNEL_TOOLS) $(ARGS)
+
+.PHONY: load-tunnel-pods
+load-tunnel-pods: ## The same, kubectl port-forward to a real pod included; needs root.
+	go run $(IMAGES) --output $(DIST)/images web
+	hack/with-cluster --profile node --name $(TEST_CLUSTER)-tunnel -- bash -c \
+		'go run $(CLUSTER) load --name $(TEST_CLUSTER)-tunnel $(DIST)/images/web.tar && \
+		$(MAKE) load-tunnel ARGS="--pod-image ghcr.io/bergctf/samples/web:v$(VERSION) $(ARGS)"'
+
+KIBASHIP_CROWD         ?= 200
+KIBASHIP_APPLICATIONS  ?= 500
+KIBASHIP_ROUNDS        ?= 1
+KIBASHIP_ADMISSIONS    ?= 1000
+KIBASHIP_QUIET         ?= 1000
+KIBASHIP_QUIET_SECONDS ?= 120
+
+.PHONY: kibaship-crowd
+kibaship-crowd: ## Create KIBASHIP_CROWD=200 KibaShip projects and KIBASHIP_APPLICATIONS=500 applications at once beside a bare client; measure admission.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
+		env KIBASHIP_CROWD=$(KIBASHIP_CROWD) KIBASHIP_APPLICATIONS=$(KIBASHIP_APPLICATIONS) \
+		KIBASHIP_ROUNDS=$(KIBASHIP_ROUNDS) KIBASHIP_ADMISSIONS=$(KIBASHIP_ADMISSIONS) \
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.focus='A crowd of projects is made|Admission takes'
+
+.PHONY: kibaship-quiet
+kibaship-quiet: ## Leave KIBASHIP_QUIET=1000 KibaShip projects alone for KIBASHIP_QUIET_SECONDS=120: nothing may be written.
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
+		env KIBASHIP_QUIET=$(KIBASHIP_QUIET) KIBASHIP_QUIET_SECONDS=$(KIBASHIP_QUIET_SECONDS) \
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.focus='A crowd of projects is left alone'

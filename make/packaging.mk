@@ -1,4 +1,4 @@
-##@ Packaging for the Operator Lifecycle Manager
+##@ Packaging for the Operator Lifecycle Manager and for Helm
 
 .PHONY: bundle
 bundle: generate manifests rendered-config $(BIN)/operator-sdk ## Generate bundle/ and bundle.Dockerfile, and validate them.
@@ -34,6 +34,17 @@ scorecard-build: ## Build the image of our own scorecard test: dist/images/berg-
 	$(IMAGE_BUILD) --ref $(SCORECARD_IMG) --output $(DIST)/images/berg-operator-scorecard.tar --platform linux/$(ARCH) \
 		--user 65532:65532 --entrypoint /scorecard $(DIST)/linux-$(ARCH)/scorecard:/scorecard:0555
 
+# The layout that the repositories of OperatorHub's community want. What was there of this version
+# is replaced, and other versions stay. COMMUNITY is a clone of such a repository.
+COMMUNITY ?= $(DIST)/operatorhub
+
+.PHONY: operatorhub
+operatorhub: ## Lay the bundle out for OperatorHub's community, in COMMUNITY=clone of its repository.
+	rm -rf $(COMMUNITY)/operators/berg-operator/$(VERSION)
+	mkdir -p $(COMMUNITY)/operators/berg-operator/$(VERSION)
+	cp -r bundle/manifests bundle/metadata bundle/tests $(COMMUNITY)/operators/berg-operator/$(VERSION)/
+	[[ -e $(COMMUNITY)/operators/berg-operator/ci.yaml ]] || cp config/operatorhub/ci.yaml $(COMMUNITY)/operators/berg-operator/
+
 .PHONY: bundle-push
 bundle-push: ## Build and push the bundle's image for all PLATFORMS with CONTAINER_TOOL.
 	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f bundle.Dockerfile -t $(BUNDLE_IMG) .
@@ -45,3 +56,7 @@ scorecard-push: ## Build and push the image of our own scorecard test for all PL
 .PHONY: catalog-push
 catalog-push: ## Build and push the catalog's image for all PLATFORMS with CONTAINER_TOOL.
 	$(CONTAINER_TOOL) buildx build --platform $(PLATFORMS) --push -f catalog.Dockerfile -t $(CATALOG_IMG) .
+
+.PHONY: chart-package
+chart-package: $(BIN)/helm ## Pack the Helm chart: dist/berg-operator-VERSION.tgz.
+	$(BIN)/helm package deploy/helm/berg-operator --destination $(DIST)

@@ -9,17 +9,23 @@ RIGHTS      := ./test/measure/rights
 LOAD        := ./test/measure/load
 CHAOS       := ./test/measure/chaos
 OLM         := ./test/e2e/olm
+HELM        := ./test/e2e/helm
 folders      = $(sort $(patsubst %/,%,$(dir $(wildcard $(1)/*/*_test.go))))
 INTEGRATION := $(notdir $(call folders,test/integration))
 KAFKA       := ./test/e2e/kafka
 HEXACTF     := ./test/e2e/hexactf
-JOURNEYS    := $(filter-out $(OLM) $(KAFKA) $(HEXACTF),$(addprefix ./,$(call folders,test/e2e)))
+KIBASHIP    := ./test/e2e/kibaship
+TUNNEL      := ./test/e2e/tunnel
+JOURNEYS    := $(filter-out $(OLM) $(HELM) $(KAFKA) $(HEXACTF) $(KIBASHIP) $(TUNNEL),$(addprefix ./,$(call folders,test/e2e)))
 
 # Names of the clusters that the tests make for themselves.
 TEST_CLUSTER    ?= berg-test
 E2E_CLUSTER     ?= berg-e2e
 OLM_CLUSTER     ?= berg-olm
+HELM_CLUSTER    ?= berg-helm
 HEXACTF_CLUSTER ?= berg-hexactf
+KIBASHIP_CLUSTER ?= berg-kibaship
+TUNNEL_CLUSTER  ?= berg-tunnel
 NETWORK_CLUSTER ?= berg-network
 # TESTARGS go to go test, for example TESTARGS='-run TestPlan -v'.
 TESTARGS ?=

@@ -1,7 +1,7 @@
 ##@ Tools
 
 .PHONY: tools
-tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/ginkgo ## Build all pinned tools into bin/.
+tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/helm $(BIN)/ginkgo ## Build all pinned tools into bin/.
 
 # go tool builds too, but links again at each call: minutes for the larger ones.
 $(BIN)/controller-gen: tools/go.mod tools/go.sum
@@ -32,3 +32,7 @@ $(BIN)/operator-sdk: tools/operator-sdk/go.mod tools/operator-sdk/go.sum
 $(BIN)/opm: tools/opm/go.mod tools/opm/go.sum
 	go build -C tools/opm -tags=json1,containers_image_openpgp -ldflags='-s -w' -o $@ \
 		github.com/operator-framework/operator-registry/cmd/opm
+
+# The version whose engine the chart's tests render with.
+$(BIN)/helm: test/conform/chart/go.mod test/conform/chart/go.sum
+	go build -C test/conform/chart -ldflags='-s -w' -o $@ helm.sh/helm/v4/cmd/helm

@@ -133,6 +133,7 @@ type seen struct {
 	Phase     bergv1.Phase `json:"phase"`
 	URLs      []string     `json:"urls"`
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	Cause     bergv1.Cause `json:"cause,omitempty"` // the page has a sentence for each
 	Problem   string       `json:"problem,omitempty"`
 }
 
@@ -142,7 +143,7 @@ func (p platform) show(w http.ResponseWriter, r *http.Request) {
 		answer(w, err)
 		return
 	}
-	is := seen{Phase: i.Status.Phase, ExpiresAt: i.Status.ExpiresAt}
+	is := seen{Phase: i.Status.Phase, Cause: i.Status.Cause, ExpiresAt: i.Status.ExpiresAt}
 	for _, service := range i.Status.Services {
 		is.URLs = append(is.URLs, service.URL)
 	}

@@ -47,6 +47,24 @@ def changes(api, name, seconds):
         yield event["object"]
 
 
+# What a player reads; docs/berg/start.md has all causes.
+WORDS = {
+    "NotReadyYet": "It is starting.",
+    "OwnerBusy": "Your earlier challenge is still being ended.",
+    "Queued": "Many are playing: you are in the queue.",
+    "Frozen": "The event is paused.",
+    "NoCapacity": "All machines are busy: it starts when one is free.",
+    "AddressPending": "Its address is being set up.",
+}
+BROKEN = "This challenge does not start. The organisers can see why."
+
+
+def words(instance):
+    """Why the instance does not run, in a sentence for players; empty when it does."""
+    cause = instance["status"].get("cause", "")
+    return WORDS.get(cause, BROKEN) if cause else ""
+
+
 def problem(instance):
     """The first condition that says what is wrong, as text."""
     for c in instance["status"].get("conditions", []):
@@ -68,7 +86,7 @@ def main():
         if instance is None:
             sys.exit(f"{name} was deleted")
         phase = instance["status"]["phase"]
-        print(phase, problem(instance), flush=True)
+        print(phase, words(instance), problem(instance), flush=True)
         if phase == "Running":
             break
     else:

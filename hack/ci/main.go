@@ -1,7 +1,7 @@
 // Command ci runs everything that a change must pass: .ci/run calls it.
 //
 // Stages that mostly wait run side by side, each on a cluster of its own, beside one at a time that needs the
-// processors. The first that fails ends all others. On a machine that has built nothing yet, where all would take
+// processors. The first that fails ends all others, unless all failures are asked for. On a machine that has built nothing yet, where all would take
 // longer than a run may, those are left out that the change concerns least and that cost most: they are printed as NOT
 // RUN, with their commands. Where Kubernetes and its company are built, everything runs.
 package main
@@ -24,9 +24,10 @@ import (
 // defaultBudget leaves five of ninety minutes to end and to clean up.
 const defaultBudget = 85 * time.Minute
 
-const usage = `Usage: .ci/run [--without-e2e] [--plan]
+const usage = `Usage: .ci/run [--without-e2e] [--keep-going] [--plan]
 
   --without-e2e   without the real node; needs no root
+  --keep-going    when a stage has failed, run the others all the same
   --plan          print what would run, and how long that should take
 
 Environment
@@ -39,6 +40,7 @@ func main() {
 	flags := flag.NewFlagSet("ci", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	withoutE2E := flags.Bool("without-e2e", false, "")
+	keepGoing := flags.Bool("keep-going", false, "")
 	onlyPlan := flags.Bool("plan", false, "")
 	if err := flags.Parse(os.Args[1:]); err != nil || flags.NArg() > 0 {
 		fmt.Fprint(os.Stderr, usage)
@@ -51,14 +53,14 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := run(ctx, !*withoutE2E, *onlyPlan); err != nil {
+	if err := run(ctx, !*withoutE2E, *keepGoing, *onlyPlan); err != nil {
 		fmt.Fprintf(os.Stderr, "ci: %v\n", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, withE2E, onlyPlan bool) error {
+func run(ctx context.Context, withE2E, keepGoing, onlyPlan bool) error {
 	budget := defaultBudget
 	if set := os.Getenv("CI_BUDGET"); set != "" {
 		parsed, err := time.ParseDuration(set)
@@ -95,6 +97,7 @@ func run(ctx context.Context, withE2E, onlyPlan bool) error {
 	}
 
 	r := newRunner(chosen, missing, budget, filepath.Join("dist", "ci"), os.Stdout)
+	r.keepGoing = keepGoing
 	failure := r.run(ctx)
 	if failure == nil && ctx.Err() != nil {
 		failure = context.Cause(ctx)

@@ -26,6 +26,10 @@ func listed(list []stage) string {
 }
 
 func TestStagesAreWellFormed(t *testing.T) {
+	suites, err := integrationSuites(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, withE2E := range []bool{true, false} {
 		for _, missing := range [][]string{nil, everything} {
 			list := stages(withE2E, suites, missing)
@@ -89,8 +93,8 @@ func TestWithEverythingBuiltAllRuns(t *testing.T) {
 	if len(left) != 0 || len(chosen) != len(list) {
 		t.Errorf("left out: %s", listed(left))
 	}
-	if span := makespan(list, nil); span > 30*time.Minute {
-		t.Errorf("all takes %s, want at most half an hour", span)
+	if span := makespan(list, nil); span > 45*time.Minute {
+		t.Errorf("all takes %s, want at most 45 minutes", span)
 	}
 }
 
@@ -114,7 +118,7 @@ func TestABudgetLeavesOutWhatMattersLeast(t *testing.T) {
 		kept    []string
 	}{
 		"the most expensive with its build": {
-			budget: 55 * time.Minute, changed: code,
+			budget: 70 * time.Minute, changed: code,
 			left: []string{"journeys with a real OLM", "build: olm"},
 			kept: []string{"integration: berg", "journeys on a real node"},
 		},

@@ -23,7 +23,7 @@ const (
 	courtesy = "5"
 )
 
-// runner runs stages, several at once where they allow it, until all have passed or one has not.
+// runner runs stages, several at once where they allow it, until all have passed or one has not, or all have had their turn.
 type runner struct {
 	list   []stage
 	logs   string // folder of their output
@@ -32,11 +32,13 @@ type runner struct {
 	// missing are the parts of test/cluster that were not built when it began. Only with some the budget leaves out
 	// stages; without, reaching it is a failure.
 	missing []string
-	env     []string
-	begun   time.Time
-	state   map[string]outcome
-	took    map[string]time.Duration
-	started map[string]time.Time
+	// keepGoing runs what does not need the stages that have failed.
+	keepGoing bool
+	env       []string
+	begun     time.Time
+	state     map[string]outcome
+	took      map[string]time.Duration
+	started   map[string]time.Time
 }
 
 func newRunner(list []stage, missing []string, budget time.Duration, logs string, out io.Writer) *runner {
@@ -77,9 +79,11 @@ func (r *runner) run(ctx context.Context) error {
 		select {
 		case done := <-results:
 			under--
-			if err := r.finish(done); err != nil && failure == nil {
-				failure = err
-				cancel()
+			if err := r.finish(done); err != nil {
+				failure = errors.Join(failure, err)
+				if !r.keepGoing {
+					cancel()
+				}
 			}
 		case <-signs.C:
 			r.sayRunning()
@@ -260,7 +264,7 @@ func (r *runner) table(left []stage, failure error) {
 	how := "passed"
 	switch {
 	case failure != nil:
-		how = "FAILED: " + failure.Error()
+		how = "FAILED: " + strings.ReplaceAll(failure.Error(), "\n", ", ")
 	case missed > 0:
 		how = fmt.Sprintf("passed as far as it went: %d stages were NOT RUN, since the budget of %s went into building; run it again", missed, r.budget)
 	}

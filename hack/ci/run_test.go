@@ -71,6 +71,19 @@ func TestAFailureEndsTheOthers(t *testing.T) {
 	}
 }
 
+// TestKeepGoing wants all that does not need what has failed to run, and all failures to be told.
+func TestKeepGoing(t *testing.T) {
+	var out bytes.Buffer
+	r := newRunner([]stage{script("bad", "exit 3"), script("next", "true", "bad"), script("worse", "exit 4"), script("good", "true")},
+		nil, time.Minute, filepath.Join(t.TempDir(), "logs"), &out)
+	r.keepGoing = true
+	err := r.run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "bad: exit status 3") || !strings.Contains(err.Error(), "worse: exit status 4") {
+		t.Errorf("error: %v", err)
+	}
+	expect(t, r.state, map[string]outcome{"bad": failed, "next": notTried, "worse": failed, "good": passed})
+}
+
 // TestNothingOfAStageStays wants the children that a stage forgets to end with it.
 func TestNothingOfAStageStays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")

@@ -16,7 +16,7 @@ import (
 var slots = map[class]int{work: 1, suite: 3}
 
 // The profiles of test/cluster with real nodes that a stage needs, in the order in which they are built.
-var profilesOnNodes = []string{"node", "network", "olm"}
+var profilesOnNodes = []string{"node", "network", "olm", "tekton"}
 
 type class string
 
@@ -56,11 +56,15 @@ var prose = []string{"docs/", "LICENSE", "README.md", "CONTRIBUTING.md", "test/R
 
 // How long the tests in a folder below test/integration take.
 var integrationTimes = map[string]time.Duration{
-	"berg":     8 * time.Minute,
-	"operator": 5 * time.Minute,
-	"quix":     2 * time.Minute,
-	"kit":      1 * time.Minute,
+	"berg":     12 * time.Minute,
+	"operator": 7 * time.Minute,
+	"hexactf":  5 * time.Minute,
+	"kibaship": 5 * time.Minute,
+	"quix":     4 * time.Minute,
 	"plugin":   3 * time.Minute,
+	"tunnel":   5 * time.Minute,
+	"builds":   2 * time.Minute,
+	"kit":      1 * time.Minute,
 }
 
 // How long it takes to build a part of test/cluster after those before it.
@@ -77,6 +81,11 @@ var partTimes = map[string]time.Duration{
 	"traefik":       minutes(3),
 	"olm":           minutes(5),
 	"olm-images":    seconds(10),
+	"tekton":        minutes(4),
+	"tekton-images": seconds(5),
+	"kaniko":        minutes(1),
+	"build-images":  seconds(5),
+	"gitserver":     seconds(5),
 }
 
 // unknown is for what is newer than the tables above.
@@ -96,7 +105,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 	simulated := buildOf("simulated", nil)
 	var onNodes []stage
 	if withE2E {
-		packages = append(packages, "node", "olm", "network", "kafka", "platforms", "resolvers")
+		packages = append(packages, "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "browser")
 		before := slices.Clone(simulated.builds)
 		for _, profile := range profilesOnNodes {
 			s := buildOf(profile, before)
@@ -127,7 +136,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 		list = append(list,
 			stage{
 				name: "journeys with a real OLM", command: []string{"make", "e2e-olm"}, class: suite, optional: true,
-				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(8), first: minutes(2),
+				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(10), first: minutes(2),
 				clusters: []string{clusterName("OLM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
 			},
 		)
@@ -145,17 +154,32 @@ func stages(withE2E bool, suites, missing []string) []stage {
 		list = append(list,
 			stage{
 				name: "journeys on a real node", command: []string{"make", "e2e"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node"}, usual: minutes(7), first: minutes(2),
+				after: []string{"generated files", "build: node"}, usual: minutes(10), first: minutes(2),
 				clusters: []string{clusterName("E2E_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 			stage{
+				name: "journeys with a real Helm", command: []string{"make", "e2e-helm"}, class: suite, optional: true,
+				after: []string{"generated files", "build: node"}, usual: minutes(3), first: minutes(1),
+				clusters: []string{clusterName("HELM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/hexactf/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
+			},
+			stage{
 				name: "journeys with a real Kafka", command: []string{"make", "e2e-hexactf"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node"}, usual: minutes(9), first: minutes(2),
+				after: []string{"generated files", "build: node"}, usual: minutes(6), first: minutes(2),
 				clusters: []string{clusterName("HEXACTF_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
 			},
 			stage{
+				name: "builds with a real Tekton", command: []string{"make", "e2e-kibaship"}, class: suite, optional: true, holds: "dist/images",
+				after: []string{"generated files", "build: node", "build: tekton"}, usual: minutes(6), first: minutes(2),
+				clusters: []string{clusterName("KIBASHIP_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/hexactf/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
+			},
+			stage{
+				name: "journeys of tunnels", command: []string{"bash", "-c", `make e2e-tunnel DIST="$PWD/dist/tunnel"`}, class: suite, optional: true,
+				after: []string{"generated files", "build: node"}, usual: minutes(6), first: minutes(1),
+				clusters: []string{clusterName("TUNNEL_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/hexactf/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
+			},
+			stage{
 				name: "attacks on a real data plane", command: []string{"make", "e2e-network"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node", "build: network"}, usual: minutes(4), first: minutes(1),
+				after: []string{"generated files", "build: node", "build: network"}, usual: minutes(7), first: minutes(1),
 				clusters: []string{clusterName("NETWORK_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 		)
@@ -214,7 +238,7 @@ func clustersOf(folder string) (all []string) {
 // The names of clusters, unless the environment has others.
 var clusterNames = map[string]string{
 	"TEST_CLUSTER": "berg-ci", "E2E_CLUSTER": "berg-ci-e2e", "OLM_CLUSTER": "berg-ci-olm", "NETWORK_CLUSTER": "berg-ci-network",
-	"HEXACTF_CLUSTER": "berg-ci-hexactf",
+	"HEXACTF_CLUSTER": "berg-ci-hexactf", "HELM_CLUSTER": "berg-ci-helm", "KIBASHIP_CLUSTER": "berg-ci-kibaship", "TUNNEL_CLUSTER": "berg-ci-tunnel",
 }
 
 func clusterName(variable string) string {

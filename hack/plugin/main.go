@@ -83,35 +83,50 @@ func pack(version, system, machine, output string) (archive, error) {
 	if err := build.Run(); err != nil {
 		return a, fmt.Errorf("build: %w", err)
 	}
-	var packed bytes.Buffer
-	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return a, err
-	}
-	files := tar.NewWriter(compressed)
-	add := func(as, from string, mode int64) error {
-		content, err := os.ReadFile(from)
-		if err != nil {
-			return err
-		}
-		if err := files.WriteHeader(&tar.Header{Name: as, Mode: mode, Size: int64(len(content)), Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}); err != nil {
-			return err
-		}
-		_, err = files.Write(content)
-		return err
-	}
-	err = errors.Join(
-		add(a.bin, program, 0o755),
-		add(completion, filepath.Join("cmd", name, completion), 0o755),
-		add("LICENSE", "LICENSE", 0o644),
-		files.Close(), compressed.Close())
+	packed, err := archiveOf(
+		member{a.bin, program, 0o755},
+		member{completion, filepath.Join("cmd", name, completion), 0o755},
+		member{"LICENSE", "LICENSE", 0o644})
 	if err != nil {
 		return a, fmt.Errorf("pack: %w", err)
 	}
-	sum := sha256.Sum256(packed.Bytes())
+	sum := sha256.Sum256(packed)
 	a.sum = hex.EncodeToString(sum[:])
 	a.file = fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, version, system, machine)
-	return a, os.WriteFile(filepath.Join(output, a.file), packed.Bytes(), 0o644) //nolint:gosec // it is published
+	return a, os.WriteFile(filepath.Join(output, a.file), packed, 0o644) //nolint:gosec // it is published
+}
+
+// member is a file of an archive.
+type member struct {
+	as, from string
+	mode     int64
+}
+
+// archiveOf packs files without what differs from machine to machine: times and owners.
+func archiveOf(members ...member) ([]byte, error) {
+	var packed bytes.Buffer
+	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	files := tar.NewWriter(compressed)
+	for _, m := range members {
+		content, err := os.ReadFile(m.from)
+		if err != nil {
+			return nil, err
+		}
+		header := &tar.Header{Name: m.as, Mode: m.mode, Size: int64(len(content)), Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		if err := files.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := files.Write(content); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(files.Close(), compressed.Close()); err != nil {
+		return nil, err
+	}
+	return packed.Bytes(), nil
 }
 
 // manifestOf writes what krew.googlecontainertools.github.com/v1alpha2 asks for.

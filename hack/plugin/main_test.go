@@ -1,12 +1,66 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
+
+// Who builds it again must get the sums of the manifest, whatever the machine's clock and users are.
+func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
+	folder := t.TempDir()
+	var made [][]byte
+	for i, written := range []time.Time{time.Unix(1, 0), time.Unix(2_000_000_000, 0)} {
+		program := filepath.Join(folder, fmt.Sprint(i), "kubectl-berg.exe")
+		if err := os.Mkdir(filepath.Dir(program), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(program, []byte("a program"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(program, written, written); err != nil {
+			t.Fatal(err)
+		}
+		packed, err := archiveOf(member{"kubectl-berg.exe", program, 0o755}, member{"LICENSE", filepath.Join("..", "..", "LICENSE"), 0o644})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, packed)
+	}
+	if !bytes.Equal(made[0], made[1]) {
+		t.Error("two archives of the same files differ")
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(made[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for files := tar.NewReader(unpacked); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, fmt.Sprintf("%s %o %d", header.Name, header.Mode, header.Uid))
+	}
+	if want := []string{"kubectl-berg.exe 755 0", "LICENSE 644 0"}; !slices.Equal(found, want) {
+		t.Errorf("the archive holds %q, want %q", found, want)
+	}
+}
 
 // What Krew's index asks of a manifest: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
 func TestTheManifestIsOneForKrew(t *testing.T) {

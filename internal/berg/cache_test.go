@@ -18,11 +18,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	yamlstream "k8s.io/apimachinery/pkg/util/yaml"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -98,7 +100,7 @@ type kept struct {
 }
 
 func newKept() kept {
-	options := cache.New("berg-operator").Options(caches())
+	options := cache.New("berg-operator").Options(caches(config.Berg{}))
 	informer := options.NewInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
 	return kept{options.DefaultTransform, informer.GetIndexer()}
 }
@@ -201,6 +203,42 @@ func TestPodsKeepWhatTheirStatusIsJudgedBy(t *testing.T) {
 		return
 	}
 	t.Fatal("no pod was recorded")
+}
+
+// A start is told by times of its pods, and a crash loop by how its container ended last: also
+// of an attempt that runs.
+func TestPodsKeepWhenTheirStagesWereOver(t *testing.T) {
+	at := func(seconds int64) metav1.Time { return metav1.Unix(1893456000+seconds, 0) }
+	pod := &corev1.Pod{}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(1)},
+		{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, LastTransitionTime: at(2)},
+		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: at(3)},
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: at(4)},
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "web", Image: "x", ImageID: "y", ContainerID: "z", RestartCount: 2, Started: ptr.To(true),
+		State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(9)}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, Message: "flag", StartedAt: at(5), FinishedAt: at(6), ContainerID: "z"}},
+	}}
+	got := trimmed(t, pod).(*corev1.Pod).Status
+	want := corev1.PodStatus{
+		Phase: corev1.PodRunning,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(1)},
+			{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, LastTransitionTime: at(2)},
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "web", RestartCount: 2,
+			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at(9)}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, StartedAt: at(5)}},
+		}},
+	}
+	if !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("kept\n%s\nwant\n%s", inJSON(t, got), inJSON(t, want))
+	}
 }
 
 func TestOfAContainerThatEndedItsOwnWordsAreDropped(t *testing.T) {

@@ -9,12 +9,20 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,7 +31,10 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/check"
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
+	"github.com/bergctf/berg-operator/internal/berg/prepull"
+	"github.com/bergctf/berg-operator/internal/berg/record"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
@@ -37,9 +48,10 @@ func New(cfg *config.Berg) family.Family {
 		Settings: cfg.Section(),
 		AddToScheme: runtime.SchemeBuilder{
 			bergv1.AddToScheme, corev1.AddToScheme, eventsv1.AddToScheme, appsv1.AddToScheme,
+			batchv1.AddToScheme, authorizationv1.AddToScheme, authenticationv1.AddToScheme, rbacv1.AddToScheme, nodev1.AddToScheme,
 			networkingv1.AddToScheme, policyv1.AddToScheme, gatewayv1.Install, ciliumv2.AddToScheme,
 		},
-		Cache:    caches,
+		Cache:    func() cache.Options { return caches(*cfg) },
 		Setup:    func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
 		Busy:     family.Busy{Kind: &bergv1.ChallengeInstance{}, Since: inTransition},
 		Commands: map[string]func([]string, io.Writer) int{isolation.Command: isolation.Probe},
@@ -49,9 +61,9 @@ func New(cfg *config.Berg) family.Family {
 // caches: of the kinds that a cluster is full of only what belongs to instances is kept. What
 // an instance consists of is the default and the rest the exception, because a kind can only
 // be named when the API server serves it, and some are optional.
-func caches() cache.Options {
+func caches(cfg config.Berg) cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
-	return cache.Options{
+	options := cache.Options{
 		Selector: challengeinstance.Marks.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&bergv1.Challenge{}:         all,
@@ -59,12 +71,36 @@ func caches() cache.Options {
 			optional.Definition():       all,
 			&corev1.Namespace{}:         all, // a foreign one of the same name must be seen
 			&eventsv1.Event{}:           {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
-			&corev1.Pod{}: {
-				Label: labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}),
-			},
 		},
 		Trim: trim,
 	}
+	pods := []string{bergv1.ComponentPod}
+	if cfg.Check.Concurrency > 0 {
+		options.ByObject[&bergv1.ChallengeCheck{}] = all
+		pods = append(pods, bergv1.ComponentSolver)
+	}
+	if cfg.Prepull.Lead > 0 {
+		options.ByObject[&corev1.Node{}] = all
+		options.ByObject[&nodev1.RuntimeClass{}] = all
+		pods = append(pods, bergv1.ComponentPrepull)
+	}
+	if cfg.Record.Retention > 0 {
+		options.ByObject[record.Kind()] = ctrlcache.ByObject{Namespaces: map[string]ctrlcache.Config{cfg.Record.Namespace: {LabelSelector: labels.Everything()}}}
+	}
+	options.ByObject[&corev1.Pod{}] = ctrlcache.ByObject{Label: ofComponents(pods)}
+	return options
+}
+
+// ofComponents selects the objects of instances that are one of some components.
+func ofComponents(names []string) labels.Selector {
+	if len(names) == 1 {
+		return labels.SelectorFromSet(labels.Set{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: names[0]})
+	}
+	some, err := labels.NewRequirement(bergv1.LabelComponent, selection.In, names)
+	if err != nil {
+		panic(err) // they are constants
+	}
+	return challengeinstance.Marks.Selector().Add(*some)
 }
 
 func setup(ctx context.Context, site family.Site, cfg config.Berg) error {
@@ -85,8 +121,40 @@ func setup(ctx context.Context, site family.Site, cfg config.Berg) error {
 		Presence: site.Presence,
 		Direct:   site.Direct,
 	}
+	if cfg.Record.Retention > 0 {
+		keeper, err := records(ctx, site, cfg.Record)
+		if err != nil {
+			return err
+		}
+		reconciler.Keeper = keeper
+	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return err
+	}
+	if cfg.Check.Concurrency > 0 {
+		// A client that no fence holds back: a standby asks too.
+		direct, err := directClient(mgr)
+		if err != nil {
+			return err
+		}
+		if err := check.Permitted(ctx, direct); err != nil {
+			return err
+		}
+		if err := checks(site, cfg).SetupWithManager(ctx, mgr); err != nil {
+			return err
+		}
+	}
+	if cfg.Prepull.Lead > 0 {
+		direct, err := directClient(mgr)
+		if err != nil {
+			return err
+		}
+		if err := prepull.Permitted(ctx, direct); err != nil {
+			return err
+		}
+		if err := prepulls(site, cfg).SetupWithManager(ctx, mgr); err != nil {
+			return err
+		}
 	}
 	if cfg.IsolationCheck == config.IsolationCheckOff {
 		return nil
@@ -98,11 +166,71 @@ func setup(ctx context.Context, site family.Site, cfg config.Berg) error {
 	return mgr.Add(check)
 }
 
+func directClient(mgr ctrl.Manager) (client.Client, error) {
+	return client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
+}
+
+// records returns what keeps records of instances that end.
+func records(ctx context.Context, site family.Site, cfg config.Record) (*record.Keeper, error) {
+	mgr := site.Manager
+	direct, err := directClient(mgr)
+	if err != nil {
+		return nil, err
+	}
+	access, err := record.Permitted(ctx, direct, mgr.GetClient(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := access.Identify(ctx, direct); err != nil {
+		return nil, err
+	}
+	logs, err := clientcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, err
+	}
+	sweeper := &record.Sweeper{Client: mgr.GetClient(), Clock: site.Clock, Jumps: site.Jumps, Config: cfg}
+	if err := sweeper.SetupWithManager(ctx, mgr); err != nil {
+		return nil, err
+	}
+	keeper := &record.Keeper{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Logs: logs, Access: access, Clock: site.Clock, Config: cfg,
+	}
+	return keeper, mgr.Add(keeper)
+}
+
+// checks returns what has Challenges played.
+func checks(site family.Site, cfg config.Berg) *check.Reconciler {
+	mgr := site.Manager
+	return &check.Reconciler{
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(),
+		Writer: site.Writer,
+		Events: mgr.GetEventRecorder("berg-operator"),
+		Clock:  site.Clock,
+		Jumps:  site.Jumps,
+		Config: cfg,
+		Policies: func() config.NetworkPolicy {
+			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, site.Presence)
+		},
+		Namespace: site.Namespace,
+	}
+}
+
+// prepulls returns what has images pulled before players need them.
+func prepulls(site family.Site, cfg config.Berg) *prepull.Reconciler {
+	mgr := site.Manager
+	return &prepull.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Manager: site.Writer.Manager,
+		Events: mgr.GetEventRecorder("berg-operator"), Clock: site.Clock, Jumps: site.Jumps,
+		Config: cfg, Namespace: site.Namespace,
+	}
+}
+
 // isolationCheck returns what tries whether network policies are enforced.
 func isolationCheck(site family.Site, cfg config.Berg) (*isolation.Checker, error) {
 	mgr := site.Manager
 	// A client of its own: nothing of the check is in the caches.
-	direct, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient()})
+	direct, err := directClient(mgr)
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +279,9 @@ func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error
 func transition(i *bergv1.ChallengeInstance) (began time.Time, ok bool) {
 	if !i.DeletionTimestamp.IsZero() {
 		return i.DeletionTimestamp.Time, true
+	}
+	if challengeinstance.Queued(i) {
+		return time.Time{}, false // it waits for others to end, however long that takes
 	}
 	switch i.Status.Phase {
 	case "", bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting:

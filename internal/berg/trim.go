@@ -2,6 +2,7 @@ package berg
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -13,6 +14,8 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/check"
+	"github.com/bergctf/berg-operator/internal/berg/prepull"
 )
 
 // trim drops what the family does not look at. What it writes are patches, or is made from
@@ -20,7 +23,18 @@ import (
 func trim(o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
-		trimPod(o)
+		switch o.Labels[bergv1.LabelComponent] {
+		case bergv1.ComponentSolver:
+			check.TrimPod(o)
+		case bergv1.ComponentPrepull:
+			prepull.TrimPod(o)
+		default:
+			trimPod(o)
+		}
+	case *corev1.Node:
+		prepull.TrimNode(o)
+	case *batchv1.Job:
+		check.TrimJob(o)
 	case *corev1.Service:
 		o.Status = corev1.ServiceStatus{}
 	case *appsv1.Deployment:
@@ -75,13 +89,15 @@ func trimPod(pod *corev1.Pod) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled ||
 			c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue {
-			status.Conditions = append(status.Conditions, corev1.PodCondition{
-				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message,
-			})
+			status.Conditions = append(status.Conditions, challengeinstance.TrimCondition(c))
 		}
 	}
 	status.InitContainerStatuses = waiting(pod.Status.InitContainerStatuses)
-	status.ContainerStatuses = waiting(pod.Status.ContainerStatuses)
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.State != (corev1.ContainerState{}) {
+			status.ContainerStatuses = append(status.ContainerStatuses, challengeinstance.TrimContainer(s))
+		}
+	}
 	pod.Status = status
 }
 

@@ -20,6 +20,28 @@ type Berg struct {
 	Challenge      Challenge
 	Gateway        Gateway
 	IsolationCheck IsolationCheck
+	Check          Check
+	Prepull        Prepull
+	Record         Record
+}
+
+// Prepull is how the images of Challenges are pulled before players need them.
+type Prepull struct {
+	Lead        time.Duration // before hideUntil; 0: nothing is pulled ahead
+	Concurrency int           // how many images at a time, on all nodes together
+}
+
+// Record is what is kept of instances that have ended.
+type Record struct {
+	Retention time.Duration     // 0: nothing is
+	Namespace string            // of the records
+	Limit     int               // how many there are at most
+	Size      resource.Quantity // of all together
+}
+
+// Check is how ChallengeChecks are made.
+type Check struct {
+	Concurrency int // how many at a time; 0: none
 }
 
 // Challenge is what every challenge instance gets unless its Challenge says
@@ -33,6 +55,7 @@ type Challenge struct {
 	Timeout             time.Duration
 	MaxLifetime         time.Duration // 0: no cap
 	StartDeadline       time.Duration // 0: none
+	MaxInstances        int           // 0: any number
 	WithdrawalPolicy    WithdrawalPolicy
 	RefPolicy           RefPolicy
 	AllowedCapabilities []string // without CAP_; AllCapabilities stands for every one
@@ -238,6 +261,11 @@ func (b *Berg) Section() settings.Section {
 				Value: settings.OptionalDuration(&b.Challenge.StartDeadline),
 			},
 			{
+				Name: "CHALLENGE_MAX_INSTANCES", Default: "0",
+				Help:  "How many instances may exist at the same time; the others wait in Pending, in the order of their creation. 0: any number.",
+				Value: settings.Int(&b.Challenge.MaxInstances, 0, 100000),
+			},
+			{
 				Name: "CHALLENGE_WITHDRAWAL_POLICY", Default: "Keep",
 				Help:  "What happens to live instances when their Challenge is deleted: Keep lets them run on, Stop deletes them.",
 				Value: settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop),
@@ -337,6 +365,41 @@ func (b *Berg) Section() settings.Section {
 				Help:  "When a pod tries whether the cluster enforces network policies: off, startup, or interval (at startup and every hour).",
 				Value: settings.OneOf(&b.IsolationCheck, IsolationCheckOff, IsolationCheckStartup, IsolationCheckInterval),
 			},
+			{
+				Name: "CHECK_CONCURRENCY", Default: "0",
+				Help:  "How many ChallengeChecks are made at the same time, each with an instance and a solver. 0: none, nobody looks at ChallengeChecks.",
+				Value: settings.Int(&b.Check.Concurrency, 0, 100),
+			},
+			{
+				Name: "IMAGE_PREPULL_LEAD", Default: "",
+				Help:  "How long before its hideUntil the images of a Challenge are pulled on every node that may run them, for example 30m. Empty: not at all, and nobody looks at spec.prepull.",
+				Value: settings.OptionalDuration(&b.Prepull.Lead),
+			},
+			{
+				Name: "IMAGE_PREPULL_CONCURRENCY", Default: "4",
+				Help:  "How many images are pulled ahead at the same time, on all nodes together; never two on one node.",
+				Value: settings.Int(&b.Prepull.Concurrency, 1, 1000),
+			},
+			{
+				Name: "RECORD_RETENTION", Default: "",
+				Help:  "How long a ChallengeInstanceRecord is kept of an instance that has ended, for example 24h. Empty: none is written.",
+				Value: settings.OptionalDuration(&b.Record.Retention),
+			},
+			{
+				Name: "RECORD_NAMESPACE", Default: "berg-records",
+				Help:  "Namespace of the ChallengeInstanceRecords. Who may read them there reads what containers wrote.",
+				Value: settings.Name(&b.Record.Namespace, validation.IsDNS1123Label),
+			},
+			{
+				Name: "RECORD_LIMIT", Default: "1000",
+				Help:  "How many ChallengeInstanceRecords there are at most; the oldest goes first.",
+				Value: settings.Int(&b.Record.Limit, 1, 100000),
+			},
+			{
+				Name: "RECORD_SIZE_LIMIT", Default: "128Mi",
+				Help:  "How much room all ChallengeInstanceRecords together take at most in the API server's storage; the oldest goes first.",
+				Value: settings.Bytes(&b.Record.Size),
+			},
 		},
 	}
 }
@@ -352,6 +415,9 @@ func (b *Berg) check() []error {
 	}
 	if b.Challenge.EphemeralStorageRequest.Cmp(b.Challenge.EphemeralStorageLimit) > 0 && !b.Challenge.EphemeralStorageLimit.IsZero() {
 		errs = append(errs, errors.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST: must not be above CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
+	}
+	if b.Prepull.Lead > 0 && b.Challenge.ImagePullPolicy == corev1.PullNever {
+		errs = append(errs, errors.New("IMAGE_PREPULL_LEAD: must be empty while CHALLENGE_IMAGE_PULL_POLICY is Never: no node would pull anything"))
 	}
 	if b.Challenge.HTTPPort == b.Challenge.TLSPort && b.Challenge.HTTPPort != 0 {
 		errs = append(errs, errors.New("CHALLENGE_TLS_PORT: must differ from CHALLENGE_HTTP_PORT"))
@@ -403,7 +469,7 @@ func capabilities(to *[]string) settings.Value {
 			*to = append(*to, part)
 		}
 		return nil
-	})
+	}).In(settings.Form{Type: settings.List})
 }
 
 // bandwidth follows the limits that the bandwidth plugin of the CNI accepts: 1k
@@ -412,7 +478,7 @@ func bandwidth(to *string) settings.Value {
 	return settings.Func(func(text string) error {
 		*to = text
 		return Bandwidth(text)
-	})
+	}).In(settings.Form{Type: settings.Quantity})
 }
 
 // Bandwidth checks a number of bits per second as the Kubernetes annotations

@@ -171,7 +171,7 @@ func brokers(to *[]string) settings.Value {
 			return fmt.Errorf(want, text)
 		}
 		return nil
-	})
+	}).In(settings.Form{Type: settings.List})
 }
 
 // topicName is what Kafka allows as the name of a topic.
@@ -192,7 +192,7 @@ func saslMechanism(to *SASLMechanism) settings.Value {
 			return nil
 		}
 		return errors.New("must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or empty")
-	})
+	}).In(settings.Form{Enum: []string{string(SASLNone), string(SASLPlain), string(SASLScramSHA256), string(SASLScramSHA512)}})
 }
 
 func optionalPath(to *string) settings.Value {

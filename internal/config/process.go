@@ -18,6 +18,8 @@ type Process struct {
 	MetricsSecure           bool
 	HealthProbeBindAddress  string
 	PprofBindAddress        string // "": not served
+	WebhookBindAddress      string // "0": not served
+	WebhookCertDir          string
 	LeaderElect             bool
 	LogLevel                int // verbosity: 0 is info
 	MaxConcurrentReconciles int
@@ -63,6 +65,16 @@ func (p *Process) Section(apis []string) settings.Section {
 				Name: "PPROF_BIND_ADDRESS", Default: "",
 				Help:  "Address of the profiles of net/http/pprof, for example 127.0.0.1:6060: anyone who reaches it may read them. Empty: none.",
 				Value: settings.Address(&p.PprofBindAddress, ""),
+			},
+			{
+				Name: "WEBHOOK_BIND_ADDRESS", Default: ":9443",
+				Help:  "Address of the admission webhooks, 0 to serve none. They are served where their configuration is installed.",
+				Value: settings.Address(&p.WebhookBindAddress, "0"),
+			},
+			{
+				Name: "WEBHOOK_CERT_DIR", Default: "/tmp/k8s-webhook-server/serving-certs",
+				Help:  "Directory with tls.crt and tls.key of the webhooks, as the Operator Lifecycle Manager or cert-manager mount it. Where there are none, the operator makes and renews a certificate of its own.",
+				Value: settings.Path(&p.WebhookCertDir),
 			},
 			{
 				Name: "LEADER_ELECT", Default: "true",

@@ -159,6 +159,7 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 		},
 	}
 	var busy []busyFamily
+	var served []servedFamily
 	for _, f := range families {
 		site, err := sites.make(f)
 		if err == nil {
@@ -170,9 +171,13 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 		if err != nil {
 			return nil, fmt.Errorf("set up %s: %w", f.API, err)
 		}
+		served = append(served, servedFamily{f, site})
 		if f.Busy.Kind != nil {
 			busy = append(busy, busyFamily{f.Busy, site.Manager.GetCache()})
 		}
+	}
+	if err := sites.serveWebhooks(ctx, process, served); err != nil {
+		return nil, fmt.Errorf("set up the webhooks: %w", err)
 	}
 	if process.OperatorConditionName != "" {
 		gate, err := newGate(ctx, mgr, process, busy, opts.Clock)

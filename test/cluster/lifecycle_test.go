@@ -177,6 +177,40 @@ func TestDownOfAnEmptyDirectory(t *testing.T) {
 	r.wantNoTrace("empty")
 }
 
+// TestDownWhereNamesAreHidden mounts the directory with the names of network namespaces over itself while a cluster is
+// up, as "ip netns add" does. All of it happens in a mount namespace of the test's own: others on this machine have
+// names there too.
+func TestDownWhereNamesAreHidden(t *testing.T) {
+	r := newRunner(t, kube.ProfileNode)
+	const name = "hidden"
+	defer func() { _ = r.command("down", "--name", name).Run() }()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, bind := range map[string]string{"alone": "mount --bind", "with all below": "mount --rbind"} {
+		script := r.command()
+		script.Path = "/bin/sh"
+		script.Args = []string{"sh", "-euc", `
+			mkdir -p /run/netns
+			"$0" up --name "$1" --profile node
+			` + bind + ` /run/netns /run/netns
+			` + bind + ` /run/netns /run/netns
+			"$0" down --name "$1"
+			cat /proc/self/mountinfo`, self, name}
+		// Go makes all mounts of an unshared namespace private.
+		script.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		out, err := script.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", how, err, out)
+		}
+		if strings.Contains(string(out), "/run/netns/berg-"+name+"-") {
+			t.Errorf("%s: left behind:\n%s", how, out)
+		}
+		r.wantNoTrace(name)
+	}
+}
+
 // TestDownEndsARunningUp wants down to win against an up that still works, as the child of a killed "go run" does.
 func TestDownEndsARunningUp(t *testing.T) {
 	r := newRunner(t, kube.ProfileSimulated)

@@ -34,6 +34,7 @@ Clusters
                 --profile node        real containers on a real node; Linux with root
                 --profile olm         node, with the Operator Lifecycle Manager on it
                 --profile network     node, with Cilium, a Gateway, and a network outside
+                --profile tekton      node, with Tekton Pipelines, a git server, and a registry that wants a login
                 --nodes N             simulated nodes                                   (4)
                 --audit               write an audit log of every request, without bodies
                 --without-optional-apis

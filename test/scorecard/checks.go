@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
@@ -98,43 +97,30 @@ func variables(b bundle) []string {
 // The verbs that let their holder gain rights beyond its own.
 var escalating = []string{"escalate", "bind", "impersonate"}
 
-// platformRole is the default of CLUSTER_ROLE_NAME, which the bundle brings.
-const platformRole = "quix-platform-account-role"
-
-// rbacRules is all that the operator may do about RBAC: keep the bindings of
-// environments, to the one role that it may bind.
-var rbacRules = []rbacv1.PolicyRule{
-	{
-		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"},
-		Verbs: []string{"create", "delete", "get", "list", "update", "watch"},
-	},
-	{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, Verbs: []string{"list", "watch"}},
-	{
-		APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"},
-		ResourceNames: []string{platformRole}, Verbs: []string{"bind"},
-	},
-}
-
 // rights: nothing by wildcard, no way to more rights, no reading of foreign
 // Secrets.
 func rights(b bundle) []string {
 	var problems []string
-	each := func(scope string, all []permissions, visit func(string, rbacv1.PolicyRule)) {
+	each := func(scope string, all []permissions, visit func(scope, where string, rule rbacv1.PolicyRule)) {
 		for _, p := range all {
 			for i, rule := range p.Rules {
-				visit(fmt.Sprintf("%s rule %d of %s", scope, i, p.ServiceAccountName), rule)
+				visit(scope, fmt.Sprintf("rule %d of %s for the %s", i, p.ServiceAccountName, scope), rule)
 			}
 		}
 	}
-	general := func(where string, rule rbacv1.PolicyRule) {
+	general := func(scope, where string, rule rbacv1.PolicyRule) {
 		for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs} {
 			if slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "*") }) {
 				problems = append(problems, fmt.Sprintf("%s has a wildcard: %v", where, rule))
 			}
 		}
 		if slices.Contains(rule.APIGroups, rbacv1.GroupName) {
-			if !slices.ContainsFunc(rbacRules, func(allowed rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(allowed, rule) }) {
-				problems = append(problems, fmt.Sprintf("%s is about RBAC itself: %v", where, rule))
+			for _, right := range resources(rule) {
+				for _, verb := range rule.Verbs {
+					if !slices.Contains(allowed[scope+": "+right], verb) {
+						problems = append(problems, fmt.Sprintf("%s is about RBAC itself: %v", where, rule))
+					}
+				}
 			}
 			return
 		}
@@ -145,9 +131,9 @@ func rights(b bundle) []string {
 		}
 	}
 	install := b.csv.Spec.Install.Spec
-	each("namespaced", install.Permissions, general)
-	each("cluster-wide", install.ClusterPermissions, func(where string, rule rbacv1.PolicyRule) {
-		general(where, rule)
+	each("namespace", install.Permissions, general)
+	each("cluster", install.ClusterPermissions, func(scope, where string, rule rbacv1.PolicyRule) {
+		general(scope, where, rule)
 		if !slices.Contains(rule.Resources, "secrets") {
 			return
 		}

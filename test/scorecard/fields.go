@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
@@ -12,9 +13,6 @@ import (
 var foreign = map[string]bool{
 	"Challenge.spec.containers[0].readinessProbe":                                     true,
 	"Challenge.spec.containers[0].livenessProbe":                                      true,
-	"ChallengeInstance.status.conditions":                                             true,
-	"Environment.status.conditions":                                                   true,
-	"Challenge.status.conditions":                                                     true,
 	"ChallengeDefinition.spec.components[0].deployment.spec.template.spec.containers": true,
 	"ChallengeDefinition.spec.components[0].service.spec":                             true,
 }
@@ -66,7 +64,7 @@ func leavesAndBranches(path string, schema apiextensionsv1.JSONSchemaProps, path
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		field, child := schema.Properties[name], path+"."+name
 		paths = append(paths, child)
-		if foreign[child] {
+		if foreign[child] || strings.HasSuffix(child, ".status.conditions") {
 			continue
 		}
 		if field.Items != nil && field.Items.Schema != nil {

@@ -11,10 +11,11 @@ import (
 )
 
 // Challenge describes a CTF challenge: what players read about it and which
-// containers run for each of them. The operator reads Challenges and never
-// changes them.
+// containers run for each of them. The operator never changes what somebody wrote
+// into a Challenge; in its status it tells whether the images are on the nodes.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=chall,categories=all
 // +kubebuilder:printcolumn:name="Event",type=string,JSONPath=`.spec.event`
 // +kubebuilder:printcolumn:name="Category",type=string,JSONPath=`.spec.categories[0]`
@@ -33,6 +34,11 @@ type Challenge struct {
 	//
 	// +optional
 	Spec ChallengeSpec `json:"spec,omitempty"`
+
+	// What the operator has done for the challenge ahead of players.
+	//
+	// +optional
+	Status ChallengeStatus `json:"status,omitzero"`
 }
 
 // ChallengeList is a list of Challenges.
@@ -76,14 +82,14 @@ type ChallengeSpec struct {
 	// Shape of a flag as players see it, for example "flag{...}".
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Flag Format"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Flag Format",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	FlagFormat string `json:"flagFormat,omitempty"`
 
 	// How the platform makes a flag of its own for each instance: "suffix"
 	// appends random characters, "leetify" varies the letters.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Dynamic Flag Mode"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Dynamic Flag Mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:suffix","urn:alm:descriptor:com.tectonic.ui:select:leetify","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	DynamicFlagMode DynamicFlagMode `json:"dynamicFlagMode,omitempty"`
 
 	// Time before which the platform hides the challenge from players, as in
@@ -91,7 +97,7 @@ type ChallengeSpec struct {
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Format=date-time
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Hide Until"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Hide Until",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	HideUntil string `json:"hideUntil,omitempty"`
 
 	// How hard the challenge is, in the words of the event, for example easy.
@@ -115,7 +121,7 @@ type ChallengeSpec struct {
 	// Event to which the challenge belongs, for example m0unt41n-2030.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Event"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Event",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	Event string `json:"event,omitempty"`
 
 	// Whether the containers may open connections to the internet. Without it they
@@ -125,17 +131,27 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Allow Outbound Traffic",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
 	AllowOutboundTraffic bool `json:"allowOutboundTraffic,omitempty"`
 
+	// How many instances of the Challenge may exist at the same time, at least 1. Beyond
+	// that an instance waits in Pending until another one is gone, and those that were
+	// created before it have started. Instances that run are not ended when the number is
+	// lowered. Default: no bound but the operator's CHALLENGE_MAX_INSTANCES.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max Instances",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	MaxInstances int32 `json:"maxInstances,omitempty"`
+
 	// Points that the challenge is always worth, instead of a score that falls
 	// with the number of solves.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Static Value"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Static Value",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	StaticValue *float64 `json:"staticValue,omitempty"`
 
 	// Files that players can download. The operator does not use them.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Attachments"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Attachments",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	Attachments []Attachment `json:"attachments,omitempty"`
 
 	// Containers that run for each instance, at most 16. Each becomes a Deployment
@@ -148,7 +164,55 @@ type ChallengeSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Containers"
 	Containers []Container `json:"containers,omitempty"`
+
+	// Whether the images are pulled at any time on every node that may run them.
+	// Needs the operator's IMAGE_PREPULL_LEAD. Default: false, they are pulled so long
+	// before hideUntil is over, and not at all if the challenge is not hidden.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Prepull",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	Prepull bool `json:"prepull,omitempty"`
 }
+
+// ChallengeStatus is what the operator tells of a Challenge. It is empty unless the
+// operator's IMAGE_PREPULL_LEAD is set.
+type ChallengeStatus struct {
+	// Whether the images are on every node that may run them (ImagesReady).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ChallengeConditionImagesReady: the images of a Challenge are on every node that may run them.
+const ChallengeConditionImagesReady = "ImagesReady"
+
+// The reasons of the condition ImagesReady, beside ReasonNothingToRun. Those of what has ended
+// are also the reasons of events.
+const (
+	ImagesScheduled  = "Scheduled"
+	ImagesPulling    = "Pulling"
+	ImagesPulled     = "Pulled"
+	ImagesPullFailed = "PullFailed"
+	ImagesNoNode     = "NoNode"
+	ImagesTimeIsOver = "TimeIsOver"
+)
+
+// The labels and annotations of what pulls the images of a Challenge, beside those of every object.
+const (
+	// PrepullLabel on a pod is the name of the Deployment that it is of.
+	PrepullLabel = "berg.norelect.ch/pull"
+	// PrepullAnnotationImage, PrepullAnnotationNode and PrepullAnnotationRuntimeClass on a
+	// Deployment are what it pulls, where, and for pods of which RuntimeClass.
+	PrepullAnnotationImage        = "berg.norelect.ch/pull-image"
+	PrepullAnnotationNode         = "berg.norelect.ch/pull-node"
+	PrepullAnnotationRuntimeClass = "berg.norelect.ch/pull-runtime-class"
+
+	// ComponentPrepull is the value of LabelComponent on the namespace in which images are
+	// pulled, and on what is in it.
+	ComponentPrepull = "challenge-prepull"
+)
 
 // DynamicFlagMode names a way to make a flag for each instance.
 //
@@ -225,14 +289,14 @@ type Container struct {
 	// container runs.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Readiness Probe"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Readiness Probe",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
 
 	// When the container is restarted although it runs, as in a pod. It must not name a
 	// host. Default: it is restarted only when it ends.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Liveness Probe"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Liveness Probe",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
 
 	// Resources set aside for the container, whether it uses them or not. Each of
@@ -241,7 +305,7 @@ type Container struct {
 	// smaller.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Requests"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Requests",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ResourceRequests *Resources `json:"resourceRequests,omitempty"`
 
 	// Most that the container may use: above the processor limit it is slowed down,
@@ -250,7 +314,7 @@ type Container struct {
 	// (512Mi).
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Limits"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Limits",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
 
 	// Ports on which the container listens, at most 32, and 128 in all containers,
@@ -278,7 +342,7 @@ type Container struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern=`^[A-Z][A-Z0-9_]*$`
 	// +kubebuilder:validation:items:MaxLength=64
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Additional Capabilities"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Additional Capabilities",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	AdditionalCapabilities []string `json:"additionalCapabilities,omitempty"`
 
 	// RuntimeClass of the pod, for example gvisor. Default: the operator's
@@ -286,7 +350,7 @@ type Container struct {
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxLength=253
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Runtime Class Name"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Runtime Class Name",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
 	// Most that the pod may send, in bits per second from 1k to 1P, for example
@@ -295,7 +359,7 @@ type Container struct {
 	// +nullable
 	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
 	// +kubebuilder:validation:MaxLength=32
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Egress Bandwidth"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Egress Bandwidth",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	EgressBandwidth string `json:"egressBandwidth,omitempty"`
 
 	// Most that the pod may receive, in bits per second from 1k to 1P, for example
@@ -304,7 +368,7 @@ type Container struct {
 	// +nullable
 	// +kubebuilder:validation:Pattern=`^$|^[0-9]+(\.[0-9]+)?([kMGTP]i?)?$`
 	// +kubebuilder:validation:MaxLength=32
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ingress Bandwidth"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ingress Bandwidth",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	IngressBandwidth string `json:"ingressBandwidth,omitempty"`
 }
 
@@ -434,7 +498,7 @@ type Port struct {
 	// types need tcp. Default: tcp.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Protocol"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Protocol",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:tcp","urn:alm:descriptor:com.tectonic.ui:select:udp"}
 	Protocol Protocol `json:"protocol,omitempty"`
 
 	// What is spoken on the port, for example http or ssh. It is passed on in
@@ -452,7 +516,7 @@ type Port struct {
 	// anyone, by host name through its TLS listener. Default: internalPort.
 	// +optional
 	// +nullable
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:internalPort","urn:alm:descriptor:com.tectonic.ui:select:publicPort","urn:alm:descriptor:com.tectonic.ui:select:publicHttpRoute","urn:alm:descriptor:com.tectonic.ui:select:publicTlsRoute"}
 	Type PortType `json:"type,omitempty"`
 }
 

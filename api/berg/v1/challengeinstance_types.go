@@ -98,7 +98,7 @@ type ChallengeInstanceSpec struct {
 	// itself sets it when the instance expires. Default: empty, the instance
 	// lives.
 	// +optional
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Termination Reason"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Termination Reason",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	TerminationReason TerminationReason `json:"terminationReason,omitempty"`
 }
 
@@ -149,10 +149,32 @@ type ChallengeInstanceStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase Phase `json:"phase,omitempty"`
 
+	// Why the instance does not run yet, or not any more, in one word out of a short
+	// closed list that a platform can put into a sentence for a player. The first of
+	// what stands in its way counts. NotReadyYet: nothing is wrong, it takes its time;
+	// also while a readiness probe fails. Queued: it waits for room among the instances.
+	// OwnerBusy: it waits for an earlier instance of its owner. Frozen: its Challenge
+	// starts none for now. NoCapacity: no node has room. ImageUnavailable: an image
+	// cannot be pulled. Crashing: a container ends by itself, also between two
+	// attempts. Refused: the cluster refuses something of it. AddressPending: a node
+	// port or a route is not there. Invalid: the Challenge, or the flag, must be
+	// corrected. Empty in the phase Running, and while it is being deleted. The
+	// conditions have the details, for organisers.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Cause"
+	Cause Cause `json:"cause,omitempty"`
+
+	// Where the time of the start went: when each stage was over. Every time is written
+	// with the next change of the status, and all that are known stand there in the
+	// phase Running; afterwards they stay.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Start"
+	Start *StartTimes `json:"start,omitempty"`
+
 	// Namespace that holds the instance: challenge-<ownerId>.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace"
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace",xDescriptors={"urn:alm:descriptor:io.kubernetes:Namespace"}
 	Namespace string `json:"namespace,omitempty"`
 
 	// Where players reach the instance: one entry for each port that is not
@@ -243,6 +265,87 @@ const (
 // Phases lists every phase, in the order of a life.
 var Phases = []Phase{PhasePending, PhaseCreating, PhaseStarting, PhaseRunning, PhaseTerminating, PhaseTerminated, PhaseFailed}
 
+// Cause is why an instance does not run.
+//
+// +kubebuilder:validation:Enum=NotReadyYet;Queued;OwnerBusy;Frozen;NoCapacity;ImageUnavailable;Crashing;Refused;AddressPending;Invalid
+type Cause string
+
+// The causes for which an instance does not run.
+const (
+	// CauseNotReadyYet: nothing is known to be wrong.
+	CauseNotReadyYet Cause = "NotReadyYet"
+	// CauseQueued: other instances have all the room that instances may have.
+	CauseQueued Cause = "Queued"
+	// CauseOwnerBusy: an earlier instance of the same owner goes first.
+	CauseOwnerBusy Cause = "OwnerBusy"
+	// CauseFrozen: the Challenge starts no instance for now.
+	CauseFrozen Cause = "Frozen"
+	// CauseNoCapacity: no node has room for a pod.
+	CauseNoCapacity Cause = "NoCapacity"
+	// CauseImageUnavailable: an image cannot be pulled.
+	CauseImageUnavailable Cause = "ImageUnavailable"
+	// CauseCrashing: a container cannot be started, or ends by itself.
+	CauseCrashing Cause = "Crashing"
+	// CauseRefused: the API server, an admission policy, a quota, a node or an object of
+	// somebody else is in the way.
+	CauseRefused Cause = "Refused"
+	// CauseAddressPending: a node port or a route is not there yet.
+	CauseAddressPending Cause = "AddressPending"
+	// CauseInvalid: what was asked for cannot be run as it is.
+	CauseInvalid Cause = "Invalid"
+)
+
+// Causes lists every cause.
+var Causes = []Cause{
+	CauseNotReadyYet, CauseQueued, CauseOwnerBusy, CauseFrozen, CauseNoCapacity,
+	CauseImageUnavailable, CauseCrashing, CauseRefused, CauseAddressPending, CauseInvalid,
+}
+
+// StartTimes are when the stages of an instance's start were over, in their order. The
+// first two are measured by the operator; the others are what the nodes say of the pods,
+// in whole seconds, of the pod that was the last. None lies before the one above it, and
+// what no node says is left out: its time counts to the stage below.
+type StartTimes struct {
+	// When its namespace was there.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Created At"
+	NamespaceCreatedAt *metav1.MicroTime `json:"namespaceCreatedAt,omitempty"`
+
+	// When all its objects were written.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Objects Written At"
+	ObjectsWrittenAt *metav1.MicroTime `json:"objectsWrittenAt,omitempty"`
+
+	// When all its pods had a node.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Scheduled At"
+	ScheduledAt *metav1.MicroTime `json:"scheduledAt,omitempty"`
+
+	// When all its pods had their network: from then on their nodes pull what images they
+	// do not have.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Sandboxes Created At"
+	SandboxesCreatedAt *metav1.MicroTime `json:"sandboxesCreatedAt,omitempty"`
+
+	// When all its images were on their nodes: when the last container was started for the
+	// first time, as far as it was seen, which is right after its image is there.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Images Pulled At"
+	ImagesPulledAt *metav1.MicroTime `json:"imagesPulledAt,omitempty"`
+
+	// When all its containers were started. Later than imagesPulledAt if one ended and was
+	// started again: then it is the attempt that became ready, until then the latest one.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Containers Started At"
+	ContainersStartedAt *metav1.MicroTime `json:"containersStartedAt,omitempty"`
+
+	// When all its pods were ready, as their nodes say; status.readyAt is when the operator
+	// has seen that.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Pods Ready At"
+	PodsReadyAt *metav1.MicroTime `json:"podsReadyAt,omitempty"`
+}
+
 // ServiceEndpoint is an address at which players reach a port.
 type ServiceEndpoint struct {
 	// Name of the port in the Challenge, or <hostname>:<port> for one without a name.
@@ -293,6 +396,9 @@ const (
 	ConditionChallengeFound = "ChallengeFound"
 	// ConditionFlagValidation: a flag is there when the Challenge needs one.
 	ConditionFlagValidation = "FlagValidation"
+	// ConditionAdmitted: there is room for the instance. It is told of those alone that were
+	// started, or had to wait, while there was a bound on their number.
+	ConditionAdmitted = "Admitted"
 	// ConditionNamespaceCreated: the namespace exists and is this instance's.
 	ConditionNamespaceCreated = "NamespaceCreated"
 	// ConditionNetworkPolicyCreated: the network policy is in place.
@@ -324,6 +430,9 @@ const (
 	ReasonFlagNotNeeded        = "FlagNotNeeded"
 	ReasonFlagMissing          = "FlagMissing"
 	ReasonInvalidFlag          = "InvalidFlag"
+	ReasonQueued               = "Queued"
+	ReasonAdmitted             = "Admitted"
+	ReasonNextInQueue          = "NextInQueue"
 	ReasonCreating             = "Creating"
 	ReasonCreated              = "Created"
 	ReasonNotNeeded            = "NotNeeded"

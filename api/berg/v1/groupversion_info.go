@@ -23,6 +23,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&Challenge{}, &ChallengeList{},
 		&ChallengeInstance{}, &ChallengeInstanceList{},
+		&ChallengeCheck{}, &ChallengeCheckList{},
+		&ChallengeInstanceRecord{}, &ChallengeInstanceRecordList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

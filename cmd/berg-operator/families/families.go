@@ -5,8 +5,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/hexactf"
+	"github.com/bergctf/berg-operator/internal/kibaship"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/quix"
+	"github.com/bergctf/berg-operator/internal/tunnel"
 )
 
 // All returns every family, with places of its own for the settings of each.
@@ -15,5 +17,7 @@ func All() []family.Family {
 		berg.New(&config.Berg{}),
 		quix.New(&config.Quix{}),
 		hexactf.New(&config.HexaCTF{}),
+		tunnel.New(&config.Tunnel{}),
+		kibaship.New(&config.KibaShip{}),
 	}
 }

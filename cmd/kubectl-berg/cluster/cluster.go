@@ -91,7 +91,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for group, namespaced := range map[schema.GroupVersion]map[string]bool{
-		bergv1.GroupVersion: {"Challenge": true, "ChallengeInstance": true},
+		bergv1.GroupVersion: {"Challenge": true, "ChallengeInstance": true, "ChallengeInstanceRecord": true},
 		corev1.SchemeGroupVersion: {
 			"Pod": true, "Event": true, "Secret": true, "Service": true, "ResourceQuota": true,
 			"Namespace": false, "Node": false,
@@ -99,7 +99,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 		appsv1.SchemeGroupVersion:                      {"Deployment": true, "ReplicaSet": true},
 		coordinationv1.SchemeGroupVersion:              {"Lease": true},
 		authorizationv1.SchemeGroupVersion:             {"SelfSubjectAccessReview": false},
-		{Group: gatewayv1.GroupName, Version: "v1"}:    {"Gateway": true, "HTTPRoute": true, "TLSRoute": true},
+		{Group: gatewayv1.GroupName, Version: "v1"}:    {"HTTPRoute": true, "TLSRoute": true},
 		{Group: "apiextensions.k8s.io", Version: "v1"}: {"CustomResourceDefinition": false},
 	} {
 		for kind, inNamespace := range namespaced {
@@ -110,6 +110,9 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 			mapper.Add(group.WithKind(kind), scope)
 		}
 	}
+	// Of the kind alone the mapper makes "gatewaies".
+	gateways := schema.GroupVersion{Group: gatewayv1.GroupName, Version: "v1"}
+	mapper.AddSpecific(gateways.WithKind("Gateway"), gateways.WithResource("gateways"), gateways.WithResource("gateway"), meta.RESTScopeNamespace)
 	return scheme, mapper
 }
 

@@ -66,7 +66,7 @@ It has no rights of its own: it may do what you may. Exit codes: 0 done, 1 faile
 	cmd.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "play", Title: "Try:"},
 		&cobra.Group{ID: "many", Title: "Act on one or many:"}, &cobra.Group{ID: "cluster", Title: "The cluster:"})
 	for group, commands := range map[string][]*cobra.Command{
-		"look":    {r.list(), r.why(), r.logs()},
+		"look":    {r.list(), r.why(), r.logs(), r.records(), r.record()},
 		"play":    {r.try(), r.connect()},
 		"many":    {r.end(), r.extend(), r.rollout(), r.freeze(), r.thaw()},
 		"cluster": {r.doctor(), r.plan()},

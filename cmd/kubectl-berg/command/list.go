@@ -25,6 +25,7 @@ type Row struct {
 	Owner       string                   `json:"owner"`
 	Phase       bergv1.Phase             `json:"phase"`
 	Problem     string                   `json:"problem,omitempty"`
+	Cause       bergv1.Cause             `json:"cause,omitempty"`
 	Created     *metav1.Time             `json:"createdAt,omitempty"`
 	Started     *metav1.Time             `json:"startedAt,omitempty"`
 	Expires     *metav1.Time             `json:"expiresAt,omitempty"`
@@ -39,7 +40,7 @@ func rowOf(i *bergv1.ChallengeInstance, now time.Time) Row {
 	created := i.CreationTimestamp
 	row := Row{
 		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID,
-		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: problemOf(i),
+		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: problemOf(i), Cause: i.Status.Cause,
 		Created: &created, Started: i.Status.StartedAt, Expires: i.Status.ExpiresAt,
 		Frozen: i.Annotations[bergv1.AnnotationFrozen] != "", InNamespace: i.Status.Namespace, Services: i.Status.Services,
 		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
@@ -143,7 +144,7 @@ func (r *root) showRows(rows []Row, namespaces bool) error {
 func (r *root) header(namespaces bool) []string {
 	header := []string{"NAME", "CHALLENGE", "PHASE", "LEFT", "ADDRESS"}
 	if r.Format == console.Wide {
-		header = []string{"NAME", "CHALLENGE", "PHASE", "LEFT", "OWNER", "STARTED", "ADDRESS"}
+		header = []string{"NAME", "CHALLENGE", "PHASE", "CAUSE", "LEFT", "OWNER", "STARTED", "ADDRESS"}
 	}
 	if namespaces {
 		header = append([]string{"NAMESPACE"}, header...)
@@ -184,6 +185,7 @@ func (r *root) cells(row Row, namespaces bool) []console.Cell {
 	}
 	cells := []console.Cell{{Text: row.Name, Colour: console.Bold}, {Text: row.Challenge}, phase, left}
 	if r.Format == console.Wide {
+		cells = slices.Insert(cells, 3, console.Cell{Text: cmp.Or(string(row.Cause), "-")})
 		started := "-"
 		if row.Started != nil {
 			started = row.Started.UTC().Format(time.RFC3339)

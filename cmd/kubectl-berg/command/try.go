@@ -179,6 +179,7 @@ type trial struct {
 	began    time.Time
 	spinner  spinner
 	done     map[string]bool
+	cause    bergv1.Cause
 	ready    bool
 	unwell   string
 	expires  string
@@ -194,6 +195,8 @@ type moment struct {
 	What     string       `json:"what,omitempty"`
 	Services []way        `json:"services,omitempty"`
 	Finding  *why.Finding `json:"finding,omitempty"`
+	Cause    bergv1.Cause `json:"cause,omitempty"`
+	Start    []why.Stage  `json:"start,omitempty"`
 }
 
 func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (err error) {
@@ -296,6 +299,7 @@ func (t *trial) start(ctx context.Context) error {
 			return true, console.Fail(console.ExitProblem, "somebody ended it before it ran")
 		}
 		t.milestones()
+		t.causes()
 		if t.instance.Status.Phase == bergv1.PhaseRunning {
 			return true, nil
 		}
@@ -320,9 +324,14 @@ func (t *trial) start(ctx context.Context) error {
 		command, browser := howTo(s)
 		ways = append(ways, way{s, command, browser})
 	}
-	t.tell(moment{Event: "running", Phase: bergv1.PhaseRunning, Services: ways})
+	took := why.Stages(t.instance)
+	t.tell(moment{Event: "running", Phase: bergv1.PhaseRunning, Services: ways, Start: took})
 	if t.Format != console.JSON {
-		t.Printf("%s it runs, after %.1fs\n\n", t.Paint(console.Green, "✓"), t.clock.Since(t.began).Seconds())
+		t.Printf("%s it runs, after %.1fs\n", t.Paint(console.Green, "✓"), t.clock.Since(t.began).Seconds())
+		if words := why.InWords(took); words != "" {
+			t.Printf("  %s\n", t.Paint(console.Faint, words))
+		}
+		t.Printf("\n")
 		t.writeServices(t.instance.Status.Services)
 		t.Printf("\n")
 	}
@@ -357,6 +366,20 @@ func (t *trial) milestones() {
 				t.Printf("%s %s\n", t.Paint(console.Green, "✓"), m.words)
 			}
 		}
+	}
+}
+
+// causes tells what keeps it, once for each cause.
+func (t *trial) causes() {
+	c := t.instance.Status.Cause
+	if c == t.cause || c == "" || c == bergv1.CauseNotReadyYet {
+		return
+	}
+	t.cause = c
+	t.tell(moment{Event: "cause", Phase: t.instance.Status.Phase, Cause: c})
+	if t.Format != console.JSON {
+		t.spinner.stop()
+		t.Printf("%s %s\n", t.Paint(console.Yellow, "…"), c)
 	}
 }
 

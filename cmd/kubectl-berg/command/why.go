@@ -169,6 +169,12 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 	for _, e := range f.Evidence {
 		r.Printf("  %s\n", r.Paint(console.Faint, console.Wrap(e, width-2, "    ")))
 	}
+	if f.Cause != "" {
+		r.Printf("  %s\n", r.Paint(console.Faint, "players are told: "+string(f.Cause)))
+	}
+	if took := why.InWords(f.Start); took != "" {
+		r.Printf("  %s\n", r.Paint(console.Faint, console.Wrap("its start: "+took, width-2, "    ")))
+	}
 	for _, u := range f.Unreadable {
 		r.Printf("  %s\n", r.Paint(console.Faint, "you may not read "+u+", which may say more"))
 	}
@@ -222,6 +228,7 @@ func (r *root) showFindings(findings []why.Finding, looked int) error {
 		}
 		if len(g.names) > 1 {
 			g.first.Evidence = g.first.Evidence[:min(1, len(g.first.Evidence))]
+			g.first.Start = nil // each has its own
 		}
 		r.writeFinding(g.first, names)
 	}

@@ -58,6 +58,10 @@ type Finding struct {
 	// Condition and Reason are where the status says so, "" where it does not.
 	Condition string `json:"condition,omitempty"`
 	Reason    string `json:"reason,omitempty"`
+	// Cause is what a player may be told, "" if it runs.
+	Cause bergv1.Cause `json:"cause,omitempty"`
+	// Start is where the time of its start went, as far as it has come.
+	Start []Stage `json:"start,omitempty"`
 	// Sentence says what is wrong, Do what to do, each in one sentence or two.
 	Sentence string `json:"sentence"`
 	Do       string `json:"do,omitempty"`
@@ -73,7 +77,7 @@ const patience = 15 * time.Second
 // Explain looks at a view.
 func Explain(v View) Finding {
 	i := v.Instance
-	f := Finding{Namespace: i.Namespace, Name: i.Name, Phase: string(i.Status.Phase), Unreadable: v.Unreadable}
+	f := Finding{Namespace: i.Namespace, Name: i.Name, Phase: string(i.Status.Phase), Unreadable: v.Unreadable, Cause: i.Status.Cause, Start: Stages(i)}
 	for _, look := range []func(View, *Finding) bool{
 		ending, unseen, frozen, stopped, starting, unhealthy, unrouted, stale,
 	} {
@@ -197,7 +201,7 @@ func frozen(v View, f *Finding) bool {
 
 // steps are the conditions of a build, in its order.
 var steps = []string{
-	bergv1.ConditionChallengeFound, bergv1.ConditionFlagValidation, bergv1.ConditionNamespaceCreated,
+	bergv1.ConditionChallengeFound, bergv1.ConditionFlagValidation, bergv1.ConditionAdmitted, bergv1.ConditionNamespaceCreated,
 	bergv1.ConditionNetworkPolicyCreated, bergv1.ConditionServicesCreated, bergv1.ConditionRoutesCreated,
 	bergv1.ConditionDeploymentsCreated,
 }
@@ -218,7 +222,7 @@ func stopped(v View, f *Finding) bool {
 			a = saying{"%s stopped it.", "Read the message; the operator tries again by itself."}
 		}
 		verdict := Wrong
-		if c.Reason == bergv1.ReasonOwnerBusy || c.Reason == bergv1.ReasonWaiting {
+		if c.Reason == bergv1.ReasonOwnerBusy || c.Reason == bergv1.ReasonWaiting || c.Reason == bergv1.ReasonQueued {
 			verdict = Underway
 		}
 		sentence := a.sentence
@@ -239,6 +243,7 @@ func fill(text string, i *bergv1.ChallengeInstance) string {
 var whatStep = map[string]string{
 	bergv1.ConditionChallengeFound:       "The Challenge",
 	bergv1.ConditionFlagValidation:       "The flag",
+	bergv1.ConditionAdmitted:             "The queue",
 	bergv1.ConditionNamespaceCreated:     "Its namespace",
 	bergv1.ConditionNetworkPolicyCreated: "Its network policy",
 	bergv1.ConditionServicesCreated:      "A Service",
@@ -274,6 +279,10 @@ var advice = map[string]saying{
 	bergv1.ReasonInvalidFlag: {
 		"The flag cannot be given to the containers.",
 		"Create the instance anew with another flag: at most 1024 bytes, and no NUL character.",
+	},
+	bergv1.ReasonQueued: {
+		"It waits in the queue: as many instances exist as CHALLENGE_MAX_INSTANCES or spec.maxInstances of its Challenge allows; its time does not run yet.",
+		"Wait: it starts by itself when others have ended and those before it have started. More room for Challenge CHALLENGE, or for all: raise what the message names.",
 	},
 	bergv1.ReasonOwnerBusy: {
 		"Another instance of the same owner goes first: one owner has one at a time.",

@@ -91,6 +91,7 @@ func TestTheFirstThingThatIsWrong(t *testing.T) {
 		"no Challenge":      {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing, ""), instance(func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "" })), Wrong, []string{"no such Challenge", "guestbook"}},
 		"withdrawn":         {view(sets(bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing, ""), sets(bergv1.ConditionUpToDate, metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "")), Fine, []string{"Its Challenge was deleted"}},
 		"busy owner":        {view(sets(bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy, "")), Underway, []string{"one owner has one"}},
+		"queued":            {view(sets(bergv1.ConditionAdmitted, metav1.ConditionFalse, bergv1.ReasonQueued, "x"), instance(func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "" })), Underway, []string{"waits in the queue", "CHALLENGE_MAX_INSTANCES", "Challenge guestbook"}},
 		"refused Service":   {view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, "exceeded quota")), Wrong, []string{"refuses: A Service", "exceeded quota"}},
 		"the first counts":  {view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, ""), sets(bergv1.ConditionNetworkPolicyCreated, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled, "")), Wrong, []string{"network policy needs an API"}},
 		"unheard of reason": {view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, "Novelty", "words")), Wrong, []string{"A Service", "words"}},
@@ -147,7 +148,7 @@ func TestTheFirstThingThatIsWrong(t *testing.T) {
 func TestEveryReasonOfAStepHasAnAdvice(t *testing.T) {
 	for _, reason := range []string{
 		bergv1.ReasonChallengeMissing, bergv1.ReasonReferenceNotAllowed, bergv1.ReasonNothingToRun, bergv1.ReasonInvalidChallenge,
-		bergv1.ReasonFlagMissing, bergv1.ReasonInvalidFlag, bergv1.ReasonOwnerBusy, bergv1.ReasonNamespaceConflict, bergv1.ReasonObjectConflict,
+		bergv1.ReasonFlagMissing, bergv1.ReasonInvalidFlag, bergv1.ReasonQueued, bergv1.ReasonOwnerBusy, bergv1.ReasonNamespaceConflict, bergv1.ReasonObjectConflict,
 		bergv1.ReasonContested, bergv1.ReasonAPINotInstalled, bergv1.ReasonRefused, bergv1.ReasonWriteFailed, bergv1.ReasonWaiting,
 	} {
 		if a := advice[reason]; a.sentence == "" || a.do == "" {

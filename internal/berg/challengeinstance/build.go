@@ -11,8 +11,8 @@ import (
 )
 
 // build applies the plan. No pod runs before all that confines it exists, and what it is
-// told. It returns the endpoints, nil until every Service exists.
-func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcome.Problem) {
+// told. It returns the endpoints, nil until every Service exists, and notes when what was written.
+func (r *Reconciler) build(ctx context.Context, o Observed, times *Written) ([]Endpoint, *outcome.Problem) {
 	in := r.inputs(o)
 	f, err := planFoundation(in)
 	if err != nil {
@@ -25,6 +25,10 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 		{
 			Condition: bergv1.ConditionNamespaceCreated,
 			Objects:   []apply.Set{apply.Only(f.Namespace)},
+			Then: func(context.Context, []client.Object) error {
+				times.Namespace = r.Clock.Now()
+				return nil
+			},
 		},
 		// None of these needs another one, and as yet there is no pod that could do harm.
 		{
@@ -78,6 +82,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) ([]Endpoint, *outcom
 	if len(stopped) > 0 {
 		return reached, problemOf(stopped[0].Condition, stopped[0].Err, in.Flag)
 	}
+	times.Objects = r.Clock.Now()
 	return reached, nil
 }
 

@@ -45,12 +45,15 @@ type Reconciler struct {
 	// API server past it, to find out whether a kind is there by now.
 	Presence *optional.Presence
 	Direct   client.Reader
+	// Keeper keeps something of instances that end. Nil: nothing is.
+	Keeper Keeper
 
 	backoff      *outcome.Backoff
 	former       formerPolicies
 	turns        turns
 	calls        calls
 	terminations terminations
+	queue        queueing
 	// yields are the workers that give way.
 	yields chan struct{}
 	// copies are the versions of the pull secret that instances being built have under
@@ -138,11 +141,18 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if !busy {
 		r.turns.goesOn(instance)
 	}
+	fresh := instance.Status.InstanceID == ""
+	if err := r.admit(ctx, &out); err != nil {
+		return 0, err
+	}
 	if out.Problem == nil {
 		if err := r.start(ctx, &out.Observed, now); err != nil {
+			if fresh {
+				r.notStarted(instance, err)
+			}
 			return 0, err
 		}
-		out.Endpoints, out.Problem = r.build(ctx, out.Observed)
+		out.Endpoints, out.Problem = r.build(ctx, out.Observed, &out.Written)
 	}
 	if out.Problem != nil && out.Problem.Class == outcome.Raced {
 		return 0, outcome.ErrRaced

@@ -41,6 +41,7 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome, now t
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
 		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, begun(instance), now).Seconds())
+		observeStages(instance)
 		pass.Normal(r.Events, instance, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}
 	for _, text := range moved(before.Status.Services, instance.Status.Services) {
@@ -60,7 +61,7 @@ func newProblems(before, after []metav1.Condition) []metav1.Condition {
 		switch {
 		case c.Status != metav1.ConditionFalse, !conditions.Turned(before, c):
 		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
-		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen:
+		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen, c.Reason == bergv1.ReasonQueued:
 		default:
 			news = append(news, c)
 		}

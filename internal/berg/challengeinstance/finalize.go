@@ -74,6 +74,9 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.
 	if errors.Is(err, outcome.ErrGone) {
 		d.finalizers.Forget(req.NamespacedName)
 		d.terminations.forget(req.NamespacedName)
+		if d.Keeper != nil {
+			d.Keeper.Forget(req.NamespacedName)
+		}
 	}
 	if err != nil {
 		return never, err
@@ -102,8 +105,12 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 	if err != nil {
 		return err
 	}
+	mayGo := d.keep(ctx, instance, ns)
 	if ns != nil {
 		refused := ""
+		if ns.DeletionTimestamp == nil && !mayGo {
+			return errBeingKept
+		}
 		if ns.DeletionTimestamp == nil {
 			if err = apply.Delete(ctx, d.Client, ns); apierrors.IsConflict(err) {
 				return err // somebody was faster: another look tells
@@ -206,6 +213,7 @@ func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 // another's.
 func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
 	instance.Status.Services = nil
+	instance.Status.Cause = ""
 	setConditions(instance, now, deleted,
 		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
 }

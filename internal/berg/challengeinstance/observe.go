@@ -46,6 +46,8 @@ type Observed struct {
 	Deployments map[string]*appsv1.Deployment
 	// Pods of the instance.
 	Pods []corev1.Pod
+	// Bounded: there is a bound on the number of instances, within which it may start.
+	Bounded bool
 	// Sandboxes are why the runtime refuses those of pods, by UID.
 	Sandboxes map[types.UID]string
 }

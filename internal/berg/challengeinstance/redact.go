@@ -90,3 +90,16 @@ func redactConditions(conditions []metav1.Condition, flag string) {
 		conditions[i].Message = redacted(conditions[i].Message)
 	}
 }
+
+// Redact takes a flag out of a text that came from elsewhere, in whatever notation. A flag that
+// is too short to be told from ordinary words stays.
+func Redact(text, flag string) string { return redact(text, flag) }
+
+// Notations returns how a flag may be written, longest first; nothing for one that is too short
+// to be told from ordinary words.
+func Notations(flag string) []string {
+	if len(flag) < shortestRedacted {
+		return nil
+	}
+	return notations(flag)
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
@@ -26,6 +27,8 @@ type Outcome struct {
 	// Endpoints are those of every port when all Services are in place: empty when
 	// there are no ports, nil while they are not known.
 	Endpoints []Endpoint
+	// Written is when the pass had written objects.
+	Written Written
 }
 
 // steps are the conditions of a build, in its order: a problem of one leaves
@@ -33,6 +36,7 @@ type Outcome struct {
 var steps = []string{
 	bergv1.ConditionChallengeFound,
 	bergv1.ConditionFlagValidation,
+	bergv1.ConditionAdmitted,
 	bergv1.ConditionNamespaceCreated,
 	bergv1.ConditionNetworkPolicyCreated,
 	bergv1.ConditionServicesCreated,
@@ -43,6 +47,7 @@ var steps = []string{
 // derive writes into the status of a live instance what an outcome means.
 func derive(out Outcome, cfg config.Challenge, now time.Time) {
 	s := &out.Instance.Status
+	before := s.DeepCopy()
 	pods := judgePods(out.Observed)
 
 	s.ObservedGeneration = out.Instance.Generation
@@ -58,12 +63,17 @@ func derive(out Outcome, cfg config.Challenge, now time.Time) {
 	}
 	late := startDeadlinePassed(out.Instance, cfg, now)
 	s.Phase = phaseOf(out, late)
+	s.Cause = causeOf(out, s.Phase, pods)
 	setConditions(out.Instance, now, append(buildConditions(out),
 		podsReady(out, pods, late, cfg),
 		healthy(out, pods),
 		upToDate(out.Candidate, cfg),
 		alive(out.Instance),
 	)...)
+	// That a pod was scheduled is worth no write of its own: it travels with the next one.
+	if before.ReadyAt == nil && !equality.Semantic.DeepEqual(before, s) {
+		s.Start = startTimes(out, now)
+	}
 }
 
 // phaseOf returns the phase of a live instance. late says that its start deadline
@@ -132,6 +142,8 @@ func buildConditions(out Outcome) []metav1.Condition {
 	}
 	for i, step := range steps {
 		switch {
+		case step == bergv1.ConditionAdmitted && i != stopped:
+			all = append(all, admission(out)...)
 		case i > stopped:
 			all = append(all, condition(step, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)))
 		case i == stopped && out.Problem.Class == outcome.UnderWay:
@@ -380,6 +392,10 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 		return reasonOf(said, string(p.Status.Phase)), strings.TrimSuffix(said+": "+p.Status.Message, ": ")
 	}
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if last := crashed(s); last != nil {
+			// How long it waits for the next attempt is left out: that changes with each.
+			return crashLoopBackOff, crashLoopBackOff + ": " + lastWords(last)
+		}
 		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
 			message := strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 			if last := s.LastTerminationState.Terminated; last != nil {
@@ -411,16 +427,27 @@ func neverRan(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
 }
 
-// TrimContainer keeps of a container's status why it waits, and how it ended before
-// that, but not what it wrote in the end.
+// TrimContainer keeps of a container's status why it waits, when it was started, and how it
+// ended before that, but not what it wrote in the end.
 func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
-	kept := corev1.ContainerStatus{Name: s.Name, State: corev1.ContainerState{Waiting: s.State.Waiting}}
-	if last := s.LastTerminationState.Terminated; last != nil {
-		ended := &corev1.ContainerStateTerminated{Reason: last.Reason, ExitCode: last.ExitCode}
-		if neverRan(last) {
-			ended.Message = sandboxID.ReplaceAllString(last.Message, "...")
-		}
-		kept.LastTerminationState.Terminated = ended
+	kept := corev1.ContainerStatus{
+		Name: s.Name, Ready: s.Ready, RestartCount: s.RestartCount,
+		State:                corev1.ContainerState{Waiting: s.State.Waiting, Terminated: trimEnd(s.State.Terminated)},
+		LastTerminationState: corev1.ContainerState{Terminated: trimEnd(s.LastTerminationState.Terminated)},
+	}
+	if r := s.State.Running; r != nil {
+		kept.State.Running = &corev1.ContainerStateRunning{StartedAt: r.StartedAt}
+	}
+	return kept
+}
+
+func trimEnd(t *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
+	if t == nil {
+		return nil
+	}
+	kept := &corev1.ContainerStateTerminated{Reason: t.Reason, ExitCode: t.ExitCode, StartedAt: attempted(t)}
+	if neverRan(t) {
+		kept.Message = sandboxID.ReplaceAllString(t.Message, "...")
 	}
 	return kept
 }

@@ -39,6 +39,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	r.backoff = outcome.NewBackoff()
 	r.yields = make(chan struct{}, max(1, r.Workers/8))
 	r.copies = lru.New(rememberedCopies)
+	r.openQueue(mgr)
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
 		return []string{o.(*bergv1.ChallengeInstance).Spec.OwnerID}
@@ -66,6 +67,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isLive))).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.next), builder.WithPredicates(placeChanged)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
+		Watches(&bergv1.ChallengeInstance{}, r.placesInQueue()).
+		Watches(&bergv1.Challenge{}, r.roomOfChallenges(), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.firstOfOwner)).
 		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(r.awake(isNew))}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).

@@ -48,6 +48,8 @@ type Reconciler struct {
 
 	backoff    *outcome.Backoff
 	deliveries deliveries
+	// ends are the deletions of challenges whose time is over: what follows of them goes after.
+	ends precedence.Precedence
 	// live and ending take requests to the queues of the controllers of live challenges and of
 	// those that are being deleted.
 	live, ending calls

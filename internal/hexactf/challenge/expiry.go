@@ -50,6 +50,8 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 			return before.UID != after.UID || !before.Status.ExpiresAt.Equal(after.Status.ExpiresAt)
 		},
 		End: func(ctx context.Context, c *hexactfv1.Challenge, _ reason) error {
+			defer r.ends.Take()()
+			defer r.Starts.Take()() // events wait
 			return apply.Delete(ctx, r.Client, c)
 		},
 		Ended: func(c *hexactfv1.Challenge, _ reason) {

@@ -45,6 +45,9 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 		Complete(pass.New(d.Clock, d.pauses, passes, d.reconcile))
 }
 
+// longestYield is how long the end of one challenge lets the deletions of others go first.
+const longestYield = time.Second
+
 // endingWorkers is how many challenges the controllers of expiries and of deletions work on at
 // once. More would end few of them sooner, and the API server would be slower for those that
 // are started.
@@ -63,6 +66,10 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (time.Durati
 	d.pauses.Meet(req, c.UID)
 	if c.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(c, hexactfv1.Finalizer) || d.finalizers.Done(c) {
 		return 0, nil
+	}
+	if c.Status.CurrentStatus.State != hexactfv1.StateTerminating {
+		// Of many that expire together, all are ended before the first one is cleared away.
+		d.ends.GiveWay(ctx, longestYield)
 	}
 	return d.finalize(ctx, c, d.Clock.Now())
 }

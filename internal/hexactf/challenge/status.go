@@ -133,8 +133,9 @@ func startDeadlinePassed(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Ti
 }
 
 // startPatience is how long a start takes at most of which nothing is told between its begin
-// and its end: most are quicker, and each write less is one that others need not wait for.
-const startPatience = 3 * time.Second
+// and its end: most are quicker, also where a hundred come at once, and each write less is one
+// that others need not wait for.
+const startPatience = 10 * time.Second
 
 // unremarkable is how much longer a challenge may be starting before its status says what it
 // waits for, zero if there is something to tell now.

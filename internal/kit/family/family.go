@@ -6,6 +6,7 @@ package family
 import (
 	"context"
 	"io"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,11 +36,22 @@ type Family struct {
 	Cache func() cache.Options
 	// Setup adds the controllers of the family, and its webhooks, to the manager of its site.
 	Setup func(context.Context, Site) error
+	// Webhooks are what the API server asks before it stores an object of the family. Those of
+	// a family that is not enabled let everything pass.
+	Webhooks []Webhook
 	// Busy is what an upgrade of the operator should wait for. The zero value: nothing.
 	Busy Busy
 	// Commands are programs that the operator's image runs in place of the operator when the
 	// first argument names one: each gets the other arguments and returns its exit code.
 	Commands map[string]func(args []string, errs io.Writer) int
+}
+
+// Webhook is one that the API server asks. Every replica answers, also while another one leads.
+type Webhook struct {
+	// Path under which the configuration in the cluster names it.
+	Path string
+	// Handler answers. It is made after Setup, and may read from the cache of the site.
+	Handler func(Site) http.Handler
 }
 
 // Busy is work that a restart of the operator would delay.

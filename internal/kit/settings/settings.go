@@ -46,8 +46,47 @@ func (s Setting) Flag() string {
 
 // Value reads a text into its place, or returns what the text must be.
 type Value struct {
-	set     func(text string) error
-	boolean bool // as an option it needs no text
+	set  func(text string) error
+	form Form
+}
+
+// Form is what the texts of a value look like, for schemas. It never excludes a text that the
+// value accepts; the value itself may be stricter.
+type Form struct {
+	// Type is that of the value where it is not written as a text.
+	Type Type
+	// Enum are the only texts. Nil: there are others.
+	Enum []string
+	// Minimum and Maximum bound an Integer.
+	Minimum, Maximum int
+	// Pattern is a regular expression of the whole text, in the syntax that Go and ECMAScript
+	// share. Empty: any text.
+	Pattern string
+}
+
+// Type is a type of values.
+type Type int
+
+// The types of values.
+const (
+	// Text is whatever is not one of the others.
+	Text Type = iota
+	// Boolean needs no text as an option.
+	Boolean
+	Integer
+	// Quantity is an amount of Kubernetes, which may be a number.
+	Quantity
+	// List has its parts separated by commas.
+	List
+)
+
+// Form returns what the texts of the value look like.
+func (v Value) Form() Form { return v.form }
+
+// In returns the value with another form.
+func (v Value) In(form Form) Value {
+	v.form = form
+	return v
 }
 
 // Effective is a setting with the text that counts.
@@ -67,7 +106,7 @@ func Load(about string, sections []Section, args []string, getenv func(string) s
 	given := map[string]*option{}
 	for _, section := range sections {
 		for _, s := range section.Settings {
-			given[s.Name] = &option{boolean: s.Value.boolean}
+			given[s.Name] = &option{boolean: s.Value.form.Type == Boolean}
 			flags.Var(given[s.Name], s.Flag(), s.Help)
 		}
 	}

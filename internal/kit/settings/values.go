@@ -19,6 +19,12 @@ import (
 // LongestDuration is the longest that Go can represent, in whole hours: 292 years.
 const LongestDuration = 2562047 * time.Hour
 
+// What time.ParseDuration and resource.ParseQuantity read, and a little more.
+const (
+	durationPattern = `^\+?([0-9]*\.?[0-9]*(ns|us|µs|μs|ms|s|m|h))+$`
+	quantityPattern = `^\+?[0-9.]+([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$`
+)
+
 // Func is a value that a function reads.
 func Func(set func(text string) error) Value { return Value{set: set} }
 
@@ -52,7 +58,7 @@ func Names(to *[]string) Value {
 			*to = append(*to, part)
 		}
 		return nil
-	})
+	}).In(Form{Type: List})
 }
 
 // OneOf is one of some texts.
@@ -60,7 +66,7 @@ func OneOf[T ~string](to *T, allowed ...T) Value {
 	return Func(func(text string) error {
 		*to = T(text)
 		return oneOf(T(text), allowed)
-	})
+	}).In(Form{Enum: texts(allowed)})
 }
 
 // SomeOf are some of the allowed texts, at least one, separated by commas. An empty text
@@ -85,30 +91,34 @@ func SomeOf(to *[]string, allowed ...string) Value {
 			return oneOf("", allowed)
 		}
 		return nil
-	})
+	}).In(Form{Type: List})
 }
 
 func oneOf[T ~string](text T, allowed []T) error {
 	if slices.Contains(allowed, text) {
 		return nil
 	}
-	names := make([]string, len(allowed))
-	for i, a := range allowed {
+	return fmt.Errorf("must be one of %s", strings.Join(texts(allowed), ", "))
+}
+
+func texts[T ~string](all []T) []string {
+	names := make([]string, len(all))
+	for i, a := range all {
 		names[i] = string(a)
 	}
-	return fmt.Errorf("must be one of %s", strings.Join(names, ", "))
+	return names
 }
 
 // Bool is true or false.
 func Bool(to *bool) Value {
-	return Value{boolean: true, set: func(text string) error {
+	return Func(func(text string) error {
 		b, err := strconv.ParseBool(text)
 		if err != nil {
 			return errors.New("must be true or false")
 		}
 		*to = b
 		return nil
-	}}
+	}).In(Form{Type: Boolean})
 }
 
 // Int is a whole number from low to high.
@@ -120,7 +130,7 @@ func Int(to *int, low, high int) Value {
 		}
 		*to = n
 		return nil
-	})
+	}).In(Form{Type: Integer, Minimum: low, Maximum: high})
 }
 
 // Port is the number of a port.
@@ -132,7 +142,7 @@ func Port(to *int32) Value {
 		}
 		*to = int32(n)
 		return nil
-	})
+	}).In(Form{Type: Integer, Minimum: 1, Maximum: 65535})
 }
 
 // Duration is a second or longer, as Go writes it.
@@ -144,7 +154,7 @@ func Duration(to *time.Duration) Value {
 		}
 		*to = d
 		return nil
-	})
+	}).In(Form{Pattern: durationPattern})
 }
 
 // OptionalDuration is a Duration, or empty for 0.
@@ -156,7 +166,7 @@ func OptionalDuration(to *time.Duration) Value {
 			return nil
 		}
 		return some.set(text)
-	})
+	}).In(Form{Pattern: durationPattern})
 }
 
 // Amount is a quantity of Kubernetes above zero.
@@ -168,7 +178,7 @@ func Amount(to *resource.Quantity) Value {
 		}
 		*to = q
 		return nil
-	})
+	}).In(Form{Type: Quantity, Pattern: quantityPattern})
 }
 
 // Bytes is a whole number of bytes, zero among them. "500m" would be half a byte.
@@ -180,7 +190,7 @@ func Bytes(to *resource.Quantity) Value {
 		}
 		*to = q
 		return nil
-	})
+	}).In(Form{Type: Quantity, Pattern: quantityPattern})
 }
 
 // Prefixes are address ranges, separated by commas, each written with the host bits zero, as
@@ -196,7 +206,7 @@ func Prefixes(to *[]netip.Prefix) Value {
 			*to = append(*to, prefix)
 		}
 		return nil
-	})
+	}).In(Form{Type: List})
 }
 
 // Address is where to listen, and off a text that says not to.

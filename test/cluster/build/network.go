@@ -64,36 +64,50 @@ func (b *builder) cilium(out string) error {
 	return nil
 }
 
+// cut is a package of a dependency that a stand-in below components/MODULE/without takes the place of.
+type cut struct{ module, folder, by string }
+
 // traefikWithout are packages that call services of clouds, and are three quarters of what there is to compile.
-// Those in components/traefik/without take their places.
-var traefikWithout = []struct{ module, folder, by string }{
+var traefikWithout = []cut{
 	{"github.com/go-acme/lego/v4", "providers/dns", "dns"},
 	{"github.com/traefik/traefik/v3", "pkg/provider/ecs", "ecs"},
 }
 
 func (b *builder) traefik(out string) error {
-	work, err := os.MkdirTemp("", "berg-traefik-")
+	return b.compileWithout("traefik", out, traefikWithout, "tool")
+}
+
+// compileWithout compiles packages of a component from copies of its dependencies in which stand-ins take the places
+// of what nothing here asks for.
+func (b *builder) compileWithout(component, out string, cuts []cut, packages ...string) error {
+	work, err := os.MkdirTemp("", "berg-"+component+"-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	own := b.module("traefik")
+	own := b.module(component)
 	versions, err := os.ReadFile(filepath.Join(own, "go.mod"))
 	if err != nil {
 		return err
 	}
-	for _, cut := range traefikWithout {
-		b.detail("downloading " + cut.module)
-		if _, err := goOutput(b.ctx, own, "mod", "download", cut.module); err != nil {
-			return err
-		}
-		source, err := goOutput(b.ctx, own, "list", "-m", "-f", "{{.Dir}}", cut.module)
-		if err != nil {
-			return err
-		}
-		module := filepath.Join(work, cut.by)
-		if err := disk.CopyTree(module, source, "docs", "integration"); err != nil {
-			return err
+	copies := map[string]string{}
+	for _, cut := range cuts {
+		module, copied := copies[cut.module]
+		if !copied {
+			b.detail("downloading " + cut.module)
+			if _, err := goOutput(b.ctx, own, "mod", "download", cut.module); err != nil {
+				return err
+			}
+			source, err := goOutput(b.ctx, own, "list", "-m", "-f", "{{.Dir}}", cut.module)
+			if err != nil {
+				return err
+			}
+			module = filepath.Join(work, cut.by)
+			copies[cut.module] = module
+			if err := disk.CopyTree(module, source, "docs", "integration"); err != nil {
+				return err
+			}
+			versions = fmt.Appendf(versions, "replace %s => %s\n", cut.module, module)
 		}
 		folder := filepath.Join(module, cut.folder)
 		if err := os.RemoveAll(folder); err != nil {
@@ -102,7 +116,6 @@ func (b *builder) traefik(out string) error {
 		if err := disk.CopyTree(folder, filepath.Join(own, "without", cut.by)); err != nil {
 			return err
 		}
-		versions = fmt.Appendf(versions, "replace %s => %s\n", cut.module, module)
 	}
 	if err := os.WriteFile(filepath.Join(work, "go.mod"), versions, 0o600); err != nil {
 		return err
@@ -110,5 +123,5 @@ func (b *builder) traefik(out string) error {
 	if err := disk.CopyFile(filepath.Join(work, "go.sum"), filepath.Join(own, "go.sum")); err != nil {
 		return err
 	}
-	return b.compile("traefik", out, linkerFlags, "-modfile="+filepath.Join(work, "go.mod"), "tool")
+	return b.compile(component, out, linkerFlags, append([]string{"-modfile=" + filepath.Join(work, "go.mod")}, packages...)...)
 }

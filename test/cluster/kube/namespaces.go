@@ -26,6 +26,7 @@ import (
 const (
 	commandNamespaces = "become-namespaces"
 	commandInside     = "run-inside"
+	commandUnname     = "remove-network-name"
 )
 
 // Reenter does what is asked of a program that was restarted by itself, and tells whether that is so. A program that
@@ -36,6 +37,8 @@ func Reenter(command string, args []string) (ours bool, err error) {
 		return true, becomeNamespaces(args)
 	case commandInside:
 		return true, runInside(args)
+	case commandUnname:
+		return true, runUnname(args)
 	}
 	return false, nil
 }
@@ -485,7 +488,11 @@ func removeNode(ctx context.Context, dir, name string) error {
 		if err := host.UnmountBelow(netns); err != nil {
 			return err
 		}
-		if err := os.Remove(netns); err != nil {
+		err := os.Remove(netns)
+		if errors.Is(err, syscall.EBUSY) {
+			err = removeHidden(ctx, netns)
+		}
+		if err != nil {
 			return err
 		}
 		// Gone if this was the last one; "ip netns" makes it again.
@@ -498,6 +505,48 @@ func removeNode(ctx context.Context, dir, name string) error {
 		}
 	}
 	return host.RemoveGroups(ctx, id)
+}
+
+// removeHidden removes the name of a network namespace on which something is mounted that cannot be seen: somebody
+// has mounted the directory over itself since, as "ip netns add" does, and the mount is the one below. It must not be
+// unmounted from above, for others may have mounted their own there. In a mount namespace of its own a program can take
+// away all that is above, and the kernel lets go of the mounts elsewhere when the file is removed.
+func removeHidden(ctx context.Context, netns string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self, commandUnname, netns)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("remove %s: %w: %s", netns, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// runUnname is the other half of removeHidden.
+func runUnname(args []string) error {
+	if len(args) != 1 || filepath.Dir(args[0]) != netnsDir {
+		return errors.New("this command is for the runner itself")
+	}
+	if err := mountAt("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for {
+		all, err := host.Mounts()
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(all, func(m host.Mount) bool { return m.Point == netnsDir || m.Point == args[0] }) {
+			return os.Remove(args[0])
+		}
+		// Both, since either may be the one that is seen; what is not mounted there is no error.
+		above := syscall.Unmount(netnsDir, syscall.MNT_DETACH)
+		below := syscall.Unmount(args[0], syscall.MNT_DETACH)
+		if above != nil && below != nil {
+			return fmt.Errorf("unmount %s and %s: %w", netnsDir, args[0], errors.Join(above, below))
+		}
+	}
 }
 
 // nodeLeftovers lists what there is of a node, one line each.

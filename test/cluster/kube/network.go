@@ -77,7 +77,7 @@ func networkProfile() profile {
 		install: bringNetwork,
 		checks: []func(context.Context, *Cluster, *client.Client) error{
 			func(ctx context.Context, c *Cluster, _ *client.Client) error {
-				if !c.linkedOutside(ctx) {
+				if !c.linked(ctx, outsideName) {
 					return errors.New("the network outside is not connected")
 				}
 				return nil
@@ -100,26 +100,39 @@ func (c *Cluster) outside() component {
 
 // bringOutside starts what lies beyond the cluster and lays the cable to it: the node's default route.
 func (c *Cluster) bringOutside(ctx context.Context, show *progress.Progress) error {
-	return show.Step("a network outside", func(func(string)) error {
+	return c.bringBeside(ctx, show, "a network outside", c.outside(), func(ns, there string) []string {
+		return []string{
+			fmt.Sprintf("%s address add %s/32 dev lo", there, metadataIP),
+			fmt.Sprintf("%s address add %s/32 dev lo", there, privateIP),
+			fmt.Sprintf("ip -n %s route replace default via %s", ns, outsideIP),
+		}
+	})
+}
+
+// bringBeside starts a program in a network namespace of its own, where it has the address outsideIP, and lays a cable
+// to it from the node, which is outsideGateway there. Both ends are called as the program is, and "node". more are
+// commands that follow, given the name of the node's namespace, and how "ip" is called in the other one.
+func (c *Cluster) bringBeside(ctx context.Context, show *progress.Progress, what string, p component, more func(ns, there string) []string) error {
+	return show.Step(what, func(func(string)) error {
 		running, err := c.Running()
 		if err != nil {
 			return err
 		}
-		if running[outsideName] != 0 && c.linkedOutside(ctx) {
+		if running[p.name] != 0 && c.linked(ctx, p.name) {
 			return nil
 		}
-		if running[outsideName] == 0 {
-			if err := c.start(c.outside()); err != nil {
+		if running[p.name] == 0 {
+			if err := c.start(p); err != nil {
 				return err
 			}
 		}
 		var pid int
-		err = c.until(ctx, outsideName, func(context.Context) error {
+		err = c.until(ctx, p.name, func(context.Context) error {
 			running, err := c.Running()
 			if err != nil {
 				return err
 			}
-			if pid = running[outsideName]; pid == 0 {
+			if pid = running[p.name]; pid == 0 {
 				return errors.New("it has not started")
 			}
 			return nil
@@ -128,17 +141,15 @@ func (c *Cluster) bringOutside(ctx context.Context, show *progress.Progress) err
 			return err
 		}
 		ns, there := c.id(), fmt.Sprintf("nsenter --net=/proc/%d/ns/net ip", pid)
-		for _, command := range []string{
-			fmt.Sprintf("ip -n %s link add %s type veth peer name node netns %d", ns, outsideName, pid),
-			fmt.Sprintf("ip -n %s address add %s/24 dev %s", ns, outsideGateway, outsideName),
-			fmt.Sprintf("ip -n %s link set %s up", ns, outsideName),
+		commands := []string{
+			fmt.Sprintf("ip -n %s link add %s type veth peer name node netns %d", ns, p.name, pid),
+			fmt.Sprintf("ip -n %s address add %s/24 dev %s", ns, outsideGateway, p.name),
+			fmt.Sprintf("ip -n %s link set %s up", ns, p.name),
 			there + " link set lo up",
-			fmt.Sprintf("%s address add %s/32 dev lo", there, metadataIP),
-			fmt.Sprintf("%s address add %s/32 dev lo", there, privateIP),
 			fmt.Sprintf("%s address add %s/24 dev node", there, outsideIP),
 			there + " link set node up",
-			fmt.Sprintf("ip -n %s route replace default via %s", ns, outsideIP),
-		} {
+		}
+		for _, command := range append(commands, more(ns, there)...) {
 			if err := host.Run(ctx, command); err != nil {
 				return err
 			}
@@ -147,9 +158,9 @@ func (c *Cluster) bringOutside(ctx context.Context, show *progress.Progress) err
 	})
 }
 
-// linkedOutside tells whether the cable is there; it goes with the namespace of its other end.
-func (c *Cluster) linkedOutside(ctx context.Context) bool {
-	return host.Run(ctx, fmt.Sprintf("ip -n %s link show %s", c.id(), outsideName)) == nil
+// linked tells whether the cable to a program is there; it goes with the namespace of its other end.
+func (c *Cluster) linked(ctx context.Context, name string) bool {
+	return host.Run(ctx, fmt.Sprintf("ip -n %s link show %s", c.id(), name)) == nil
 }
 
 // writeNetworkFiles renders what Cilium and the container runtime read.

@@ -19,6 +19,7 @@ const (
 	ProfileNode      = "node"
 	ProfileOLM       = "olm"
 	ProfileNetwork   = "network"
+	ProfileTekton    = "tekton"
 )
 
 // profile is what a kind of cluster is made of, besides the control plane, which all have.
@@ -63,6 +64,7 @@ func profiles() []profile {
 		nodeProfile(),
 		nodeProfile().with(olmProfile()),
 		nodeProfile().with(networkProfile()),
+		nodeProfile().with(tektonProfile()),
 	}
 }
 

@@ -53,7 +53,8 @@ func TestPartsOfProfiles(t *testing.T) {
 		ProfileNode:      "control-plane node image coredns images crds",
 		ProfileOLM:       "control-plane node image coredns images olm olm-images crds",
 		ProfileNetwork:   "control-plane node image coredns images outside cilium traefik crds",
-		"":               "control-plane kwok crds node image coredns images olm olm-images outside cilium traefik",
+		ProfileTekton:    "control-plane node image coredns images tekton tekton-images kaniko build-images gitserver crds",
+		"":               "control-plane kwok crds node image coredns images olm olm-images outside cilium traefik tekton tekton-images kaniko build-images gitserver",
 		"no-such":        "",
 	} {
 		if got := listed(PartsOf(profile)); got != want {

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -96,6 +97,62 @@ func TestEveryConditionReasonAndPhaseOfAnInstanceIsExplained(t *testing.T) {
 	for _, name := range append(constants(t, "berg", "Label"), constants(t, "berg", "Annotation")...) {
 		if !strings.Contains(sectionOf(t, page, "Labels and annotations"), "`"+name) {
 			t.Errorf("%s: %s is not explained", instancePage, name)
+		}
+	}
+}
+
+const startPage = "docs/berg/start.md"
+
+func TestEveryCauseAndStageIsExplained(t *testing.T) {
+	page := string(read(t, startPage))
+	told := sectionOf(t, page, "What a player is told")
+	for _, c := range bergv1.Causes {
+		if !strings.Contains(told, "| `"+string(c)+"` |") {
+			t.Errorf("%s: the cause %s is not explained", startPage, c)
+		}
+		for _, language := range []string{"python", "js"} {
+			if !strings.Contains(fenced(t, told, language), string(c)+`"`) {
+				t.Errorf("%s: %s has no sentence for %s", startPage, language, c)
+			}
+		}
+	}
+	stages := sectionOf(t, page, "Where the time goes")
+	for f := range reflect.TypeFor[bergv1.StartTimes]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !strings.Contains(stages, "| `"+name+"` |") {
+			t.Errorf("%s: %s is not explained", startPage, name)
+		}
+	}
+}
+
+// fenced returns the first block of code of a language.
+func fenced(t *testing.T, text, language string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(text, "\n```"+language+"\n")
+	if !found {
+		t.Fatalf("no block of %s", language)
+	}
+	code, _, _ := strings.Cut(rest, "\n```")
+	return code
+}
+
+const checkPage = "docs/berg/challengecheck.md"
+
+func TestEveryConditionAndReasonOfACheckIsExplained(t *testing.T) {
+	section := sectionOf(t, string(read(t, checkPage)), "What it says")
+	names := append(constants(t, "berg", "CheckCondition"), constants(t, "berg", "CheckReason")...)
+	for _, v := range bergv1.CheckVerdicts {
+		names = append(names, string(v))
+	}
+	for _, name := range names {
+		if !strings.Contains(section, "`"+name+"`") {
+			t.Errorf("%s: the condition, reason or result %s is not explained", checkPage, name)
+		}
+	}
+	known := slices.Concat(names, constants(t, "berg", "Reason"))
+	for _, m := range reasonLike.FindAllStringSubmatch(firstColumns(section), -1) {
+		if !slices.Contains(known, m[1]) {
+			t.Errorf("%s: there is no %s", checkPage, m[1])
 		}
 	}
 }

@@ -9,6 +9,8 @@ func healthyBerg() []string {
 		`berg_challengeinstance_active{` + job + `,instance="a",phase="Starting"} 2x90`,
 		`berg_challengeinstance_longest_overdue_seconds{` + job + `,instance="a"} 0.3x90`,
 		`berg_challengeinstance_active{` + job + `,instance="a",phase="Running"} 100x90`,
+		`berg_challengeinstance_queue_length{` + job + `,instance="a",challenge="web"} 5x90`,
+		`berg_challengeinstance_queue_head_seconds{` + job + `,instance="a"} 60x90`,
 		`berg_challengeinstance_active{` + job + `,instance="a",phase="Failed"} 0x90`,
 		`berg_challengeinstance_orphaned_namespaces{` + job + `,instance="a"} 0x90`,
 		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Creating"} 0x90`,
@@ -17,6 +19,9 @@ func healthyBerg() []string {
 		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Terminating"} 20x90`,
 		`berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="Failed"} 0x90`,
 		`berg_isolation_verified{` + job + `,instance="a"} 1x90`,
+		`berg_challengecheck_solvable{` + job + `,instance="a",challenge="web"} 1x90`,
+		`berg_challengecheck_longest_overdue_seconds{` + job + `,instance="a"} 20x90`,
+		`berg_challengeinstancerecord_refused_total{` + job + `,instance="a",reason="Forbidden"} 0x90`,
 		`berg_challengeinstance_reconcile_errors_total{` + job + `,instance="a"} 0+1x90`,
 		`berg_challengeinstance_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+100x90`,
 		`workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} 3x90`,
@@ -41,7 +46,12 @@ func alertsOfBerg() map[string]alertTest {
 	verified := `berg_isolation_verified{` + job + `,instance="a"} `
 	overdue := `berg_challengeinstance_longest_overdue_seconds{` + job + `,instance="a"} `
 	depth := `workqueue_depth{` + job + `,instance="a",name="challengeinstance",priority="0"} `
+	head := `berg_challengeinstance_queue_head_seconds{` + job + `,instance="a"} `
 	return map[string]alertTest{
+		"BergInstancesQueued": {
+			fires:  [][]string{with(healthy(), head+"0+60x90")},
+			silent: [][]string{with(healthy(), head+"0+60x14 0+60x14 0+60x14 0x44")},
+		},
 		"BergReconcileErrors": {
 			fires: [][]string{with(healthy(), errors("0+20x90"))},
 			silent: [][]string{
@@ -99,6 +109,38 @@ func alertsOfBerg() map[string]alertTest {
 			silent: [][]string{
 				// The operator deletes them.
 				with(healthy(), orphans+"0x30 1x11 0x50"),
+			},
+		},
+		"BergChallengeUnsolvable": {
+			fires: [][]string{with(healthy(), `berg_challengecheck_solvable{`+job+`,instance="a",challenge="pwn"} 1x30 0x60`)},
+			silent: [][]string{
+				// No check is made.
+				without(healthy(), "berg_challengecheck_solvable"),
+				// It was mended, and checked at once.
+				with(healthy(), `berg_challengecheck_solvable{`+job+`,instance="a",challenge="pwn"} 1x30 0x9 1x50`),
+			},
+		},
+		"BergChallengeChecksLate": {
+			fires: [][]string{with(healthy(), `berg_challengecheck_longest_overdue_seconds{`+job+`,instance="a"} 0+60x90`)},
+			silent: [][]string{
+				without(healthy(), "berg_challengecheck_longest_overdue_seconds"),
+				with(healthy(), `berg_challengecheck_longest_overdue_seconds{`+job+`,instance="a"} 0+60x29 0x60`),
+			},
+		},
+		"BergImagePullsFailing": {
+			fires: [][]string{with(healthy(), `berg_image_prepull_failing{`+job+`,instance="a"} 0x30 2x60`)},
+			silent: [][]string{
+				// Nothing is pulled ahead.
+				without(healthy(), "berg_image_prepull_failing"),
+				// The second attempt succeeded.
+				with(healthy(), `berg_image_prepull_failing{`+job+`,instance="a"} 0x30 2x2 0x60`),
+			},
+		},
+		"BergRecordsNotWritten": {
+			fires: [][]string{with(healthy(), `berg_challengeinstancerecord_refused_total{`+job+`,instance="a",reason="Forbidden"} 0x10 1x80`)},
+			silent: [][]string{
+				without(healthy(), "berg_challengeinstancerecord_refused_total"),
+				with(healthy(), `berg_challengeinstancerecord_refused_total{`+job+`,instance="a",reason="Forbidden"} 7x90`),
 			},
 		},
 		"BergSlowStarts": {

@@ -27,6 +27,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hold "github.com/bergctf/berg-operator/internal/operator/upgradeable"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/residue"
 )
 
 // One installation, from its first day to its last.
@@ -36,7 +37,7 @@ var _ = Describe("The operator", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		var err error
-		before, err = world.clusterScoped(ctx)
+		before, err = residue.ClusterScoped(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		subscribe(ctx, "first", map[string]string{"CHALLENGE_DOMAIN": "first.example.test"})
 	}, NodeTimeout(time.Minute))
@@ -191,22 +192,24 @@ var _ = Describe("The operator", Ordered, func() {
 		}
 
 		By("looking for what is left")
-		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return leftBehind(ctx, before, promised) })
+		expect.Until(ctx, instanceLimit, func(ctx context.Context) error { return residue.LeftBehind(ctx, before, promised) })
 
 		By("removing that too")
-		for _, name := range definitions() {
+		for _, name := range residue.Definitions("../../..") {
 			Expect(world.Delete(ctx, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
+		ofGroup := client.MatchingLabels{"olm.owner.kind": "OperatorGroup", "olm.owner.namespace": operatorNamespace}
+		Expect(world.DeleteAllOf(ctx, &rbacv1.ClusterRole{}, ofGroup)).To(Succeed())
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			// OLM writes its record again while there is anything in it.
 			record := &operatorsv1.Operator{ObjectMeta: metav1.ObjectMeta{Name: packageName + "." + operatorNamespace}}
 			if err := client.IgnoreNotFound(world.Delete(ctx, record)); err != nil {
 				return err
 			}
-			return leftBehind(ctx, before, nothing)
+			return residue.LeftBehind(ctx, before, residue.Nothing)
 		})
 		Consistently(ctx, func(ctx context.Context) error {
-			return leftBehind(ctx, before, nothing)
+			return residue.LeftBehind(ctx, before, residue.Nothing)
 		}).WithTimeout(settled).Should(Succeed())
 	}, SpecTimeout(3*installLimit))
 })

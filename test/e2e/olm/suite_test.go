@@ -21,8 +21,6 @@ import (
 	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
@@ -59,10 +57,6 @@ func TestLifecycle(t *testing.T) {
 // cluster is the cluster under test.
 type cluster struct {
 	client.WithWatch
-
-	// metadata and discovery see also what the scheme does not know.
-	metadata  metadata.Interface
-	discovery discovery.DiscoveryInterface
 }
 
 var (
@@ -78,9 +72,4 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	first, second, head = releases[0], releases[1], releases[2]
 	apiserver.Connect(apiextensionsv1.AddToScheme, operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme, operatorsv2.AddToScheme)
 	world = &cluster{WithWatch: apiserver.Client}
-	var err error
-	world.metadata, err = metadata.NewForConfig(apiserver.Config)
-	Expect(err).NotTo(HaveOccurred())
-	world.discovery, err = discovery.NewDiscoveryClientForConfig(apiserver.Config)
-	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(time.Minute))

@@ -57,11 +57,9 @@ type observer struct {
 func observe(ctx context.Context, ns string) *observer {
 	GinkgoHelper()
 	o := &observer{created: map[string]time.Time{}, running: map[string]time.Time{}, deleted: map[string]time.Time{}}
-	w, err := k8s.Watch(ctx, &hexactfv1.ChallengeList{}, client.InNamespace(ns))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(w.Stop)
+	changes := apiserver.Changes(ctx, &hexactfv1.ChallengeList{}, ns)
 	go func() {
-		for e := range w.ResultChan() {
+		for e := range changes {
 			if c, ok := e.Object.(*hexactfv1.Challenge); ok {
 				o.see(c)
 			}
@@ -220,14 +218,18 @@ var _ = Describe("A crowd of challenges", func() {
 			byOperator := take(ctx, n, 0, nil)
 			inprocess.Pause()
 			byBare := take(ctx, n, 0, b.begin)
+			b.letGo(ctx) // the operator would look after them
 			rates = append(rates, byOperator.perSecond)
 			AddReportEntry(fmt.Sprintf("%d at once, round %d", n, round+1), fmt.Sprintf("operator %s; bare client %s: ratio %.2f", byOperator, byBare, byOperator.perSecond/byBare.perSecond))
 		}
 		slices.Sort(rates)
 		pace := time.Duration(2 * float64(time.Second) / rates[len(rates)/2])
+		n *= 3 // of a hundred, the 99th percentile would be the slowest one
 		inprocess.Pause()()
+		take(ctx, 1, 0, nil) // the operator is there
 		byOperator := take(ctx, n, pace, nil)
 		inprocess.Pause()
+		take(ctx, 1, 0, b.begin)
 		byBare := take(ctx, n, pace, b.begin)
 		ratio := func(q float64) float64 {
 			return quantile(byOperator.latencies, q).Seconds() / quantile(byBare.latencies, q).Seconds()
@@ -386,8 +388,14 @@ func (b *bare) begin(ctx context.Context, c *hexactfv1.Challenge) {
 	b.waits[c.UID] = func() {
 		defer GinkgoRecover()
 		done := b.status
+		done.Messages = &hexactfv1.Messages{Recorded: 2, Outbox: []hexactfv1.Message{{Sequence: 2, NewStatus: hexactfv1.StateRunning, Timestamp: metav1.NowMicro(), Endpoint: done.Endpoint}}}
 		Expect(b.patchStatus(ctx, c, done)).To(Succeed())
 		b.event(ctx, c, hexactfv1.ReasonRunning)
+		// As in the operator, the message is struck out a little later.
+		time.AfterFunc(2*time.Second, func() {
+			done.Messages = &hexactfv1.Messages{Recorded: 2}
+			_ = b.patchStatus(ctx, c, done)
+		})
 	}
 	b.mu.Unlock()
 	Expect(b.Patch(ctx, c.DeepCopy(), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, hexactfv1.Finalizer)))).To(Succeed())
@@ -433,11 +441,17 @@ func (b *bare) event(ctx context.Context, c *hexactfv1.Challenge, reason string)
 	}()
 }
 
-// letGo takes the finalizers off what the bare client made, and deletes it.
+// letGo takes the finalizers off what the bare client made, deletes it, and waits until Kubernetes
+// has deleted what belongs to it.
 func (b *bare) letGo(ctx context.Context) {
 	GinkgoHelper()
 	everybody(len(b.made), func(n int) {
 		hexactftest.Delete(ctx, b.made[n])
 		Expect(client.IgnoreNotFound(k8s.Patch(ctx, b.made[n], apiserver.RawPatch(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	})
+	for _, c := range b.made {
+		expect.Gone(ctx, c)
+		expect.Gone(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: prefix(c, "web") + "-deploy"}})
+	}
+	b.made = nil
 }

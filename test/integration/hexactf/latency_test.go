@@ -3,7 +3,6 @@ package hexactf
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -26,12 +25,14 @@ import (
 )
 
 // From the moment at which the operator sees that a challenge has come to another state, which
-// its message tells, until the platform's consumer has that message: beside a bare client that
-// sends as many messages to the same broker in the same run, seen by the same consumer.
+// its message tells, until the platform's consumer has that message: beside two bare clients that
+// send as many messages to the same broker, at the same moments, seen by the same consumer. One
+// only sends. The other first writes something into a custom resource, as whoever must not lose a
+// message has to.
 var _ = Describe("A message to a real Kafka", Serial, func() {
 	It("arrives as soon as that of a bare client, but for the write of the status", func(ctx SpecContext) {
 		const (
-			every  = 100 * time.Millisecond // a challenge
+			every  = 400 * time.Millisecond // a challenge starts and ends: two processors have enough to do with five per second
 			within = 50 * time.Millisecond  // p99 beside that of the bare client
 			states = 3                      // Creating, Running, Deleted
 		)
@@ -52,54 +53,72 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-		const key = "bare"
-		send := func() {
-			value, err := json.Marshal(map[string]string{"timestamp": time.Now().UTC().Format(time.RFC3339Nano), "filling": strings.Repeat("a", 200)})
+		const sends, records = "only sends", "records and sends"
+		send := func(key string, began time.Time) {
+			value, err := json.Marshal(map[string]string{"timestamp": began.UTC().Format(time.RFC3339Nano), "filling": strings.Repeat("a", 200)})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(bare.ProduceSync(ctx, &kgo.Record{Key: []byte(key), Value: value}).FirstErr()).To(Succeed())
 		}
-		send() // the first one connects, as the operator has
-		hexactftest.Reaches(ctx, hexactftest.Challenge(ctx, ns, "web"), hexactfv1.StateRunning)
+		recorded := hexactftest.Definition(ctx, ns, "recorded", hexactftest.OneComponent)
+		record := func() {
+			began := time.Now()
+			Expect(apiserver.Client.Patch(ctx, recorded.DeepCopy(), apiserver.RawPatch(fmt.Sprintf(`{"metadata":{"annotations":{"message":%q}}}`, began)))).To(Succeed())
+			send(records, began)
+		}
+		// The first ones connect, and make both programs warm.
+		for range 20 {
+			record()
+			hexactftest.Reaches(ctx, hexactftest.Challenge(ctx, ns, "web"), hexactfv1.StateRunning)
+		}
 		warm := len(log.Messages())
 
-		var both sync.WaitGroup
+		var all sync.WaitGroup
+		aside := func() {
+			for _, do := range []func(){record, func() { send(sends, time.Now()) }} {
+				all.Go(func() {
+					defer GinkgoRecover()
+					do()
+				})
+			}
+		}
 		ticker := time.NewTicker(every)
 		defer ticker.Stop()
 		for range count {
-			both.Go(func() {
-				defer GinkgoRecover()
-				for range states {
-					send()
-				}
-			})
-			both.Go(func() {
+			all.Go(func() {
 				defer GinkgoRecover()
 				c := hexactftest.Challenge(ctx, ns, "web")
+				aside()
 				hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+				aside()
 				Expect(client.IgnoreNotFound(apiserver.Client.Delete(ctx, c))).To(Succeed())
+				aside()
 			})
 			<-ticker.C
 		}
-		both.Wait()
-		var delays map[bool][]time.Duration // whether they are the bare client's
+		all.Wait()
+		var delays map[string][]time.Duration // by who sends, and by the state that the operator tells
 		Expect(log.Await(ctx, func(all []broker.Message) error {
-			delays = map[bool][]time.Duration{}
+			delays = map[string][]time.Duration{}
 			for _, m := range all[min(warm, len(all)):] {
 				var told struct {
 					Timestamp time.Time `json:"timestamp"`
+					NewStatus string    `json:"newStatus"`
 				}
 				if err := json.Unmarshal([]byte(m.Value), &told); err != nil {
 					return err
 				}
-				delays[m.Key == key] = append(delays[m.Key == key], m.Seen.Sub(told.Timestamp))
-			}
-			for whose, some := range delays {
-				if len(some) < states*count {
-					return fmt.Errorf("%d messages have arrived, want %d (bare: %v)", len(some), states*count, whose)
+				delay := m.Seen.Sub(told.Timestamp)
+				if told.NewStatus == "" {
+					delays[m.Key] = append(delays[m.Key], delay)
+					continue
 				}
+				delays["operator"] = append(delays["operator"], delay)
+				delays[told.NewStatus] = append(delays[told.NewStatus], delay)
 			}
-			if len(delays) < 2 {
-				return errors.New("somebody has sent nothing")
+			for _, who := range []string{sends, records, "operator"} {
+				if n := len(delays[who]); n < states*count {
+					return fmt.Errorf("%d messages of %s have arrived, want %d", n, who, states*count)
+				}
 			}
 			return nil
 		})).To(Succeed())
@@ -110,8 +129,12 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 		report := func(name string, some []time.Duration) {
 			AddReportEntry(fmt.Sprintf("%s: %d messages, p50 %s, p90 %s, p99 %s, longest %s", name, len(some), at(some, 0.5), at(some, 0.9), at(some, 0.99), at(some, 1)))
 		}
-		report("bare client", delays[true])
-		report("operator", delays[false])
-		Expect(at(delays[false], 0.99)).To(BeNumerically("<=", at(delays[true], 0.99)+within))
+		report("a client that only sends", delays[sends])
+		report("a client that records and sends", delays[records])
+		report("operator", delays["operator"])
+		for _, state := range []hexactfv1.State{hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted} {
+			report("of which "+string(state), delays[string(state)])
+		}
+		Expect(at(delays["operator"], 0.99)).To(BeNumerically("<=", at(delays[records], 0.99)+within))
 	}, SpecTimeout(15*time.Minute))
 })

@@ -22,6 +22,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/docs"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
 	"github.com/bergctf/berg-operator/test/scorecard/examples"
 )
 
@@ -107,6 +108,7 @@ var _ = Describe("The examples of the bundle", func() {
 	}
 
 	It("all run and leave nothing behind", func(ctx context.Context) {
+		kibashiptest.Admin(ctx)
 		outcomes, err := run.Try(ctx, ofBundle())
 		Expect(err).NotTo(HaveOccurred())
 		Expect(len(outcomes)).To(BeNumerically(">=", 4))

@@ -229,6 +229,8 @@ var _ = Describe("Rights", func() {
 		own := []string{
 			"/services", "/configmaps", "apps/deployments", "networking.k8s.io/networkpolicies", // all but patch
 			"/pods get", "/pods list", "/pods watch", "/secrets create",
+			// What the controller of KibaShip projects sees.
+			"/serviceaccounts list", "/serviceaccounts watch",
 		}
 		var held []string
 		for _, rule := range role.Rules {

@@ -21,9 +21,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+	watchtools "k8s.io/client-go/tools/watch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -243,4 +246,19 @@ func Token(ctx context.Context, namespace, name string) string {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	Expect(Client.SubResource("token").Create(ctx, account, request)).To(Succeed())
 	return request.Status.Token
+}
+
+// Changes watches the objects of a list's kind in a namespace from now on, until the spec
+// ends. The API server ends a watch that cannot follow a burst; this one goes on where it was.
+func Changes(ctx context.Context, now client.ObjectList, namespace string) <-chan watch.Event {
+	GinkgoHelper()
+	Expect(Client.List(ctx, now, client.InNamespace(namespace))).To(Succeed())
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, now.GetResourceVersion(), &toolscache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return Client.Watch(ctx, now, client.InNamespace(namespace), &client.ListOptions{Raw: &options})
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(w.Stop)
+	return w.ResultChan()
 }

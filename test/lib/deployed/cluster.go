@@ -154,6 +154,9 @@ func (c *Cluster) OperatorLog(ctx context.Context) (string, error) {
 	}
 	var log strings.Builder
 	for _, pod := range pods {
+		if !started(&pod) {
+			continue
+		}
 		text, err := c.Plain.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
 		if err != nil {
 			return "", fmt.Errorf("log of %s: %w", pod.Name, err)
@@ -161,6 +164,13 @@ func (c *Cluster) OperatorLog(ctx context.Context) (string, error) {
 		log.Write(text)
 	}
 	return log.String(), nil
+}
+
+// started reports whether a container of a pod has run, and so may have logged.
+func started(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
+	})
 }
 
 // Pods returns the pods of a namespace that are not on their way out, those with labels only

@@ -29,6 +29,10 @@ import (
 // Wrap puts something between an operator and the API server.
 type Wrap = func(http.RoundTripper) http.RoundTripper
 
+// unless are the variables that every operator has, unless its spec says otherwise: with
+// webhooks it would need the port, and rights in the namespace that the spec has it run in.
+var unless = map[string]string{"WEBHOOK_BIND_ADDRESS": "0"}
+
 // settings are the variables of the operator that all specs share.
 var settings = map[string]string{"PULL_SECRET_NAME": "registry", "POD_NAMESPACE": installed.Namespace, "CHALLENGE_START_DEADLINE": "1h"}
 
@@ -150,6 +154,8 @@ func Manager(ctx context.Context, now clock.PassiveClock, env map[string]string,
 	if env == nil {
 		env = settings
 	}
+	env, given := maps.Clone(unless), env
+	maps.Copy(env, given)
 	rc := rest.CopyConfig(apiserver.Config)
 	rc.Impersonate = rest.ImpersonationConfig{UserName: apiserver.OperatorUser}
 	if wrap != nil {
@@ -161,8 +167,8 @@ func Manager(ctx context.Context, now clock.PassiveClock, env map[string]string,
 	return mgr
 }
 
-// Metric sums up a counter or gauge of the operators in this process, over the series that
-// have a label: its name and its value.
+// Metric sums up a counter, a gauge or the observations of a histogram of the operators in
+// this process, over the series that have a label: its name and its value.
 func Metric(name string, label ...string) float64 {
 	GinkgoHelper()
 	families, err := metrics.Registry.Gather()
@@ -178,7 +184,7 @@ func Metric(name string, label ...string) float64 {
 				has = has || l.GetName() == label[0] && l.GetValue() == label[1]
 			}
 			if has {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}

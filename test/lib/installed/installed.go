@@ -26,15 +26,21 @@ const (
 // Definitions applies the definitions and rights of config/default in the name of owner. It
 // needs kubectl, and is called from somewhere in the repository.
 func Definitions(ctx context.Context, c client.Client, owner string) error {
+	return Folder(ctx, c, "config/default", owner)
+}
+
+// Folder is Definitions of another folder of the repository, such as one that an administrator
+// adds.
+func Folder(ctx context.Context, c client.Client, folder, owner string) error {
 	root, err := repository()
 	if err != nil {
 		return err
 	}
-	kustomize := exec.CommandContext(ctx, "kubectl", "kustomize", "config/default")
+	kustomize := exec.CommandContext(ctx, "kubectl", "kustomize", folder)
 	kustomize.Dir = root
 	manifests, err := kustomize.Output()
 	if err != nil {
-		return fmt.Errorf("kubectl kustomize config/default: %w", err)
+		return fmt.Errorf("kubectl kustomize %s: %w", folder, err)
 	}
 	documents := yamlstream.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
 	for {

@@ -60,14 +60,19 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 	must(started == (s.InstanceID != ""), "instanceId %q, startedAt %s", s.InstanceID, text(s.StartedAt))
 	frozen := reasonOf(after, bergv1.ConditionNamespaceDeleted) == bergv1.ReasonFrozen || after.DeletionTimestamp != nil && after.Annotations[bergv1.AnnotationFrozen] != ""
 	must((started && !frozen) == (s.ExpiresAt != nil), "startedAt %s, expiresAt %s", text(s.StartedAt), text(s.ExpiresAt))
+	must(!started || !is(bergv1.ConditionAdmitted, metav1.ConditionFalse), "started though it is not admitted")
 	must(s.ReadyAt == nil || started && !s.ReadyAt.Before(s.StartedAt), "startedAt %s, readyAt %s", text(s.StartedAt), text(s.ReadyAt))
 	must((s.Phase == bergv1.PhaseTerminated) == is(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue), "NamespaceDeleted")
 	must((s.Phase == bergv1.PhaseTerminated) == (s.TerminatedAt != nil), "terminatedAt %s", text(s.TerminatedAt))
 	must((s.ReadyAt != nil) == is(bergv1.ConditionPodsReady, metav1.ConditionTrue), "PodsReady, and readyAt is %s", text(s.ReadyAt))
 
+	untold := s.Phase == bergv1.PhaseRunning || s.Phase == bergv1.PhaseTerminating || s.Phase == bergv1.PhaseTerminated
+	must(s.ObservedGeneration == 0 || (s.Cause == "") == untold, "cause %q in the phase %s", s.Cause, s.Phase)
+	errs = append(errs, startTimes(before.Status, s))
+
 	switch s.Phase {
 	case bergv1.PhasePending:
-		must(s.ObservedGeneration == 0 || reasonOf(after, bergv1.ConditionChallengeFound) == bergv1.ReasonFrozen || slices.Contains([]string{bergv1.ReasonOwnerBusy, bergv1.ReasonRefused}, reasonOf(after, bergv1.ConditionNamespaceCreated)), "it waits for nothing")
+		must(s.ObservedGeneration == 0 || waits(after), "it waits for nothing")
 	case bergv1.PhaseCreating:
 		must(started && !built, "nothing is being created")
 	case bergv1.PhaseStarting:
@@ -82,6 +87,50 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 		must(is(bergv1.ConditionHealthy, metav1.ConditionFalse), "it is healthy")
 	}
 	return errors.Join(errs...)
+}
+
+// startTimes returns what cannot be in the times of a start: they follow each other, and what
+// was told stays.
+func startTimes(before, after bergv1.ChallengeInstanceStatus) error {
+	was, is := bergv1.StartTimes{}, bergv1.StartTimes{}
+	if before.Start != nil {
+		was = *before.Start
+	}
+	if after.Start != nil {
+		is = *after.Start
+	}
+	var errs []error
+	var last time.Time
+	for _, stage := range []struct {
+		name    string
+		was, is *metav1.MicroTime
+	}{
+		{"namespaceCreatedAt", was.NamespaceCreatedAt, is.NamespaceCreatedAt},
+		{"objectsWrittenAt", was.ObjectsWrittenAt, is.ObjectsWrittenAt},
+		{"scheduledAt", was.ScheduledAt, is.ScheduledAt},
+		{"sandboxesCreatedAt", was.SandboxesCreatedAt, is.SandboxesCreatedAt},
+		{"imagesPulledAt", was.ImagesPulledAt, is.ImagesPulledAt},
+		{"containersStartedAt", was.ContainersStartedAt, is.ContainersStartedAt},
+		{"podsReadyAt", was.PodsReadyAt, is.PodsReadyAt},
+	} {
+		moves := stage.name == "containersStartedAt" && before.ReadyAt == nil
+		switch {
+		case stage.was != nil && (stage.is == nil || stage.is.Before(stage.was) || !moves && !stage.is.Equal(stage.was)):
+			errs = append(errs, fmt.Errorf("start.%s changed from %s to %s", stage.name, stage.was, stage.is))
+		case stage.is != nil && stage.is.Time.Before(last):
+			errs = append(errs, fmt.Errorf("start.%s is %s, and the stage above it ended at %s", stage.name, stage.is, last))
+		case stage.is != nil:
+			last = stage.is.Time
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// waits reports whether something is told to keep an instance from being built.
+func waits(i *bergv1.ChallengeInstance) bool {
+	return reasonOf(i, bergv1.ConditionChallengeFound) == bergv1.ReasonFrozen ||
+		reasonOf(i, bergv1.ConditionAdmitted) == bergv1.ReasonQueued ||
+		slices.Contains([]string{bergv1.ReasonOwnerBusy, bergv1.ReasonRefused}, reasonOf(i, bergv1.ConditionNamespaceCreated))
 }
 
 // beingRepaired reports whether the API server refuses to put something back for now.

@@ -53,7 +53,7 @@ func (o *Operator) environment() []string {
 		env = os.Environ()
 	}
 	env = append(env, "KUBECONFIG="+o.Kubeconfig, "POD_NAMESPACE="+o.Namespace,
-		"HEALTH_PROBE_BIND_ADDRESS="+o.Probes, "METRICS_BIND_ADDRESS="+o.Metrics)
+		"HEALTH_PROBE_BIND_ADDRESS="+o.Probes, "METRICS_BIND_ADDRESS="+o.Metrics, "WEBHOOK_BIND_ADDRESS=0")
 	return append(env, o.Env...)
 }
 

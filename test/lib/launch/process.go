@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // pollInterval is the time between two looks at a health endpoint.
@@ -46,8 +48,20 @@ func (p *Process) State() string {
 func (p *Process) Signal(s os.Signal) error { return p.command.Process.Signal(s) }
 
 // Pause stops the process from running until Continue, as a machine does that has no time for
-// it.
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+// it. It returns when all threads have stopped: with the signal alone some still run on a busy
+// machine.
+func (p *Process) Pause() error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		// WNOWAIT leaves the news, and the end of the process, to who waits for that.
+		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
 
 // Continue lets a process run on that was paused.
 func (p *Process) Continue() error { return p.Signal(syscall.SIGCONT) }

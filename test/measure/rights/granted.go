@@ -12,18 +12,29 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// account is the name of the operator's ServiceAccount in config/rbac, as bindings name it.
+// account is the name of the operator's ServiceAccount in config/rbac, as bindings name it;
+// those that are applied on their own name it as config/default does, with its prefix.
 const account = "controller-manager"
 
 // grants are the rights of the operator. Own ones hold in its namespace only, one
 // without a name for all objects.
 type grants map[use]bool
 
-// readGrants reads what the bindings below a folder give the operator: those of the operator
-// in its folder rbac, and those of each family in the folder rbac of its own.
-func readGrants(folder string) (grants, error) {
+// ownNamespaces are the names of the operator's namespace: as config/rbac has it, before and after
+// config/default has named it.
+var ownNamespaces = []string{"", "system", "berg-operator-system"}
+
+// usual are the files of the rights that every operator has, below config: those of the
+// operator in its folder rbac, and those of each family in the folder rbac of its own.
+var usual = []string{"rbac/*.yaml", "*/rbac/*.yaml"}
+
+// onRequest are those of rights that are only bound where they are wanted.
+var onRequest = []string{"*/*/rbac/*.yaml", "*/*/rights/*.yaml"}
+
+// readGrants reads what the bindings in some files below a folder give the operator.
+func readGrants(folder string, patterns []string) (grants, error) {
 	var files []string
-	for _, pattern := range []string{"rbac/*.yaml", "*/rbac/*.yaml"} {
+	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join(folder, filepath.FromSlash(pattern)))
 		if err != nil {
 			return nil, err
@@ -31,6 +42,7 @@ func readGrants(folder string) (grants, error) {
 		files = append(files, found...)
 	}
 	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
+	elsewhere := map[string]bool{}            // Roles of other namespaces than the operator's
 	var bound []string
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
@@ -52,8 +64,9 @@ func readGrants(folder string) (grants, error) {
 			switch object.Kind {
 			case "Role", "ClusterRole":
 				rules[object.Kind+" "+object.Name] = object.Rules
+				elsewhere[object.Kind+" "+object.Name] = object.Kind == "Role" && !slices.Contains(ownNamespaces, object.Namespace)
 			case "RoleBinding", "ClusterRoleBinding":
-				if slices.ContainsFunc(object.Subjects, func(s rbacv1.Subject) bool { return s.Name == account }) {
+				if slices.ContainsFunc(object.Subjects, func(s rbacv1.Subject) bool { return strings.TrimPrefix(s.Name, "berg-operator-") == account }) {
 					bound = append(bound, object.RoleRef.Kind+" "+object.RoleRef.Name)
 				}
 			}
@@ -65,7 +78,7 @@ func readGrants(folder string) (grants, error) {
 			return nil, fmt.Errorf("%s is bound to the operator and not in %s", role, folder)
 		}
 		for _, rule := range rules[role] {
-			all.add(rule, strings.HasPrefix(role, "Role "))
+			all.add(rule, strings.HasPrefix(role, "Role ") && !elsewhere[role])
 		}
 	}
 	if len(all) == 0 {
@@ -114,6 +127,17 @@ var unseen = []use{
 	{Verb: "update", Group: "quix.io", Resource: "environments/finalizers"},
 	// The same for what a challenge owns.
 	{Verb: "update", Group: "apps.hexactf.io", Resource: "challenges/finalizers"},
+	// As for an environment: the bindings and the owner of a Project's namespace.
+	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "kibaship-project-admin"},
+	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "kibaship-tekton-integration"},
+	{Verb: "update", Group: "platform.operator.kibaship.com", Resource: "projects/finalizers"},
+	{Verb: "update", Group: "platform.operator.kibaship.com", Resource: "deployments/finalizers"},
+	// As for a challenge; and the binding to itself in the namespace of a network.
+	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "berg-operator-tunnel-network"},
+	{Verb: "update", Group: "usvc-dev.developer.microsoft.com", Resource: "containernetworks/finalizers"},
+	{Verb: "update", Group: "usvc-dev.developer.microsoft.com", Resource: "containernetworktunnelproxies/finalizers"},
+	// Looked at when the operator binds it to itself, to read logs.
+	{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "berg-operator-berg-record-logs"},
 }
 
 // byOLM is the group of what OLM grants the operators that it installs.

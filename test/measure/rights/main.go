@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			all[use] += n
 		}
 	}
-	granted, err := readGrants(*roles)
+	granted, err := readGrants(*roles, slices.Concat(usual, onRequest))
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ const log = `
 {"stage":"ResponseComplete","verb":"get","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"secrets","namespace":"berg-operator-system","name":"registry","apiVersion":"v1"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"stage":"ResponseComplete","verb":"patch","user":{"username":"admin"},"impersonatedUser":{"username":"` + operatorUser + `"},"objectRef":{"resource":"challengeinstances","apiGroup":"berg.norelect.ch","subresource":"status","namespace":"berg","name":"a"},"annotations":{"authorization.k8s.io/decision":"allow"}}
 {"stage":"ResponseComplete","verb":"list","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"nodes","apiVersion":"v1"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
+{"stage":"ResponseComplete","verb":"create","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"serviceaccounts","namespace":"project-a-ns-kibaship-com","name":"a"},"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"RBAC: allowed by RoleBinding \"b/c\" of ClusterRole \"kibaship-project-admin\" to ServiceAccount \"d\""}}
+{"stage":"ResponseComplete","verb":"create","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"roles","namespace":"project-a-ns-kibaship-com","name":"a"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
 {"stage":"ResponseComplete","verb":"list","user":{"username":"somebody else"},"objectRef":{"resource":"nodes"},"annotations":{"note":"` + operatorUser + `"}}
 `
 
@@ -72,7 +74,7 @@ func TestCompare(t *testing.T) {
 }
 
 func TestGrants(t *testing.T) {
-	all, err := readGrants("../../../config")
+	all, err := readGrants("../../../config", usual)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,5 +89,12 @@ func TestGrants(t *testing.T) {
 		if all[right] != want {
 			t.Errorf("%s: %t", right, all[right])
 		}
+	}
+	asked, err := readGrants("../../../config", onRequest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !asked[use{Verb: "create", Group: "berg.norelect.ch", Resource: "challengeinstances"}] {
+		t.Error("who makes checks may not create instances")
 	}
 }

@@ -157,7 +157,7 @@ func (e entry) request() (request, bool) {
 	if e.Impersonated != nil {
 		who = *e.Impersonated
 	}
-	if who.Name != operatorUser || e.Object == nil || e.Object.Resource == "" {
+	if who.Name != operatorUser || e.Object == nil || e.Object.Resource == "" || e.byBinding() {
 		return request{}, false
 	}
 	r := request{Forbidden: e.Annotations["authorization.k8s.io/decision"] == "forbid"}
@@ -171,7 +171,33 @@ func (e entry) request() (request, bool) {
 	if e.Object.Namespace == operatorNamespace {
 		r.Own, r.Name = true, e.Object.Name
 	}
+	if e.Object.Group == "admissionregistration.k8s.io" { // whose one object the operator is granted
+		r.Name = e.Object.Name
+	}
 	return r, true
+}
+
+// boundByItself are the ClusterRoles that the operator binds to itself, each in the namespaces
+// where it has work: what it does there it is not granted in config. The last one is
+// everybody's, who may ask who they are.
+var boundByItself = []string{
+	`ClusterRole "kibaship-project-admin"`, `ClusterRole "kibaship-tekton-integration"`, `ClusterRole "berg-operator-tunnel-network"`,
+	`ClusterRole "berg-operator-berg-record-logs"`,
+	`ClusterRole "system:basic-user"`,
+}
+
+// byBinding reports whether a request is one of those, or one that came a moment before the API
+// server knew of the binding. What is missing for good there fails a test.
+func (e entry) byBinding() bool {
+	reason := e.Annotations["authorization.k8s.io/reason"]
+	for _, role := range boundByItself {
+		if strings.Contains(reason, role) {
+			return true
+		}
+	}
+	there := e.Object.Namespace == "tekton-pipelines" || strings.HasPrefix(e.Object.Namespace, "project-") && strings.HasSuffix(e.Object.Namespace, "-ns-kibaship-com") ||
+		strings.HasPrefix(e.Object.Namespace, "challenge-") && e.Object.Subresource == "log"
+	return there && e.Annotations["authorization.k8s.io/decision"] == "forbid"
 }
 
 // completeLogs returns the files of the audit log, once it holds all that was asked

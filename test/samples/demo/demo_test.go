@@ -26,10 +26,11 @@ func TestParseOptions(t *testing.T) {
 		want    options
 		refused string
 	}{
-		"defaults":         {"up", nil, options{profile: "auto", name: "demo", keep: true, kubeconfig: "/some/kubeconfig"}, ""},
-		"everything":       {"up", []string{"--profile", "node", "--name", "x", "--keep=false", "--yes", "--registry", "r/p"}, options{profile: "node", name: "x", yes: true, registry: "r/p", kubeconfig: "/some/kubeconfig"}, ""},
-		"down":             {"down", []string{"--yes"}, options{profile: "auto", name: "demo", keep: true, yes: true, kubeconfig: "/some/kubeconfig"}, ""},
-		"unknown profile":  {"up", []string{"--profile", "docker"}, options{}, "use auto, node or simulated"},
+		"defaults":         {"up", nil, options{profile: "auto", name: "demo", keep: true, picture: "dist/demo.png", kubeconfig: "/some/kubeconfig"}, ""},
+		"everything":       {"up", []string{"--profile", "node", "--name", "x", "--keep=false", "--yes", "--registry", "r/p", "--picture", "p"}, options{profile: "node", name: "x", yes: true, registry: "r/p", picture: "p", kubeconfig: "/some/kubeconfig"}, ""},
+		"a Gateway":        {"up", []string{"--profile", "network"}, options{profile: "network", name: "demo", keep: true, picture: "dist/demo.png", kubeconfig: "/some/kubeconfig"}, ""},
+		"down":             {"down", []string{"--yes"}, options{profile: "auto", name: "demo", keep: true, yes: true, picture: "dist/demo.png", kubeconfig: "/some/kubeconfig"}, ""},
+		"unknown profile":  {"up", []string{"--profile", "docker"}, options{}, "use auto, node, network or simulated"},
 		"option of up":     {"down", []string{"--profile", "node"}, options{}, "not defined: -profile"},
 		"further argument": {"up", []string{"now"}, options{}, `unexpected argument "now"`},
 	} {

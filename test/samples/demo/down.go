@@ -136,6 +136,9 @@ func (d *demo) countOthers(ctx context.Context, options ...client.ListOption) (i
 	return count, nil
 }
 
+// webNamespace is that of the web instance: its owner stands in the sample.
+const webNamespace = "challenge-7c0a1d52-3f0e-4b8e-9a55-0f6a2b1c9d01"
+
 // farewell says what is left running and how to look at it.
 func (d *demo) farewell() {
 	if !d.opts.keep {
@@ -146,10 +149,11 @@ func (d *demo) farewell() {
 	if d.target.own {
 		d.show.line("  export KUBECONFIG=%s", d.target.kubeconfig)
 	}
-	for _, args := range []string{"get ci -A --watch", "describe ci web -n berg", "get all -n challenge-7c0a1d52-3f0e-4b8e-9a55-0f6a2b1c9d02"} {
+	for _, args := range []string{"get ci -A --watch", "describe ci web -n berg", "get all -n " + webNamespace} {
 		d.show.line("  %s", d.kubectlLine(args))
 	}
 	d.show.line("and remove everything with: %s", d.downLine())
+	d.invite()
 }
 
 // downLine is the command that removes what this demo made.

@@ -135,7 +135,7 @@ func (d *demo) solvePwnForwarded(ctx context.Context, instance *bergv1.Challenge
 }
 
 func (d *demo) solveWeb(ctx context.Context, instance *bergv1.ChallengeInstance) (string, error) {
-	browser, base, err := d.browse(instance, "web", 8080)
+	browser, base, err := d.browse(ctx, instance, "web", 8080)
 	if err != nil {
 		return "", err
 	}
@@ -143,17 +143,20 @@ func (d *demo) solveWeb(ctx context.Context, instance *bergv1.ChallengeInstance)
 }
 
 func (d *demo) solveShop(ctx context.Context, instance *bergv1.ChallengeInstance) (string, error) {
-	browser, base, err := d.browse(instance, "web", 8080)
+	browser, base, err := d.browse(ctx, instance, "web", 8080)
 	if err != nil {
 		return "", err
 	}
 	return solve.Shop(ctx, browser, base)
 }
 
-// browse returns an HTTP client and the address of the front page of an instance's Service. It goes
-// through the API server's proxy: the host names of status.services only resolve where somebody set
-// up DNS and a gateway for them.
-func (d *demo) browse(instance *bergv1.ChallengeInstance, service string, port int) (*http.Client, string, error) {
+// browse returns an HTTP client and the address of the front page of an instance's Service. Without a
+// Gateway of the demo's it goes through the API server's proxy: the host names of status.services only
+// resolve where somebody set up DNS and a gateway for them.
+func (d *demo) browse(ctx context.Context, instance *bergv1.ChallengeInstance, service string, port int) (*http.Client, string, error) {
+	if d.target.gateway {
+		return d.browseGateway(ctx, instance)
+	}
 	browser, err := rest.HTTPClientFor(d.target.config)
 	if err != nil {
 		return nil, "", err

@@ -27,9 +27,12 @@ const usage = `demo shows the operator at work, from nothing.
 
 up    starts a cluster, deploys the operator, runs the samples and checks what they do.
       What it made stays, to be looked at.
-        --profile auto|node|simulated
-                         node has real pods and needs root; simulated has none and needs no root;
-                         auto takes node if this is root                              (auto)
+        --profile auto|node|network|simulated
+                         node has real pods and needs root; network has a Gateway and Cilium
+                         too, so that a browser opens a challenge by https; simulated has no
+                         pods and needs no root; auto takes node if this is root       (auto)
+        --picture FILE   with --profile network: where to write what the browser shows
+                                                                             (dist/demo.png)
         --keep=false     remove everything again at the end, also after a failure     (true)
         --registry PREFIX
                          with KUBECONFIG: where the images are instead of
@@ -76,6 +79,7 @@ type options struct {
 	name       string
 	keep       bool
 	registry   string
+	picture    string
 	yes        bool
 	kubeconfig string // KUBECONFIG, empty if not set
 }
@@ -84,7 +88,10 @@ const (
 	defaultName      = "demo"
 	profileAuto      = "auto"
 	profileNode      = "node"
+	profileNetwork   = "network"
 	profileSimulated = "simulated"
+
+	defaultPicture = "dist/demo.png"
 )
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
@@ -117,7 +124,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parseOptions(command string, args []string) (options, error) {
-	opts := options{kubeconfig: os.Getenv("KUBECONFIG"), profile: profileAuto, keep: true}
+	opts := options{kubeconfig: os.Getenv("KUBECONFIG"), profile: profileAuto, keep: true, picture: defaultPicture}
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&opts.name, "name", defaultName, "")
@@ -126,6 +133,7 @@ func parseOptions(command string, args []string) (options, error) {
 		flags.StringVar(&opts.profile, "profile", profileAuto, "")
 		flags.BoolVar(&opts.keep, "keep", true, "")
 		flags.StringVar(&opts.registry, "registry", "", "")
+		flags.StringVar(&opts.picture, "picture", defaultPicture, "")
 	}
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
@@ -134,9 +142,9 @@ func parseOptions(command string, args []string) (options, error) {
 		return options{}, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	switch opts.profile {
-	case profileAuto, profileNode, profileSimulated:
+	case profileAuto, profileNode, profileNetwork, profileSimulated:
 	default:
-		return options{}, fmt.Errorf("--profile %q: use auto, node or simulated", opts.profile)
+		return options{}, fmt.Errorf("--profile %q: use auto, node, network or simulated", opts.profile)
 	}
 	return opts, nil
 }
@@ -161,6 +169,7 @@ func up(ctx context.Context, show *show, opts options) error {
 		d.extendInstance,
 		d.letInstanceExpire,
 		d.listInstances,
+		d.openInBrowser,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -179,6 +188,8 @@ type demo struct {
 	show   *show
 	opts   options
 	target target
+	// page is where the web instance can be looked at: nil on a cluster that the demo gave no Gateway.
+	page *page
 	// seen is what was last shown of each instance, so that only changes are told.
 	seen map[types.UID]bergv1.ChallengeInstanceStatus
 }

@@ -192,8 +192,8 @@ func (d *demo) applySamples(ctx context.Context) error {
 		}
 		for _, object := range prerequisites {
 			// In a cluster of somebody's only the namespace is the demo's business, and only if it is
-			// missing: a Gateway may cost a load balancer.
-			if !d.target.own && (object.GetKind() != "Namespace" || d.exists(ctx, object)) {
+			// missing: a Gateway may cost a load balancer. One that was made with a Gateway has both.
+			if !d.target.own && (object.GetKind() != "Namespace" || d.exists(ctx, object)) || d.target.gateway {
 				continue
 			}
 			if err := d.apply(ctx, object); err != nil {

@@ -32,6 +32,7 @@ type target struct {
 	root       string // folder of the repository
 	own        bool   // made by the demo, not the one of KUBECONFIG
 	simulated  bool   // no real pods: nothing can be executed or connected to
+	gateway    bool   // routes lead somewhere: to the Gateway that the cluster was made with
 	name       string
 	kubeconfig string
 	kubectl    string
@@ -63,12 +64,16 @@ func (d *demo) chooseTarget(ctx context.Context) error {
 		switch d.opts.profile {
 		case profileSimulated:
 			d.target.simulated = true
-		case profileNode:
+		case profileNode, profileNetwork:
 			if !root {
-				return "", errors.New("profile node needs root: run it with sudo, or use --profile simulated")
+				return "", fmt.Errorf("profile %s needs root: run it with sudo, or use --profile simulated", d.opts.profile)
 			}
+			d.target.gateway = d.opts.profile == profileNetwork
 		default:
 			d.target.simulated = !root
+		}
+		if d.target.gateway {
+			return outcome(fmt.Sprintf("%q with a real node, real pods and a Gateway", t.name)), nil
 		}
 		if !d.target.simulated {
 			return outcome(fmt.Sprintf("%q with a real node and real pods", t.name)), nil
@@ -150,8 +155,11 @@ func (d *demo) startCluster(ctx context.Context) error {
 		return nil
 	}
 	profile := profileNode
-	if d.target.simulated {
+	switch {
+	case d.target.simulated:
 		profile = profileSimulated
+	case d.target.gateway:
+		profile = profileNetwork
 	}
 	look := []string{
 		"go run ./test/cluster status --name " + d.target.name,

@@ -49,6 +49,7 @@ var images = []image{
 	{name: "shop-bot"},
 	{name: "shop-database"},
 	{name: "shop-web"},
+	{name: "solver"},
 	// Root, as players are who have broken out of a program: what holds against it
 	// holds against all.
 	{name: "toolbox", user: "0:0"},

@@ -15,7 +15,7 @@ func TestSamplesUseImagesThatAreBuilt(t *testing.T) {
 	for _, image := range images {
 		built = append(built, image.reference(defaultRepository, defaultTag))
 	}
-	files, err := filepath.Glob("../../../config/berg/samples/*_challenge_*.yaml")
+	files, err := filepath.Glob("../../../config/berg/samples/*_challenge*_*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

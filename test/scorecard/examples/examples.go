@@ -143,6 +143,8 @@ type resource struct {
 	namespace func() string
 	// check returns the problems of one that runs; nil for no such look.
 	check func() []string
+	// then returns the examples that need this one, to be tried while it runs; nil for none.
+	then func() []resource
 }
 
 // try runs one example from its creation to its end.
@@ -162,8 +164,8 @@ func (r Run) try(ctx context.Context, x resource) (problems []string) {
 	})
 	if err != nil || x.phase() != x.runs {
 		problems = append(problems, fmt.Sprintf("does not run: phase %s (%v): %s", x.phase(), err, untrue(x)))
-	} else if x.check != nil {
-		problems = append(problems, x.check()...)
+	} else {
+		problems = append(problems, r.further(ctx, x)...)
 	}
 
 	// Those of what is in no namespace are elsewhere.
@@ -172,6 +174,22 @@ func (r Run) try(ctx context.Context, x resource) (problems []string) {
 		problems = append(problems, fmt.Sprintf("list events: %v", err))
 	}
 	return append(problems, undocumented(r.Documentation, x, events.Items)...)
+}
+
+// further looks at one that runs, and tries what needs it.
+func (r Run) further(ctx context.Context, x resource) (problems []string) {
+	if x.check != nil {
+		problems = x.check()
+	}
+	if x.then == nil {
+		return problems
+	}
+	for _, next := range x.then() {
+		for _, problem := range r.try(ctx, next) {
+			problems = append(problems, next.example+": "+problem)
+		}
+	}
+	return problems
 }
 
 // remove deletes an example and looks for what is left of it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -26,6 +28,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		cert   = flags.String("cert", "", "")
 		key    = flags.String("key", "", "")
 		dir    = flags.String("dir", "", "")
+		login  = flags.String("login", "", "")
 	)
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -45,6 +48,15 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	handler, err := newRegistry(*dir, logger)
 	if err != nil {
 		return err
+	}
+	if *login != "" {
+		who, err := os.ReadFile(*login)
+		if err != nil {
+			return err
+		}
+		if handler, err = onlyFor(string(who), handler); err != nil {
+			return fmt.Errorf("--login %s: %w", *login, err)
+		}
 	}
 	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
@@ -76,6 +88,25 @@ func serveUntilDone(ctx context.Context, listener net.Listener, certificate tls.
 		return fmt.Errorf("shut down: %w", err)
 	}
 	return server.Close()
+}
+
+// onlyFor lets nobody in but who, which is "user:password", neither to pull nor to push.
+func onlyFor(who string, next http.Handler) (http.Handler, error) {
+	user, password, found := strings.Cut(strings.TrimSpace(who), ":")
+	if !found || user == "" || password == "" {
+		return nil, errors.New("want USER:PASSWORD in the file")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		u, p, _ := r.BasicAuth()
+		if subtle.ConstantTimeCompare([]byte(u+":"+p), []byte(user+":"+password)) != 1 {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprintln(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}), nil
 }
 
 // newRegistry returns a registry whose blobs and manifests live below dir.

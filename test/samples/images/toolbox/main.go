@@ -7,12 +7,16 @@
 //	TOOLBOX_UDP=:9000    sends back every datagram
 //	TOOLBOX_FLOOD=:9001  sends zeros without end to whoever connects
 //	TOOLBOX_TLS=:9443    sends back every line, under a certificate of its own for "toolbox"
+//	TOOLBOX_NOISE=1000   first writes so many bytes to its log
+//	TOOLBOX_SAY=FLAG     then the variable of this name: plain, in hexadecimal digits, for a URL, in
+//	                     base64, and thousands of times in one line
 //	TOOLBOX_EXIT=3       ends at once with this exit code, as a broken container does
 //
 // Without any of them it waits for SIGTERM.
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,14 +24,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -41,6 +48,9 @@ const maxConnections = 256
 func main() { toolbox.Main(serve) }
 
 func serve(ctx context.Context) error {
+	if err := talk(os.Stdout, os.Getenv("TOOLBOX_NOISE"), os.Getenv(os.Getenv("TOOLBOX_SAY"))); err != nil {
+		return err
+	}
 	if text := os.Getenv("TOOLBOX_EXIT"); text != "" {
 		code, err := strconv.Atoi(text)
 		if err != nil {
@@ -177,4 +187,27 @@ func echoDatagrams(ctx context.Context, address string) error {
 		// A sender that is gone already (its port is closed) must not end the service.
 		_, _ = socket.WriteTo(datagram[:n], sender)
 	}
+}
+
+// talk writes noise and a secret to a log, as careless challenges do.
+func talk(to io.Writer, noise, secret string) error {
+	if noise != "" {
+		left, err := strconv.ParseInt(noise, 10, 64)
+		if err != nil {
+			return fmt.Errorf("TOOLBOX_NOISE: %w", err)
+		}
+		chunk := bytes.Repeat([]byte(strings.Repeat(".", 127)+"\n"), 512)
+		for ; left > 0; left -= int64(len(chunk)) {
+			if _, err := to.Write(chunk[:min(left, int64(len(chunk)))]); err != nil {
+				return err
+			}
+		}
+	}
+	if secret == "" {
+		return nil
+	}
+	const often = 4000
+	_, err := fmt.Fprintf(to, "plain %s\nhex %x\nurl %s\nbase64 %s\n%s\nsaid\n", secret, secret, url.QueryEscape(secret),
+		base64.StdEncoding.EncodeToString([]byte("the flag is "+secret)), strings.Repeat(secret, often))
+	return err
 }

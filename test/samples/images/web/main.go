@@ -36,9 +36,20 @@ func newSite(folder string) http.Handler {
 }
 
 var frontPage = template.Must(template.New("front").Parse(`<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
 <title>The Mountain Herald</title>
+<style>
+body { max-width: 40em; margin: 2em auto; padding: 0 1em; font: 18px/1.6 serif; color: #222; background: #fdfaf3 }
+h1 { font-size: 46px; text-align: center; margin: 0; border-bottom: 4px double }
+p { text-align: center; font-style: italic; margin: .3em 0 1.5em }
+a { color: #8a1c1c }
+</style>
 <h1>The Mountain Herald</h1>
+<p>All that happens above the clouds</p>
+<h2>From the archive</h2>
 <ul>{{range .}}<li><a href="/article?name={{.}}">{{.}}</a></li>{{end}}</ul>
+</html>
 `))
 
 func listArticles(w http.ResponseWriter, folder string) {

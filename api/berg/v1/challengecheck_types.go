@@ -1,0 +1,365 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ChallengeCheck has a Challenge played again and again by a program of its author: the
+// operator starts an instance with a flag that nobody knows, runs the solver outside of it,
+// compares what the solver reports with the flag, and ends the instance. Only an operator with
+// CHECK_CONCURRENCY above 0 looks at ChallengeChecks.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=ccheck,categories=all
+// +kubebuilder:printcolumn:name="Challenge",type=string,JSONPath=`.spec.challengeRef.name`
+// +kubebuilder:printcolumn:name="Solvable",type=string,JSONPath=`.status.conditions[?(@.type=="Solvable")].status`
+// +kubebuilder:printcolumn:name="Result",type=string,JSONPath=`.status.lastResult.result`
+// +kubebuilder:printcolumn:name="Checked",type=date,JSONPath=`.status.lastResult.finishedAt`
+// +kubebuilder:printcolumn:name="Now",type=string,JSONPath=`.status.conditions[?(@.type=="Running")].reason`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextRunAt`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Check",order=3,resources={{Challenge,v1,""},{ChallengeInstance,v1,""},{Namespace,v1,""},{Job,v1,""},{Secret,v1,""},{Pod,v1,""},{CiliumNetworkPolicy,v2,""},{NetworkPolicy,v1,""},{Event,v1,""}}
+type ChallengeCheck struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Which Challenge is checked, by which program, and when.
+	//
+	// +required
+	Spec ChallengeCheckSpec `json:"spec"`
+
+	// What the checks found, and what is being done. Written by the operator alone.
+	//
+	// +optional
+	// +kubebuilder:default={}
+	Status ChallengeCheckStatus `json:"status,omitempty"`
+}
+
+// ChallengeCheckList is a list of ChallengeChecks.
+//
+// +kubebuilder:object:root=true
+type ChallengeCheckList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ChallengeCheck `json:"items"`
+}
+
+// ChallengeCheckSpec says which Challenge is checked, by which program, and when.
+//
+// +kubebuilder:validation:XValidation:rule="self.challengeRef == oldSelf.challengeRef",message="challengeRef cannot be changed: delete this check and create another one",fieldPath=".challengeRef"
+type ChallengeCheckSpec struct {
+	// The Challenge to check, for example {name: guestbook}. Cannot be changed.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Challenge"
+	ChallengeRef ChallengeReference `json:"challengeRef"`
+
+	// The program that solves the Challenge.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Solver"
+	Solver Solver `json:"solver"`
+
+	// When the Challenge is checked. A check is always made when the ChallengeCheck is
+	// created, and when it or its Challenge has changed. Default: at no other time.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Schedule"
+	Schedule CheckSchedule `json:"schedule,omitempty"`
+
+	// How long the instance may take until it is Running, and then the solver until it
+	// ends: each of them, for example 90s or 5m, from 10s to 1h. Default: 5m.
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$`
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$') || duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="timeout must be from 10s to 1h, for example 5m"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout"
+	Timeout string `json:"timeout,omitempty"`
+
+	// Whether no further check is begun. One that has begun is completed. Default: false.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Suspend",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
+	Suspend bool `json:"suspend,omitempty"`
+
+	// How many results status.history keeps, from 1 to 10. Default: 10.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="History Limit",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:podCount"}
+	HistoryLimit int32 `json:"historyLimit,omitempty"`
+}
+
+// Solver is a program that plays a Challenge as a player would. It runs without rights, as
+// user 65532, in a namespace of its own. It is told the addresses of the instance's ports in
+// environment variables, and writes the flag into the file that FLAG_FILE names; other text
+// may stand around it. It exits with 0 when it has got a flag, with 69 when it cannot reach
+// the instance, and with anything else when it failed.
+type Solver struct {
+	// Image of the solver, for example registry.example.com/solvers/guestbook:v1. A private
+	// one is pulled with the operator's PULL_SECRET_NAME, as those of challenges are.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image"
+	Image string `json:"image"`
+
+	// Command and its arguments, for example [sh, -c, "python3 solve.py > $FLAG_FILE"].
+	// Default: what the image runs.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Command"
+	Command []string `json:"command,omitempty"`
+
+	// Further environment variables. For each port that is not internal there are
+	// <NAME>_ENDPOINT (HOST:PORT), <NAME>_HOST, <NAME>_PORT and <NAME>_URL, which replace
+	// those of the same name here: <NAME> is the port's name in status.services of the
+	// instance, in upper case, with _ for all but A-Z and 0-9.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Environment"
+	Env []SolverVariable `json:"env,omitempty"`
+
+	// What is set aside for the solver. Default: the operator's CHALLENGE_CPU_REQUEST and
+	// CHALLENGE_MEMORY_REQUEST, or the limit if that is smaller.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Requests"
+	ResourceRequests *Resources `json:"resourceRequests,omitempty"`
+
+	// What the solver may use. Default: the operator's CHALLENGE_CPU_LIMIT and
+	// CHALLENGE_MEMORY_LIMIT.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Limits"
+	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
+
+	// RuntimeClass of the solver's pod. Default: the cluster's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Runtime Class Name"
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+}
+
+// SolverVariable is an environment variable of a solver.
+type SolverVariable struct {
+	// Name of the variable, for example LEVEL.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
+	Name string `json:"name"`
+
+	// Its value. Whoever may read the ChallengeCheck sees it: put no secret here. Default: empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Value"
+	Value string `json:"value,omitempty"`
+}
+
+// CheckSchedule says when a Challenge is checked without anybody having changed anything.
+type CheckSchedule struct {
+	// Time from the beginning of one check to that of the next, for example 30m or 6h, from
+	// 1m to 9999h. Default: empty, no check is made because time passes.
+	// +optional
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$`
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$') || duration(self) >= duration('1m')",message="schedule.every must be 1m or more, for example 30m"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Every"
+	Every string `json:"every,omitempty"`
+
+	// How long before the hideUntil of the Challenge it is checked once more, for example
+	// 1h: time to mend it before players see it. Default: empty, not for that reason.
+	// +optional
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$`
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([0-9]{1,4}h)?([0-9]{1,4}m)?([0-9]{1,5}s)?$') || duration(self) >= duration('1m')",message="schedule.beforeHideUntil must be 1m or more, for example 1h"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Before Hide Until"
+	BeforeHideUntil string `json:"beforeHideUntil,omitempty"`
+}
+
+// ChallengeCheckStatus is what the checks of a Challenge found.
+type ChallengeCheckStatus struct {
+	// Whether the Challenge can be solved (Solvable), and whether a check is being made and
+	// if not, why (Running).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// The check that is being made, from before its instance is created until all that
+	// belongs to it is gone. Empty: none is.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Run"
+	Run *CheckRun `json:"run,omitempty"`
+
+	// What the last completed check found.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Result"
+	LastResult *CheckResult `json:"lastResult,omitempty"`
+
+	// What the last ten checks found, or as many as spec.historyLimit says, the last one
+	// first, without what their solvers wrote.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="History"
+	History []CheckResult `json:"history,omitempty"`
+
+	// When the next check is due. It may have to wait: the condition Running tells what
+	// for. Empty: none is due because time passes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Next Run At"
+	NextRunAt *metav1.Time `json:"nextRunAt,omitempty"`
+
+	// After a check that was broken off: when it is made again at the earliest.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Retry At"
+	RetryAt *metav1.Time `json:"retryAt,omitempty"`
+
+	// metadata.generation that this status describes. If it is lower than that of the
+	// resource, the operator has not seen the latest change yet.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// CheckRun is a check that is being made.
+type CheckRun struct {
+	// When the operator began to make the check, before anything of it was created.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Started At"
+	StartedAt metav1.Time `json:"startedAt"`
+
+	// When its result was known, or it was broken off: from then on what belongs to it is
+	// taken away.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Finished At"
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+
+	// metadata.generation of the ChallengeCheck that it was begun with.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Generation"
+	Generation int64 `json:"generation,omitempty"`
+
+	// metadata.generation of the Challenge that it was begun with.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge Generation"
+	ChallengeGeneration int64 `json:"challengeGeneration,omitempty"`
+
+	// metadata.uid of the Challenge that it was begun with.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge UID"
+	ChallengeUID string `json:"challengeUID,omitempty"`
+}
+
+// CheckResult is what one check found.
+type CheckResult struct {
+	// The run that it is the result of.
+	CheckRun `json:",inline"`
+
+	// Solved, or what failed. NeverStarted: the instance did not come to be Running;
+	// SolverNotStarted: the solver's pod did not run; Unreachable: the solver says that it
+	// cannot reach the instance; WrongFlag: it ended well without the flag; SolverCrashed:
+	// it failed; TooSlow: it did not end within the timeout; Refused: the API server
+	// refused what the check consists of.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Result"
+	Result CheckVerdict `json:"result"`
+
+	// Why, in a sentence.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"
+	Message string `json:"message,omitempty"`
+
+	// Seconds until the instance was Running. Empty if it never was.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Start Seconds"
+	StartSeconds *int64 `json:"startSeconds,omitempty"`
+
+	// Seconds that the solver ran. Empty if it never ended.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Solve Seconds"
+	SolveSeconds *int64 `json:"solveSeconds,omitempty"`
+
+	// Exit code of the solver. Empty if it never ended.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Exit Code"
+	ExitCode *int32 `json:"exitCode,omitempty"`
+
+	// The end of what the solver wrote, without flags, when it was not Solved.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Output"
+	Output string `json:"output,omitempty"`
+}
+
+// CheckVerdict is a result in a word.
+//
+// +kubebuilder:validation:Enum=Solved;NeverStarted;SolverNotStarted;Unreachable;WrongFlag;SolverCrashed;TooSlow;Refused
+type CheckVerdict string
+
+// The results of a check. Each is also the reason of the condition Solvable and of the event
+// that tells of it.
+const (
+	CheckSolved           CheckVerdict = "Solved"
+	CheckNeverStarted     CheckVerdict = "NeverStarted"
+	CheckSolverNotStarted CheckVerdict = "SolverNotStarted"
+	CheckUnreachable      CheckVerdict = "Unreachable"
+	CheckWrongFlag        CheckVerdict = "WrongFlag"
+	CheckSolverCrashed    CheckVerdict = "SolverCrashed"
+	CheckTooSlow          CheckVerdict = "TooSlow"
+	CheckRefused          CheckVerdict = "Refused"
+)
+
+// CheckVerdicts lists every result.
+var CheckVerdicts = []CheckVerdict{
+	CheckSolved, CheckNeverStarted, CheckSolverNotStarted, CheckUnreachable, CheckWrongFlag, CheckSolverCrashed, CheckTooSlow, CheckRefused,
+}
+
+// The conditions of a check.
+const (
+	// CheckConditionSolvable: the last check solved the Challenge.
+	CheckConditionSolvable = "Solvable"
+	// CheckConditionRunning: a check is being made.
+	CheckConditionRunning = "Running"
+)
+
+// The reasons of the condition Running, and of a Solvable that is not known, beside
+// ReasonStarting, ReasonChallengeMissing and ReasonFrozen.
+const (
+	CheckReasonNotChecked     = "NotChecked"
+	CheckReasonSolving        = "Solving"
+	CheckReasonEnding         = "Ending"
+	CheckReasonIdle           = "Idle"
+	CheckReasonSuspended      = "Suspended"
+	CheckReasonWaitingForTurn = "WaitingForTurn"
+	CheckReasonPlayersFirst   = "PlayersFirst"
+	CheckReasonNoFlag         = "NoFlag"
+	CheckReasonInterrupted    = "Interrupted"
+)
+
+// CheckFinalizer keeps a ChallengeCheck while a check is being made, until all that belongs to
+// it is gone.
+const CheckFinalizer = "challengecheck.berg.norelect.ch/finalizer"
+
+// The labels and annotations of what belongs to a check, beside those of every object.
+const (
+	// LabelCheck on an instance: the name of the ChallengeCheck that it was made for.
+	LabelCheck = "berg.norelect.ch/check"
+	// CheckAnnotation on the namespace of a solver names the ChallengeCheck as <namespace>/<name>.
+	CheckAnnotation = "berg.norelect.ch/check"
+	// CheckAnnotationInstance on a Job is the UID of the instance that it was made for.
+	CheckAnnotationInstance = "berg.norelect.ch/checked-instance"
+
+	// ComponentCheck is the value of LabelComponent on the namespace of a solver and what is in it.
+	ComponentCheck = "challenge-check"
+	// ComponentSolver is the value of LabelComponent on a solver's pod.
+	ComponentSolver = "challenge-solver"
+)

@@ -1,0 +1,335 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Application says what runs in a Project. It stands in the Project's namespace and is called
+// project-<project>-app-<app>-kibaship-com. The operator checks it and makes no workload of it;
+// a Deployment builds it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,path=applications,shortName=kapp,categories=all
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="Project",type=string,JSONPath=`.spec.projectRef.name`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$')",optionalOldSelf=true,message="metadata.name must be project-<project>-app-<app>-kibaship-com, with lower-case letters, digits and dashes: ^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.startsWith('project-' + self.spec.projectRef.name + '-app-')",optionalOldSelf=true,message="metadata.name must begin with project-<project>-app-, with the project of spec.projectRef.name"
+// +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Application",order=8,resources={{Deployment,v1alpha1,""}}
+type Application struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What runs: the type, where it comes from, and its size.
+	//
+	// +required
+	Spec ApplicationSpec `json:"spec"`
+
+	// What the operator observed.
+	//
+	// +optional
+	Status ApplicationStatus `json:"status,omitempty"`
+}
+
+// ApplicationList is a list of Applications.
+//
+// +kubebuilder:object:root=true
+type ApplicationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Application `json:"items"`
+}
+
+// ApplicationSpec says what runs. Only the block of its type is needed and used.
+//
+// +kubebuilder:validation:XValidation:rule="self.type != 'GitRepository' || has(self.gitRepository)",message="spec.gitRepository is required where spec.type is GitRepository"
+// +kubebuilder:validation:XValidation:rule="self.type != 'DockerImage' || has(self.dockerImage)",message="spec.dockerImage is required where spec.type is DockerImage"
+// +kubebuilder:validation:XValidation:rule="self.type != 'MySQL' || has(self.mysql)",message="spec.mysql is required where spec.type is MySQL, if only as mysql: {}"
+// +kubebuilder:validation:XValidation:rule="self.type != 'MySQLCluster' || has(self.mysqlCluster)",message="spec.mysqlCluster is required where spec.type is MySQLCluster, if only as mysqlCluster: {}"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Postgres' || has(self.postgres)",message="spec.postgres is required where spec.type is Postgres, if only as postgres: {}"
+// +kubebuilder:validation:XValidation:rule="self.type != 'PostgresCluster' || has(self.postgresCluster)",message="spec.postgresCluster is required where spec.type is PostgresCluster, if only as postgresCluster: {}"
+// +kubebuilder:validation:XValidation:rule="self.type != 'GitRepository' || !has(self.gitRepository) || (has(self.gitRepository.publicAccess) && self.gitRepository.publicAccess) || has(self.gitRepository.secretRef)",message="spec.gitRepository.secretRef (SecretRef) is required unless publicAccess (PublicAccess) is true: name a Secret whose key token holds a git access token"
+type ApplicationSpec struct {
+	// The Project that this Application belongs to. The Application must stand in its
+	// namespace, project-<name>-ns-kibaship-com.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Project Ref"
+	ProjectRef LocalReference `json:"projectRef"`
+
+	// What kind of Application it is. The Project must allow it.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type"
+	Type ApplicationType `json:"type"`
+
+	// The size of the Application. It must be within the resourceBounds of the Project; what
+	// is left out comes from the Project's defaultLimits.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Limits"
+	Limits Limits `json:"limits,omitempty"`
+
+	// For type GitRepository: where the source is, and how it is built.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Git Repository"
+	GitRepository *GitRepository `json:"gitRepository,omitempty"`
+
+	// For type DockerImage: the image.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Docker Image"
+	DockerImage *DockerImage `json:"dockerImage,omitempty"`
+
+	// For type MySQL.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="MySQL"
+	MySQL *Database `json:"mysql,omitempty"`
+
+	// For type MySQLCluster.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="MySQL Cluster"
+	MySQLCluster *DatabaseCluster `json:"mysqlCluster,omitempty"`
+
+	// For type Postgres.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Postgres"
+	Postgres *Database `json:"postgres,omitempty"`
+
+	// For type PostgresCluster.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Postgres Cluster"
+	PostgresCluster *DatabaseCluster `json:"postgresCluster,omitempty"`
+}
+
+// ApplicationType is a kind of Application.
+//
+// +kubebuilder:validation:Enum=MySQL;MySQLCluster;Postgres;PostgresCluster;DockerImage;GitRepository
+type ApplicationType string
+
+// The types of Applications.
+const (
+	TypeMySQL           ApplicationType = "MySQL"
+	TypeMySQLCluster    ApplicationType = "MySQLCluster"
+	TypePostgres        ApplicationType = "Postgres"
+	TypePostgresCluster ApplicationType = "PostgresCluster"
+	TypeDockerImage     ApplicationType = "DockerImage"
+	TypeGitRepository   ApplicationType = "GitRepository"
+)
+
+// ApplicationTypeNames lists every type, with the name of its field in a Project's
+// spec.applicationTypes.
+var ApplicationTypeNames = []struct {
+	Type  ApplicationType
+	Field string
+}{
+	{TypeMySQL, "mysql"},
+	{TypeMySQLCluster, "mysqlCluster"},
+	{TypePostgres, "postgres"},
+	{TypePostgresCluster, "postgresCluster"},
+	{TypeDockerImage, "dockerImage"},
+	{TypeGitRepository, "gitRepository"},
+}
+
+// GitProvider is where a repository is kept.
+//
+// +kubebuilder:validation:Enum=github.com;gitlab.com;bitbucket.com
+type GitProvider string
+
+// The git providers.
+const (
+	GitHub    GitProvider = "github.com"
+	GitLab    GitProvider = "gitlab.com"
+	Bitbucket GitProvider = "bitbucket.com"
+)
+
+// GitRepository says where the source of an Application is, and how it is built.
+type GitRepository struct {
+	// Where the repository is kept.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Provider"
+	Provider GitProvider `json:"provider"`
+
+	// Name of the repository, as <organisation>/<repository>.
+	// +required
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9._-]+/[a-zA-Z0-9._-]+$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Repository"
+	Repository string `json:"repository"`
+
+	// Whether anybody may read the repository. Where not, secretRef is needed.
+	// +optional
+	// +kubebuilder:default=false
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Public Access",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
+	PublicAccess bool `json:"publicAccess,omitempty"`
+
+	// Secret whose key token holds a git access token. Needed unless publicAccess is true.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Secret Ref"
+	SecretRef *LocalReference `json:"secretRef,omitempty"`
+
+	// Branch to build. Default: that which the repository calls its default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Branch"
+	Branch string `json:"branch,omitempty"`
+
+	// Path of the Application within the repository. Default: its root.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Path"
+	Path string `json:"path,omitempty"`
+
+	// Directory below path that is built.
+	// +optional
+	// +kubebuilder:default="./"
+	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Root Directory"
+	RootDirectory string `json:"rootDirectory,omitempty"`
+
+	// Command that builds the Application, where there is no Dockerfile.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Build Command"
+	BuildCommand string `json:"buildCommand,omitempty"`
+
+	// Command that starts the Application, where there is no Dockerfile.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Start Command"
+	StartCommand string `json:"startCommand,omitempty"`
+
+	// Secret whose keys are environment variables of the Application.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Env"
+	Env *LocalReference `json:"env,omitempty"`
+
+	// Directory of the files of a single-page application after its build.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="SPA Output Directory"
+	SPAOutputDirectory string `json:"spaOutputDirectory,omitempty"`
+}
+
+// DockerImage is an image that exists.
+type DockerImage struct {
+	// Reference of the image, for example nginx or registry.example.org/team/app:1.2.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image"
+	Image string `json:"image"`
+
+	// Secret of type kubernetes.io/dockerconfigjson with which the image is read.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image Pull Secret Ref"
+	ImagePullSecretRef *LocalReference `json:"imagePullSecretRef,omitempty"`
+
+	// Tag that takes the place of the one in image.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tag"
+	Tag string `json:"tag,omitempty"`
+}
+
+// Database is a single database server.
+type Database struct {
+	// Version of the server, for example 8.0. Default: the platform's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Version"
+	Version string `json:"version,omitempty"`
+
+	// Name of the first database. Default: the platform's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Database"
+	Database string `json:"database,omitempty"`
+
+	// Secret with the credentials.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Secret Ref"
+	SecretRef *LocalReference `json:"secretRef,omitempty"`
+}
+
+// DatabaseCluster is a database server of several nodes.
+type DatabaseCluster struct {
+	Database `json:",inline"`
+
+	// Number of nodes.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Replicas",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:podCount"}
+	Replicas int32 `json:"replicas,omitempty"`
+}
+
+// ApplicationStatus is what the operator observed of an Application.
+type ApplicationStatus struct {
+	// Pending: something that passes by itself is missing; Ready: it can be deployed; Failed:
+	// something must be fixed, the message says what; Deleting: its Deployments are being
+	// deleted.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
+	Phase string `json:"phase,omitempty"`
+
+	// The phase in words: the problem, if there is one.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
+	Message string `json:"message,omitempty"`
+
+	// metadata.generation that this status describes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// The size that holds: that of the spec, completed from the Project's defaultLimits.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Limits"
+	Limits Limits `json:"limits,omitempty"`
+
+	// What is done, what is missing and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// The phases of an Application.
+const (
+	ApplicationPending  = "Pending"
+	ApplicationReady    = "Ready"
+	ApplicationFailed   = "Failed"
+	ApplicationDeleting = "Deleting"
+)
+
+// ApplicationPhases lists every phase.
+var ApplicationPhases = []string{ApplicationPending, ApplicationReady, ApplicationFailed, ApplicationDeleting}
+
+// The conditions of an Application, beside Ready.
+const (
+	// ConditionProjectFound: the Project exists, and the Application stands in its namespace.
+	ConditionProjectFound = "ProjectFound"
+	// ConditionSpecAccepted: name and spec are good, and within what the Project allows.
+	ConditionSpecAccepted = "SpecAccepted"
+	// ConditionSecretFound: every Secret that the Application names exists.
+	ConditionSecretFound = "SecretFound"
+)
+
+// The reasons of conditions and events of an Application.
+const (
+	ReasonApplicationReady = "ApplicationReady"
+	ReasonProjectFound     = "ProjectFound"
+	ReasonProjectNotFound  = "ProjectNotFound"
+	ReasonProjectNotReady  = "ProjectNotReady"
+	ReasonWrongNamespace   = "WrongNamespace"
+	ReasonSpecAccepted     = "SpecAccepted"
+	ReasonInvalidSpec      = "InvalidSpec"
+	ReasonTypeDisabled     = "TypeDisabled"
+	ReasonOutOfBounds      = "OutOfBounds"
+	ReasonSecretFound      = "SecretFound"
+	ReasonSecretNotFound   = "SecretNotFound"
+	ReasonSecretNotNeeded  = "SecretNotNeeded"
+)

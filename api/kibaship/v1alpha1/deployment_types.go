@@ -1,0 +1,254 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Deployment builds an Application and remembers what came of it. It stands beside its
+// Application and is called project-<project>-app-<app>-deployment-<deployment>-kibaship-com.
+// It has nothing to do with Deployments of apps/v1: use the name kdeploy with kubectl.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,path=deployments,shortName=kdeploy
+// +kubebuilder:printcolumn:name="Application",type=string,JSONPath=`.spec.applicationRef.name`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Current Run",type=string,JSONPath=`.status.currentPipelineRun.name`
+// +kubebuilder:printcolumn:name="Last Success",type=string,JSONPath=`.status.lastSuccessfulRun.name`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-deployment-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$')",optionalOldSelf=true,message="metadata.name must be project-<project>-app-<app>-deployment-<deployment>-kibaship-com, with lower-case letters, digits and dashes: ^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-deployment-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.spec.applicationRef.name.endsWith('-kibaship-com') && self.metadata.name.startsWith(self.spec.applicationRef.name.substring(0, self.spec.applicationRef.name.size() - 13) + '-deployment-')",optionalOldSelf=true,message="metadata.name must begin with project-<project>-app-<app>-deployment-, with project and app as in spec.applicationRef.name, which is project-<project>-app-<app>-kibaship-com"
+// +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Deployment",order=9,resources={{Application,v1alpha1,""}}
+type Deployment struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is built: an Application, and which commit of it.
+	//
+	// +required
+	Spec DeploymentSpec `json:"spec"`
+
+	// What the operator observed.
+	//
+	// +optional
+	Status DeploymentStatus `json:"status,omitempty"`
+}
+
+// DeploymentList is a list of Deployments.
+//
+// +kubebuilder:object:root=true
+type DeploymentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Deployment `json:"items"`
+}
+
+// DeploymentSpec says what is built. A change starts a new run.
+type DeploymentSpec struct {
+	// The Application, in the namespace of this Deployment.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Application Ref"
+	ApplicationRef LocalReference `json:"applicationRef"`
+
+	// For an Application of type GitRepository: which commit is built. Default: the newest of
+	// the Application's branch.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Git Repository"
+	GitRepository *DeploymentSource `json:"gitRepository,omitempty"`
+}
+
+// DeploymentSource says which commit is built.
+type DeploymentSource struct {
+	// SHA of the commit, in full.
+	// +required
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Commit SHA"
+	CommitSHA string `json:"commitSHA"`
+
+	// Branch of the commit. Default: that of the Application.
+	// +optional
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9_][a-zA-Z0-9._/+@#-]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Branch"
+	Branch string `json:"branch,omitempty"`
+}
+
+// DeploymentStatus is what the operator observed of a Deployment.
+type DeploymentStatus struct {
+	// Initializing: nothing runs yet, the conditions say what is missing; Running: an image is
+	// being built; Succeeded, Failed: what came of it; Waiting: there is nothing to do until
+	// the spec changes, or something that the message names is there.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
+	Phase DeploymentPhase `json:"phase,omitempty"`
+
+	// The phase in words: the problem, if there is one.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
+	Message string `json:"message,omitempty"`
+
+	// metadata.generation that this status describes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// The run that was started last.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Current Pipeline Run"
+	CurrentPipelineRun *PipelineRunStatus `json:"currentPipelineRun,omitempty"`
+
+	// The last run that built an image.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Successful Run"
+	LastSuccessfulRun *PipelineRunStatus `json:"lastSuccessfulRun,omitempty"`
+
+	// The image of the last successful run, or the one that a DockerImage means.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Built Image"
+	BuiltImage *BuiltImage `json:"builtImage,omitempty"`
+
+	// The last five runs, the newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Run History"
+	RunHistory []PipelineRunStatus `json:"runHistory,omitempty"`
+
+	// What is done, what is missing and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PipelineRunStatus is what the operator observed of one run.
+type PipelineRunStatus struct {
+	// Name of the PipelineRun.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Name"
+	Name string `json:"name"`
+
+	// Namespace of the PipelineRun.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace"
+	Namespace string `json:"namespace,omitempty"`
+
+	// Where the run stands: Running, Succeeded or Failed.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase"
+	Phase DeploymentPhase `json:"phase,omitempty"`
+
+	// When the run started.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Start Time"
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+
+	// When the run ended.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Completion Time"
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// SHA of the commit that was built.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Commit SHA"
+	CommitSHA string `json:"commitSha,omitempty"`
+
+	// Reference of the image that was built.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Image"
+	Image string `json:"image,omitempty"`
+
+	// Why the run failed, or what it waits for.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"
+	Message string `json:"message,omitempty"`
+}
+
+// BuiltImage is an image in a registry.
+type BuiltImage struct {
+	// Reference of the image with its digest, by which it is to be run.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Reference"
+	Reference string `json:"reference"`
+
+	// Digest of the image.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Digest"
+	Digest string `json:"digest,omitempty"`
+
+	// Tag of the image.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Tag"
+	Tag string `json:"tag,omitempty"`
+
+	// When the image was built, or looked up.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Built At"
+	BuiltAt *metav1.Time `json:"builtAt,omitempty"`
+
+	// SHA of the commit that was built.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Commit SHA"
+	CommitSHA string `json:"commitSha,omitempty"`
+}
+
+// DeploymentPhase is a step in the life of a Deployment, or of one of its runs.
+//
+// +kubebuilder:validation:Enum=Initializing;Running;Succeeded;Failed;Waiting
+type DeploymentPhase string
+
+// The phases of a Deployment.
+const (
+	DeploymentInitializing DeploymentPhase = "Initializing"
+	DeploymentRunning      DeploymentPhase = "Running"
+	DeploymentSucceeded    DeploymentPhase = "Succeeded"
+	DeploymentFailed       DeploymentPhase = "Failed"
+	DeploymentWaiting      DeploymentPhase = "Waiting"
+)
+
+// DeploymentPhases lists every phase, in the order of a life.
+var DeploymentPhases = []DeploymentPhase{DeploymentInitializing, DeploymentRunning, DeploymentSucceeded, DeploymentFailed, DeploymentWaiting}
+
+// AnnotationRunAgain on a Deployment asks for another run of the same: any value that it did not
+// have before.
+const AnnotationRunAgain = "platform.operator.kibaship.com/run-again"
+
+// HistoryLimit is how many runs are remembered and kept.
+const HistoryLimit = 5
+
+// The conditions of a Deployment, beside Ready.
+const (
+	// ConditionApplicationReady: the Application exists, fits by its name, and is Ready.
+	ConditionApplicationReady = "ApplicationReady"
+	// ConditionPipelineAvailable: Tekton is installed, and the settings say where images go.
+	ConditionPipelineAvailable = "PipelineAvailable"
+	// ConditionSucceeded: the last run built what the spec asks for.
+	ConditionSucceeded = "Succeeded"
+)
+
+// The reasons of conditions and events of a Deployment.
+const (
+	ReasonApplicationNotFound  = "ApplicationNotFound"
+	ReasonApplicationNotReady  = "ApplicationNotReady"
+	ReasonNameMismatch         = "NameMismatch"
+	ReasonPipelineAvailable    = "PipelineAvailable"
+	ReasonPipelineNotNeeded    = "PipelineNotNeeded"
+	ReasonPipelineUnavailable  = "PipelineUnavailable"
+	ReasonRegistryNotSet       = "RegistryNotSet"
+	ReasonRunStarted           = "RunStarted"
+	ReasonRunning              = "Running"
+	ReasonSucceeded            = "Succeeded"
+	ReasonRunFailed            = "RunFailed"
+	ReasonRunCancelled         = "RunCancelled"
+	ReasonRunTimedOut          = "RunTimedOut"
+	ReasonPodRefused           = "PodRefused"
+	ReasonImagePullFailed      = "ImagePullFailed"
+	ReasonStorageClassNotFound = "StorageClassNotFound"
+	ReasonConfigMapNotFound    = "ConfigMapNotFound"
+	ReasonNothingToBuild       = "NothingToBuild"
+	ReasonImageNotResolved     = "ImageNotResolved"
+	ReasonImageResolved        = "ImageResolved"
+)

@@ -1,0 +1,104 @@
+// Package v1alpha1 holds the API of KibaShip: who may work where, what they run, and how it is
+// built.
+//
+// A Project is a namespace of its own for a tenant, an Application says what runs there, and
+// a Deployment builds an Application and remembers what came of it.
+//
+// +kubebuilder:object:generate=true
+// +groupName=platform.operator.kibaship.com
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of every kind in this package.
+var GroupVersion = schema.GroupVersion{Group: "platform.operator.kibaship.com", Version: "v1alpha1"}
+
+// AddToScheme registers the kinds of this package with a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion,
+		&Project{}, &ProjectList{}, &Application{}, &ApplicationList{}, &Deployment{}, &DeploymentList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// LocalReference names an object in the namespace of whoever refers to it.
+type LocalReference struct {
+	// Name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
+	Name string `json:"name"`
+}
+
+// The labels that clients set, and that the operator hands on.
+const (
+	// LabelUUID identifies a Project to the platform. Every Project needs one, and no other
+	// Project may have the same.
+	LabelUUID = "platform.kibaship.com/uuid"
+	// LabelWorkspaceUUID identifies the workspace of a Project.
+	LabelWorkspaceUUID = "platform.kibaship.com/workspace-uuid"
+	// LabelProjectUUID says on an Application to which Project it belongs.
+	LabelProjectUUID = "platform.kibaship.com/project-uuid"
+)
+
+// The labels and annotations that the operator sets.
+const (
+	LabelManagedBy   = "platform.kibaship.com/managed-by"
+	LabelProjectName = "platform.kibaship.com/project-name"
+	// LabelApplication says on a Deployment to which Application it belongs. Names longer
+	// than the 63 characters of a label are cut, and end in a hash.
+	LabelApplication = "platform.operator.kibaship.com/application"
+	// LabelDeployment says on what a build consists of to which Deployment it belongs, cut
+	// like LabelApplication.
+	LabelDeployment = "platform.operator.kibaship.com/deployment"
+
+	AnnotationCreatedBy = "platform.kibaship.com/created-by"
+	AnnotationProject   = "platform.kibaship.com/project"
+	AnnotationPurpose   = "platform.kibaship.com/purpose"
+	// AnnotationProjectUID proves to which Project an object belongs.
+	AnnotationProjectUID = "platform.kibaship.com/project-uid"
+	// AnnotationDeploymentUID proves to which Deployment an object belongs.
+	AnnotationDeploymentUID = "platform.kibaship.com/deployment-uid"
+	// AnnotationApplied notes which labels and annotations the operator set on a namespace, so
+	// that those that are no longer wanted are taken off.
+	AnnotationApplied = "platform.kibaship.com/applied-metadata"
+	// AnnotationChecksum tells what the operator wrote, so that it finds out when that is no
+	// longer what it would write.
+	AnnotationChecksum = "platform.kibaship.com/plan-checksum"
+
+	// ManagedBy is the value of LabelManagedBy and AnnotationCreatedBy.
+	ManagedBy = "kibaship-operator"
+)
+
+// The finalizers.
+const (
+	// ProjectFinalizer keeps a Project until its namespace is gone.
+	ProjectFinalizer = "platform.kibaship.com/project-finalizer"
+	// ApplicationFinalizer keeps an Application until its Deployments are deleted.
+	ApplicationFinalizer = "platform.operator.kibaship.com/application-finalizer"
+	// DeploymentFinalizer is that of the system before. Nothing needs it any more: what a
+	// Deployment consists of is owned by it, and stands in its namespace. It is taken off.
+	DeploymentFinalizer = "platform.operator.kibaship.com/deployment-finalizer"
+)
+
+// ProjectAdmin is the ClusterRole that the operator binds in the namespace of each Project.
+// An administrator creates it.
+const ProjectAdmin = "kibaship-project-admin"
+
+// The reasons of conditions and events that more than one kind has.
+const (
+	ReasonWaiting           = "Waiting"
+	ReasonInvalid           = "Invalid"
+	ReasonCreated           = "Created"
+	ReasonContested         = "Contested"
+	ReasonRefused           = "Refused"
+	ReasonWriteFailed       = "WriteFailed"
+	ReasonOwnershipConflict = "OwnershipConflict"
+	ReasonTerminating       = "Terminating"
+	ReasonDeletionBlocked   = "DeletionBlocked"
+)

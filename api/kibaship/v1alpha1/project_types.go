@@ -1,0 +1,404 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Project is a namespace of its own for a tenant, project-<name>-ns-kibaship-com, with a
+// ServiceAccount that may do everything there and nothing elsewhere. It needs the label
+// platform.kibaship.com/uuid.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,path=projects,shortName=kproj,categories=all
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespaceName`
+// +kubebuilder:printcolumn:name="Tekton",type=string,JSONPath=`.status.conditions[?(@.type=="TektonIntegrated")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 39",optionalOldSelf=true,message="metadata.name must be no longer than 39 characters: the namespace project-<name>-ns-kibaship-com must fit into 63"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",optionalOldSelf=true,message="metadata.name must consist of lower-case letters, digits and dashes, with a letter or digit at both ends: it is part of the name of a namespace"
+// +operator-sdk:csv:customresourcedefinitions:displayName="KibaShip Project",order=7,resources={{Namespace,v1,""},{ServiceAccount,v1,""},{Role,v1,""},{RoleBinding,v1,""},{ResourceQuota,v1,""},{LimitRange,v1,""},{NetworkPolicy,v1,""}}
+type Project struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What the tenant may run, and within which limits.
+	//
+	// +optional
+	Spec ProjectSpec `json:"spec,omitempty"`
+
+	// What the operator observed.
+	//
+	// +optional
+	Status ProjectStatus `json:"status,omitempty"`
+}
+
+// ProjectList is a list of Projects.
+//
+// +kubebuilder:object:root=true
+type ProjectList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Project `json:"items"`
+}
+
+// ProjectSpec says what a tenant may run, and within which limits.
+type ProjectSpec struct {
+	// Which types of Applications the Project may have, and how large each may be. Default:
+	// every type but the two clusters, of any size.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Application Types"
+	ApplicationTypes ApplicationTypes `json:"applicationTypes,omitempty"`
+
+	// What holds of volumes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Volumes"
+	Volumes Volumes `json:"volumes,omitempty"`
+
+	// Pod Security Standard that the namespace enforces. Builds of Git repositories need
+	// baseline or less. With this, quota, containerLimits or networkPolicy the Project's
+	// ServiceAccount loses the rights with which it could take them off: it may use what
+	// applications are made of, and change neither its namespace nor its limits.
+	// Default: none is enforced, as the cluster is set up.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod Security"
+	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
+
+	// What all pods and volumes of the Project may use together, as in spec.hard of a
+	// ResourceQuota, for example requests.cpu, limits.memory, pods. Default: no quota.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Quota"
+	Quota corev1.ResourceList `json:"quota,omitempty"`
+
+	// What a container gets that does not say what it needs, and what it may ask for at most.
+	// A quota of CPU or memory refuses pods that do not say: so set both. Default: no limits.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Container Limits"
+	ContainerLimits *ContainerLimits `json:"containerLimits,omitempty"`
+
+	// Cuts the Project off from other namespaces. Default: as open as the cluster is.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Network Policy"
+	NetworkPolicy *NetworkPolicy `json:"networkPolicy,omitempty"`
+}
+
+// PodSecurity is a Pod Security Standard.
+//
+// +kubebuilder:validation:Enum=privileged;baseline;restricted
+type PodSecurity string
+
+// The Pod Security Standards.
+const (
+	PodSecurityPrivileged PodSecurity = "privileged"
+	PodSecurityBaseline   PodSecurity = "baseline"
+	PodSecurityRestricted PodSecurity = "restricted"
+)
+
+// ContainerLimits are the defaults and the bounds of a container.
+type ContainerLimits struct {
+	// Limits of a container that has none.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Default"
+	Default corev1.ResourceList `json:"default,omitempty"`
+
+	// Requests of a container that has none. Default: its limits.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Default Request"
+	DefaultRequest corev1.ResourceList `json:"defaultRequest,omitempty"`
+
+	// The most that a container may have as its limits.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max"
+	Max corev1.ResourceList `json:"max,omitempty"`
+}
+
+// NetworkPolicy cuts a Project off from other namespaces: its pods reach each other and the
+// cluster's name servers, and nobody else reaches them.
+type NetworkPolicy struct {
+	// Namespaces whose pods may reach those of the Project, for example that of an ingress
+	// controller. Default: none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ingress From"
+	IngressFrom []string `json:"ingressFrom,omitempty"`
+
+	// What pods may reach beside each other and the cluster's name servers: None; Internet,
+	// without private networks; All. Builds need to reach the git server and the registry.
+	// +optional
+	// +kubebuilder:default=None
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Egress"
+	Egress Egress `json:"egress,omitempty"`
+}
+
+// Egress is what pods may reach beyond their own namespace.
+//
+// +kubebuilder:validation:Enum=None;Internet;All
+type Egress string
+
+// The kinds of egress.
+const (
+	EgressNone     Egress = "None"
+	EgressInternet Egress = "Internet"
+	EgressAll      Egress = "All"
+)
+
+// ApplicationTypes says of each type of Application whether a Project may have it, and how
+// large.
+type ApplicationTypes struct {
+	// A single MySQL server.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="MySQL"
+	MySQL *TypePolicy `json:"mysql,omitempty"`
+
+	// A MySQL cluster. Not allowed unless enabled.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="MySQL Cluster"
+	MySQLCluster *ClusterTypePolicy `json:"mysqlCluster,omitempty"`
+
+	// A single PostgreSQL server.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Postgres"
+	Postgres *TypePolicy `json:"postgres,omitempty"`
+
+	// A PostgreSQL cluster. Not allowed unless enabled.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Postgres Cluster"
+	PostgresCluster *ClusterTypePolicy `json:"postgresCluster,omitempty"`
+
+	// A container image.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Docker Image"
+	DockerImage *TypePolicy `json:"dockerImage,omitempty"`
+
+	// An image that is built from a Git repository.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Git Repository"
+	GitRepository *TypePolicy `json:"gitRepository,omitempty"`
+}
+
+// TypePolicy says whether a Project may have Applications of a type, and how large.
+type TypePolicy struct {
+	// Whether the Project may have Applications of this type.
+	// +required
+	// +kubebuilder:default=true
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Enabled",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
+	Enabled bool `json:"enabled"`
+
+	// Limits of an Application that does not say. Default: none.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Default Limits"
+	DefaultLimits Limits `json:"defaultLimits,omitempty"`
+
+	// What an Application may ask for. Default: anything.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Bounds"
+	ResourceBounds Bounds `json:"resourceBounds,omitempty"`
+}
+
+// ClusterTypePolicy is the TypePolicy of a type that has nodes.
+type ClusterTypePolicy struct {
+	// Whether the Project may have Applications of this type.
+	// +required
+	// +kubebuilder:default=false
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Enabled",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
+	Enabled bool `json:"enabled"`
+
+	// Limits of an Application that does not say. Default: none.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Default Limits"
+	DefaultLimits ClusterLimits `json:"defaultLimits,omitempty"`
+
+	// What an Application may ask for. Default: anything.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Bounds"
+	ResourceBounds ClusterBounds `json:"resourceBounds,omitempty"`
+}
+
+// Bounds are the least and the most.
+type Bounds struct {
+	// The least that an Application may ask for.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Min"
+	Min Limits `json:"min,omitempty"`
+
+	// The most that an Application may ask for.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max"
+	Max Limits `json:"max,omitempty"`
+}
+
+// ClusterBounds are the least and the most of a type that has nodes.
+type ClusterBounds struct {
+	// The least that an Application may ask for.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Min"
+	Min ClusterLimits `json:"min,omitempty"`
+
+	// The most that an Application may ask for.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max"
+	Max ClusterLimits `json:"max,omitempty"`
+}
+
+// Limits are amounts of CPU, memory and storage.
+type Limits struct {
+	// CPU in cores, for example 0.5 or 2.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="CPU"
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="CPU"
+	CPU string `json:"cpu,omitempty"`
+
+	// Memory, for example 512Mi or 2Gi.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Memory"
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Memory"
+	Memory string `json:"memory,omitempty"`
+
+	// Storage, for example 20Gi.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Storage"
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Storage"
+	Storage string `json:"storage,omitempty"`
+}
+
+// ClusterLimits are those of a type that has nodes.
+type ClusterLimits struct {
+	Limits `json:",inline"`
+
+	// Number of nodes, which the replicas of an Application are.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Nodes"
+	Nodes int32 `json:"nodes,omitempty"`
+}
+
+// Volumes says what holds of volumes.
+type Volumes struct {
+	// The most storage that an Application, or a volume in the namespace, may ask for, for
+	// example 100Gi. Default: any size.
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9]+(\.[0-9]+)?(Mi|Gi|Ti)$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max Storage Size"
+	MaxStorageSize string `json:"maxStorageSize,omitempty"`
+}
+
+// ProjectStatus is what the operator observed of a Project.
+type ProjectStatus struct {
+	// Pending: it is being made or deleted, or waits for something that passes by itself;
+	// Ready: namespace and rights are in place; Failed: something must be fixed, the message
+	// says what, and it continues by itself once that is done.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
+	Phase ProjectPhase `json:"phase,omitempty"`
+
+	// Name of the namespace, once it is this Project's.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Name"
+	NamespaceName string `json:"namespaceName,omitempty"`
+
+	// The phase in words: the problem, if there is one.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
+	Message string `json:"message,omitempty"`
+
+	// When a reconciliation last brought the Project to Ready, or changed something about a
+	// Project that is. One that finds all as it should be writes nothing.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Reconcile Time"
+	LastReconcileTime *metav1.Time `json:"lastReconcileTime,omitempty"`
+
+	// metadata.generation that this status describes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// What the Project has and uses.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Usage"
+	Usage ProjectUsage `json:"usage,omitempty"`
+
+	// What is done, what is missing and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ProjectUsage is what a Project has and uses.
+type ProjectUsage struct {
+	// Number of Applications in the namespace.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Applications"
+	Applications int32 `json:"applications,omitempty"`
+
+	// Number of Deployments in the namespace.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Deployments"
+	Deployments int32 `json:"deployments,omitempty"`
+
+	// What is used of the quota, as the cluster counts it. Absent without a quota.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Quota"
+	Quota corev1.ResourceList `json:"quota,omitempty"`
+}
+
+// ProjectPhase is a step in the life of a Project.
+//
+// +kubebuilder:validation:Enum=Pending;Ready;Failed
+type ProjectPhase string
+
+// The phases of a Project.
+const (
+	ProjectPending ProjectPhase = "Pending"
+	ProjectReady   ProjectPhase = "Ready"
+	ProjectFailed  ProjectPhase = "Failed"
+)
+
+// ProjectPhases lists every phase.
+var ProjectPhases = []ProjectPhase{ProjectPending, ProjectReady, ProjectFailed}
+
+// The conditions of a Project, in the order in which it is made. One that is False stops the
+// later ones, but TektonIntegrated stops Ready only where TEKTON_MODE is required.
+const (
+	// ConditionAccepted: name, labels and spec are good, and nobody else has the uuid.
+	ConditionAccepted = "Accepted"
+	// ConditionNamespaceReady: the namespace exists and is this Project's.
+	ConditionNamespaceReady = "NamespaceReady"
+	// ConditionAccessReady: the ServiceAccount exists and has its rights in the namespace.
+	ConditionAccessReady = "AccessReady"
+	// ConditionLimitsReady: quota, limits and network policy are as the spec says.
+	ConditionLimitsReady = "LimitsReady"
+	// ConditionTektonIntegrated: the ServiceAccount may read the Tasks in tekton-pipelines.
+	ConditionTektonIntegrated = "TektonIntegrated"
+	// ConditionReady: all of it is in place.
+	ConditionReady = "Ready"
+)
+
+// The reasons of conditions and events of a Project.
+const (
+	ReasonAccepted           = "Accepted"
+	ReasonInvalidName        = "InvalidName"
+	ReasonInvalidLabels      = "InvalidLabels"
+	ReasonUUIDTaken          = "UUIDTaken"
+	ReasonNamespaceConflict  = "NamespaceConflict"
+	ReasonNamespaceCreated   = "NamespaceCreated"
+	ReasonAdminRoleMissing   = "ProjectAdminMissing"
+	ReasonTektonNotInstalled = "TektonNotInstalled"
+	ReasonTektonOff          = "TektonOff"
+	ReasonProjectReady       = "ProjectReady"
+)

@@ -1,0 +1,405 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ContainerNetworkTunnelProxy is a pair of proxies that leads clients in a container network
+// to servers on a node: a client proxy in the network, which clients connect to, and a server
+// proxy on the node, which makes all connections between the two, and those to the servers.
+//
+// Its name must be a DNS label, since a Service has it: lower-case letters, digits and dashes,
+// a letter first, at most 63 of them.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,path=containernetworktunnelproxies,shortName=cntp
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be at most 63 lower-case letters, digits and dashes, beginning with a letter: a Service has it"
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.containerNetworkName`
+// +kubebuilder:printcolumn:name="Version",type=integer,JSONPath=`.status.tunnelConfigurationVersion`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +operator-sdk:csv:customresourcedefinitions:displayName="Container Network Tunnel Proxy",order=7,resources={{Pod,v1,""},{Secret,v1,""},{Service,v1,""},{NetworkPolicy,v1,""},{Event,v1,""}}
+type ContainerNetworkTunnelProxy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Between which network and which servers.
+	//
+	// +required
+	Spec ContainerNetworkTunnelProxySpec `json:"spec"`
+
+	// What the operator observed.
+	//
+	// +optional
+	// +kubebuilder:default={state:"Pending"}
+	Status ContainerNetworkTunnelProxyStatus `json:"status,omitempty"`
+}
+
+// ContainerNetworkTunnelProxyList is a list of ContainerNetworkTunnelProxies.
+//
+// +kubebuilder:object:root=true
+type ContainerNetworkTunnelProxyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ContainerNetworkTunnelProxy `json:"items"`
+}
+
+// ContainerNetworkTunnelProxySpec says between which network and which servers tunnels are.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.baseImage) == has(oldSelf.baseImage) && (!has(self.baseImage) || self.baseImage == oldSelf.baseImage)",message="baseImage cannot be changed: delete this object and create another one"
+// +kubebuilder:validation:XValidation:rule="has(self.aliases) == has(oldSelf.aliases) && (!has(self.aliases) || self.aliases == oldSelf.aliases)",message="aliases cannot be changed: delete this object and create another one"
+type ContainerNetworkTunnelProxySpec struct {
+	// Name of the ContainerNetwork that the client proxy is in. It need not exist yet. Cannot
+	// be changed.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="containerNetworkName cannot be changed: delete this object and create another one"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Container Network Name"
+	ContainerNetworkName string `json:"containerNetworkName"`
+
+	// The tunnels, at most 256. They may be added, changed and removed at any time: one that
+	// is changed is prepared anew, and the others are not touched.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(o, o.name == t.name))",message="each tunnel must have a name of its own: rename those that have the same"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.clientProxyPort) || t.clientProxyPort == 0 || self.filter(o, has(o.clientProxyPort) && o.clientProxyPort == t.clientProxyPort && (!has(o.clientProxyAddress) && !has(t.clientProxyAddress) || has(o.clientProxyAddress) && has(t.clientProxyAddress) && o.clientProxyAddress == t.clientProxyAddress)).size() == 1)",message="two tunnels must not have the same clientProxyPort at the same clientProxyAddress: change one, or leave it out for a random port"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tunnels"
+	Tunnels []TunnelConfiguration `json:"tunnels,omitempty"`
+
+	// Image that the one of the client proxy is made from. Cannot be changed. Default: what
+	// TUNNEL_BASE_IMAGE says, mcr.microsoft.com/azurelinux/base/core:3.0.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[^\s]+$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Base Image"
+	BaseImage string `json:"baseImage,omitempty"`
+
+	// More names at which clients in the network find the client proxy, beside that of this
+	// object: a Service for each, at most 16. Cannot be changed.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Aliases"
+	Aliases []string `json:"aliases,omitempty"`
+}
+
+// TunnelConfiguration is one tunnel: a port in the network that leads to a server.
+type TunnelConfiguration struct {
+	// Name of the tunnel, its own among those of the object, at most 63 characters. Status and
+	// logs call it so.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
+	Name string `json:"name"`
+
+	// Address of the server, as the server proxy sees it. It must be among those that
+	// TUNNEL_ALLOWED_SERVERS allows. Default: localhost, the loopback of the node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z:._-]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Server Address"
+	ServerAddress string `json:"serverAddress,omitempty"`
+
+	// Port of the server, from 1 to 65535.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Server Port"
+	ServerPort int32 `json:"serverPort"`
+
+	// Address that the client proxy listens at. Default: 0.0.0.0, all of its addresses.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z:._-]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Client Proxy Address"
+	ClientProxyAddress string `json:"clientProxyAddress,omitempty"`
+
+	// Port that the client proxy listens at, from 1 to 65535, and neither its control port nor
+	// its data port. 0 or absent: a random one, which the status tells.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Client Proxy Port"
+	ClientProxyPort int32 `json:"clientProxyPort,omitempty"`
+}
+
+// ContainerNetworkTunnelProxyStatus is what the operator observed of a pair of proxies.
+type ContainerNetworkTunnelProxyStatus struct {
+	// Pending: the network is not there yet, or something else that everything needs;
+	// BuildingImage: the image of the client proxy is looked for, and built if need be;
+	// Starting: the proxies are being started; Running: tunnels are prepared as the spec says;
+	// Failed: it has ended, for ever, and message says why.
+	// +optional
+	// +kubebuilder:default=Pending
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
+	State ContainerNetworkTunnelProxyState `json:"state,omitempty"`
+
+	// Why the state is what it is, and what to do about it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
+	Message string `json:"message,omitempty"`
+
+	// The tunnels, sorted by name.
+	// +optional
+	// +listType=atomic
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Tunnel Statuses"
+	TunnelStatuses []TunnelStatus `json:"tunnelStatuses,omitempty"`
+
+	// Raised by one whenever another set of tunnels is in effect than before.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Tunnel Configuration Version"
+	TunnelConfigurationVersion int32 `json:"tunnelConfigurationVersion,omitempty"`
+
+	// ID of the container of the client proxy. Absent unless it runs.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Container ID"
+	ClientProxyContainerID string `json:"clientProxyContainerId,omitempty"`
+
+	// Image of the client proxy, with its digest.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Container Image"
+	ClientProxyContainerImage string `json:"clientProxyContainerImage,omitempty"`
+
+	// Address at which the server proxy reaches the client proxy.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Address"
+	ClientProxyAddress string `json:"clientProxyAddress,omitempty"`
+
+	// Port of clientProxyAddress for control.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Control Port"
+	ClientProxyControlPort int32 `json:"clientProxyControlPort,omitempty"`
+
+	// Port of clientProxyAddress for data.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Data Port"
+	ClientProxyDataPort int32 `json:"clientProxyDataPort,omitempty"`
+
+	// Process ID of the server proxy, as it sees itself: in a pod it is that of the container.
+	// Absent unless it runs.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Process ID"
+	ServerProxyProcessID *int64 `json:"serverProxyProcessId,omitempty"`
+
+	// When the server proxy was started.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Startup Timestamp"
+	ServerProxyStartupTimestamp *metav1.MicroTime `json:"serverProxyStartupTimestamp,omitempty"`
+
+	// File with what the server proxy writes to its standard output: a path on the operator's
+	// host, or that of the pod's log on its node.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Standard Output File"
+	ServerProxyStdOutFile string `json:"serverProxyStdOutFile,omitempty"`
+
+	// File with what it writes to its standard error.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Standard Error File"
+	ServerProxyStdErrFile string `json:"serverProxyStdErrFile,omitempty"`
+
+	// Address of the server proxy for control.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Address"
+	ServerProxyAddress string `json:"serverProxyAddress,omitempty"`
+
+	// Port of serverProxyAddress for control.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Control Port"
+	ServerProxyControlPort int32 `json:"serverProxyControlPort,omitempty"`
+
+	// metadata.generation that this status describes.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// What is done, what is missing and why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// TunnelStatus is what the operator observed of one tunnel.
+type TunnelStatus struct {
+	// Name of the tunnel.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Name"
+	Name string `json:"name"`
+
+	// Number that the proxies have given the tunnel, from 1. Another one after each change of
+	// the tunnel.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Tunnel ID"
+	TunnelID uint32 `json:"tunnelId,omitempty"`
+
+	// Ready: the client proxy accepts connections; Failed: it does not, errorMessage says why.
+	// That a server does not answer makes no tunnel fail.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State"
+	State TunnelState `json:"state"`
+
+	// What is wrong, and what to do about it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Error Message"
+	ErrorMessage string `json:"errorMessage,omitempty"`
+
+	// When this status changed last.
+	// +required
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Timestamp"
+	Timestamp metav1.MicroTime `json:"timestamp"`
+
+	// Addresses at which the client proxy listens.
+	// +optional
+	// +listType=atomic
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Addresses"
+	ClientProxyAddresses []string `json:"clientProxyAddresses,omitempty"`
+
+	// Port at which it listens.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Port"
+	ClientProxyPort int32 `json:"clientProxyPort,omitempty"`
+}
+
+// ContainerNetworkTunnelProxyState is a step in the life of a pair of proxies.
+//
+// +kubebuilder:validation:Enum="";Pending;BuildingImage;Starting;Running;Failed
+type ContainerNetworkTunnelProxyState string
+
+// The states.
+const (
+	// StateEmpty is the same as StatePending: nobody has written a status yet.
+	StateEmpty ContainerNetworkTunnelProxyState = ""
+	// StatePending: what everything needs is not there yet, such as the network.
+	StatePending ContainerNetworkTunnelProxyState = "Pending"
+	// StateBuildingImage: the image is looked for, and built if need be.
+	StateBuildingImage ContainerNetworkTunnelProxyState = "BuildingImage"
+	// StateStarting: the proxies are being started.
+	StateStarting ContainerNetworkTunnelProxyState = "Starting"
+	// StateRunning: tunnels are prepared as the spec says.
+	StateRunning ContainerNetworkTunnelProxyState = "Running"
+	// StateFailed: it has ended, for ever.
+	StateFailed ContainerNetworkTunnelProxyState = "Failed"
+)
+
+// States are all states, in the order of a life.
+var States = []ContainerNetworkTunnelProxyState{StatePending, StateBuildingImage, StateStarting, StateRunning, StateFailed}
+
+// TunnelState says whether a tunnel accepts connections.
+//
+// +kubebuilder:validation:Enum=Ready;Failed
+type TunnelState string
+
+// The states of a tunnel.
+const (
+	// TunnelReady: the client proxy accepts connections.
+	TunnelReady TunnelState = "Ready"
+	// TunnelFailed: it does not; errorMessage says why.
+	TunnelFailed TunnelState = "Failed"
+)
+
+// Finalizer keeps a pair of proxies until all that belongs to it is gone.
+const Finalizer = "usvc-dev.developer.microsoft.com/tunnel-proxy-reconciler"
+
+// AnnotationHostNode names the node whose loopback the servers listen at. It counts before the
+// pods are made. Without it TUNNEL_HOST_NODE does, and else the node of the client proxy.
+const AnnotationHostNode = "usvc-dev.developer.microsoft.com/host-node"
+
+// Labels and annotations of what the operator makes.
+const (
+	// LabelManagedBy is on everything, with the value ManagedBy.
+	LabelManagedBy = "usvc-dev.developer.microsoft.com/managed-by"
+	// ManagedBy is the value of LabelManagedBy.
+	ManagedBy = "berg-operator"
+	// LabelProxy holds the UID of the pair of proxies that an object belongs to.
+	LabelProxy = "usvc-dev.developer.microsoft.com/tunnel-proxy-uid"
+	// LabelRole says what a pod is: RoleClient or RoleServer.
+	LabelRole = "usvc-dev.developer.microsoft.com/role"
+	// RoleClient is the proxy in the network.
+	RoleClient = "client-proxy"
+	// RoleServer is the proxy on the node.
+	RoleServer = "server-proxy"
+	// AnnotationPersistent is on a namespace that was made to stay.
+	AnnotationPersistent = "usvc-dev.developer.microsoft.com/persistent"
+)
+
+// The conditions of a ContainerNetworkTunnelProxy.
+const (
+	// ConditionNetworkReady: the container network is there.
+	ConditionNetworkReady = "NetworkReady"
+	// ConditionImageReady: the image of the proxies is in its registry.
+	ConditionImageReady = "ImageReady"
+	// ConditionProxiesReady: both proxies run, and answer.
+	ConditionProxiesReady = "ProxiesReady"
+	// ConditionTunnelsReady: every tunnel of the spec accepts connections.
+	ConditionTunnelsReady = "TunnelsReady"
+)
+
+// The reasons of ContainerNetworkTunnelProxies, in conditions and events.
+const (
+	// ReasonNetworkFound: the network is there.
+	ReasonNetworkFound = "NetworkFound"
+	// ReasonNetworkNotFound: there is no ContainerNetwork of this name.
+	ReasonNetworkNotFound = "NetworkNotFound"
+	// ReasonNetworkNotRunning: the network is not in state Running.
+	ReasonNetworkNotRunning = "NetworkNotRunning"
+	// ReasonNetworkGone: the network was there, and is gone.
+	ReasonNetworkGone = "NetworkGone"
+	// ReasonHostNotReady: the node that should be the host is missing or not ready.
+	ReasonHostNotReady = "HostNotReady"
+	// ReasonHostRightsMissing: the operator may not make what it needs in its own namespace.
+	ReasonHostRightsMissing = "HostRightsMissing"
+	// ReasonImageReady: the image is there.
+	ReasonImageReady = "ImageReady"
+	// ReasonImageBuilding: the image is looked for, and built if need be.
+	ReasonImageBuilding = "ImageBuilding"
+	// ReasonImageFailed: it could not be built.
+	ReasonImageFailed = "ImageFailed"
+	// ReasonImageRetried: a registry cannot be reached, which is tried again.
+	ReasonImageRetried = "ImageRetried"
+	// ReasonImageNotConfigured: the operator was told no registry and no image.
+	ReasonImageNotConfigured = "ImageNotConfigured"
+	// ReasonProxiesStarting: the proxies are being started.
+	ReasonProxiesStarting = "ProxiesStarting"
+	// ReasonProxiesReady: both proxies answer.
+	ReasonProxiesReady = "ProxiesReady"
+	// ReasonProxyEnded: one of the proxies has ended, or is gone.
+	ReasonProxyEnded = "ProxyEnded"
+	// ReasonTunnelsReady: all tunnels accept connections.
+	ReasonTunnelsReady = "TunnelsReady"
+	// ReasonTunnelsPreparing: tunnels are being prepared or removed.
+	ReasonTunnelsPreparing = "TunnelsPreparing"
+	// ReasonTunnelFailed: a tunnel does not accept connections.
+	ReasonTunnelFailed = "TunnelFailed"
+	// ReasonTunnelReady: a tunnel accepts connections.
+	ReasonTunnelReady = "TunnelReady"
+	// ReasonControlFailed: the server proxy does not answer, which is tried again.
+	ReasonControlFailed = "ControlFailed"
+	// ReasonFailed: the pair has ended for ever.
+	ReasonFailed = "Failed"
+)
+
+// Reasons that both kinds have.
+const (
+	// ReasonWaiting: something else must come first.
+	ReasonWaiting = "Waiting"
+	// ReasonOwnershipConflict: an object of that name exists that is not the operator's.
+	ReasonOwnershipConflict = "OwnershipConflict"
+	// ReasonContested: somebody undoes each write.
+	ReasonContested = "Contested"
+	// ReasonRefused: the API server refuses an object.
+	ReasonRefused = "Refused"
+	// ReasonWriteFailed: the API server did not take a write, which is tried again.
+	ReasonWriteFailed = "WriteFailed"
+	// ReasonTerminating: the object is being deleted.
+	ReasonTerminating = "Terminating"
+)

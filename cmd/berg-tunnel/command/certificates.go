@@ -1,0 +1,111 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+)
+
+// roles are the folders that certificates are written to.
+var roles = []struct {
+	folder string
+	role   pki.Role
+}{
+	{"client", pki.ClientProxy},
+	{"server", pki.ServerProxy},
+	{"controller", pki.Controller},
+}
+
+func (p *program) certificates() *cobra.Command {
+	var output string
+	var validity time.Duration
+	c := &cobra.Command{
+		Use:   "certificates",
+		Short: "Make, or renew, the certificates of a pair",
+		Long: `certificates makes an authority for one pair of proxies, and a certificate for each of its ends: in
+the folders client, server and controller, each to be used as --tls-dir. The authority stays in the folder
+authority; run again, the command renews the others by it. Proxies that run read them again.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			switch {
+			case output == "":
+				return usage("--output is missing: it names the folder to write to")
+			case validity < time.Minute:
+				return usage("--validity is %s: want a minute or more", validity)
+			}
+			return writeCertificates(output, time.Now(), validity)
+		},
+	}
+	c.Flags().StringVar(&output, "output", "", "folder to write to (required)")
+	c.Flags().DurationVar(&validity, "validity", 90*24*time.Hour, "how long the certificates are valid; the authority is for ten times as long")
+	return c
+}
+
+func writeCertificates(output string, now time.Time, validity time.Duration) error {
+	authority, err := readAuthority(filepath.Join(output, "authority"))
+	if errors.Is(err, fs.ErrNotExist) {
+		if authority, err = pki.NewAuthority("berg-tunnel", now, 10*validity); err == nil {
+			err = writePair(filepath.Join(output, "authority"), nil, authority.Pair)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, r := range roles {
+		pair, err := authority.Issue(r.role, now, validity)
+		if err != nil {
+			return err
+		}
+		if err := writePair(filepath.Join(output, r.folder), authority.Certificate, pair); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readAuthority(dir string) (*pki.Authority, error) {
+	certificate, err := os.ReadFile(filepath.Join(dir, pki.CertificateFile))
+	if err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(filepath.Join(dir, pki.KeyFile))
+	if err != nil {
+		return nil, fmt.Errorf("the authority has a certificate and no key: remove %s to begin anew: %w", dir, errors.Unwrap(err))
+	}
+	return pki.ParseAuthority(pki.Pair{Certificate: certificate, Key: key})
+}
+
+// writePair writes files that nobody else can read, each in one step.
+func writePair(dir string, authority []byte, pair pki.Pair) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	// The certificate last: an authority without one is made anew.
+	for _, file := range []struct {
+		name    string
+		content []byte
+	}{
+		{pki.AuthorityFile, authority},
+		{pki.KeyFile, pair.Key},
+		{pki.CertificateFile, pair.Certificate},
+	} {
+		if file.content == nil {
+			continue
+		}
+		path := filepath.Join(dir, file.name)
+		if err := os.WriteFile(path+".new", file.content, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,263 @@
+// Package command has the commands of berg-tunnel.
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
+)
+
+// The exit codes of the program. docs/tunnel/proxy.md lists them.
+const (
+	// ExitOK: it was asked to end, and has drained.
+	ExitOK = 0
+	// ExitFailed: it failed while it ran, or a call was refused.
+	ExitFailed = 1
+	// ExitUsage: a flag, or a file that a flag names, cannot be used.
+	ExitUsage = 2
+	// ExitPeerGone: the other proxy is gone.
+	ExitPeerGone = 3
+	// ExitNotStarted: a port is taken, or the client proxy could not be reached in time.
+	ExitNotStarted = 4
+)
+
+// usageError is an error in what the program was told.
+type usageError struct{ error }
+
+// Unwrap returns the error itself.
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// Code returns the exit code of an error.
+func Code(err error) int {
+	var wrong usageError
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &wrong):
+		return ExitUsage
+	case errors.Is(err, proxy.ErrPeerGone):
+		return ExitPeerGone
+	case errors.Is(err, proxy.ErrNotStarted):
+		return ExitNotStarted
+	default:
+		return ExitFailed
+	}
+}
+
+// program is what all commands share.
+type program struct {
+	version string
+	out     io.Writer
+	err     io.Writer
+}
+
+// New makes the program.
+func New(version string, out, err io.Writer) *cobra.Command {
+	p := &program{version: version, out: out, err: err}
+	root := &cobra.Command{
+		Use:   "berg-tunnel",
+		Short: "Join a container network to servers on a host",
+		Long: `berg-tunnel lets clients in a container network reach servers that listen at the loopback
+of a host. A pair of proxies does it: one in the network, one on the host. The one on the host dials the
+other one, so the network needs no route to it.
+
+Exit codes: 0 asked to end, 1 failed or refused, 2 wrong usage, 3 the other proxy is gone,
+4 could not begin.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usage("no command: want client, server, control or certificates, see berg-tunnel --help")
+		},
+	}
+	root.SetOut(out)
+	root.SetErr(err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%w: see %s --help", err, c.CommandPath())
+	})
+	root.AddCommand(p.client(), p.server(), p.control(), p.certificates())
+	root.CompletionOptions.HiddenDefaultCmd = true
+	strict(root)
+	return root
+}
+
+// strict makes a word too many wrong usage, as a wrong flag is.
+func strict(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usage("%w: see %s --help", err, c.CommandPath())
+			}
+			return nil
+		}
+	}
+	for _, child := range c.Commands() {
+		strict(child)
+	}
+}
+
+// shared are the flags of both proxies.
+type shared struct {
+	tlsDir     string
+	maxStreams int
+	peerGrace  time.Duration
+	drain      time.Duration
+	logLevel   string
+}
+
+func (s *shared) add(flags *pflag.FlagSet) {
+	flags.StringVar(&s.tlsDir, "tls-dir", "", "folder with ca.crt, tls.crt and tls.key; read again when they change (required)")
+	flags.IntVar(&s.maxStreams, "max-streams", proxy.DefaultMaxStreams, "streams at once, at most")
+	flags.DurationVar(&s.peerGrace, "peer-grace", proxy.DefaultPeerGrace, "how long the other proxy may be unreachable before this one ends")
+	flags.DurationVar(&s.drain, "drain", proxy.DefaultDrain, "how long streams may go on after SIGTERM or shutdown")
+	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+}
+
+// common reads what the flags name.
+func (s *shared) common(p *program) (proxy.Common, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
+		return proxy.Common{}, usage("--log-level is %q: want debug, info, warn or error", s.logLevel)
+	}
+	if s.maxStreams < 1 {
+		return proxy.Common{}, usage("--max-streams is %d: want 1 or more", s.maxStreams)
+	}
+	if s.peerGrace <= 0 || s.drain < 0 {
+		return proxy.Common{}, usage("--peer-grace has to be above 0, and --drain 0 or more")
+	}
+	identity, err := readIdentity(s.tlsDir)
+	if err != nil {
+		return proxy.Common{}, err
+	}
+	return proxy.Common{
+		Identity:   identity,
+		MaxStreams: s.maxStreams,
+		PeerGrace:  s.peerGrace,
+		Drain:      s.drain,
+		Version:    p.version,
+		Log:        slog.New(slog.NewJSONHandler(p.err, &slog.HandlerOptions{Level: level})),
+		Ready:      func(r proxy.Ready) { _ = json.NewEncoder(p.out).Encode(r) },
+		Now:        time.Now,
+	}, nil
+}
+
+func readIdentity(dir string) (*pki.Identity, error) {
+	if dir == "" {
+		return nil, usage("--tls-dir is missing: it names a folder with %s, %s and %s", pki.AuthorityFile, pki.CertificateFile, pki.KeyFile)
+	}
+	identity, err := pki.Files(dir)
+	if err != nil {
+		return nil, usage("--tls-dir: %w", err)
+	}
+	return identity, nil
+}
+
+// addEndpoint adds two flags that belong together.
+func addEndpoint(flags *pflag.FlagSet, e *proxy.Endpoint, name, address string, port int, what string) {
+	flags.StringVar(&e.Address, name+"-address", address, "address "+what)
+	flags.IntVar(&e.Port, name+"-port", port, "port "+what)
+}
+
+// checkPorts returns an error if a port is none. lowest is 0 where any will do.
+func checkPorts(lowest int, ports map[string]int) error {
+	for name, port := range ports {
+		if port < lowest || port > 65535 {
+			return usage("--%s is %d: want %d to 65535", name, port, lowest)
+		}
+	}
+	return nil
+}
+
+func (p *program) client() *cobra.Command {
+	var s shared
+	o := proxy.ClientOptions{}
+	c := &cobra.Command{
+		Use:   "client",
+		Short: "Run the proxy in the container network",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if err := checkPorts(0, map[string]int{"client-control-port": o.Control.Port, "client-data-port": o.Data.Port}); err != nil {
+				return err
+			}
+			if o.MaxTunnels < 1 || o.MaxOpening < 1 || o.OpeningTimeout <= 0 {
+				return usage("--max-tunnels and --max-opening have to be 1 or more, and --opening-timeout above 0")
+			}
+			if o.Common, err = s.common(p); err != nil {
+				return err
+			}
+			return proxy.RunClient(c.Context(), o)
+		},
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	s.add(flags)
+	addEndpoint(flags, &o.Control, "client-control", "0.0.0.0", proxy.DefaultControlPort, "to listen at for the server proxy's control connection")
+	addEndpoint(flags, &o.Data, "client-data", "0.0.0.0", proxy.DefaultDataPort, "to listen at for data connections")
+	flags.IntVar(&o.MaxTunnels, "max-tunnels", proxy.DefaultMaxTunnels, "tunnels, at most")
+	flags.IntVar(&o.MaxOpening, "max-opening", proxy.DefaultMaxOpening, "streams of one tunnel that may wait for their server")
+	flags.DurationVar(&o.OpeningTimeout, "opening-timeout", proxy.DefaultOpeningTimeout, "how long a stream may wait for its server")
+	return c
+}
+
+func (p *program) server() *cobra.Command {
+	var s shared
+	var allowed, denied, deniedPorts string
+	o := proxy.ServerOptions{}
+	c := &cobra.Command{
+		Use:   "server",
+		Short: "Run the proxy on the host",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.ClientControl.Address == "" {
+				return usage("--client-control-address is missing: it says where the client proxy listens")
+			}
+			if o.ClientData.Address == "" {
+				o.ClientData.Address = o.ClientControl.Address
+			}
+			if err := checkPorts(0, map[string]int{"server-control-port": o.Control.Port}); err != nil {
+				return err
+			}
+			if err := checkPorts(1, map[string]int{"client-control-port": o.ClientControl.Port, "client-data-port": o.ClientData.Port}); err != nil {
+				return err
+			}
+			if o.ConnectTimeout <= 0 || o.DialTimeout <= 0 {
+				return usage("--connect-timeout and --dial-timeout have to be above 0")
+			}
+			if o.Servers, err = rules(allowed, denied, deniedPorts); err != nil {
+				return err
+			}
+			if o.Common, err = s.common(p); err != nil {
+				return err
+			}
+			return proxy.RunServer(c.Context(), o)
+		},
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	s.add(flags)
+	addEndpoint(flags, &o.Control, "server-control", "localhost", 0, "to listen at for controllers; port 0 is any")
+	addEndpoint(flags, &o.ClientControl, "client-control", "", proxy.DefaultControlPort, "at which the client proxy listens for the control connection")
+	addEndpoint(flags, &o.ClientData, "client-data", "", proxy.DefaultDataPort, "at which the client proxy listens for data connections; the address is that of control unless set")
+	addRules(flags, &allowed, &denied, &deniedPorts)
+	flags.DurationVar(&o.ConnectTimeout, "connect-timeout", proxy.DefaultConnectTimeout, "how long to try to reach the client proxy at the start")
+	flags.DurationVar(&o.DialTimeout, "dial-timeout", proxy.DefaultDialTimeout, "how long to try to reach a server for a stream")
+	return c
+}
+
+// interrupted returns a context for calls, which end in any case.
+func interrupted(c *cobra.Command, after time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.Context(), after)
+}

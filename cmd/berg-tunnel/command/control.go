@@ -1,0 +1,134 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/control"
+	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
+)
+
+// callPatience is how long a call may take.
+const callPatience = 10 * time.Second
+
+func (p *program) control() *cobra.Command {
+	var dir string
+	at := proxy.Endpoint{}
+	var wait time.Duration
+	// call lets a command make one call, and tells what the server proxy says of it.
+	call := func(c *cobra.Command, do func(context.Context, *control.Client, ...grpc.CallOption) error) error {
+		if err := checkPorts(1, map[string]int{"server-control-port": at.Port}); err != nil {
+			return err
+		}
+		identity, err := readIdentity(dir)
+		if err != nil {
+			return err
+		}
+		client, err := control.Dial(at.String(), identity, pki.ServerProxy)
+		if err != nil {
+			return err
+		}
+		defer client.Close() //nolint:errcheck // the call is over
+		ctx, cancel := interrupted(c, callPatience+wait)
+		defer cancel()
+		if err := do(ctx, client, grpc.WaitForReady(wait > 0)); err != nil {
+			if s, ok := status.FromError(err); ok {
+				return fmt.Errorf("the server proxy at %s: %s: %s", at, s.Code(), s.Message())
+			}
+			return err
+		}
+		return nil
+	}
+
+	c := &cobra.Command{Use: "control", Short: "Call a server proxy", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return usage("no call: want prepare, delete, list or shutdown, see berg-tunnel control --help")
+	}}
+	c.PersistentFlags().StringVar(&dir, "tls-dir", "", "folder with the controller's ca.crt, tls.crt and tls.key (required)")
+	addEndpoint(c.PersistentFlags(), &at, "server-control", "127.0.0.1", 0, "of the server proxy")
+	c.PersistentFlags().DurationVar(&wait, "wait", 0, "how long to wait for a server proxy that is not ready yet")
+
+	request := &control.TunnelRequest{}
+	prepare := &cobra.Command{
+		Use: "prepare", Short: "Make a tunnel ready", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
+				spec, err := client.PrepareTunnel(ctx, request, how...)
+				if err == nil {
+					show(p, &control.TunnelState{Spec: spec})
+				}
+				return err
+			})
+		},
+	}
+	flags := prepare.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&request.Name, "name", "", "what to call the tunnel (required)")
+	flags.StringVar(&request.ServerAddress, "server-address", "localhost", "where the server listens, as seen from the host")
+	flags.Int32Var(&request.ServerPort, "server-port", 0, "port of the server (required)")
+	flags.StringVar(&request.ClientProxyAddress, "client-proxy-address", "0.0.0.0", "address that the client proxy listens at")
+	flags.Int32Var(&request.ClientProxyPort, "client-proxy-port", 0, "port that the client proxy listens at; 0 is any")
+
+	remove := &cobra.Command{
+		Use: "delete ID", Short: "Close a tunnel; its streams go on", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := strconv.ParseUint(args[0], 10, 32)
+			if err != nil || id == 0 {
+				return usage("%q is no id of a tunnel: berg-tunnel control list shows them", args[0])
+			}
+			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
+				_, err := client.DeleteTunnel(ctx, &control.TunnelRef{TunnelId: uint32(id)}, how...)
+				return err
+			})
+		},
+	}
+	list := &cobra.Command{
+		Use: "list", Short: "Show all tunnels", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
+				all, err := client.ListTunnels(ctx, &control.ListTunnelsRequest{}, how...)
+				if err == nil {
+					show(p, all.GetTunnels()...)
+				}
+				return err
+			})
+		},
+	}
+	shutdown := &cobra.Command{
+		Use: "shutdown", Short: "End both proxies", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
+				_, err := client.Shutdown(ctx, &control.ShutdownRequest{}, how...)
+				return err
+			})
+		},
+	}
+	c.AddCommand(prepare, remove, list, shutdown)
+	return c
+}
+
+// show prints tunnels as a table.
+func show(p *program, tunnels ...*control.TunnelState) {
+	table := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tNAME\tSERVER\tCLIENTS CONNECT TO\tSTREAMS\tTO SERVER\tTO CLIENT\tLAST FAILURE")
+	for _, t := range tunnels {
+		spec := t.GetSpec()
+		var at []string
+		for _, address := range spec.GetClientProxyAddresses() {
+			at = append(at, proxy.Endpoint{Address: address, Port: int(spec.GetClientProxyPort())}.String())
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%d of %d\t%d\t%d\t%s\n", spec.GetTunnelRef().GetTunnelId(), spec.GetName(),
+			proxy.Endpoint{Address: spec.GetServerAddress(), Port: int(spec.GetServerPort())},
+			strings.Join(at, ","), t.GetActiveStreams(), t.GetTraffic().GetStreams(),
+			t.GetTraffic().GetBytesToServer(), t.GetTraffic().GetBytesToClient(), t.GetLastFailure())
+	}
+	_ = table.Flush()
+}

@@ -1,0 +1,255 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+// recordsNamespace is where the operator writes records unless RECORD_NAMESPACE says otherwise.
+const recordsNamespace = "berg-records"
+
+// recordsFlag adds the option that names another one.
+func recordsFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "records", recordsNamespace, "namespace of the records: RECORD_NAMESPACE of the operator")
+}
+
+func (r *root) record() *cobra.Command {
+	var from string
+	c := &cobra.Command{
+		Use:   "record NAME",
+		Short: "Show what is left of an instance that has ended: why, when, and what it wrote last",
+		Long: `Show the latest record of an instance that has ended, by its name or its UID. The operator writes
+records when RECORD_RETENTION is set. To read them takes the right to get challengeinstancerecords in
+their namespace.`,
+		Example: `  kubectl berg record alice-guestbook -n berg
+  kubectl berg record alice-guestbook -n berg -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := r.open()
+			if err != nil {
+				return err
+			}
+			return r.showRecord(cmd.Context(), to, from, trimmed(args[0]))
+		},
+	}
+	recordsFlag(c, &from)
+	return c
+}
+
+func (r *root) records() *cobra.Command {
+	var from string
+	var everywhere bool
+	c := &cobra.Command{
+		Use:   "records",
+		Short: "List what is left of instances that have ended",
+		Example: `  kubectl berg records -n berg
+  kubectl berg records -A`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			to, err := r.open()
+			if err != nil {
+				return err
+			}
+			all, err := listRecords(cmd.Context(), to, from)
+			if err != nil {
+				return err
+			}
+			return r.showRecords(recordRows(all, to.Namespace, everywhere), everywhere)
+		},
+	}
+	c.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "of instances in all namespaces")
+	recordsFlag(c, &from)
+	return c
+}
+
+// listRecords reads what records are about, and not what is in them: a thousand logs are large.
+func listRecords(ctx context.Context, c *cluster.Cluster, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	var all metav1.PartialObjectMetadataList
+	all.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceRecordList"))
+	if err := c.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+		return nil, cluster.Explain("list the records in namespace "+namespace, err)
+	}
+	return all.Items, nil
+}
+
+// latestRecord is the name of the newest record of an instance, "" if there is none.
+func latestRecord(all []metav1.PartialObjectMetadata, namespace, name string) string {
+	var latest *metav1.PartialObjectMetadata
+	for i := range all {
+		m := &all[i]
+		if m.Annotations[bergv1.AnnotationInstance] != namespace+"/"+name && m.Name != name {
+			continue
+		}
+		if latest == nil || latest.CreationTimestamp.Before(&m.CreationTimestamp) {
+			latest = m
+		}
+	}
+	if latest == nil {
+		return ""
+	}
+	return latest.Name
+}
+
+func (r *root) showRecord(ctx context.Context, c *cluster.Cluster, from, name string) error {
+	all, err := listRecords(ctx, c, from)
+	if err != nil {
+		return err
+	}
+	found := latestRecord(all, c.Namespace, name)
+	if found == "" {
+		return console.Fail(console.ExitNotFound, "there is no record of instance %s of namespace %s in namespace %s: kubectl berg records -A", name, c.Namespace, from)
+	}
+	record := &bergv1.ChallengeInstanceRecord{}
+	if err := c.Get(ctx, key(from, found), record); err != nil {
+		return cluster.Explain("read record "+found, err)
+	}
+	switch r.Format {
+	case console.JSON:
+		return r.WriteJSON(record)
+	case console.Name:
+		r.Printf("%s\n", record.Name)
+		return nil
+	case console.Text, console.Wide:
+	}
+	r.printRecord(record)
+	return nil
+}
+
+func (r *root) printRecord(record *bergv1.ChallengeInstanceRecord) {
+	s := record.Spec
+	r.Printf("%s of challenge %s, owner %s\n", r.Paint(console.Bold, console.Clean(s.Instance.Namespace+"/"+s.Instance.Name)),
+		console.Clean(s.ChallengeRef.Name), console.Clean(s.OwnerID))
+	was := ""
+	if s.Phase != "" {
+		was = ", while " + string(s.Phase)
+	}
+	r.Printf("ended for %s%s at %s\n", s.Reason, was, s.EndedAt.UTC().Format(time.RFC3339))
+	if p := s.Problem; p != nil {
+		r.Printf("%s %s: %s\n", r.Paint(console.Red, console.Clean(p.Condition)), console.Clean(p.Reason), console.Clean(p.Message))
+	}
+	if s.Incomplete != "" {
+		r.Printf("%s\n", r.Paint(console.Yellow, console.Clean(s.Incomplete)))
+	}
+	r.Printf("\n")
+	for _, m := range s.Timeline {
+		r.Printf("  %s  %s\n", m.At.UTC().Format(time.RFC3339), console.Clean(m.Moment))
+	}
+	for _, c := range s.Containers {
+		r.printContainer(c)
+	}
+}
+
+func (r *root) printContainer(c bergv1.RecordedContainer) {
+	parts := []string{c.State}
+	if c.WaitingFor != "" {
+		parts = append(parts, c.WaitingFor)
+	}
+	if c.Restarts > 0 {
+		parts = append(parts, fmt.Sprintf("%d restarts", c.Restarts))
+	}
+	if c.Exit != nil {
+		parts = append(parts, fmt.Sprintf("last exit %d %s", c.Exit.Code, c.Exit.Reason))
+	}
+	r.Printf("\n%s %s\n", r.Paint(console.Cyan, console.Clean(c.Pod+"/"+c.Name)+":"), console.Clean(strings.TrimSpace(strings.Join(parts, ", "))))
+	if c.Message != "" {
+		r.Printf("  %s\n", console.Clean(c.Message))
+	}
+	switch {
+	case c.LogMissing != "":
+		r.Printf("  no log: %s\n", console.Clean(c.LogMissing))
+	case c.LogCut:
+		r.Printf("  the end of its log:\n")
+	}
+	if c.Log == "" {
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(c.Log, "\n"), "\n") {
+		if r.OutTerminal {
+			line = console.Harmless(line)
+		}
+		r.Printf("  │ %s\n", line)
+	}
+}
+
+// RecordRow is a record as records shows it, and as its JSON has it.
+type RecordRow struct {
+	Namespace string       `json:"namespace"`
+	Instance  string       `json:"instance"`
+	Challenge string       `json:"challenge"`
+	Owner     string       `json:"owner"`
+	Record    string       `json:"record"`
+	Written   metav1.Time  `json:"written"`
+	DeleteAt  *metav1.Time `json:"deleteAt,omitempty"`
+}
+
+// recordRows are the records of a namespace's instances, or of all, newest first.
+func recordRows(all []metav1.PartialObjectMetadata, namespace string, everywhere bool) []RecordRow {
+	rows := []RecordRow{}
+	for i := range all {
+		m := &all[i]
+		of, name, ok := strings.Cut(m.Annotations[bergv1.AnnotationInstance], "/")
+		if !ok || !everywhere && of != namespace {
+			continue
+		}
+		row := RecordRow{
+			Namespace: of, Instance: name, Challenge: m.Annotations[bergv1.AnnotationChallenge], Owner: m.Labels[bergv1.LabelOwnerID],
+			Record: m.Name, Written: m.CreationTimestamp,
+		}
+		if at, err := time.Parse(time.RFC3339, m.Annotations[bergv1.AnnotationDeleteAt]); err == nil {
+			row.DeleteAt = &metav1.Time{Time: at}
+		}
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b RecordRow) int {
+		return cmp.Or(b.Written.Compare(a.Written.Time), strings.Compare(a.Record, b.Record))
+	})
+	return rows
+}
+
+func (r *root) showRecords(rows []RecordRow, namespaces bool) error {
+	switch r.Format {
+	case console.JSON:
+		return r.WriteJSON(rows)
+	case console.Name:
+		for _, row := range rows {
+			r.Printf("%s\n", row.Record)
+		}
+		return nil
+	case console.Text, console.Wide:
+	}
+	if len(rows) == 0 {
+		r.Notef("No records found.")
+		return nil
+	}
+	t := console.Table{Header: []string{"INSTANCE", "CHALLENGE", "ENDED", "KEPT UNTIL", "RECORD"}, Shrink: []int{0, 1}}
+	if namespaces {
+		t.Header, t.Shrink = append([]string{"NAMESPACE"}, t.Header...), []int{0, 1, 2}
+	}
+	for _, row := range rows {
+		until := "-"
+		if row.DeleteAt != nil {
+			until = row.DeleteAt.UTC().Format(time.RFC3339)
+		}
+		cells := []console.Cell{
+			{Text: row.Instance, Colour: console.Bold}, {Text: row.Challenge}, {Text: row.Written.UTC().Format(time.RFC3339)}, {Text: until}, {Text: row.Record},
+		}
+		if namespaces {
+			cells = append([]console.Cell{{Text: row.Namespace}}, cells...)
+		}
+		t.Row(cells...)
+	}
+	t.Write(r.Console)
+	return nil
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// node is a part of an object, in one of its variants.
+type node struct {
+	value any
+	there bool
+}
+
+// variants are a part of an object as it is with all families, with none, and with each alone.
+type variants struct {
+	full     any
+	base     node
+	families map[string]node
+}
+
+// templateOf writes an object that differs with the families: what is there with some only
+// stands between conditions. A value that differs cannot be written.
+func templateOf(v variants) (string, error) {
+	var w writer
+	fields, ok := v.full.(map[string]any)
+	if !ok {
+		return "", fmt.Errorf("%v is no object", v.full)
+	}
+	if err := w.fields("", 0, fields, v, v.scope()); err != nil {
+		return "", err
+	}
+	return fill(w.text.String()), nil
+}
+
+// scope are the families with which the whole is there; nil: always.
+func (v variants) scope() []string {
+	if v.base.there {
+		return nil
+	}
+	with := []string{}
+	for name, n := range v.families {
+		if n.there {
+			with = append(with, name)
+		}
+	}
+	slices.Sort(with)
+	return with
+}
+
+// settled tells whether all variants that have the part have the same.
+func (v variants) settled() bool {
+	if v.base.there && !reflect.DeepEqual(v.base.value, v.full) {
+		return false
+	}
+	for _, n := range v.families {
+		if n.there && !reflect.DeepEqual(n.value, v.full) {
+			return false
+		}
+	}
+	return true
+}
+
+// part returns a part of each variant; find returns that of one.
+func (v variants) part(full any, find func(any) (any, bool)) variants {
+	of := func(n node) node {
+		if !n.there {
+			return node{}
+		}
+		value, there := find(n.value)
+		return node{value, there}
+	}
+	p := variants{full: full, base: of(v.base), families: map[string]node{}}
+	for name, n := range v.families {
+		p.families[name] = of(n)
+	}
+	return p
+}
+
+type writer struct {
+	text strings.Builder
+	// The last condition ended at the length end of the text.
+	end   int
+	ended string
+}
+
+const endLine = "{{- end }}\n"
+
+// guarded writes a part between conditions, unless it is there whenever what it belongs to is.
+func (w *writer) guarded(path string, v variants, scope []string, part func(scope []string) error) error {
+	with := v.scope()
+	switch {
+	case with == nil:
+		return part(nil)
+	case len(with) == 0:
+		return fmt.Errorf("%s is there with all families and with none of them alone", path)
+	case slices.Equal(with, scope):
+		return part(with)
+	}
+	if text := w.text.String(); w.ended == condition(with) && w.end == len(text) {
+		w.reset(strings.TrimSuffix(text, endLine)) // what follows under the same condition joins it
+	} else {
+		fmt.Fprintf(&w.text, "{{- if %s }}\n", condition(with))
+	}
+	if err := part(with); err != nil {
+		return err
+	}
+	w.text.WriteString(endLine)
+	w.end, w.ended = w.text.Len(), condition(with)
+	return nil
+}
+
+func (w *writer) reset(text string) {
+	w.text.Reset()
+	w.text.WriteString(text)
+}
+
+// condition is that one of some families is wanted.
+func condition(families []string) string {
+	if len(families) == 1 {
+		return ".Values.families." + families[0]
+	}
+	return "or .Values.families." + strings.Join(families, " .Values.families.")
+}
+
+func (w *writer) fields(path string, indent int, full map[string]any, v variants, scope []string) error {
+	keys := slices.Sorted(maps.Keys(full))
+	if at := slices.Index(keys, "name"); at >= 0 { // what tells an item of a list comes first, and always is there
+		keys = append([]string{"name"}, slices.Delete(keys, at, at+1)...)
+	}
+	for _, key := range keys {
+		p := v.part(full[key], func(parent any) (any, bool) {
+			fields, _ := parent.(map[string]any)
+			value, there := fields[key]
+			return value, there
+		})
+		here := path + "." + key
+		if err := w.guarded(here, p, scope, func(scope []string) error {
+			return w.field(here, key, indent, p, scope)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) field(path, key string, indent int, v variants, scope []string) error {
+	if v.settled() {
+		return w.plain(indent, map[string]any{key: v.full})
+	}
+	switch full := v.full.(type) {
+	case map[string]any:
+		fmt.Fprintf(&w.text, "%s%s:\n", spaces(indent), key)
+		return w.fields(path, indent+2, full, v, scope)
+	case []any:
+		fmt.Fprintf(&w.text, "%s%s:\n", spaces(indent), key)
+		return w.items(path, indent, full, v, scope)
+	}
+	return fmt.Errorf("%s is %v with all families, and something else with some of them: the chart has no place for that", path, v.full)
+}
+
+func (w *writer) items(path string, indent int, full []any, v variants, scope []string) error {
+	for _, item := range full {
+		p := v.part(item, func(parent any) (any, bool) {
+			list, _ := parent.([]any)
+			at := slices.IndexFunc(list, func(other any) bool { return same(item, other) })
+			if at < 0 {
+				return nil, false
+			}
+			return list[at], true
+		})
+		here := fmt.Sprintf("%s[%v]", path, nameOf(item))
+		if err := w.guarded(here, p, scope, func(scope []string) error {
+			if p.settled() {
+				return w.plain(indent, []any{item})
+			}
+			fields, ok := item.(map[string]any)
+			if !ok || nameOf(item) == nil {
+				return fmt.Errorf("%s differs with the families", here)
+			}
+			before := w.text.Len()
+			if err := w.fields(here, indent+2, fields, p, scope); err != nil {
+				return err
+			}
+			text := w.text.String()
+			w.reset(text[:before] + spaces(indent) + "- " + text[before+indent+2:])
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// same tells whether two items of a list are variants of one.
+func same(a, b any) bool {
+	if name := nameOf(a); name != nil {
+		return name == nameOf(b)
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+func nameOf(item any) any {
+	fields, _ := item.(map[string]any)
+	return fields["name"]
+}
+
+func (w *writer) plain(indent int, value any) error {
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return err
+	}
+	// What looks like a template is text, such as that of an alert.
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "{{", `{{ "{{" }}`)) {
+		if strings.TrimSpace(line) != "" {
+			line = spaces(indent) + line
+		}
+		w.text.WriteString(line)
+	}
+	return nil
+}
+
+func spaces(n int) string { return strings.Repeat(" ", n) }
+
+// Marks stand in objects where the chart has a value. YAML quotes a text that begins with @.
+const (
+	namespaceMark = "@@namespace@@"
+	keepMark      = "@@keep@@"
+)
+
+func settingMark(name string) string { return "@@setting " + name + "@@" }
+
+// exprMark is for an expression that gives one word or number.
+func exprMark(expression string) string { return "@@expr " + expression + "@@" }
+
+// valueMark is for a field that is there when a value is set.
+func valueMark(value string) string { return "@@value " + value + "@@" }
+
+// moreMark is a field or an item that is replaced by those of a value.
+func moreMark(value string) string { return "@@more " + value + "@@" }
+
+var (
+	settingLine = regexp.MustCompile(`'@@setting (\w+)@@'`)
+	exprLine    = regexp.MustCompile(`'@@expr (.+?)@@'`)
+	valueLine   = regexp.MustCompile(`(?m)^( *)(.+): '@@value ([\w.]+)@@'\n`)
+	moreLine    = regexp.MustCompile(`(?m)^( *)(?:- )?'@@more ([\w.]+)@@'(?:: "")?\n`)
+	keepLine    = regexp.MustCompile(`(?m)^( *)'@@keep@@': ""\n`)
+)
+
+// fill puts values where the marks are.
+func fill(text string) string {
+	text = strings.ReplaceAll(text, "'"+namespaceMark+"'", "{{ .Release.Namespace | quote }}")
+	text = strings.ReplaceAll(text, namespaceMark, "{{ .Release.Namespace }}")
+	text = settingLine.ReplaceAllString(text, `{{ include "berg-operator.setting" (list . "$1") }}`)
+	text = exprLine.ReplaceAllString(text, `{{ $1 }}`)
+	text = keepLine.ReplaceAllString(text, "{{- if .Values.crds.keep }}\n${1}helm.sh/resource-policy: keep\n{{- end }}\n")
+	text = valueLine.ReplaceAllStringFunc(text, func(line string) string {
+		m := valueLine.FindStringSubmatch(line)
+		return fmt.Sprintf("{{- with .Values.%s }}\n%s%s: {{- toYaml . | nindent %d }}\n{{- end }}\n", m[3], m[1], m[2], len(m[1])+2)
+	})
+	return moreLine.ReplaceAllStringFunc(text, func(line string) string {
+		m := moreLine.FindStringSubmatch(line)
+		return fmt.Sprintf("{{- with .Values.%s }}\n{{- toYaml . | nindent %d }}\n{{- end }}\n", m[2], len(m[1]))
+	})
+}

@@ -1,0 +1,185 @@
+package challengeinstance
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/queue"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+func TestWhatWaitsInTheQueueIsPendingAndHasNoClock(t *testing.T) {
+	cfg := config.Challenge{MaxInstances: 2, StartDeadline: time.Minute, Timeout: time.Hour}
+	c := candidate("a", 0)
+	out := Outcome{Observed: Observed{Candidate: c}, Problem: queuedProblem(c, cfg)}
+	derive(out, cfg, noon)
+	s := c.Instance.Status
+	if s.Phase != bergv1.PhasePending || s.StartedAt != nil || s.ExpiresAt != nil || s.ChallengeSnapshot != nil {
+		t.Errorf("%+v", s)
+	}
+	if !Queued(c.Instance) {
+		t.Error("it does not say that it waits")
+	}
+	for name, want := range map[string]metav1.ConditionStatus{
+		bergv1.ConditionChallengeFound: metav1.ConditionTrue, bergv1.ConditionFlagValidation: metav1.ConditionTrue,
+		bergv1.ConditionAdmitted: metav1.ConditionFalse, bergv1.ConditionNamespaceCreated: metav1.ConditionUnknown,
+		bergv1.ConditionPodsReady: metav1.ConditionUnknown,
+	} {
+		if !meta.IsStatusConditionPresentAndEqual(s.Conditions, name, want) {
+			t.Errorf("%s is not %s", name, want)
+		}
+	}
+	if news := newProblems(nil, s.Conditions); len(news) > 0 {
+		t.Errorf("told as problems: %v", news)
+	}
+	before := c.Instance.DeepCopy()
+	derive(Outcome{Observed: Observed{Candidate: c}, Problem: queuedProblem(c, cfg)}, cfg, noon.Add(time.Hour))
+	if !maps.EqualFunc(reasons(before), reasons(c.Instance), func(a, b string) bool { return a == b }) || untilStartDeadline(c.Instance, cfg, noon.Add(time.Hour)) != 0 {
+		t.Error("time changes what is written of it")
+	}
+
+	// Something else keeps it meanwhile.
+	derive(Outcome{Observed: Observed{Candidate: c}, Problem: &outcome.Problem{
+		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting, Message: "why",
+	}}, cfg, noon)
+	if Queued(c.Instance) || !meta.IsStatusConditionPresentAndEqual(c.Instance.Status.Conditions, bergv1.ConditionAdmitted, metav1.ConditionUnknown) {
+		t.Errorf("%v", c.Instance.Status.Conditions)
+	}
+
+	started(c.Instance)
+	derive(Outcome{Observed: Observed{Candidate: c, Bounded: true}, Problem: beingBuilt}, cfg, noon)
+	if !meta.IsStatusConditionTrue(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) {
+		t.Errorf("%v", c.Instance.Status.Conditions)
+	}
+	if err := conditions.Violations(before.Status.Conditions, c.Instance.Status.Conditions, c.Instance.Generation); err != nil {
+		t.Error(err)
+	}
+}
+
+func reasons(i *bergv1.ChallengeInstance) map[string]string {
+	all := map[string]string{}
+	for _, c := range i.Status.Conditions {
+		all[c.Type] = c.Reason + c.Message
+	}
+	return all
+}
+
+func TestWithoutABoundNothingIsSaidOfAdmission(t *testing.T) {
+	c := candidate("a", 0, wasStarted)
+	derive(Outcome{Observed: Observed{Candidate: c}}, config.Challenge{}, noon)
+	if meta.FindStatusCondition(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) != nil {
+		t.Error("there is a condition")
+	}
+}
+
+func TestTheMessageNamesWhatBounds(t *testing.T) {
+	one := candidate("a", 0, func(c *Candidate) {
+		c.Challenge.Spec.MaxInstances, c.Key = 1, types.NamespacedName{Namespace: "berg", Name: "shop"}
+	})
+	for name, tc := range map[string]struct {
+		c        Candidate
+		all      int
+		says     string
+		saysNone string
+	}{
+		"all":           {candidate("a", 0), 5, "CHALLENGE_MAX_INSTANCES", "spec.maxInstances"},
+		"the Challenge": {one, 0, "spec.maxInstances of Challenge berg/shop", "CHALLENGE_MAX_INSTANCES"},
+		"both":          {one, 5, "CHALLENGE_MAX_INSTANCES or spec.maxInstances of Challenge berg/shop", "5"},
+	} {
+		got := queuedProblem(tc.c, config.Challenge{MaxInstances: tc.all}).Message
+		if !strings.Contains(got, tc.says) || strings.Contains(got, tc.saysNone) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// Of a write that may have been done, the room is kept.
+func TestRoomIsGivenBackWhenNothingWasWritten(t *testing.T) {
+	of := schema.GroupResource{Resource: "challengeinstances"}
+	for name, tc := range map[string]struct {
+		err   error
+		other bool // whether another one may start then
+	}{
+		"conflict": {apierrors.NewConflict(of, "a", errors.New("x")), true},
+		"gone":     {fmt.Errorf("%w: x", outcome.ErrGone), true},
+		"refused":  {apierrors.NewForbidden(of, "a", errors.New("x")), true},
+		"timeout":  {apierrors.NewTimeoutError("x", 1), false},
+		"cut off":  {errors.New("EOF"), false},
+	} {
+		r := &Reconciler{}
+		r.queue.Queue = queue.New(1)
+		a, b := candidate("a", 0).Instance, candidate("b", 1).Instance
+		r.queue.See(r.sightOf(a))
+		r.queue.See(r.sightOf(b))
+		if !r.queue.Ask(r.entryOf(a)).Go {
+			t.Fatalf("%s: the first one does not start", name)
+		}
+		r.notStarted(a, tc.err)
+		r.queue.Aside(a.UID)
+		if got := r.queue.Ask(r.entryOf(b)).Go; got != tc.other {
+			t.Errorf("%s: the other one starts: %t", name, got)
+		}
+	}
+}
+
+func TestSights(t *testing.T) {
+	r := &Reconciler{Config: config.Berg{Challenge: config.Challenge{Namespace: "berg"}}}
+	fresh := testInstance(func(i *bergv1.ChallengeInstance) { i.ResourceVersion = "42" })
+	if s := r.sightOf(fresh); s.Holds || !s.Live || s.Version != 42 || s.GivesWay || s.Challenge.String() != "berg/chall" {
+		t.Errorf("%+v", s)
+	}
+	for name, tc := range map[string]struct {
+		i           *bergv1.ChallengeInstance
+		holds, live bool
+	}{
+		"started":         {testInstance(started), true, true},
+		"asked to end":    {testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.TerminationReason = bergv1.TerminationAdmin }), false, false},
+		"started, ending": {testInstance(started, func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} }), true, false},
+	} {
+		if s := r.sightOf(tc.i); s.Holds != tc.holds || s.Live != tc.live {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	if !r.sightOf(testInstance(func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{bergv1.LabelCheck: "web"} })).GivesWay {
+		t.Error("a check does not give way")
+	}
+}
+
+func TestTheQueuesOfManyChallengesAreBounded(t *testing.T) {
+	of := func(place, name string) types.NamespacedName {
+		return types.NamespacedName{Namespace: place, Name: name}
+	}
+	few := map[types.NamespacedName]queue.Waiting{of("a", "web"): {Number: 2, Oldest: noon.Add(-time.Hour)}, of("b", "web"): {Number: 1, Oldest: noon}}
+	if got := lengthsOf(few); !maps.Equal(got, map[string]int{"web": 3}) {
+		t.Errorf("%v", got)
+	}
+	if got := longestWaiting(few, noon); got != time.Hour {
+		t.Errorf("the oldest has waited %s", got)
+	}
+	many := map[types.NamespacedName]queue.Waiting{}
+	total := 0
+	for n := range 2 * maxChallenges {
+		many[of("a", fmt.Sprint("c", n))] = queue.Waiting{Number: n + 1}
+		total += n + 1
+	}
+	got, sum := lengthsOf(many), 0
+	for _, n := range got {
+		sum += n
+	}
+	if len(got) != maxChallenges || sum != total || got[fmt.Sprint("c", 2*maxChallenges-1)] != 2*maxChallenges {
+		t.Errorf("%d series, %d of %d instances", len(got), sum, total)
+	}
+}

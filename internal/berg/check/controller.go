@@ -1,0 +1,278 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
+)
+
+// Reconciler makes ChallengeChecks.
+type Reconciler struct {
+	// Client reads from the cache, which must wait for the client's own writes.
+	Client client.Client
+	// Live reads from the API server: the pull secret.
+	Live client.Reader
+	// Writer writes the namespace of a solver and its policies.
+	Writer apply.Writer
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	// Jumps tells when the clock has got ahead of the timers.
+	Jumps  *walltime.Watcher
+	Config config.Berg
+	// Policies returns the kinds of policy that instances are given now.
+	Policies func() config.NetworkPolicy
+	// Namespace is that of the operator, where the pull secret is.
+	Namespace string
+
+	backoff    *outcome.Backoff
+	finalizers finalizer.Remover
+}
+
+// These rights are in a role of their own: berg-check. What a check does beside them (namespaces,
+// network policies, the copy of the pull secret, deleting its instance) instances need too.
+//
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengechecks,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengechecks/status,verbs=patch
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances,verbs=create;get
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=create;list;watch
+
+// reconcile brings one ChallengeCheck a step further. It returns after how long time alone will
+// change something, zero for never.
+func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
+	c := &bergv1.ChallengeCheck{}
+	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, c)); err != nil {
+		if errors.Is(err, outcome.ErrGone) {
+			r.finalizers.Forget(req.NamespacedName)
+		}
+		return 0, err
+	}
+	r.backoff.Meet(req, c.UID)
+	now := r.Clock.Now()
+	o, err := r.observe(ctx, c, now)
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case c.DeletionTimestamp != nil:
+		return 0, r.finalize(ctx, o)
+	case c.Status.Run == nil:
+		return r.rest(ctx, o, now)
+	case c.Status.Run.FinishedAt == nil:
+		return r.run(ctx, o, now)
+	default:
+		return 0, r.clear(ctx, o, now)
+	}
+}
+
+// rest begins a check if one is due and may begin, and else tells why not.
+func (r *Reconciler) rest(ctx context.Context, o Observed, now time.Time) (time.Duration, error) {
+	reason, message := waiting(o, r.Config.Check.Concurrency, now)
+	before := o.Check.DeepCopy()
+	if reason != "" {
+		// It was killed between the finalizer and the status, or between both at the end.
+		if err := r.release(ctx, o.Check); err != nil {
+			return 0, err
+		}
+		before.SetResourceVersion(o.Check.GetResourceVersion())
+		deriveIdle(o, reason, message, now)
+		return untilDue(o, now), r.patchStatus(ctx, before, o.Check)
+	}
+	if err := outcome.Itself(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
+		return 0, err
+	}
+	before = o.Check.DeepCopy()
+	deriveStarted(o, now)
+	if err := r.patchStatus(ctx, before, o.Check); err != nil {
+		return 0, err
+	}
+	if err := r.observeRun(ctx, &o); err != nil {
+		return 0, err
+	}
+	return r.run(ctx, o, now)
+}
+
+// untilDue is how long it is until the next check is due; zero if it is, or never will be.
+func untilDue(o Observed, now time.Time) time.Duration {
+	at := due(o.Check, o.Challenge)
+	if at.IsZero() {
+		return 0
+	}
+	return max(0, at.Sub(now))
+}
+
+// run brings a check that is being made a step further.
+func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.Duration, error) {
+	// Somebody may have taken it off.
+	if err := outcome.Itself(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
+		return 0, err
+	}
+	var v Verdict
+	switch {
+	case o.Foreign != "":
+		v = failed(bergv1.CheckRefused, o.Foreign+" exists and is not of this check; it was left untouched: delete or rename it")
+	case o.Challenge == nil:
+		v = brokenOff("The Challenge was deleted")
+	default:
+		v = judge(o, now)
+	}
+	var failure error
+	if v.Result == nil && v.BrokenOff == "" {
+		if failure = r.build(ctx, o); refused(failure) {
+			v = failed(bergv1.CheckRefused, "The API server refuses what the check consists of: "+r.withoutFlag(failure, o).Error())
+			failure = nil
+		}
+	}
+	before := o.Check.DeepCopy()
+	deriveRunning(o, v, now)
+	if err := r.patchStatus(ctx, before, o.Check); err != nil {
+		return 0, pass.Join(r.withoutFlag(failure, o), err)
+	}
+	r.report(before, o.Check, v)
+	if o.Check.Status.Run.FinishedAt != nil {
+		return 0, r.clear(ctx, o, now)
+	}
+	return v.Left, r.withoutFlag(failure, o)
+}
+
+// build creates what the check needs next: the instance, and when it is Running the solver.
+func (r *Reconciler) build(ctx context.Context, o Observed) error {
+	switch {
+	case o.Instance == nil:
+		return r.create(ctx, instance(o.Check, newFlag(o.Challenge)))
+	case o.Instance.Status.ReadyAt == nil || o.Job != nil:
+		return nil // its event comes
+	}
+	in := Inputs{Check: o.Check, Challenge: o.Challenge, Instance: o.Instance, Way: wayTo(o.Instance, o.Challenge), Config: r.Config}
+	in.Config.Challenge.NetworkPolicy = r.Policies()
+	proof := proofOf(o.Check)
+	if _, err := apply.Apply(ctx, r.once(), proof, checkNamespace(o.Check)); err != nil {
+		return err
+	}
+	// Nothing runs before what confines it is there.
+	for _, p := range policies(in) {
+		if err := r.confine(ctx, o.Check, p); err != nil {
+			return err
+		}
+	}
+	if err := r.copyPullSecret(ctx, o.Check); err != nil {
+		return err
+	}
+	return r.create(ctx, job(in))
+}
+
+func (r *Reconciler) confine(ctx context.Context, c *bergv1.ChallengeCheck, policy client.Object) (err error) {
+	switch p := policy.(type) {
+	case *networkingv1.NetworkPolicy:
+		_, err = apply.Apply(ctx, r.once(), proofOf(c), p)
+	case *ciliumv2.CiliumNetworkPolicy:
+		_, err = apply.Apply(ctx, r.once(), proofOf(c), p)
+	}
+	return err
+}
+
+// once is a Writer that nothing holds back. Every check makes what has been deleted after the one
+// before, under the same names and for the same ChallengeCheck, which looks like a fight; and
+// nobody repairs it, once the solver runs.
+func (r *Reconciler) once() apply.Writer {
+	w := r.Writer
+	w.Restraint = nil
+	return w
+}
+
+// create makes an object that is never changed. If there is one of its name the cache will show
+// it, and the next pass whose it is.
+func (r *Reconciler) create(ctx context.Context, o client.Object) error {
+	err := r.Client.Create(ctx, o, client.FieldOwner(r.Writer.Manager))
+	if apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("%w: %w", outcome.ErrRaced, err)
+	}
+	return err
+}
+
+// copyPullSecret copies the operator's pull secret. A missing one is no reason to stop: the
+// image may be public, and instances tell of it.
+func (r *Reconciler) copyPullSecret(ctx context.Context, c *bergv1.ChallengeCheck) error {
+	name := r.Config.Challenge.PullSecretName
+	if name == "" {
+		return nil
+	}
+	source := &corev1.Secret{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, source); err != nil {
+		if apply.Absent(err) {
+			return nil
+		}
+		return fmt.Errorf("read the pull secret: %w", err)
+	}
+	// The operator keeps no cache of Secrets that could wait for this write.
+	err := r.Client.Create(ctx, pullSecret(c, source), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("copy the pull secret: %w", err)
+	}
+	return nil
+}
+
+// refused reports whether the API server will refuse a write again.
+func refused(err error) bool {
+	switch outcome.CauseOf(err) {
+	case outcome.Rejected, outcome.NotOurs:
+		return err != nil
+	default:
+		return false
+	}
+}
+
+// clear takes away what belonged to a check, and lets the ChallengeCheck rest when all of it
+// is gone.
+func (r *Reconciler) clear(ctx context.Context, o Observed, now time.Time) error {
+	gone, err := r.end(ctx, o)
+	if err != nil {
+		return err
+	}
+	before := o.Check.DeepCopy()
+	if !gone {
+		deriveEnding(o, now)
+		return r.patchStatus(ctx, before, o.Check)
+	}
+	if err := r.release(ctx, o.Check); err != nil {
+		return err
+	}
+	before = o.Check.DeepCopy()
+	o.Check.Status.Run = nil
+	reason, message := obstacle(o.Check, o.Challenge, now)
+	if reason == "" {
+		reason, message = bergv1.CheckReasonWaitingForTurn, "A check is due"
+	}
+	deriveIdle(o, reason, message, now)
+	return r.patchStatus(ctx, before, o.Check)
+}
+
+// patchStatus is the only write of the status. An unchanged one costs nothing.
+func (r *Reconciler) patchStatus(ctx context.Context, before, c *bergv1.ChallengeCheck) error {
+	return pass.Status[*bergv1.ChallengeCheck]{
+		Client: r.Client,
+		Of:     func(c *bergv1.ChallengeCheck) any { return &c.Status },
+		Refused: func(c *bergv1.ChallengeCheck, err error) {
+			// The recorder counts repetitions.
+			pass.Warning(r.Events, c, bergv1.ReasonRefused, actionCheck, "The API server refuses the status of this ChallengeCheck: "+err.Error())
+		},
+	}.Patch(ctx, before, c)
+}

@@ -1,0 +1,18 @@
+// Package check makes ChallengeChecks: it has Challenges played by the programs of their
+// authors, and tells whether they can be solved.
+//
+// A check goes one way. Every step can be found out again from the cluster, so whoever takes
+// over from an operator that was killed goes on where it stopped:
+//
+//	observe (observe.go)    all reads, into one Observed
+//	due     (schedule.go)   pure: when the next check is to be made
+//	turn    (turn.go)       pure: whether it may begin now, beside the others and the players
+//	start   (controller.go) the status says that a check is being made, before anything of it exists
+//	judge   (judge.go)      pure: what has come of it, or how long to wait
+//	plan    (plan.go)       pure: the instance, then the solver's namespace and what is in it
+//	derive  (status.go)     pure: results and conditions
+//	end     (finalize.go)   takes away what belongs to the check
+//
+// Builders stand in files named after the object they build. One worker does it all: no two
+// passes count at the same time how many checks are being made.
+package check

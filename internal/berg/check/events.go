@@ -1,0 +1,36 @@
+package check
+
+import (
+	"fmt"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// actionCheck is the action of every event: what the operator was doing.
+const actionCheck = "Check"
+
+// report counts what a check has come to, and tells what is news.
+func (r *Reconciler) report(before, c *bergv1.ChallengeCheck, v Verdict) {
+	if v.BrokenOff != "" {
+		results.WithLabelValues(bergv1.CheckReasonInterrupted).Inc()
+		pass.Normal(r.Events, c, bergv1.CheckReasonInterrupted, actionCheck, v.BrokenOff+"; the check is made again later")
+	}
+	if v.Result == nil {
+		return
+	}
+	measure(v.Result)
+	now := apimeta.FindStatusCondition(c.Status.Conditions, bergv1.CheckConditionSolvable)
+	if now == nil || !conditions.Turned(before.Status.Conditions, *now) {
+		return
+	}
+	about := "Challenge " + c.Spec.ChallengeRef.Name
+	if v.Result.Result == bergv1.CheckSolved {
+		pass.Normal(r.Events, c, now.Reason, actionCheck, fmt.Sprintf("%s can be solved: %s", about, now.Message))
+		return
+	}
+	pass.Warning(r.Events, c, now.Reason, actionCheck, fmt.Sprintf("%s was not solved: %s", about, now.Message))
+}

@@ -1,0 +1,103 @@
+package check
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// finalize takes away what belongs to a ChallengeCheck that is being deleted, and lets it go.
+func (r *Reconciler) finalize(ctx context.Context, o Observed) error {
+	if !controllerutil.ContainsFinalizer(o.Check, bergv1.CheckFinalizer) || r.finalizers.Done(o.Check) {
+		return nil // no check was being made
+	}
+	if o.Check.Status.Run == nil { // or its status was not written yet
+		if err := r.observeRun(ctx, &o); err != nil {
+			return err
+		}
+	}
+	gone, err := r.end(ctx, o)
+	if !gone || err != nil {
+		return err // the events of what goes wake us
+	}
+	return r.finalizers.Remove(ctx, r.Client, o.Check, bergv1.CheckFinalizer)
+}
+
+// end asks for the deletion of what belongs to a check, and reports whether all of it is gone.
+func (r *Reconciler) end(ctx context.Context, o Observed) (gone bool, err error) {
+	var errs []error
+	if i := o.Instance; i != nil && i.DeletionTimestamp == nil {
+		errs = append(errs, apply.Delete(ctx, r.Client, i))
+	}
+	if ns := o.Namespace; ns != nil && ns.DeletionTimestamp == nil {
+		errs = append(errs, apply.Delete(ctx, r.Client, ns))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return false, err
+	}
+	if o.Instance != nil || o.Namespace != nil {
+		return false, nil
+	}
+	// The cache may not show yet what another process wrote before it was killed.
+	for _, left := range []client.Object{
+		&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(o.Check)}},
+	} {
+		exists, err := apply.Find(ctx, r.Writer, left)
+		if err != nil {
+			return false, err
+		}
+		if exists && proofOf(o.Check).Holds(left) {
+			return false, outcome.ErrRaced
+		}
+	}
+	return true, nil
+}
+
+// release takes the finalizer off a live ChallengeCheck of which no check is being made: it
+// then needs nobody to be deleted, not even an operator that makes checks.
+func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) error {
+	if !controllerutil.ContainsFinalizer(c, bergv1.CheckFinalizer) {
+		return nil
+	}
+	before := c.DeepCopy()
+	controllerutil.RemoveFinalizer(c, bergv1.CheckFinalizer)
+	return outcome.Itself(r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// withoutFlag returns an error of the same kind whose text names no flag of the check: an
+// admission webhook may repeat the whole object that it refuses.
+func (r *Reconciler) withoutFlag(err error, o Observed) error {
+	if err == nil || o.Challenge == nil {
+		return err
+	}
+	flags := []string{o.Challenge.Spec.Flag}
+	if o.Instance != nil {
+		flags = append(flags, o.Instance.Spec.Flag)
+	}
+	return redactedError{err, flags}
+}
+
+type redactedError struct {
+	error
+	flags []string
+}
+
+func (e redactedError) Error() string {
+	text := e.error.Error()
+	for _, flag := range e.flags {
+		text = challengeinstance.Redact(text, flag)
+	}
+	return text
+}
+
+func (e redactedError) Unwrap() error { return e.error }

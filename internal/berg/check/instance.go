@@ -1,0 +1,117 @@
+package check
+
+import (
+	"cmp"
+	"crypto/rand"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+)
+
+// unschedulable is the scheduler's reason, which an instance tells as its own.
+const unschedulable = "Unschedulable"
+
+// instanceName is that of the instance of a check, beside the ChallengeCheck.
+func instanceName(c *bergv1.ChallengeCheck) string { return "check-" + string(c.UID) }
+
+// ownerID is for whom the instance of a check runs: a UID is a UUID that no player has.
+func ownerID(c *bergv1.ChallengeCheck) string { return strings.ToLower(string(c.UID)) }
+
+// instance is the one that is played. It is owned by the ChallengeCheck, so that it goes with
+// it, and it ends by itself if nobody ends it.
+func instance(c *bergv1.ChallengeCheck, flag string) *bergv1.ChallengeInstance {
+	i := &bergv1.ChallengeInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:      instanceName(c),
+			Namespace: c.Namespace,
+			Labels:    map[string]string{bergv1.LabelCheck: naming.LabelValue(c.Name)},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: bergv1.GroupVersion.String(), Kind: "ChallengeCheck", Name: c.Name, UID: c.UID, Controller: ptr.To(true),
+			}},
+		},
+		Spec: bergv1.ChallengeInstanceSpec{
+			ChallengeRef: c.Spec.ChallengeRef,
+			OwnerID:      ownerID(c),
+			Flag:         flag,
+			Timeout:      lifetime(c).String(),
+		},
+	}
+	proofOf(c).Stamp(i)
+	return i
+}
+
+// newFlag returns a flag that nobody can guess, in the form of those of the Challenge: a
+// solver may look for that.
+func newFlag(challenge *bergv1.Challenge) string {
+	return flagPrefix(challenge) + "check_" + strings.ToLower(rand.Text()) + "}"
+}
+
+// longestPrefix is more than any event has before the brace of its flags.
+const longestPrefix = 64
+
+// flagPrefix is what the flags of a Challenge begin with, up to the brace.
+func flagPrefix(challenge *bergv1.Challenge) string {
+	for _, like := range []string{challenge.Spec.FlagFormat, challenge.Spec.Flag} {
+		if prefix, _, ok := strings.Cut(like, "{"); ok && prefix != "" && len(prefix) <= longestPrefix && strings.IndexFunc(prefix, notPlain) < 0 {
+			return prefix + "{"
+		}
+	}
+	return "flag{"
+}
+
+func notPlain(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
+}
+
+// dynamic reports whether the containers of a Challenge get the flag of their instance.
+func dynamic(challenge *bergv1.Challenge) bool {
+	for _, c := range challenge.Spec.Containers {
+		if c.DynamicFlag != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// expected is the flag that a solver has to find: that of the instance, or, where no container
+// gets it, the one that the Challenge has for all.
+func expected(challenge *bergv1.Challenge, i *bergv1.ChallengeInstance) string {
+	if dynamic(challenge) {
+		return i.Spec.Flag
+	}
+	return challenge.Spec.Flag
+}
+
+// reasonOf returns the reason of a condition of an instance, "" if there is none.
+func reasonOf(i *bergv1.ChallengeInstance, conditionType string) string {
+	if c := apimeta.FindStatusCondition(i.Status.Conditions, conditionType); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// startOrder are the conditions of an instance in the order in which it is built.
+var startOrder = []string{
+	bergv1.ConditionChallengeFound, bergv1.ConditionFlagValidation, bergv1.ConditionAdmitted, bergv1.ConditionNamespaceCreated, bergv1.ConditionNetworkPolicyCreated,
+	bergv1.ConditionServicesCreated, bergv1.ConditionRoutesCreated, bergv1.ConditionDeploymentsCreated, bergv1.ConditionPodsReady,
+}
+
+// causeOf is why an instance is not Running, as it says itself.
+func causeOf(i *bergv1.ChallengeInstance) (reason, message string) {
+	for _, step := range startOrder {
+		if c := apimeta.FindStatusCondition(i.Status.Conditions, step); c != nil && c.Status != metav1.ConditionTrue {
+			return c.Reason, c.Message
+		}
+	}
+	return bergv1.ReasonStarting, "it does not say why"
+}
+
+// told is the cause that players are told; the reason, of an instance that says none.
+func told(i *bergv1.ChallengeInstance, reason string) string {
+	return cmp.Or(string(i.Status.Cause), reason)
+}

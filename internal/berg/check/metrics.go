@@ -1,0 +1,157 @@
+package check
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/gauge"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// Labels are the result of a check, its stage, and the name of a Challenge: never a flag.
+var (
+	results = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "berg_challengecheck_results_total",
+		Help: "Checks that have ended, by their result; Interrupted for those that were broken off.",
+	}, []string{"result"})
+	durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "berg_challengecheck_duration_seconds",
+		Help:    "Time that the stages of checks took: start until the instance was Running, solve while the solver ran.",
+		Buckets: []float64{1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600, 1800, 3600},
+	}, []string{"stage"})
+	passes = pass.NewMetrics("berg_challengecheck",
+		"Reconciliations that failed and are tried again: the API server did not answer, or there is a bug. What checks find does not count.")
+	overdue = gauge.NewNumber("berg_challengecheck_longest_overdue_seconds",
+		"For how long the check that has waited longest has been due, 0 if none waits. Only the leader reports it.")
+	perChallenge = &verdicts{desc: prometheus.NewDesc("berg_challengecheck_solvable",
+		"Whether the last check solved the Challenge: 1 if so, 0 if not. Only the leader reports it.", []string{labelChallenge}, nil)}
+)
+
+const (
+	labelChallenge = "challenge"
+	// maxChallenges bounds the label: anyone who may create ChallengeChecks chooses its
+	// values. Those beyond it are counted as one.
+	maxChallenges = 256
+	// otherChallenges is not a valid name, so it cannot be that of a Challenge.
+	otherChallenges = "_other"
+	// scrapePatience bounds how long a scrape waits for the cache.
+	scrapePatience = time.Second
+)
+
+func init() {
+	metrics.Registry.MustRegister(results, durations, passes, overdue, perChallenge)
+}
+
+func measure(r *bergv1.CheckResult) {
+	results.WithLabelValues(string(r.Result)).Inc()
+	if r.StartSeconds != nil {
+		durations.WithLabelValues("start").Observe(float64(*r.StartSeconds))
+	}
+	if r.SolveSeconds != nil {
+		durations.WithLabelValues("solve").Observe(float64(*r.SolveSeconds))
+	}
+}
+
+// seeOverdue returns for how long the check that has waited longest has been due.
+func seeOverdue(reader client.Reader, now clock.PassiveClock) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		var all bergv1.ChallengeCheckList
+		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			return 0, err
+		}
+		return longestOverdue(all.Items, now.Now()).Seconds(), nil
+	}
+}
+
+// longestOverdue counts whatever a check waits for: nobody finds out meanwhile whether its
+// Challenge works.
+func longestOverdue(all []bergv1.ChallengeCheck, now time.Time) (longest time.Duration) {
+	for i := range all {
+		if at := all[i].Status.NextRunAt; at != nil && all[i].Status.Run == nil {
+			longest = max(longest, now.Sub(at.Time))
+		}
+	}
+	return longest
+}
+
+// verdicts has a series for each Challenge that was checked.
+type verdicts struct {
+	desc *prometheus.Desc
+	view atomic.Pointer[verdictView]
+}
+
+type verdictView struct {
+	reader  client.Reader
+	elected <-chan struct{}
+}
+
+// watch tells where to look: a cache, which costs no request. elected is closed once this
+// replica leads.
+func (v *verdicts) watch(reader client.Reader, elected <-chan struct{}) {
+	v.view.Store(&verdictView{reader, elected})
+}
+
+// Describe implements prometheus.Collector.
+func (v *verdicts) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
+
+// Collect implements prometheus.Collector.
+func (v *verdicts) Collect(ch chan<- prometheus.Metric) {
+	view := v.view.Load()
+	if view == nil {
+		return
+	}
+	select {
+	case <-view.elected:
+	default:
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	defer cancel()
+	var all bergv1.ChallengeCheckList
+	if err := view.reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return // no number is better than a wrong one
+	}
+	for challenge, value := range solvables(all.Items) {
+		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.GaugeValue, value, challenge)
+	}
+}
+
+// solvables returns 1 for each Challenge whose checks all solved it last, else 0.
+func solvables(all []bergv1.ChallengeCheck) map[string]float64 {
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	// The first ones have a series of their own, whoever comes later.
+	slices.SortStableFunc(order, func(a, b int) int {
+		return all[a].CreationTimestamp.Compare(all[b].CreationTimestamp.Time)
+	})
+	out := map[string]float64{}
+	for _, i := range order {
+		last := all[i].Status.LastResult
+		if last == nil {
+			continue
+		}
+		name := all[i].Spec.ChallengeRef.Name
+		if _, known := out[name]; !known && len(out) >= maxChallenges {
+			name = otherChallenges
+		}
+		value := 0.0
+		if last.Result == bergv1.CheckSolved {
+			value = 1
+		}
+		if before, known := out[name]; known {
+			value = min(value, before)
+		}
+		out[name] = value
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+)
+
+// Observed is everything that decides what happens to a ChallengeCheck.
+type Observed struct {
+	Check *bergv1.ChallengeCheck
+	// Challenge is nil where it does not exist.
+	Challenge *bergv1.Challenge
+	// Contenders are all ChallengeChecks, this one among them.
+	Contenders []contender
+	// PlayersWait: no node has room for the pods of a player.
+	PlayersWait bool
+
+	// What belongs to the check that is being made; nil for what is not there.
+	Instance  *bergv1.ChallengeInstance
+	Namespace *corev1.Namespace
+	Job       *batchv1.Job
+	Pods      []corev1.Pod
+	// Foreign names what has the name of one of these, and no proof.
+	Foreign string
+}
+
+// observe reads all of it, from caches.
+func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now time.Time) (o Observed, err error) {
+	o.Check = c
+	if o.Challenge, err = r.challenge(ctx, c); err != nil {
+		return o, err
+	}
+	if o.PlayersWait, err = r.playersWait(ctx); err != nil {
+		return o, err
+	}
+	if c.Status.Run == nil {
+		o.Contenders, err = r.contenders(ctx, now)
+		return o, err
+	}
+	return o, r.observeRun(ctx, &o)
+}
+
+func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
+	proof := proofOf(o.Check)
+	i, err := r.found(ctx, &bergv1.ChallengeInstance{}, o.Check.Namespace, instanceName(o.Check))
+	if err != nil {
+		return err
+	}
+	if i != nil && !proof.Holds(i) {
+		o.Foreign = "ChallengeInstance " + client.ObjectKeyFromObject(i).String()
+	} else if i != nil {
+		o.Instance = i.(*bergv1.ChallengeInstance)
+	}
+	ns, err := r.found(ctx, &corev1.Namespace{}, "", namespaceName(o.Check))
+	if err != nil || ns == nil {
+		return err
+	}
+	if !proof.Holds(ns) {
+		o.Foreign = cmp.Or(o.Foreign, "Namespace "+ns.GetName())
+		return nil
+	}
+	o.Namespace = ns.(*corev1.Namespace)
+	j, err := r.found(ctx, &batchv1.Job{}, namespaceName(o.Check), jobName)
+	if err != nil || j == nil || !proof.Holds(j) {
+		return err
+	}
+	o.Job = j.(*batchv1.Job)
+	var pods corev1.PodList
+	// The operator never writes pods: there is no write of its own to wait for.
+	err = r.Client.List(ctx, &pods, client.InNamespace(namespaceName(o.Check)), client.DisableReadYourWritesConsistency)
+	o.Pods = pods.Items
+	return err
+}
+
+// found returns nil for what the cache does not show.
+func (r *Reconciler) found(ctx context.Context, o client.Object, namespace, name string) (client.Object, error) {
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	if err != nil {
+		return nil, apply.IgnoreAbsent(err)
+	}
+	return o, nil
+}
+
+// challengeKey is the Challenge that a ChallengeCheck names.
+func (r *Reconciler) challengeKey(c *bergv1.ChallengeCheck) types.NamespacedName {
+	ref := c.Spec.ChallengeRef
+	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, r.Config.Challenge.Namespace), Name: ref.Name}
+}
+
+// mayUse reports whether CHALLENGE_REF_POLICY lets a ChallengeCheck of a namespace use Challenges
+// of another one.
+func mayUse(cfg config.Challenge, from, of string) bool {
+	switch cfg.RefPolicy {
+	case config.RefConfiguredNamespace:
+		return of == cfg.Namespace
+	case config.RefSameNamespace:
+		return of == from
+	default:
+		return true
+	}
+}
+
+// challenge returns nil for one that is not there, and for one that must not be used: nobody
+// finds out by a ChallengeCheck which of the two it is.
+func (r *Reconciler) challenge(ctx context.Context, c *bergv1.ChallengeCheck) (*bergv1.Challenge, error) {
+	key := r.challengeKey(c)
+	if !mayUse(r.Config.Challenge, c.Namespace, key.Namespace) {
+		return nil, nil
+	}
+	o, err := r.found(ctx, &bergv1.Challenge{}, key.Namespace, key.Name)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	return o.(*bergv1.Challenge), nil
+}
+
+// contenders are all ChallengeChecks, as far as they want something at the moment.
+func (r *Reconciler) contenders(ctx context.Context, now time.Time) ([]contender, error) {
+	var all bergv1.ChallengeCheckList
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	out := make([]contender, 0, len(all.Items))
+	for n := range all.Items {
+		c := &all.Items[n]
+		me := contender{UID: c.UID, Challenge: r.challengeKey(c), Running: c.Status.Run != nil}
+		if !me.Running && c.DeletionTimestamp == nil {
+			challenge, err := r.challenge(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			if reason, _ := obstacle(c, challenge, now); reason == "" {
+				me.Due = due(c, challenge)
+			}
+		}
+		out = append(out, me)
+	}
+	return out, nil
+}
+
+// playersWait reports whether a player waits for room.
+func (r *Reconciler) playersWait(ctx context.Context) (bool, error) {
+	var all bergv1.ChallengeInstanceList
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return false, err
+	}
+	for n := range all.Items {
+		if waitsForRoom(&all.Items[n]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,41 @@
+package check
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Inputs is all that the plan of a solver depends on: no clock, no randomness, no cluster.
+type Inputs struct {
+	Check     *bergv1.ChallengeCheck
+	Challenge *bergv1.Challenge
+	// Instance is Running: what players are told is in its status.
+	Instance *bergv1.ChallengeInstance
+	Way      way
+	// Config has the kinds of network policy that instances are given now.
+	Config config.Berg
+}
+
+// Marks are those of all that belongs to a check. What is found by them is what is found of
+// instances: they share the caches.
+var Marks = ownership.Marks{
+	Domain: bergv1.GroupVersion.Group,
+	Owner:  "check",
+	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
+}
+
+// proofOf is the proof of what belongs to a check: its UID alone, since an instance has no
+// label to be found by.
+func proofOf(c *bergv1.ChallengeCheck) ownership.Proof {
+	return ownership.Proof{Annotation: Marks.Annotation(), UID: c.UID}
+}
+
+// inInstance is the metadata of an object in the namespace of the instance, with which it goes.
+func (in Inputs) inInstance(name string) metav1.ObjectMeta {
+	m := meta(in.Check, name)
+	m.Namespace = in.Instance.Status.Namespace
+	return m
+}

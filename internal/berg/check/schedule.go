@@ -1,0 +1,79 @@
+package check
+
+import (
+	"time"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// defaultTimeout is that of the schema, for a ChallengeCheck that was stored without.
+const defaultTimeout = 5 * time.Minute
+
+// timeout is how long each of the two stages of a check may take.
+func timeout(c *bergv1.ChallengeCheck) time.Duration {
+	if d := duration(c.Spec.Timeout); d > 0 {
+		return d
+	}
+	return defaultTimeout
+}
+
+// duration parses what the schema has accepted; zero for what is empty.
+func duration(text string) time.Duration {
+	d, _ := time.ParseDuration(text)
+	return d
+}
+
+// due returns since when a check has been to be made, or when it is to be. It is zero for
+// never: the ChallengeCheck is suspended, or nothing has changed and no time was set. The
+// Challenge may be nil.
+func due(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
+	if c.Spec.Suspend {
+		return time.Time{}
+	}
+	at := wanted(c, challenge)
+	// What was broken off is not begun again at once: what broke it off may be back as soon.
+	if retry := c.Status.RetryAt; retry != nil && !at.IsZero() && at.Before(retry.Time) {
+		return retry.Time
+	}
+	return at
+}
+
+func wanted(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
+	last := c.Status.LastResult
+	if last == nil {
+		return c.CreationTimestamp.Time
+	}
+	ended := last.StartedAt.Time
+	if last.FinishedAt != nil {
+		ended = last.FinishedAt.Time
+	}
+	if last.Generation != c.Generation || challenge != nil && changed(last, challenge) {
+		return ended // whoever was checked longest ago comes first
+	}
+	var next time.Time
+	if every := duration(c.Spec.Schedule.Every); every > 0 {
+		next = last.StartedAt.Add(every)
+	}
+	if at := beforeShown(c, challenge); !at.IsZero() && last.StartedAt.Time.Before(at) && (next.IsZero() || at.Before(next)) {
+		next = at
+	}
+	return next
+}
+
+// changed reports whether a Challenge is another one than that of a result.
+func changed(last *bergv1.CheckResult, challenge *bergv1.Challenge) bool {
+	return last.ChallengeGeneration != challenge.Generation || last.ChallengeUID != string(challenge.UID)
+}
+
+// beforeShown is when a Challenge is to be checked because players see it soon; zero for never.
+func beforeShown(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
+	lead := duration(c.Spec.Schedule.BeforeHideUntil)
+	if lead <= 0 || challenge == nil {
+		return time.Time{}
+	}
+	shown, err := time.Parse(time.RFC3339, challenge.Spec.HideUntil)
+	if err != nil {
+		return time.Time{} // it is not hidden
+	}
+	return shown.Add(-lead)
+}

@@ -1,0 +1,139 @@
+package check
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+)
+
+// retryPause is how long after a check that was broken off the next one may begin.
+const retryPause = time.Minute
+
+// obstacle tells what keeps a check from being made, apart from other checks and players; no
+// reason if nothing does.
+func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Time) (reason, message string) {
+	at := due(c, challenge)
+	switch {
+	case c.Spec.Suspend:
+		return bergv1.CheckReasonSuspended, "spec.suspend is true: no check is made"
+	case challenge == nil:
+		return bergv1.ReasonChallengeMissing, fmt.Sprintf("There is no Challenge %s that a ChallengeCheck of this namespace may use: create it, or look at spec.challengeRef and the operator's CHALLENGE_REF_POLICY", c.Spec.ChallengeRef.Name)
+	case !dynamic(challenge) && challenge.Spec.Flag == "":
+		return bergv1.CheckReasonNoFlag, "There is no flag to be found: give a container of the Challenge a dynamicFlag, or set the Challenge's spec.flag"
+	case at.IsZero():
+		return bergv1.CheckReasonIdle, "The next check is made when the Challenge or this ChallengeCheck is changed"
+	case at.After(now):
+		return bergv1.CheckReasonIdle, "The next check is due at " + at.UTC().Format(time.RFC3339)
+	case challenge.Annotations[bergv1.AnnotationFrozen] != "":
+		return bergv1.ReasonFrozen, fmt.Sprintf("The Challenge is frozen: the check is made when its annotation %s is taken off", bergv1.AnnotationFrozen)
+	}
+	return "", ""
+}
+
+// waiting tells what a check that is not being made waits for; no reason if nothing.
+func waiting(o Observed, limit int, now time.Time) (reason, message string) {
+	if reason, message = obstacle(o.Check, o.Challenge, now); reason != "" {
+		return reason, message
+	}
+	if o.PlayersWait {
+		return bergv1.CheckReasonPlayersFirst, "Players wait for room: the check is made when they have it"
+	}
+	if wait := turn(o.Contenders, o.Check.UID, limit); wait != "" {
+		return bergv1.CheckReasonWaitingForTurn, wait
+	}
+	return "", ""
+}
+
+// deriveIdle is the status while no check is made.
+func deriveIdle(o Observed, reason, message string, now time.Time) {
+	derive(o, condition(bergv1.CheckConditionRunning, metav1.ConditionFalse, reason, message), now)
+}
+
+// deriveStarted is the status of a check that begins.
+func deriveStarted(o Observed, now time.Time) {
+	c := o.Check
+	c.Status.Run = &bergv1.CheckRun{
+		StartedAt: metav1.Time{Time: now}, Generation: c.Generation,
+		ChallengeGeneration: o.Challenge.Generation, ChallengeUID: string(o.Challenge.UID),
+	}
+	c.Status.RetryAt = nil
+	derive(o, condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, bergv1.ReasonStarting, "The instance is being created"), now)
+}
+
+// deriveRunning is the status of a check that is being made, with its verdict.
+func deriveRunning(o Observed, v Verdict, now time.Time) {
+	s := &o.Check.Status
+	running := condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, v.Stage, v.Message)
+	switch {
+	case v.Result != nil:
+		s.Run.FinishedAt = &metav1.Time{Time: now}
+		result := *v.Result
+		result.CheckRun = *s.Run.DeepCopy()
+		record(&o.Check.Status, result, o.Check.Spec.HistoryLimit)
+		running = ending(o)
+	case v.BrokenOff != "":
+		s.Run.FinishedAt = &metav1.Time{Time: now}
+		s.RetryAt = &metav1.Time{Time: now.Add(retryPause)}
+		running = ending(o)
+	}
+	derive(o, running, now)
+}
+
+// deriveEnding is the status while what belonged to a check is taken away.
+func deriveEnding(o Observed, now time.Time) { derive(o, ending(o), now) }
+
+func ending(o Observed) metav1.Condition {
+	message := "What belonged to the check is being taken away"
+	if o.Namespace != nil && o.Namespace.DeletionTimestamp != nil {
+		if held := finalizer.HeldBack(o.Namespace); held != "" {
+			message += ": namespace " + o.Namespace.Name + ": " + held
+		}
+	}
+	return condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, bergv1.CheckReasonEnding, message)
+}
+
+// record keeps a result.
+func record(s *bergv1.ChallengeCheckStatus, result bergv1.CheckResult, limit int32) {
+	s.LastResult = &result
+	short := *result.DeepCopy()
+	short.Output = ""
+	s.History = append([]bergv1.CheckResult{short}, s.History...)
+	if limit <= 0 {
+		limit = mostResults
+	}
+	s.History = s.History[:min(len(s.History), int(limit))]
+}
+
+// mostResults is the schema's default, for a ChallengeCheck that was stored without.
+const mostResults = 10
+
+func derive(o Observed, running metav1.Condition, now time.Time) {
+	c := o.Check
+	c.Status.ObservedGeneration = c.Generation
+	c.Status.NextRunAt = nil
+	if at := due(c, o.Challenge); !at.IsZero() && c.Status.Run == nil {
+		c.Status.NextRunAt = &metav1.Time{Time: at}
+	}
+	conditions.Upsert(&c.Status.Conditions, c.Generation, now, solvableCondition(c.Status.LastResult), running)
+}
+
+// solvableCondition tells what the last check found.
+func solvableCondition(last *bergv1.CheckResult) metav1.Condition {
+	switch {
+	case last == nil:
+		return condition(bergv1.CheckConditionSolvable, metav1.ConditionUnknown, bergv1.CheckReasonNotChecked, "No check has been completed yet")
+	case last.Result == bergv1.CheckSolved:
+		return condition(bergv1.CheckConditionSolvable, metav1.ConditionTrue, string(last.Result), last.Message)
+	default:
+		return condition(bergv1.CheckConditionSolvable, metav1.ConditionFalse, string(last.Result), last.Message)
+	}
+}
+
+func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+}

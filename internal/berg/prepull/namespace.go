@@ -1,0 +1,85 @@
+package prepull
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// NamespacePrefix begins the names of the namespaces in which images are pulled; the UID of the
+// Challenge follows it.
+const NamespacePrefix = "berg-prepull-"
+
+func namespaceName(challenge types.UID) string { return NamespacePrefix + string(challenge) }
+
+// proofOf is the proof of what pulls the images of a Challenge.
+func proofOf(challenge types.UID) ownership.Proof { return Marks.Proof(challenge, nil) }
+
+// challengeOf returns the UID of the Challenge that an object is for, which its namespace
+// tells, or its own name. "" unless the object proves it.
+func challengeOf(o client.Object) types.UID {
+	name := o.GetNamespace()
+	if name == "" {
+		name = o.GetName()
+	}
+	uid, ours := strings.CutPrefix(name, NamespacePrefix)
+	if !ours || !proofOf(types.UID(uid)).Holds(o) {
+		return ""
+	}
+	return types.UID(uid)
+}
+
+// namespace holds what pulls the images of one Challenge and nothing else. No pod in it may have
+// rights on its node.
+func namespace(c *bergv1.Challenge) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(c.UID), Labels: map[string]string{}}}
+	for _, mode := range []string{"enforce", "warn", "audit"} {
+		ns.Labels["pod-security.kubernetes.io/"+mode] = "restricted"
+	}
+	ns.Annotations = map[string]string{bergv1.AnnotationChallenge: c.Namespace + "/" + c.Name}
+	proofOf(c.UID).Stamp(ns)
+	return ns
+}
+
+// networkPolicy lets nothing in or out. Every network plugin that enforces policies enforces this
+// one; nothing in the namespace runs anyway.
+func networkPolicy(challenge types.UID) *networkingv1.NetworkPolicy {
+	p := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(challenge), Name: "closed"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+		},
+	}
+	proofOf(challenge).Stamp(p)
+	return p
+}
+
+// longestSecretName leaves room for a version in the 253 characters of a name.
+const longestSecretName = 236
+
+// secretName is that of a copy of the pull secret: no two namespaces and no two versions of the
+// source share one, so a Secret of that name is the copy.
+func secretName(room types.UID, source *corev1.Secret) string {
+	sum := sha256.Sum256([]byte(string(room) + "/" + string(source.UID) + "/" + source.ResourceVersion))
+	return strings.TrimRight(source.Name[:min(len(source.Name), longestSecretName)], "-.") + "-" + hex.EncodeToString(sum[:])[:12]
+}
+
+// pullSecret is a copy of the one that the operator pulls the images of challenges with: the
+// data alone, no labels or owner references of the source.
+func pullSecret(challenge, room types.UID, source *corev1.Secret) *corev1.Secret {
+	copied := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(challenge), Name: secretName(room, source)},
+		Type:       source.Type, Data: source.Data,
+	}
+	proofOf(challenge).Stamp(copied)
+	return copied
+}

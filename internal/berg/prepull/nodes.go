@@ -1,0 +1,62 @@
+package prepull
+
+import (
+	"slices"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// placement is what the scheduler looks at in a pod of an instance, apart from resources.
+type placement struct {
+	nodeSelector map[string]string
+	tolerations  []corev1.Toleration
+}
+
+// placementOf returns where the pod of a container may run. class is its RuntimeClass, nil for none.
+func placementOf(c bergv1.Container, class *nodev1.RuntimeClass) placement {
+	p := placement{nodeSelector: map[string]string{}}
+	if class != nil && class.Scheduling != nil {
+		for key, value := range class.Scheduling.NodeSelector {
+			p.nodeSelector[key] = value
+		}
+		p.tolerations = class.Scheduling.Tolerations
+	}
+	if c.DynamicFlag != nil && c.DynamicFlag.Executable != nil {
+		p.nodeSelector[corev1.LabelArchStable] = "amd64"
+	}
+	return p
+}
+
+// takes reports whether a node is ready, and lets pods of a placement run.
+func takes(n *corev1.Node, p placement) bool {
+	if n.DeletionTimestamp != nil || n.Spec.Unschedulable || !isReady(n) {
+		return false
+	}
+	for key, value := range p.nodeSelector {
+		if n.Labels[key] != value {
+			return false
+		}
+	}
+	for i := range n.Spec.Taints {
+		taint := &n.Spec.Taints[i]
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+			continue
+		}
+		if !slices.ContainsFunc(p.tolerations, func(t corev1.Toleration) bool {
+			return t.ToleratesTaint(logr.Discard(), taint, false)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,126 @@
+package prepull
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+)
+
+// Observed is everything that decides what is pulled. It is read from caches, and not to be
+// changed.
+type Observed struct {
+	Challenges     []*bergv1.Challenge
+	Nodes          map[types.UID]*corev1.Node
+	RuntimeClasses map[string]*nodev1.RuntimeClass
+	// Rooms are the namespaces in which images are pulled, by the UID of the Challenge.
+	Rooms map[types.UID]*corev1.Namespace
+	// Pulls are under way, the first one first.
+	Pulls []Pull
+	// Blocked tells of a Challenge why its namespace cannot be used.
+	Blocked map[types.UID]string
+}
+
+// Pull is one that is under way.
+type Pull struct {
+	Challenge  types.UID
+	Target     Target
+	Deployment *appsv1.Deployment
+	Pods       []*corev1.Pod
+}
+
+// observe reads all of it.
+func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
+	o := Observed{
+		Nodes: map[types.UID]*corev1.Node{}, RuntimeClasses: map[string]*nodev1.RuntimeClass{},
+		Rooms: map[types.UID]*corev1.Namespace{}, Blocked: map[types.UID]string{},
+	}
+	var challenges bergv1.ChallengeList
+	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
+		return o, err
+	}
+	for i := range challenges.Items {
+		o.Challenges = append(o.Challenges, &challenges.Items[i])
+	}
+	var nodes corev1.NodeList
+	// The operator never writes nodes, RuntimeClasses and pods: there is no write of its own to
+	// wait for.
+	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return o, err
+	}
+	for i := range nodes.Items {
+		o.Nodes[nodes.Items[i].UID] = &nodes.Items[i]
+	}
+	var classes nodev1.RuntimeClassList
+	if err := r.Client.List(ctx, &classes, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return o, err
+	}
+	for i := range classes.Items {
+		o.RuntimeClasses[classes.Items[i].Name] = &classes.Items[i]
+	}
+	if err := r.observeRooms(ctx, &o); err != nil {
+		return o, err
+	}
+	return o, r.observePulls(ctx, &o)
+}
+
+func (r *Reconciler) observeRooms(ctx context.Context, o *Observed) error {
+	var all corev1.NamespaceList
+	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range all.Items {
+		ns := &all.Items[i]
+		uid, named := strings.CutPrefix(ns.Name, NamespacePrefix)
+		switch {
+		case !named:
+			continue
+		case challengeOf(ns) == "":
+			o.Blocked[types.UID(uid)] = "Namespace " + ns.Name + " exists and does not carry the proof that it belongs here; it was left untouched: delete it"
+			continue
+		case ns.DeletionTimestamp != nil:
+			o.Blocked[types.UID(uid)] = "Namespace " + ns.Name + " of an earlier pull is being deleted"
+			if held := finalizer.HeldBack(ns); held != "" {
+				o.Blocked[types.UID(uid)] += ": " + held
+			}
+		}
+		o.Rooms[types.UID(uid)] = ns
+	}
+	return nil
+}
+
+func (r *Reconciler) observePulls(ctx context.Context, o *Observed) error {
+	var deployments appsv1.DeploymentList
+	if err := r.Client.List(ctx, &deployments, client.UnsafeDisableDeepCopy, client.MatchingLabels(Marks.Found)); err != nil {
+		return err
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency, client.MatchingLabels(Marks.Found)); err != nil {
+		return err
+	}
+	of := map[types.NamespacedName][]*corev1.Pod{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		key := types.NamespacedName{Namespace: p.Namespace, Name: p.Labels[bergv1.PrepullLabel]}
+		of[key] = append(of[key], p)
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		uid := challengeOf(d)
+		// What is in a namespace that goes, goes with it.
+		if room := o.Rooms[uid]; uid == "" || d.DeletionTimestamp != nil || room == nil || room.DeletionTimestamp != nil {
+			continue
+		}
+		o.Pulls = append(o.Pulls, Pull{Challenge: uid, Target: targetOf(d), Deployment: d, Pods: of[client.ObjectKeyFromObject(d)]})
+	}
+	slices.SortFunc(o.Pulls, func(a, b Pull) int { return strings.Compare(string(a.Deployment.UID), string(b.Deployment.UID)) })
+	return nil
+}

@@ -1,0 +1,111 @@
+package prepull
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Marks are those of all that pulls images. What is found by them is what is found of
+// instances: they share the caches.
+var Marks = ownership.Marks{
+	Domain: bergv1.GroupVersion.Group,
+	Owner:  "prepull-challenge",
+	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPrepull},
+}
+
+// Target is an image that is to be on a node.
+type Target struct {
+	// Node is the UID of the node: one that is set up anew has no images.
+	Node types.UID
+	// Image is written as the Challenge has it.
+	Image string
+	// RuntimeClass of the pods that need it, "" for none: another container runtime may keep
+	// images of its own.
+	RuntimeClass string
+}
+
+// Wish is all that one Challenge wants.
+type Wish struct {
+	Challenge *bergv1.Challenge
+	Window    window
+	// Targets are sorted; empty unless the window is open.
+	Targets []Target
+	// Nowhere are the images that no node may run.
+	Nowhere []string
+	// Blocked tells why nothing can be pulled for it now; "" if nothing is in the way.
+	Blocked string
+}
+
+// wishes returns what each Challenge wants, who needs it first coming first.
+func wishes(o Observed, cfg config.Berg, now time.Time) []Wish {
+	out := make([]Wish, 0, len(o.Challenges))
+	for _, c := range o.Challenges {
+		w := Wish{Challenge: c, Window: windowOf(c, cfg.Prepull.Lead, now)}
+		if w.Window.Stage == open {
+			w.Targets, w.Nowhere = targets(c, o, cfg)
+			w.Blocked = o.Blocked[c.UID]
+		}
+		out = append(out, w)
+	}
+	slices.SortStableFunc(out, func(a, b Wish) int {
+		return cmp.Or(
+			compareBool(a.Window.Until.IsZero(), b.Window.Until.IsZero()), // who is always wanted waits
+			a.Window.Until.Compare(b.Window.Until),
+			cmp.Compare(a.Challenge.Namespace, b.Challenge.Namespace),
+			cmp.Compare(a.Challenge.Name, b.Challenge.Name),
+		)
+	})
+	return out
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// targets returns where the images of a Challenge are to be, each pair once, and which images
+// can be nowhere.
+func targets(c *bergv1.Challenge, o Observed, cfg config.Berg) (all []Target, nowhere []string) {
+	for _, container := range c.Spec.Containers {
+		class := cmp.Or(container.RuntimeClassName, cfg.Challenge.RuntimeClassName)
+		var runtime *nodev1.RuntimeClass
+		if class != "" {
+			if runtime = o.RuntimeClasses[class]; runtime == nil {
+				nowhere = append(nowhere, container.Image+" (RuntimeClass "+class+" is missing)")
+				continue
+			}
+		}
+		p, found := placementOf(container, runtime), false
+		for _, n := range o.Nodes {
+			if takes(n, p) {
+				found = true
+				all = append(all, Target{Node: n.UID, Image: container.Image, RuntimeClass: class})
+			}
+		}
+		if !found {
+			nowhere = append(nowhere, container.Image)
+		}
+	}
+	slices.SortFunc(all, compareTargets)
+	slices.Sort(nowhere)
+	return slices.Compact(all), slices.Compact(nowhere)
+}
+
+func compareTargets(a, b Target) int {
+	return cmp.Or(strings.Compare(a.Image, b.Image), strings.Compare(a.RuntimeClass, b.RuntimeClass), strings.Compare(string(a.Node), string(b.Node)))
+}

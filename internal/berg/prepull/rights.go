@@ -1,0 +1,45 @@
+package prepull
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// needed are the rights of the role berg-prepull, which is bound only where images are to be
+// pulled ahead.
+var needed = []authorizationv1.ResourceAttributes{
+	{Resource: "nodes", Verb: "list"},
+	{Resource: "nodes", Verb: "watch"},
+	{Group: "node.k8s.io", Resource: "runtimeclasses", Verb: "list"},
+	{Group: "node.k8s.io", Resource: "runtimeclasses", Verb: "watch"},
+	{Group: bergv1.GroupVersion.Group, Resource: "challenges", Subresource: "status", Verb: "patch"},
+}
+
+// Permitted returns an error that names the first right which the operator lacks to pull images
+// ahead. Without it a watch that is forbidden would keep the operator from becoming ready, and
+// nothing would say why. Every account may ask this.
+func Permitted(ctx context.Context, c client.Client) error {
+	for _, right := range needed {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+		if err := c.Create(ctx, review); err != nil {
+			return fmt.Errorf("ask whether images may be pulled ahead: %w", err)
+		}
+		if !review.Status.Allowed {
+			resource := right.Resource
+			if right.Subresource != "" {
+				resource += "/" + right.Subresource
+			}
+			if right.Group != "" {
+				resource += "." + right.Group
+			}
+			return fmt.Errorf("IMAGE_PREPULL_LEAD is set and the operator may not %s %s: bind the role of config/berg/prepull to it first, or leave IMAGE_PREPULL_LEAD empty",
+				right.Verb, resource)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package prepull
+
+import (
+	"time"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// stage is where the time of a Challenge's images stands.
+type stage int
+
+const (
+	// never: nobody wants them ahead.
+	never stage = iota
+	// later: they are pulled from a time on.
+	later
+	// open: they are pulled now.
+	open
+	// over: players see the Challenge. What has begun ends, and nothing begins.
+	over
+)
+
+// window is when the images of a Challenge are pulled ahead.
+type window struct {
+	Stage stage
+	// From and Until bound it; both are zero where the Challenge asks for its images at any time.
+	From, Until time.Time
+}
+
+// windowOf returns the window of a Challenge at a time.
+func windowOf(c *bergv1.Challenge, lead time.Duration, now time.Time) window {
+	if c.DeletionTimestamp != nil {
+		return window{}
+	}
+	if c.Spec.Prepull {
+		return window{Stage: open}
+	}
+	shown, err := time.Parse(time.RFC3339, c.Spec.HideUntil)
+	if err != nil {
+		return window{} // it is not hidden
+	}
+	w := window{Stage: open, From: shown.Add(-lead), Until: shown}
+	switch {
+	case !now.Before(shown):
+		w.Stage = over
+	case now.Before(w.From):
+		w.Stage = later
+	}
+	return w
+}
+
+// turns is how long it is until a window turns into another stage; zero for never.
+func (w window) turns(now time.Time) time.Duration {
+	switch {
+	case w.Stage == later:
+		return w.From.Sub(now)
+	case w.Stage == open && !w.Until.IsZero():
+		return w.Until.Sub(now)
+	default:
+		return 0
+	}
+}

@@ -1,0 +1,150 @@
+package prepull
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+const (
+	// tellEvery is how often the progress of one Challenge is written at most.
+	tellEvery = 5 * time.Second
+	// mostTold is how many failures are told one by one.
+	mostTold = 3
+)
+
+// novelty is what is new in a status.
+type novelty int
+
+const (
+	// sameNews: nothing is.
+	sameNews novelty = iota
+	// progress: more is done than before.
+	progress
+	// turn: something else is said.
+	turn
+)
+
+// derive writes the condition of a Challenge, of which w is the wish, and returns what is new in it.
+func derive(c *bergv1.Challenge, w *Wish, o Observed, l *ledger, now time.Time) novelty {
+	before := c.Status.DeepCopy()
+	old := apimeta.FindStatusCondition(before.Conditions, bergv1.ChallengeConditionImagesReady)
+	switch w.Window.Stage {
+	case never:
+		apimeta.RemoveStatusCondition(&c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
+	case over:
+		// What was pulled is true still; of a Challenge that came too late nothing is told.
+		if old != nil && (old.Status != metav1.ConditionTrue || old.ObservedGeneration != c.Generation) && !underWay(c.UID, o) {
+			say(c, now, metav1.ConditionFalse, bergv1.ImagesTimeIsOver, "hideUntil is over: images that are not on a node are pulled when an instance starts there")
+		}
+	case later:
+		say(c, now, metav1.ConditionFalse, bergv1.ImagesScheduled, "The images are pulled from "+w.Window.From.UTC().Format(time.RFC3339)+" on")
+	case open:
+		status, reason, message := judgement(w, o, l)
+		say(c, now, status, reason, message)
+	}
+	fresh := apimeta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
+	switch {
+	case equality.Semantic.DeepEqual(*before, c.Status):
+		return sameNews
+	case old != nil && fresh != nil && !conditions.Turned(before.Conditions, *fresh) && old.ObservedGeneration == fresh.ObservedGeneration:
+		return progress
+	default:
+		return turn
+	}
+}
+
+func say(c *bergv1.Challenge, now time.Time, status metav1.ConditionStatus, reason, message string) {
+	conditions.Upsert(&c.Status.Conditions, c.Generation, now, metav1.Condition{
+		Type: bergv1.ChallengeConditionImagesReady, Status: status, Reason: reason, Message: message,
+	})
+}
+
+func underWay(challenge types.UID, o Observed) bool {
+	for _, p := range o.Pulls {
+		if p.Challenge == challenge {
+			return true
+		}
+	}
+	return false
+}
+
+// judgement tells how far a Challenge has come, in an open window.
+func judgement(w *Wish, o Observed, l *ledger) (status metav1.ConditionStatus, reason, message string) {
+	if len(w.Challenge.Spec.Containers) == 0 {
+		return metav1.ConditionFalse, bergv1.ReasonNothingToRun, "The Challenge has no containers: there is nothing to pull"
+	}
+	done, nodes := 0, map[types.UID]bool{}
+	var told []string
+	more := 0
+	for _, t := range w.Targets {
+		nodes[t.Node] = true
+		if l.isDone(t) {
+			done++
+			continue
+		}
+		f, ok := l.failureOf(attempt{w.Challenge.UID, t}, w.Challenge.Generation)
+		switch {
+		case !ok:
+		case len(told) == mostTold:
+			more++
+		default:
+			told = append(told, fmt.Sprintf("node %s: %s: %s (%s)", o.Nodes[t.Node].Name, conditions.Value(t.Image), f.Message, f.prospect()))
+		}
+	}
+	message = fmt.Sprintf("%d of %d pulls on %d nodes are done", done, len(w.Targets), len(nodes))
+	if len(w.Targets) == 0 {
+		message = "No ready node takes pods of the Challenge"
+	}
+	if len(w.Nowhere) > 0 {
+		message += "; no ready node may run " + strings.Join(w.Nowhere, ", ")
+	}
+	if more > 0 {
+		told = append(told, fmt.Sprintf("%d more have failed", more))
+	}
+	if len(told) > 0 {
+		message += "; " + strings.Join(told, "; ")
+	}
+	switch {
+	case done < len(w.Targets) && w.Blocked != "":
+		return metav1.ConditionFalse, bergv1.ImagesPulling, message + "; " + w.Blocked
+	case len(told) > 0:
+		return metav1.ConditionFalse, bergv1.ImagesPullFailed, message
+	case len(w.Nowhere) > 0:
+		return metav1.ConditionFalse, bergv1.ImagesNoNode, message
+	case done < len(w.Targets):
+		return metav1.ConditionFalse, bergv1.ImagesPulling, message
+	default:
+		return metav1.ConditionTrue, bergv1.ImagesPulled, message
+	}
+}
+
+// prospect tells how a failure goes on.
+func (f failure) prospect() string {
+	if _, again := f.again(); again {
+		return fmt.Sprintf("attempt %d of %d, it is tried again", f.Count, mostAttempts)
+	}
+	return fmt.Sprintf("attempt %d of %d, it is tried again when the Challenge is changed", f.Count, mostAttempts)
+}
+
+// patchStatus is the only write of the status. An unchanged one costs nothing.
+func (r *Reconciler) patchStatus(ctx context.Context, before, c *bergv1.Challenge) error {
+	return pass.Status[*bergv1.Challenge]{
+		Client: r.Client,
+		Of:     func(c *bergv1.Challenge) any { return &c.Status },
+		Refused: func(c *bergv1.Challenge, err error) {
+			r.ledger.refused[c.UID] = c.Generation
+			pass.Warning(r.Events, c, bergv1.ReasonRefused, actionPull, "The API server refuses the status of this Challenge: "+err.Error())
+		},
+	}.Patch(ctx, before, c)
+}

@@ -1,0 +1,77 @@
+package prepull
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// start is a pull that begins.
+type start struct {
+	Wish   *Wish
+	Target Target
+}
+
+// next chooses which pulls begin: limit at a time with those that are under way, one on each node,
+// what is needed first coming first. untilRetry is how long it is until one that has failed
+// is tried again; zero for never.
+func next(all []Wish, active []Pull, l *ledger, limit int, now time.Time) (starts []start, untilRetry time.Duration) {
+	busy := map[types.UID]bool{}
+	for _, p := range active {
+		busy[p.Target.Node] = true
+	}
+	free := limit - len(active)
+	for i := range all {
+		w := &all[i]
+		if w.Blocked != "" {
+			continue // the event of its end wakes us
+		}
+		for _, t := range w.Targets {
+			if l.isDone(t) {
+				continue
+			}
+			if f, ok := l.failureOf(attempt{w.Challenge.UID, t}, w.Challenge.Generation); ok {
+				at, again := f.again()
+				if !again {
+					continue
+				}
+				if left := at.Sub(now); left > 0 {
+					untilRetry = sooner(untilRetry, left)
+					continue
+				}
+			}
+			if free <= 0 || busy[t.Node] {
+				continue // the end of another one wakes us
+			}
+			free--
+			busy[t.Node] = true
+			starts = append(starts, start{w, t})
+		}
+	}
+	return starts, untilRetry
+}
+
+// sooner returns the shorter of two times of which zero is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// needsRoom reports whether a Challenge still has something to be pulled.
+func needsRoom(w *Wish, l *ledger) bool {
+	for _, t := range w.Targets {
+		if l.isDone(t) {
+			continue
+		}
+		f, failed := l.failureOf(attempt{w.Challenge.UID, t}, w.Challenge.Generation)
+		if !failed {
+			return true
+		}
+		if _, again := f.again(); again {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,133 @@
+package prepull
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// everything is the one request: all pulls together are paced.
+var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "images"}}
+
+// SetupWithManager opens the watches. The only timers are the windows of Challenges, the pauses
+// after failures and the longest time of a pull, and a jump of the clock wakes all.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.backoff, r.ledger = outcome.NewBackoff(), newLedger()
+	failures.Watch(seeFailing, mgr.Elected())
+	if err := pass.Open(ctx, mgr.GetCache(), &corev1.Node{}, &nodev1.RuntimeClass{}); err != nil {
+		return err
+	}
+	wake := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{everything}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("image-prepull").
+		Watches(&bergv1.Challenge{}, wake, builder.WithPredicates(challengeChanged)).
+		Watches(&corev1.Node{}, wake, builder.WithPredicates(nodeChanged)).
+		Watches(&nodev1.RuntimeClass{}, wake).
+		Watches(&corev1.Namespace{}, wake, builder.WithPredicates(inRooms)).
+		Watches(&appsv1.Deployment{}, wake, builder.WithPredicates(inRooms, comesOrGoes)).
+		Watches(&corev1.Pod{}, wake, builder.WithPredicates(inRooms, podChanged)).
+		WatchesRawSource(r.Jumps.Source(wake)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1, // it is one request
+			ReconciliationTimeout:   pass.Longest,
+		}).
+		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+}
+
+// inRooms passes the namespaces in which images are pulled, and what is in them.
+var inRooms = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	return strings.HasPrefix(o.GetNamespace(), NamespacePrefix) || o.GetNamespace() == "" && strings.HasPrefix(o.GetName(), NamespacePrefix)
+})
+
+// challengeChanged passes what authors write, and no status.
+var challengeChanged = onChange(func(before, after client.Object) bool {
+	return before.GetUID() != after.GetUID() || before.GetGeneration() != after.GetGeneration() ||
+		(before.GetDeletionTimestamp() == nil) != (after.GetDeletionTimestamp() == nil)
+})
+
+// nodeChanged passes whether a node takes pods, and which images it lists.
+var nodeChanged = onChange(func(before, after client.Object) bool {
+	b, a := before.(*corev1.Node), after.(*corev1.Node)
+	return b.UID != a.UID || (b.DeletionTimestamp == nil) != (a.DeletionTimestamp == nil) || isReady(b) != isReady(a) ||
+		!equality.Semantic.DeepEqual(b.Labels, a.Labels) || !equality.Semantic.DeepEqual(b.Spec, a.Spec) ||
+		!equality.Semantic.DeepEqual(b.Status.Images, a.Status.Images)
+})
+
+// comesOrGoes passes no updates.
+var comesOrGoes = onChange(func(client.Object, client.Object) bool { return false })
+
+// podChanged passes what becomes of a pull.
+var podChanged = onChange(func(before, after client.Object) bool {
+	b, a := before.(*corev1.Pod), after.(*corev1.Pod)
+	return !equality.Semantic.DeepEqual(b.Status, a.Status)
+})
+
+// onChange passes some updates, and that objects come and go.
+func onChange(which func(before, after client.Object) bool) predicate.Funcs {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectOld, e.ObjectNew) }}
+}
+
+// TrimNode keeps of a node whether it takes pods, and which images it lists.
+func TrimNode(n *corev1.Node) {
+	n.ManagedFields, n.Annotations, n.OwnerReferences = nil, nil, nil
+	n.Spec = corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
+	for i := range n.Spec.Taints {
+		n.Spec.Taints[i].TimeAdded = nil
+	}
+	status := corev1.NodeStatus{}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	for _, i := range n.Status.Images {
+		status.Images = append(status.Images, corev1.ContainerImage{Names: i.Names})
+	}
+	n.Status = status
+}
+
+// TrimPod keeps of a pod that pulls an image what becomes of it, in place of what is kept of
+// the pods of instances.
+func TrimPod(p *corev1.Pod) {
+	p.ManagedFields, p.Annotations, p.OwnerReferences = nil, nil, nil
+	status := corev1.PodStatus{}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			status.Conditions = append(status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+		}
+	}
+	if i := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == containerName }); i >= 0 {
+		state := p.Status.ContainerStatuses[i].State
+		trimmed := corev1.ContainerStatus{Name: containerName}
+		switch {
+		case state.Running != nil:
+			trimmed.State.Running = &corev1.ContainerStateRunning{}
+		case state.Terminated != nil: // what it says is the runtime's, and long
+			trimmed.State.Terminated = &corev1.ContainerStateTerminated{Reason: state.Terminated.Reason, ExitCode: state.Terminated.ExitCode}
+		case state.Waiting != nil:
+			trimmed.State.Waiting = state.Waiting
+		}
+		status.ContainerStatuses = []corev1.ContainerStatus{trimmed}
+	}
+	p.Spec, p.Status = corev1.PodSpec{}, status
+}

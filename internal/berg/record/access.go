@@ -1,0 +1,183 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+// LogsRole is the ClusterRole that the operator binds to itself in the namespace of an instance
+// that ends, to read what its containers wrote: config/berg/record has it.
+const LogsRole = "berg-operator-berg-record-logs"
+
+// bindingName is that of the binding.
+const bindingName = "berg-operator-record"
+
+// These rights are in a role of their own, config/berg/record; what is done with records is
+// allowed in their namespace alone.
+//
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstancerecords,verbs=create;list;watch;delete,namespace=berg-records
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=create
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berg-operator-berg-record-logs,verbs=bind
+
+// Access is the operator's right to read logs.
+type Access struct {
+	// Client writes.
+	Client client.Client
+	// everywhere: somebody gave it for all namespaces, and nothing need be bound.
+	everywhere bool
+
+	mu sync.Mutex
+	me *rbacv1.Subject
+}
+
+// Permitted returns the right to read logs, or an error that names the first right which the
+// operator lacks to keep records. Without it a watch that is forbidden would keep the operator from
+// becoming ready, and nothing would say why. Every account may ask this.
+func Permitted(ctx context.Context, direct client.Client, writer client.Client, cfg config.Record) (*Access, error) {
+	a := &Access{Client: writer}
+	var needed []authorizationv1.ResourceAttributes
+	for _, verb := range []string{"create", "list", "watch", "delete"} {
+		needed = append(needed, authorizationv1.ResourceAttributes{
+			Namespace: cfg.Namespace, Group: bergv1.GroupVersion.Group, Resource: "challengeinstancerecords", Verb: verb,
+		})
+	}
+	var err error
+	if a.everywhere, err = may(ctx, direct, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "log", Verb: "get"}); err != nil {
+		return nil, err
+	}
+	if !a.everywhere {
+		needed = append(needed,
+			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings", Verb: "create"},
+			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "clusterroles", Name: LogsRole, Verb: "bind"})
+	}
+	for _, right := range needed {
+		allowed, err := may(ctx, direct, right)
+		if err != nil {
+			return nil, err
+		}
+		if !allowed {
+			where := ""
+			if right.Namespace != "" {
+				where = " in namespace " + right.Namespace
+			}
+			return nil, fmt.Errorf("RECORD_RETENTION is set and the operator may not %s %s.%s%s: apply config/berg/record first, or leave RECORD_RETENTION empty",
+				right.Verb, right.Resource, right.Group, where)
+		}
+	}
+	return a, defined(ctx, direct, cfg.Namespace)
+}
+
+// defined returns an error where the API server does not know of records: the watch would wait for
+// them, and the operator never become ready.
+func defined(ctx context.Context, direct client.Client, namespace string) error {
+	var some metav1.PartialObjectMetadataList
+	some.SetGroupVersionKind(listKind)
+	err := direct.List(ctx, &some, client.InNamespace(namespace), client.Limit(1))
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return fmt.Errorf("RECORD_RETENTION is set and the API server has no definition challengeinstancerecords.%s: install the operator's definitions first, or leave RECORD_RETENTION empty", bergv1.GroupVersion.Group)
+	}
+	if err != nil {
+		return fmt.Errorf("list records of instances: %w", err)
+	}
+	return nil
+}
+
+func may(ctx context.Context, c client.Client, right authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("ask whether records of instances are allowed: %w", err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// Identify asks the API server who the operator is.
+func (a *Access) Identify(ctx context.Context, direct client.Client) error {
+	if a.everywhere {
+		return nil
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := direct.Create(ctx, review); err != nil {
+		return fmt.Errorf("ask the API server who the operator is: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	me := subjectOf(review.Status.UserInfo.Username)
+	a.me = &me
+	return nil
+}
+
+func subjectOf(username string) rbacv1.Subject {
+	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
+		if namespace, name, ok := strings.Cut(account, ":"); ok {
+			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+		}
+	}
+	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: username}
+}
+
+// Grant lets the operator read logs in the namespace of an instance. It goes with the namespace.
+func (a *Access) Grant(ctx context.Context, instance types.UID, namespace string) error {
+	if a.everywhere {
+		return nil
+	}
+	a.mu.Lock()
+	me := *a.me
+	a.mu.Unlock()
+	err := a.Client.Create(ctx, binding(instance, namespace, me), client.DisableReadYourWritesConsistency)
+	switch {
+	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // the log says what is missing
+	default:
+		return err
+	}
+}
+
+func binding(instance types.UID, namespace string, me rbacv1.Subject) *rbacv1.RoleBinding {
+	b := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: bindingName,
+			Labels: map[string]string{bergv1.LabelComponent: bergv1.ComponentRecord},
+		},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LogsRole},
+		Subjects: []rbacv1.Subject{me},
+	}
+	challengeinstance.Marks.Proof(instance, nil).Stamp(b)
+	return b
+}
+
+// grantPauses are those between attempts of what is not allowed yet: an API server learns of a
+// binding by a watch, and another one than that which stored it a moment later.
+var grantPauses = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 7} // 0.6 s together
+
+// whenGranted does what a binding allows that was made a moment ago.
+func whenGranted(ctx context.Context, do func() error) error {
+	var last error
+	err := wait.ExponentialBackoffWithContext(ctx, grantPauses, func(context.Context) (bool, error) {
+		if last = do(); apierrors.IsForbidden(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if last != nil {
+		return last
+	}
+	return err
+}

@@ -1,0 +1,179 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+)
+
+const (
+	// logsAtOnce is how many logs of an instance are read at the same time.
+	logsAtOnce = 4
+	// allLogs is how much of the logs of one instance is held in memory, and shortestLog what each
+	// container has of it at least.
+	allLogs     = 2 << 20
+	shortestLog = 4 << 10
+	// A kubelet counts lines from the end, and cuts what it sends at the end, not at the beginning. So
+	// many lines are asked for, and few if these are long. A line of a log file has at most 16 KiB:
+	// the runtime breaks longer ones, for the file.
+	manyLines = 4096
+	fewLines  = 48
+	// mostRead is how much of one log is read at a time.
+	mostRead = 1 << 20
+)
+
+// see looks at the pods of an instance and at what they wrote. What cannot be seen in time is
+// missing, and says so.
+func (k *Keeper) see(ctx context.Context, e challengeinstance.Ending) Seen {
+	seen := Seen{Logs: map[LogKey]Log{}}
+	if e.Namespace.DeletionTimestamp != nil {
+		seen.Incomplete = late
+	}
+	var pods corev1.PodList
+	if err := k.Live.List(ctx, &pods, client.InNamespace(e.Namespace.Name), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod}); err != nil {
+		seen.Incomplete = "Its pods could not be listed: " + inWords(err)
+		return seen
+	}
+	seen.Pods = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		id, marked := p.Annotations[bergv1.LabelInstanceID]
+		return marked && id != e.Instance.Status.InstanceID
+	})
+	slices.SortFunc(seen.Pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	wanted := logsOf(seen.Pods)
+	if len(wanted) == 0 {
+		return seen
+	}
+	if err := k.Access.Grant(ctx, e.Instance.UID, e.Namespace.Name); err != nil {
+		for _, w := range wanted {
+			seen.Logs[w.LogKey] = Log{Missing: "The operator has no right to read it: " + inWords(err)}
+		}
+		return seen
+	}
+	limit := min(LongestLog, max(shortestLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).longest()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	turns := make(chan struct{}, logsAtOnce)
+	for _, w := range wanted {
+		group.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			read := k.readLog(ctx, e.Namespace.Name, w, limit)
+			mu.Lock()
+			defer mu.Unlock()
+			seen.Logs[w.LogKey] = read
+		})
+	}
+	group.Wait()
+	return seen
+}
+
+// wantedLog is a log that there is.
+type wantedLog struct {
+	LogKey
+
+	// before: the run before has one of its own.
+	before bool
+}
+
+// logsOf are the logs of those containers that ran.
+func logsOf(pods []corev1.Pod) (wanted []wantedLog) {
+	for _, pod := range pods {
+		for _, s := range pod.Status.ContainerStatuses {
+			again := s.State.Running != nil && s.LastTerminationState.Terminated != nil
+			if again || s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil {
+				wanted = append(wanted, wantedLog{LogKey{pod.Name, s.Name}, again})
+			}
+		}
+	}
+	return wanted
+}
+
+// readLog reads the end of a log, and that of the run before where there is room.
+func (k *Keeper) readLog(ctx context.Context, namespace string, w wantedLog, limit int) Log {
+	last, err := k.readRun(ctx, namespace, w.LogKey, limit, false)
+	if err != nil {
+		logsMissing.Inc()
+		return Log{Missing: "It could not be read: " + inWords(err)}
+	}
+	read := Log{Raw: last.bytes(), Cut: last.cut()}
+	if !w.before || last.cut() {
+		return read
+	}
+	// Of a run that the node keeps no log of, nothing is missing.
+	if before, err := k.readRun(ctx, namespace, w.LogKey, limit, true); err == nil {
+		read.Before, read.BeforeCut = before.bytes(), before.cut()
+	}
+	return read
+}
+
+// run is the end of the log of one run.
+type run struct {
+	tail
+
+	// begun: there is more before what was read.
+	begun bool
+}
+
+func (r *run) cut() bool { return r.begun || r.tail.cut() }
+
+func (k *Keeper) readRun(ctx context.Context, namespace string, of LogKey, limit int, previous bool) (*run, error) {
+	many, err := k.readLines(ctx, namespace, of, limit, previous, manyLines)
+	if err != nil || many.written <= mostRead {
+		return many, err
+	}
+	few, err := k.readLines(ctx, namespace, of, limit, previous, fewLines)
+	if err != nil {
+		return nil, err
+	}
+	few.begun = true
+	return few, nil
+}
+
+// readLines reads the last lines of a log, and stops when it has read more than mostRead.
+func (k *Keeper) readLines(ctx context.Context, namespace string, of LogKey, limit int, previous bool, lines int64) (*run, error) {
+	r := &run{tail: tail{limit: limit}}
+	stream, err := k.openLog(ctx, namespace, of.Pod, &corev1.PodLogOptions{Container: of.Container, Previous: previous, TailLines: ptr.To(lines)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = stream.Close() }()
+	if _, err := io.Copy(&r.tail, io.LimitReader(stream, mostRead+1)); err != nil {
+		return nil, err
+	}
+	// Lines that were broken for the file count more than once there.
+	r.begun = int64(r.lines) >= lines/2
+	return r, nil
+}
+
+// openLog asks for a log until the API server knows that it may be read.
+func (k *Keeper) openLog(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (stream io.ReadCloser, err error) {
+	err = whenGranted(ctx, func() error {
+		stream, err = k.Logs.Pods(namespace).GetLogs(pod, options).Stream(ctx)
+		return err
+	})
+	return stream, err
+}
+
+// inWords is an error without what it is about.
+func inWords(err error) string {
+	switch status := apierrors.APIStatus(nil); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("there was no answer within %s", patience)
+	case errors.As(err, &status):
+		return status.Status().Message
+	default:
+		return err.Error()
+	}
+}

@@ -1,0 +1,165 @@
+package record
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+)
+
+// LongestLog is how much of a container's log a record has at most, in bytes.
+const LongestLog = 64 << 10
+
+const (
+	// flagMark stands for a flag.
+	flagMark = "<flag>"
+	// restartMark stands between the log of a run and that of the run before.
+	restartMark = "--- restarted ---\n"
+)
+
+// censor takes the flags of an instance out of what its containers wrote.
+type censor struct {
+	notations []string // longest first
+	// short: a flag cannot be told from ordinary words.
+	short bool
+}
+
+func newCensor(flags ...string) censor {
+	var c censor
+	for _, flag := range flags {
+		all := challengeinstance.Notations(flag)
+		c.short = c.short || flag != "" && len(all) == 0
+		c.notations = append(c.notations, all...)
+	}
+	slices.SortFunc(c.notations, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	c.notations = slices.Compact(c.notations)
+	return c
+}
+
+// longest is the length of the longest notation of a flag.
+func (c censor) longest() int {
+	if len(c.notations) == 0 {
+		return 0
+	}
+	return len(c.notations[0])
+}
+
+// text takes the flags out of a text that is whole.
+func (c censor) text(text string) string {
+	for _, notation := range c.notations {
+		text = strings.ReplaceAll(text, notation, flagMark)
+	}
+	return text
+}
+
+// log returns what may be kept of a log. cut says that the log may have begun before raw: then a
+// flag may have been cut, and what is left of it goes.
+func (c censor) log(raw []byte, cut bool) string {
+	text := string(raw)
+	if cut {
+		text = text[c.remainder(text):]
+	}
+	// Once more at the end: what looked like something else may now be a flag.
+	return c.text(harmless(c.text(text)))
+}
+
+// remainder is how many bytes at the beginning of a text go because they may be the end of a flag. A
+// flag that begins among them goes whole: its rest would not be known as one.
+func (c censor) remainder(text string) (length int) {
+	for _, notation := range c.notations {
+		for from := 1; from < len(notation) && len(notation)-from > length; from++ {
+			if strings.HasPrefix(text, notation[from:]) {
+				length = len(notation) - from
+			}
+		}
+	}
+	for begin := 0; begin < length; begin++ {
+		for _, notation := range c.notations {
+			if strings.HasPrefix(text[begin:], notation) {
+				length = max(length, begin+len(notation))
+			}
+		}
+	}
+	return length
+}
+
+// harmless replaces what a terminal would take for a command, what turns the direction of
+// writing, and what is no text, by U+FFFD. Nothing is left out: what it stood between must not
+// become one.
+func harmless(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
+			return utf8.RuneError
+		default:
+			return r
+		}
+	}, text)
+}
+
+// end returns the last bytes of a text, whole characters of it.
+func end(text string, most int) (last string, cut bool) {
+	if len(text) <= most {
+		return text, false
+	}
+	from := len(text) - most
+	for from < len(text) && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	return text[from:], true
+}
+
+// beginning returns the first bytes of a text, whole characters of it.
+func beginning(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+// tail keeps the end of what is written to it, and counts all of it.
+type tail struct {
+	limit   int
+	kept    []byte
+	written int64
+	lines   int
+}
+
+// Write implements io.Writer. It never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	t.written += int64(len(p))
+	for _, b := range p {
+		if b == '\n' {
+			t.lines++
+		}
+	}
+	if len(p) >= t.limit {
+		t.kept = append(t.kept[:0], p[len(p)-t.limit:]...)
+		return len(p), nil
+	}
+	if len(t.kept)+len(p) > 2*t.limit {
+		rest := t.kept[len(t.kept)-t.limit:]
+		t.kept = t.kept[:copy(t.kept, rest)]
+	}
+	t.kept = append(t.kept, p...)
+	return len(p), nil
+}
+
+// bytes are the last that were written.
+func (t *tail) bytes() []byte { return t.kept[max(0, len(t.kept)-t.limit):] }
+
+// cut reports whether more was written than is kept.
+func (t *tail) cut() bool { return t.written > int64(t.limit) }

@@ -1,0 +1,311 @@
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+)
+
+const (
+	// longestRecord is how large a record may be in JSON, as the API server stores it: half of
+	// what etcd takes, so that managedFields and a log full of quotes fit beside.
+	longestRecord = 768 << 10
+	// mostContainers is what the schema admits.
+	mostContainers = 64
+	longestMessage = 1024
+	longestReason  = 256
+)
+
+// Seen is what was seen of an instance before it was taken away.
+type Seen struct {
+	// Pods of the instance; nil if it had none, or they could not be listed.
+	Pods []corev1.Pod
+	// Logs by pod and container. One that was not asked for is not in it.
+	Logs map[LogKey]Log
+	// Incomplete says why pods or logs are missing, "" if they are not.
+	Incomplete string
+}
+
+// LogKey names a container.
+type LogKey struct{ Pod, Container string }
+
+// Log is the end of what a container wrote.
+type Log struct {
+	// Raw is that of the run that was the last, Before that of the one before it.
+	Raw, Before []byte
+	// Cut and BeforeCut: there was more before.
+	Cut, BeforeCut bool
+	// Missing says why it could not be read, "" if it could.
+	Missing string
+}
+
+// compose makes the record of an instance. It has no flag in it, and fits into what the API
+// server takes.
+func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.Time) *bergv1.ChallengeInstanceRecord {
+	i := e.Instance
+	c := newCensor(i.Spec.Flag, e.StaticFlag)
+	spec := bergv1.ChallengeInstanceRecordSpec{
+		Instance:            bergv1.RecordedInstance{Namespace: i.Namespace, Name: i.Name, UID: string(i.UID), InstanceID: i.Status.InstanceID},
+		ChallengeRef:        e.Challenge,
+		ChallengeGeneration: i.Status.ChallengeGeneration,
+		OwnerID:             i.Spec.OwnerID,
+		Reason:              e.Reason,
+		Phase:               lastPhase(i),
+		Problem:             problemOf(i, c),
+		Timeline:            timeline(e),
+		EndedAt:             endOf(i, now),
+		Incomplete:          beginning(c.text(seen.Incomplete), longestMessage),
+	}
+	spec.Containers = containers(seen, c)
+	for _, container := range spec.Containers {
+		spec.Restarts += container.Restarts
+	}
+	if over := len(spec.Containers) - mostContainers; over > 0 {
+		spec.Containers = spec.Containers[:mostContainers]
+		spec.Incomplete = beginning(strings.TrimSpace(fmt.Sprintf("%d more containers are left out. %s", over, spec.Incomplete)), longestMessage)
+	}
+	size := fit(&spec)
+	return &bergv1.ChallengeInstanceRecord{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cfg.Namespace,
+			Name:      string(i.UID),
+			Labels: map[string]string{
+				bergv1.LabelManagedBy: bergv1.ManagedBy,
+				bergv1.LabelComponent: bergv1.ComponentRecord,
+				bergv1.LabelChallenge: naming.LabelValue(e.Challenge.Name),
+				bergv1.LabelOwnerID:   i.Spec.OwnerID,
+			},
+			Annotations: map[string]string{
+				bergv1.AnnotationInstance:    i.Namespace + "/" + i.Name,
+				bergv1.AnnotationChallenge:   e.Challenge.Name,
+				bergv1.AnnotationInstanceUID: string(i.UID),
+				bergv1.AnnotationDeleteAt:    now.Add(cfg.Retention).UTC().Format(time.RFC3339),
+				bergv1.AnnotationRecordSize:  strconv.Itoa(size),
+			},
+		},
+		Spec: spec,
+	}
+}
+
+// lastPhase is the last that an instance had alive, "" if its status tells no more.
+func lastPhase(i *bergv1.ChallengeInstance) bergv1.Phase {
+	if i.Status.Phase == bergv1.PhaseTerminating || i.Status.Phase == bergv1.PhaseTerminated {
+		return ""
+	}
+	return i.Status.Phase
+}
+
+func endOf(i *bergv1.ChallengeInstance, now time.Time) metav1.Time {
+	if i.DeletionTimestamp != nil {
+		return *i.DeletionTimestamp
+	}
+	return metav1.Time{Time: now.Truncate(time.Second)}
+}
+
+// problemOf is the first condition that was False, else the first that was not known to be True; nil
+// if there is none. The conditions stand in the order in which an instance is built.
+func problemOf(i *bergv1.ChallengeInstance, c censor) *bergv1.RecordedProblem {
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
+		for _, is := range i.Status.Conditions {
+			switch {
+			case is.Status != status, is.Reason == bergv1.ReasonTerminating:
+			case is.Type == bergv1.ConditionNamespaceDeleted, is.Type == bergv1.ConditionUpToDate:
+			default:
+				since := is.LastTransitionTime
+				return &bergv1.RecordedProblem{Condition: is.Type, Reason: is.Reason, Message: c.text(is.Message), Since: &since}
+			}
+		}
+	}
+	return nil
+}
+
+// timeline is what happened when, earliest first.
+func timeline(e challengeinstance.Ending) []bergv1.RecordedMoment {
+	i := e.Instance
+	var all []bergv1.RecordedMoment
+	add := func(moment string, at *metav1.Time) {
+		if !at.IsZero() {
+			all = append(all, bergv1.RecordedMoment{Moment: moment, At: *at})
+		}
+	}
+	add("Created", &i.CreationTimestamp)
+	add("Started", i.Status.StartedAt)
+	if e.Namespace != nil {
+		add("NamespaceCreated", &e.Namespace.CreationTimestamp)
+	}
+	add("Running", i.Status.ReadyAt)
+	if e.Reason == bergv1.EndReason(bergv1.TerminationTimeout) {
+		add("Expired", e.ExpiresAt)
+	}
+	add("Ended", i.DeletionTimestamp)
+	slices.SortStableFunc(all, func(a, b bergv1.RecordedMoment) int { return a.At.Compare(b.At.Time) })
+	return all
+}
+
+// containers is what became of all containers, by pod and name.
+func containers(seen Seen, c censor) []bergv1.RecordedContainer {
+	var all []bergv1.RecordedContainer
+	for i := range seen.Pods {
+		pod := &seen.Pods[i]
+		if len(pod.Status.ContainerStatuses) == 0 {
+			all = append(all, withoutContainers(pod, c))
+		}
+		for _, status := range pod.Status.ContainerStatuses {
+			recorded := recordedAs(pod, status, c)
+			if log, ok := seen.Logs[LogKey{pod.Name, status.Name}]; ok {
+				addLog(&recorded, log, c)
+			}
+			all = append(all, recorded)
+		}
+	}
+	slices.SortFunc(all, func(a, b bergv1.RecordedContainer) int {
+		return cmp.Or(strings.Compare(a.Pod, b.Pod), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// withoutContainers stands for a pod that no node has taken, or that is being prepared.
+func withoutContainers(pod *corev1.Pod, c censor) bergv1.RecordedContainer {
+	recorded := bergv1.RecordedContainer{
+		Name: cmp.Or(pod.Labels[bergv1.LabelContainer], "unknown"), Pod: pod.Name, Node: pod.Spec.NodeName,
+		Image: imageOf(pod, pod.Labels[bergv1.LabelContainer]),
+		State: string(cmp.Or(pod.Status.Phase, corev1.PodPending)),
+	}
+	recorded.WaitingFor, recorded.Message = pod.Status.Reason, pod.Status.Message
+	for _, is := range pod.Status.Conditions {
+		if is.Type == corev1.PodScheduled && is.Status == corev1.ConditionFalse {
+			recorded.WaitingFor, recorded.Message = is.Reason, is.Message
+		}
+	}
+	return bounded(recorded, c)
+}
+
+func recordedAs(pod *corev1.Pod, status corev1.ContainerStatus, c censor) bergv1.RecordedContainer {
+	recorded := bergv1.RecordedContainer{
+		Name: status.Name, Pod: pod.Name, Image: imageOf(pod, status.Name), Node: pod.Spec.NodeName,
+		Ready: status.Ready, Restarts: status.RestartCount,
+	}
+	ended := status.LastTerminationState.Terminated
+	switch state := status.State; {
+	case state.Terminated != nil:
+		recorded.State, ended = "Terminated", state.Terminated
+	case state.Running != nil:
+		recorded.State = "Running"
+	default:
+		recorded.State = "Waiting"
+		if state.Waiting != nil {
+			recorded.WaitingFor, recorded.Message = state.Waiting.Reason, state.Waiting.Message
+		}
+	}
+	if ended != nil {
+		recorded.Exit = &bergv1.RecordedExit{
+			Code: ended.ExitCode, Reason: beginning(c.text(ended.Reason), longestReason),
+			StartedAt: unlessZero(ended.StartedAt), FinishedAt: unlessZero(ended.FinishedAt),
+		}
+		recorded.Message = cmp.Or(recorded.Message, ended.Message)
+	}
+	return bounded(recorded, c)
+}
+
+// imageOf is the image of a container as it was asked for: its status may have another name of it.
+func imageOf(pod *corev1.Pod, name string) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name == name {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+func unlessZero(t metav1.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func bounded(recorded bergv1.RecordedContainer, c censor) bergv1.RecordedContainer {
+	recorded.Image = beginning(c.text(recorded.Image), longestMessage)
+	recorded.WaitingFor = beginning(c.text(recorded.WaitingFor), longestReason)
+	recorded.Message = beginning(harmless(c.text(recorded.Message)), longestMessage)
+	return recorded
+}
+
+// addLog puts the end of a log into what is recorded of its container.
+func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
+	if c.short {
+		recorded.LogMissing = "The flag is too short to be told from ordinary words"
+		return
+	}
+	text := c.log(log.Raw, log.Cut)
+	wasCut := log.Cut
+	if len(log.Before) > 0 {
+		before := c.log(log.Before, log.BeforeCut)
+		if !strings.HasSuffix(before, "\n") {
+			before += "\n"
+		}
+		text = before + restartMark + text
+		wasCut = log.BeforeCut
+	}
+	var shortened bool
+	recorded.Log, shortened = end(text, LongestLog)
+	recorded.LogCut = wasCut || shortened
+	recorded.LogMissing = beginning(c.text(log.Missing), longestMessage)
+}
+
+// fit shortens the logs that take most room until the record fits, and returns its size in bytes.
+func fit(spec *bergv1.ChallengeInstanceRecordSpec) int {
+	all, logs := sizeOf(*spec), make([]int, len(spec.Containers))
+	for i := range spec.Containers {
+		logs[i] = encodedSize(spec.Containers[i].Log)
+	}
+	for all > longestRecord {
+		if len(logs) == 0 {
+			break
+		}
+		longest := slices.Index(logs, slices.Max(logs))
+		if spec.Containers[longest].Log == "" {
+			break
+		}
+		c := &spec.Containers[longest]
+		c.Log, _ = end(c.Log, len(c.Log)/2)
+		c.LogCut = true
+		all -= logs[longest]
+		logs[longest] = encodedSize(c.Log)
+		all += logs[longest]
+	}
+	return sizeOf(*spec)
+}
+
+// withoutLogs takes all logs out of a record that is too large for where it goes, and says why.
+func withoutLogs(r *bergv1.ChallengeInstanceRecord, why string) {
+	for i := range r.Spec.Containers {
+		c := &r.Spec.Containers[i]
+		if c.Log != "" {
+			c.Log, c.LogCut, c.LogMissing = "", false, why
+		}
+	}
+	r.Annotations[bergv1.AnnotationRecordSize] = strconv.Itoa(sizeOf(r.Spec))
+}
+
+func sizeOf(spec bergv1.ChallengeInstanceRecordSpec) int { return encodedSize(spec) }
+
+func encodedSize(v any) int {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return longestRecord + 1 // none of its types can fail
+	}
+	return len(data)
+}

@@ -1,0 +1,99 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/walltime"
+)
+
+// Sweeper deletes the records whose time is over, and the oldest of more than there may be. Every
+// event of a record wakes it, and a timer at the end of the next one: it remembers nothing.
+type Sweeper struct {
+	Client client.Client
+	Clock  clock.PassiveClock
+	Jumps  *walltime.Watcher
+	Config config.Record
+
+	backoff *outcome.Backoff
+}
+
+// listKind is that of lists of records.
+var listKind = bergv1.GroupVersion.WithKind("ChallengeInstanceRecordList")
+
+// Kind is what the cache must keep: the metadata of records.
+func Kind() client.Object { return metadata() }
+
+// theSweep is the one request.
+var theSweep = []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "records"}}}
+
+// SetupWithManager opens the watch.
+func (s *Sweeper) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	s.backoff = outcome.NewBackoff()
+	reader := mgr.GetCache()
+	stored.Watch(func(ctx context.Context) (float64, error) {
+		all, err := list(ctx, reader, s.Config.Namespace)
+		return float64(len(all)), err
+	}, mgr.Elected())
+	storedBytes.Watch(func(ctx context.Context) (float64, error) {
+		all, err := list(ctx, reader, s.Config.Namespace)
+		var sum int64
+		for i := range all {
+			sum += sizeAsWritten(&all[i])
+		}
+		return float64(sum), err
+	}, mgr.Elected())
+	if err := pass.Open(ctx, mgr.GetCache(), metadata()); err != nil {
+		return err
+	}
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return theSweep })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("challengeinstancerecord").
+		WatchesMetadata(metadata(), all).
+		WatchesRawSource(s.Jumps.Source(all)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: pass.Longest}).
+		Complete(pass.New(s.Clock, s.backoff, passes, s.reconcile))
+}
+
+func list(ctx context.Context, reader client.Reader, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	var all metav1.PartialObjectMetadataList
+	all.SetGroupVersionKind(listKind)
+	err := reader.List(ctx, &all, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	return all.Items, err
+}
+
+func (s *Sweeper) reconcile(ctx context.Context, _ ctrl.Request) (next time.Duration, err error) {
+	all, err := list(ctx, s.Client, s.Config.Namespace)
+	if err != nil {
+		return 0, err
+	}
+	over, next := sweep(all, s.Config, s.Clock.Now())
+	var errs []error
+	for _, r := range over {
+		gone := metadata()
+		gone.Namespace, gone.Name = r.Namespace, r.Name
+		// Not one that somebody made in its place meanwhile.
+		err := apply.IgnoreAbsent(s.Client.Delete(ctx, gone, client.Preconditions{UID: ptr.To(r.UID)}))
+		if err == nil {
+			swept.Inc()
+		}
+		errs = append(errs, err)
+	}
+	return next, errors.Join(errs...)
+}

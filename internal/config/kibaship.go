@@ -1,0 +1,254 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// KibaShip is what an administrator can set about KibaShip projects.
+type KibaShip struct {
+	// Tekton says what becomes of a Project while Tekton is not installed.
+	Tekton TektonMode
+	// ProjectAdmin names the ClusterRole that is bound in the namespace of each Project.
+	ProjectAdmin string
+	Builds       Builds
+}
+
+// TektonMode says what becomes of a Project while Tekton is not installed.
+type TektonMode string
+
+// The Tekton modes.
+const (
+	TektonOptional TektonMode = "optional"
+	TektonRequired TektonMode = "required"
+	TektonOff      TektonMode = "off"
+)
+
+// Builds is how images are built from Git repositories.
+type Builds struct {
+	// Providers are the base URLs of git providers, without a slash at the end.
+	Providers map[string]string
+	// GitImage clones, and BuilderImage builds.
+	GitImage, BuilderImage string
+	// PushImage pushes what was built; empty: the operator's own image.
+	PushImage string
+	// BaseImage is what is built upon where a repository has no Dockerfile; empty: it needs one.
+	BaseImage string
+	// BuilderArgs are given to the builder beside those that every build needs.
+	BuilderArgs []string
+	// Registry is where images go, as host[:port][/path]; empty: nothing is built.
+	Registry string
+	// RegistrySecret is a Secret of type kubernetes.io/dockerconfigjson in the namespace of
+	// each Project; empty: images are pushed without login.
+	RegistrySecret string
+	// CAConfigMap is a ConfigMap in the namespace of each Project, whose key ca.crt holds the
+	// authorities of git server and registry; empty: those of the images.
+	CAConfigMap string
+	// Timeout is how long a run may take.
+	Timeout time.Duration
+	// ResultTime is how long a Deployment shows what came of a run before it is Waiting.
+	ResultTime time.Duration
+	// Workspace says where a clone lies until it is built.
+	Workspace BuildWorkspace
+	// StorageClass and StorageSize are those of the volume of a run; an empty class is the
+	// cluster's default.
+	StorageClass string
+	StorageSize  resource.Quantity
+}
+
+// BuildWorkspace says where a clone lies until it is built.
+type BuildWorkspace string
+
+// The build workspaces.
+const (
+	// WorkspaceEmptyDir: one Task clones and builds, in a directory of its pod.
+	WorkspaceEmptyDir BuildWorkspace = "emptyDir"
+	// WorkspaceVolume: one Task clones and another one builds, with a volume between them.
+	WorkspaceVolume BuildWorkspace = "volume"
+)
+
+// defaultProviders are the git providers where GIT_PROVIDER_URLS does not say otherwise.
+// bitbucket.com is what the API calls Bitbucket; its repositories are at bitbucket.org.
+var defaultProviders = map[string]string{
+	"github.com":    "https://github.com",
+	"gitlab.com":    "https://gitlab.com",
+	"bitbucket.com": "https://bitbucket.org",
+}
+
+// Section returns the settings, which are read into k.
+func (k *KibaShip) Section() settings.Section {
+	return settings.Section{
+		Title:    "KibaShip projects (platform.operator.kibaship.com)",
+		Warnings: k.warnings,
+		Settings: append([]settings.Setting{
+			{
+				Name: "TEKTON_MODE", Default: string(TektonOptional),
+				Help:  "What a Project is while Tekton is not installed: optional, Ready, and completed once Tekton is there; required, Failed until then; off, Tekton is not looked at and nothing is built.",
+				Value: settings.OneOf(&k.Tekton, TektonOptional, TektonRequired, TektonOff),
+			},
+			{
+				Name: "PROJECT_ADMIN_CLUSTER_ROLE", Default: "kibaship-project-admin",
+				Help:  "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it.",
+				Value: settings.Name(&k.ProjectAdmin, content.IsPathSegmentName),
+			},
+		}, k.Builds.settings()...),
+	}
+}
+
+func (b *Builds) settings() []settings.Setting {
+	return []settings.Setting{
+		{
+			Name: "GIT_PROVIDER_URLS", Default: "",
+			Help:  "Where git providers are, if not at their public hosts, as provider=URL with commas between, for example github.com=https://git.example.org. bitbucket.com is bitbucket.org unless set.",
+			Value: settings.Func(b.setProviders),
+		},
+		{
+			Name: "BUILD_GIT_IMAGE", Default: "docker.io/alpine/git:v2.49.1",
+			Help:  "Image that clones repositories: it needs git and a shell.",
+			Value: imageReference(&b.GitImage),
+		},
+		{
+			Name: "BUILD_IMAGE", Default: "ghcr.io/osscontainertools/kaniko:v1.28.2",
+			Help:  "Image that builds, without privileges: kaniko's executor, or one that understands its arguments. It does not push, and has no login. Name it by its digest where it must never change.",
+			Value: imageReference(&b.BuilderImage),
+		},
+		{
+			Name: "BUILD_ARGS", Default: "",
+			Help: "Arguments for the builder beside those that every build needs, with commas between, for example --registry-mirror=mirror.example.org.",
+			Value: settings.Func(func(text string) error {
+				b.BuilderArgs = slices.Collect(settings.Parts(text))
+				for _, arg := range b.BuilderArgs {
+					if !strings.HasPrefix(arg, "--") {
+						return fmt.Errorf("%q: an argument begins with --", arg)
+					}
+				}
+				return nil
+			}),
+		},
+		{
+			Name: "BUILD_PUSH_IMAGE", Default: "",
+			Help: "Image that pushes what was built: one of this operator. Empty: the image that the operator itself runs.",
+			Value: settings.Func(func(text string) error {
+				if b.PushImage = text; text == "" {
+					return nil
+				}
+				return checkImage(text)
+			}),
+		},
+		{
+			Name: "BUILD_BASE_IMAGE", Default: "",
+			Help: "Image with a shell in which the buildCommand of an Application runs that has no Dockerfile. Empty: it needs a Dockerfile.",
+			Value: settings.Func(func(text string) error {
+				if b.BaseImage = text; text == "" {
+					return nil
+				}
+				return checkImage(text)
+			}),
+		},
+		{
+			Name: "BUILD_REGISTRY", Default: "",
+			Help:  "Where built images go, as host[:port][/path], for example registry.example.org/kibaship. Empty: nothing is built.",
+			Value: settings.Func(b.setRegistry),
+		},
+		{
+			Name: "BUILD_REGISTRY_SECRET", Default: "",
+			Help:  "Name of a Secret of type kubernetes.io/dockerconfigjson in the namespace of each Project with which images are pushed. Empty: without login.",
+			Value: settings.OptionalName(&b.RegistrySecret),
+		},
+		{
+			Name: "BUILD_CA_CONFIG_MAP", Default: "",
+			Help:  "Name of a ConfigMap in the namespace of each Project whose key ca.crt holds the certificate authorities of git server and registry. Empty: those that the images trust.",
+			Value: settings.OptionalName(&b.CAConfigMap),
+		},
+		{
+			Name: "BUILD_TIMEOUT", Default: "30m",
+			Help:  "How long a run may take until it is ended.",
+			Value: settings.Duration(&b.Timeout),
+		},
+		{
+			Name: "DEPLOYMENT_RESULT_TIME", Default: "10m",
+			Help:  "How long a Deployment is Succeeded or Failed before it is Waiting for its next change. Its conditions tell the result for ever.",
+			Value: settings.Duration(&b.ResultTime),
+		},
+		{
+			Name: "BUILD_WORKSPACE", Default: string(WorkspaceEmptyDir),
+			Help:  "Where a clone lies until it is built: emptyDir, in the pod that does both; volume, in a volume between two pods.",
+			Value: settings.OneOf(&b.Workspace, WorkspaceEmptyDir, WorkspaceVolume),
+		},
+		{
+			Name: "BUILD_STORAGE_CLASS", Default: "",
+			Help:  "StorageClass of that volume. Empty: the cluster's default.",
+			Value: settings.OptionalName(&b.StorageClass),
+		},
+		{
+			Name: "BUILD_STORAGE_SIZE", Default: "24Gi",
+			Help:  "Size of that volume.",
+			Value: settings.Amount(&b.StorageSize),
+		},
+	}
+}
+
+func (k *KibaShip) warnings() []string {
+	b := k.Builds
+	switch {
+	case b.Registry == "" && b.RegistrySecret != "":
+		return []string{"BUILD_REGISTRY_SECRET is set and BUILD_REGISTRY is not: nothing is built"}
+	case b.Workspace != WorkspaceVolume && b.StorageClass != "":
+		return []string{"BUILD_STORAGE_CLASS is not used unless BUILD_WORKSPACE=volume"}
+	default:
+		return nil
+	}
+}
+
+func (b *Builds) setProviders(text string) error {
+	b.Providers = maps.Clone(defaultProviders)
+	for part := range settings.Parts(text) {
+		provider, base, ok := strings.Cut(part, "=")
+		if _, known := defaultProviders[provider]; !ok || !known {
+			return fmt.Errorf("%q: must be github.com, gitlab.com or bitbucket.com, then = and a URL", part)
+		}
+		u, err := url.Parse(base)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return fmt.Errorf("the URL of %s: must be https://host[:port][/path], without credentials", provider)
+		}
+		b.Providers[provider] = strings.TrimRight(base, "/")
+	}
+	return nil
+}
+
+func (b *Builds) setRegistry(text string) error {
+	b.Registry = strings.TrimRight(text, "/")
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse("https://" + b.Registry)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(b.Registry, "://") || strings.ToLower(b.Registry) != b.Registry {
+		return errors.New("must be host[:port][/path] in lower case, without https://, for example registry.example.org/kibaship")
+	}
+	return nil
+}
+
+// imageReference is the reference of an image; the kubelet says more of it.
+func imageReference(to *string) settings.Value {
+	return settings.Func(func(text string) error {
+		*to = text
+		return checkImage(text)
+	})
+}
+
+func checkImage(text string) error {
+	if text == "" || strings.ContainsAny(text, " \t\n") || strings.Contains(text, "://") {
+		return errors.New("must be the reference of an image, for example registry.example.org/builder:1.2")
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// Tunnel is what an administrator can set about container networks and their tunnels.
+type Tunnel struct {
+	// Backend is how server proxies run.
+	Backend TunnelBackend
+	// HostNode is the node whose loopback servers listen at; "": that of the client proxy.
+	HostNode string
+	// Publish is how server proxies reach client proxies.
+	Publish TunnelPublish
+	// HostPorts is the range that ports of the node are taken from where Publish is HostPort.
+	HostPorts PortRange
+	// ControlPort and DataPort are those of client proxies.
+	ControlPort, DataPort int32
+
+	// Image is a ready image of both proxies; "": one is built for Registry.
+	Image string
+	// Registry and Repository are where images are pushed to, and pulled from.
+	Registry, Repository string
+	// RegistrySecret is a Secret of type kubernetes.io/dockerconfigjson in the operator's
+	// namespace, for Registry and for base images; "": none.
+	RegistrySecret string
+	// RegistryCAFile is a PEM file with the authorities of Registry's certificate.
+	RegistryCAFile string
+	// RegistryInsecure: Registry speaks HTTP.
+	RegistryInsecure bool
+	// BaseImage is what images are made from where a proxy does not name one.
+	BaseImage string
+	// Binary is the proxy program.
+	Binary string
+
+	// AllowedServers and DeniedServers bound spec.tunnels[].serverAddress, and DeniedServerPorts
+	// serverPort. What is denied is so even if it is allowed too.
+	AllowedServers, DeniedServers []netip.Prefix
+	DeniedServerPorts             []PortRange
+	// Tunnels, Streams and IdleTimeout bound what one pair of proxies does.
+	Tunnels, Streams int
+	// PrepareAttempts is how often a tunnel is tried that cannot be prepared.
+	PrepareAttempts int
+	// StartTimeout is how long a proxy may take to start, CallTimeout one call.
+	StartTimeout, CallTimeout time.Duration
+	// CertificateLifetime is that of the proxies' certificates, renewed after two thirds.
+	CertificateLifetime time.Duration
+}
+
+// TunnelBackend is how server proxies run.
+type TunnelBackend string
+
+// The backends.
+const (
+	// BackendHostPod is a pod in the node's network, in the operator's namespace.
+	BackendHostPod TunnelBackend = "HostPod"
+	// BackendLocalProcess is a process on the machine that the operator runs on.
+	BackendLocalProcess TunnelBackend = "LocalProcess"
+)
+
+// TunnelPublish is how server proxies reach client proxies.
+type TunnelPublish string
+
+// The ways.
+const (
+	// PublishPodIP is the pod's own address.
+	PublishPodIP TunnelPublish = "PodIP"
+	// PublishNodePort is a port of every node.
+	PublishNodePort TunnelPublish = "NodePort"
+	// PublishHostPort is a port of the loopback of the node that both proxies are on.
+	PublishHostPort TunnelPublish = "HostPort"
+)
+
+// PortRange is some ports, both ends among them.
+type PortRange struct{ First, Last int32 }
+
+// Section returns the settings, which are read into t.
+func (t *Tunnel) Section() settings.Section {
+	return settings.Section{
+		Title:    "Container networks and tunnels (usvc-dev.developer.microsoft.com)",
+		Check:    t.check,
+		Warnings: t.warnings,
+		Settings: []settings.Setting{
+			{
+				Name: "TUNNEL_BACKEND", Default: string(BackendHostPod),
+				Help:  "How server proxies run: HostPod, a pod in the network of a node, which needs rights of its own (config/tunnel/host), or LocalProcess, a process beside the operator.",
+				Value: settings.OneOf(&t.Backend, BackendHostPod, BackendLocalProcess),
+			},
+			{
+				Name: "TUNNEL_HOST_NODE", Default: "",
+				Help:  "Node whose loopback the servers of tunnels listen at, unless the annotation usvc-dev.developer.microsoft.com/host-node names another. Empty: that of the client proxy.",
+				Value: settings.OptionalName(&t.HostNode),
+			},
+			{
+				Name: "TUNNEL_PUBLISH", Default: string(PublishPodIP),
+				Help:  "How a server proxy reaches its client proxy: PodIP, NodePort, or HostPort on the loopback of the node that both are on.",
+				Value: settings.OneOf(&t.Publish, PublishPodIP, PublishNodePort, PublishHostPort),
+			},
+			{
+				Name: "TUNNEL_HOST_PORTS", Default: "28000-28511",
+				Help:  "Ports of the node for TUNNEL_PUBLISH=HostPort: two for each pair of proxies.",
+				Value: portRange(&t.HostPorts),
+			},
+			{
+				Name: "TUNNEL_CONTROL_PORT", Default: "36672",
+				Help:  "Port at which client proxies are controlled.",
+				Value: settings.Port(&t.ControlPort),
+			},
+			{
+				Name: "TUNNEL_DATA_PORT", Default: "36673",
+				Help:  "Port at which client proxies take data connections.",
+				Value: settings.Port(&t.DataPort),
+			},
+			{
+				Name: "TUNNEL_IMAGE", Default: "",
+				Help:  "Ready image with the proxy program as its entrypoint. Empty: the operator builds one for TUNNEL_REGISTRY.",
+				Value: printable(&t.Image),
+			},
+			{
+				Name: "TUNNEL_REGISTRY", Default: "",
+				Help:  "Registry, as registry.example.com or registry.example.com:5000, to which images of the client proxy are pushed, and which nodes pull from. Empty: none is built.",
+				Value: printable(&t.Registry),
+			},
+			{
+				Name: "TUNNEL_REPOSITORY", Default: "dcptun_developer_ms",
+				Help:  "Repository of these images.",
+				Value: settings.Name(&t.Repository, repository),
+			},
+			{
+				Name: "TUNNEL_REGISTRY_SECRET", Default: "",
+				Help:  "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace with what to log in at registries. Nodes pull with a copy of it in each network. Empty: none.",
+				Value: settings.OptionalName(&t.RegistrySecret),
+			},
+			{
+				Name: "TUNNEL_REGISTRY_CA_FILE", Default: "",
+				Help:  "PEM file with the authorities that the registry's certificate is trusted by. Empty: those of the image.",
+				Value: optionalPath(&t.RegistryCAFile),
+			},
+			{
+				Name: "TUNNEL_REGISTRY_INSECURE", Default: "false",
+				Help:  "Whether the registry speaks HTTP.",
+				Value: settings.Bool(&t.RegistryInsecure),
+			},
+			{
+				Name: "TUNNEL_BASE_IMAGE", Default: "mcr.microsoft.com/azurelinux/base/core:3.0",
+				Help:  "Image that those of client proxies are made from, unless baseImage says another.",
+				Value: settings.Name(&t.BaseImage, notEmpty),
+			},
+			{
+				Name: "TUNNEL_BINARY", Default: "/berg-tunnel",
+				Help:  "The proxy program: it is put into images, and run where TUNNEL_BACKEND is LocalProcess.",
+				Value: settings.Path(&t.Binary),
+			},
+			{
+				Name: "TUNNEL_ALLOWED_SERVERS", Default: "127.0.0.0/8,::1/128",
+				Help:  "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them; a name must lead to such an address each time. Link-local ones cannot be allowed.",
+				Value: networks(&t.AllowedServers),
+			},
+			{
+				Name: "TUNNEL_DENIED_SERVERS", Default: "",
+				Help:  "Comma-separated addresses and address ranges that they may not lead to, whatever is allowed. Where the operator itself finds the API server is always among them.",
+				Value: networks(&t.DeniedServers),
+			},
+			{
+				Name: "TUNNEL_DENIED_SERVER_PORTS", Default: "2379,2380,6443,10248-10250,10255-10257,10259",
+				Help:  "Comma-separated ports, and ranges of them, that they may not lead to: by default those of etcd, API server, kubelet and the rest of Kubernetes, which listen at the loopback of nodes.",
+				Value: portRanges(&t.DeniedServerPorts),
+			},
+			{
+				Name: "TUNNEL_MAX_TUNNELS", Default: "256",
+				Help:  "How many tunnels a pair of proxies has at most.",
+				Value: settings.Int(&t.Tunnels, 1, 256),
+			},
+			{
+				Name: "TUNNEL_MAX_STREAMS", Default: "10000",
+				Help:  "How many connections of clients a tunnel has at once at most.",
+				Value: settings.Int(&t.Streams, 1, 1000000),
+			},
+			{
+				Name: "TUNNEL_PREPARE_ATTEMPTS", Default: "20",
+				Help:  "How often a tunnel is tried that cannot be prepared, about every two seconds. Then it stays Failed until it is changed.",
+				Value: settings.Int(&t.PrepareAttempts, 1, 1000),
+			},
+			{
+				Name: "TUNNEL_START_TIMEOUT", Default: "5m",
+				Help:  "How long a pair of proxies may take to start. Then it is Failed.",
+				Value: settings.Duration(&t.StartTimeout),
+			},
+			{
+				Name: "TUNNEL_CALL_TIMEOUT", Default: "5s",
+				Help:  "How long one call to a server proxy may take.",
+				Value: settings.Duration(&t.CallTimeout),
+			},
+			{
+				Name: "TUNNEL_CERTIFICATE_LIFETIME", Default: "2160h",
+				Help:  "How long certificates of proxies are valid. They are renewed after two thirds of it, and no stream notices.",
+				Value: settings.Duration(&t.CertificateLifetime),
+			},
+		},
+	}
+}
+
+const (
+	// shortestLifetime is that of certificates: their times are in seconds.
+	shortestLifetime = 10 * time.Second
+	// kubeletDelay is about how long the kubelet takes to bring a Secret that has changed into a pod.
+	kubeletDelay = 2 * time.Minute
+)
+
+// check compares the settings with each other.
+func (t *Tunnel) check() []error {
+	var wrong []error
+	if t.ControlPort == t.DataPort && t.ControlPort != 0 {
+		wrong = append(wrong, errors.New("TUNNEL_CONTROL_PORT: must not be TUNNEL_DATA_PORT"))
+	}
+	if t.Publish == PublishHostPort && t.HostPorts.Last <= t.HostPorts.First {
+		wrong = append(wrong, errors.New("TUNNEL_HOST_PORTS: must be two ports at least where TUNNEL_PUBLISH is HostPort"))
+	}
+	if t.CertificateLifetime < shortestLifetime {
+		wrong = append(wrong, fmt.Errorf("TUNNEL_CERTIFICATE_LIFETIME: must be %s or more", shortestLifetime))
+	}
+	if t.RegistryInsecure && t.RegistryCAFile != "" {
+		wrong = append(wrong, errors.New("TUNNEL_REGISTRY_INSECURE: must be false where TUNNEL_REGISTRY_CA_FILE is set"))
+	}
+	return wrong
+}
+
+// warnings returns what can be meant and hardly is.
+func (t *Tunnel) warnings() []string {
+	var all []string
+	if t.CertificateLifetime/3 < kubeletDelay {
+		all = append(all, fmt.Sprintf("TUNNEL_CERTIFICATE_LIFETIME is %s: nodes may take %s to bring a new certificate to a proxy, which is renewed after two thirds. "+
+			"Make it %s or more", t.CertificateLifetime, kubeletDelay, 3*kubeletDelay))
+	}
+	if t.RegistryInsecure && t.RegistrySecret != "" {
+		all = append(all, "TUNNEL_REGISTRY_INSECURE=true and TUNNEL_REGISTRY_SECRET is set: the password can be read by all who see the connection. Give the registry a certificate")
+	}
+	if t.Image != "" && t.Registry != "" {
+		all = append(all, "TUNNEL_IMAGE and TUNNEL_REGISTRY are both set: TUNNEL_IMAGE counts, and no image is built. Empty one of them")
+	}
+	return all
+}
+
+func notEmpty(s string) []string {
+	if strings.TrimSpace(s) == "" {
+		return []string{"must not be empty"}
+	}
+	return nil
+}
+
+func repository(s string) []string {
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "" {
+			return []string{"must be the name of a repository: lower-case letters, digits, '.', '_', '-' and '/'"}
+		}
+	}
+	return nil
+}
+
+func portRange(to *PortRange) settings.Value {
+	return settings.Func(func(text string) (err error) {
+		*to, err = parsePorts(text)
+		return err
+	})
+}
+
+func parsePorts(text string) (PortRange, error) {
+	const want = "%q: must be a port from 1 to 65535, or a range such as 28000-28511"
+	from, to, found := strings.Cut(text, "-")
+	if !found {
+		to = from
+	}
+	first, err1 := strconv.ParseUint(from, 10, 16)
+	last, err2 := strconv.ParseUint(to, 10, 16)
+	if err1 != nil || err2 != nil || first < 1 || last < first {
+		return PortRange{}, fmt.Errorf(want, text)
+	}
+	return PortRange{int32(first), int32(last)}, nil
+}
+
+func networks(to *[]netip.Prefix) settings.Value {
+	return settings.Func(func(text string) error {
+		*to = nil
+		for part := range settings.Parts(text) {
+			network, err := netip.ParsePrefix(part)
+			if address, alone := netip.ParseAddr(part); alone == nil && address.Zone() == "" {
+				network, err = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
+			}
+			if err != nil || network != network.Masked() || network.Addr().Is4In6() {
+				return fmt.Errorf("%q: must be an address, or a range with the host bits zero such as 127.0.0.0/8", part)
+			}
+			*to = append(*to, network)
+		}
+		return nil
+	})
+}
+
+func portRanges(to *[]PortRange) settings.Value {
+	return settings.Func(func(text string) error {
+		*to = nil
+		for part := range settings.Parts(text) {
+			some, err := parsePorts(part)
+			if err != nil {
+				return err
+			}
+			*to = append(*to, some)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+func loadTunnel(env map[string]string) (Tunnel, error) {
+	var cfg Tunnel
+	_, err := settings.Load("", []settings.Section{cfg.Section()}, nil, func(name string) string { return env[name] }, nil)
+	return cfg, err
+}
+
+func TestTunnelDefaults(t *testing.T) {
+	cfg, err := loadTunnel(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.ControlPort != 36672 || cfg.DataPort != 36673 || cfg.Backend != BackendHostPod || cfg.Publish != PublishPodIP {
+		t.Errorf("%+v", cfg)
+	}
+	if len(cfg.AllowedServers) != 2 || cfg.HostPorts != (PortRange{28000, 28511}) || len(cfg.DeniedServerPorts) < 4 {
+		t.Errorf("%+v", cfg)
+	}
+	if warnings := cfg.warnings(); len(warnings) != 0 {
+		t.Errorf("warnings: %q", warnings)
+	}
+}
+
+func TestTunnelSettingsThatCannotBe(t *testing.T) {
+	for name, value := range map[string]string{
+		"TUNNEL_BACKEND": "Docker", "TUNNEL_PUBLISH": "LoadBalancer", "TUNNEL_HOST_PORTS": "5-4", "TUNNEL_DATA_PORT": "36672",
+		"TUNNEL_ALLOWED_SERVERS": "localhost", "TUNNEL_DENIED_SERVERS": "10.0.0.1/8", "TUNNEL_DENIED_SERVER_PORTS": "0",
+		"TUNNEL_REPOSITORY": "Upper", "TUNNEL_BINARY": "berg-tunnel", "TUNNEL_MAX_TUNNELS": "257", "TUNNEL_CALL_TIMEOUT": "1ms",
+		"TUNNEL_CERTIFICATE_LIFETIME": "9s",
+	} {
+		_, err := loadTunnel(map[string]string{name: value})
+		if err == nil || !strings.Contains(err.Error(), "TUNNEL_") {
+			t.Errorf("%s=%s: %v", name, value, err)
+		}
+	}
+	_, err := loadTunnel(map[string]string{"TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_REGISTRY_CA_FILE": "/ca.crt"})
+	if err == nil {
+		t.Error("HTTP with authorities is accepted")
+	}
+}
+
+func TestTunnelWarnings(t *testing.T) {
+	cfg, err := loadTunnel(map[string]string{"TUNNEL_IMAGE": "a", "TUNNEL_REGISTRY": "b", "TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_REGISTRY_SECRET": "c", "TUNNEL_CERTIFICATE_LIFETIME": "5m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := cfg.warnings(); len(got) != 3 {
+		t.Errorf("%q", got)
+	}
+}

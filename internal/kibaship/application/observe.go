@@ -1,0 +1,47 @@
+package application
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kibaship/rules"
+)
+
+// Observed is everything outside the Application that decides what it is.
+type Observed struct {
+	// Project is the one that it names; nil when there is none.
+	Project *kibashipv1.Project
+	// SecretsKnown: the Secrets of the namespace were looked at. Missing are those that the
+	// Application names and that are not there.
+	SecretsKnown bool
+	Missing      []string
+}
+
+// usable reports whether the Project is there, in order, and has this namespace.
+func (o Observed) usable(a *kibashipv1.Application) bool {
+	return o.Project != nil && o.Project.DeletionTimestamp == nil && o.Project.Status.Phase == kibashipv1.ProjectReady &&
+		a.Namespace == naming.Namespace(o.Project.Name)
+}
+
+func (r *Reconciler) observe(ctx context.Context, a *kibashipv1.Application) (o Observed, err error) {
+	project := &kibashipv1.Project{}
+	err = r.Client.Get(ctx, types.NamespacedName{Name: a.Spec.ProjectRef.Name}, project)
+	switch {
+	case err == nil:
+		o.Project = project
+	case !apierrors.IsNotFound(err):
+		return o, err
+	}
+	names := slices.Sorted(maps.Keys(rules.Secrets(&a.Spec)))
+	// Without the Project's rights there is nothing to be seen.
+	if len(names) > 0 && o.usable(a) {
+		o.Missing, o.SecretsKnown = r.Secrets.Missing(a.Namespace, names) //nolint:contextcheck // a watch outlives the pass that opens it
+	}
+	return o, nil
+}

@@ -1,0 +1,108 @@
+package application
+
+import (
+	"context"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/rules"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// The indexes of the cache.
+const (
+	// IndexApplication finds the Deployments of an Application, by the name that they refer to.
+	IndexApplication = "application"
+	// indexProject finds the Applications of a Project, by the name that they refer to.
+	indexProject = "project"
+	// indexSecret finds the Applications that name a Secret.
+	indexSecret = "secret"
+)
+
+// SetupWithManager opens the watches. There are no timers.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.backoff = outcome.NewBackoff()
+	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	perPhase.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
+	if err := pass.Open(ctx, mgr.GetCache(), &kibashipv1.Application{}, &kibashipv1.Deployment{}, &kibashipv1.Project{}); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("kibaship-application").
+		For(&kibashipv1.Application{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, relabelled, pass.Replaced, finalizer.TakenOff(kibashipv1.ApplicationFinalizer)))).
+		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, pass.Replaced, phaseChanged))).
+		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers,
+			ReconciliationTimeout:   pass.Longest,
+		}).
+		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+}
+
+func index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &kibashipv1.Deployment{}, IndexApplication, func(o client.Object) []string {
+		return []string{o.(*kibashipv1.Deployment).Spec.ApplicationRef.Name}
+	}); err != nil {
+		return err
+	}
+	if err := indexer.IndexField(ctx, &kibashipv1.Application{}, indexProject, func(o client.Object) []string {
+		return []string{o.(*kibashipv1.Application).Spec.ProjectRef.Name}
+	}); err != nil {
+		return err
+	}
+	return indexer.IndexField(ctx, &kibashipv1.Application{}, indexSecret, func(o client.Object) []string {
+		var names []string
+		for name := range rules.Secrets(&o.(*kibashipv1.Application).Spec) {
+			names = append(names, name)
+		}
+		return names
+	})
+}
+
+// relabelled passes changes of the labels that an Application has of its Project. The write that
+// puts on labels and finalizer is the operator's own, in a pass that goes on.
+var relabelled = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	if !controllerutil.ContainsFinalizer(e.ObjectOld, kibashipv1.ApplicationFinalizer) && controllerutil.ContainsFinalizer(e.ObjectNew, kibashipv1.ApplicationFinalizer) {
+		return false
+	}
+	before, after := e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()
+	return before[kibashipv1.LabelProjectUUID] != after[kibashipv1.LabelProjectUUID] ||
+		before[kibashipv1.LabelWorkspaceUUID] != after[kibashipv1.LabelWorkspaceUUID]
+}}
+
+// phaseChanged passes what makes a Project usable or not.
+var phaseChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := e.ObjectOld.(*kibashipv1.Project), e.ObjectNew.(*kibashipv1.Project)
+	return before.Status.Phase != after.Status.Phase || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+}}
+
+func (r *Reconciler) ofProject(ctx context.Context, o client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, nil, client.MatchingFields{indexProject: o.GetName()})
+}
+
+// ofSecret maps a Secret to the Applications that name it, and one without a name to all of
+// its namespace that name any.
+func (r *Reconciler) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetName() != "" {
+		return pass.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, nil,
+			client.InNamespace(o.GetNamespace()), client.MatchingFields{indexSecret: o.GetName()})
+	}
+	return pass.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, func(o client.Object) bool {
+		return len(rules.Secrets(&o.(*kibashipv1.Application).Spec)) > 0
+	}, client.InNamespace(o.GetNamespace()))
+}

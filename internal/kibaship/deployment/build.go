@@ -1,0 +1,165 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// build brings what a run consists of into place, ends what is no longer wanted, and says what
+// stopped it.
+func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started bool, _ *outcome.Problem) {
+	p := plan(in)
+	d := o.Deployment
+	if _, err := apply.Apply(ctx, r.Writer, proofOf(d), p.Pipeline); err != nil {
+		return false, r.problemOf(ctx, kibashipv1.ConditionPipelineAvailable, err)
+	}
+	current := o.find(in.runName())
+	starts := due(*o, in.runName())
+	if starts || current != nil && !current.over() && !current.Begun {
+		if err := r.observeMissing(ctx, o, in); err != nil {
+			return false, r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+		}
+		if missing := judgeMissing(*o); missing != nil {
+			return false, missing
+		}
+	}
+	if starts {
+		made, err := r.create(ctx, d, p.PipelineRun)
+		if err != nil {
+			return false, r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+		}
+		o.Runs = append([]Run{readRun(made, nil)}, o.Runs...)
+	}
+	if err := r.endOthers(ctx, *o, in.runName()); err != nil {
+		return starts, r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+	}
+	return starts, nil
+}
+
+// create starts a run, unless there is one: whoever has changed that, to cancel it for one, has
+// a reason.
+func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live := runOf(desired.GetNamespace(), desired.GetName())
+	exists, err := apply.Find(ctx, r.Writer, live)
+	if err != nil {
+		return nil, err
+	}
+	if exists && proofOf(d).Holds(live) && live.GetDeletionTimestamp() == nil {
+		return live, nil
+	}
+	made, err := apply.Apply(ctx, r.Writer, proofOf(d), desired)
+	if err == nil {
+		runsStarted.Inc()
+	}
+	return made, err
+}
+
+// endOthers cancels runs that build what nobody asks for any more, and deletes those beyond the
+// history. Their pods and volumes go with them.
+func (r *Reconciler) endOthers(ctx context.Context, o Observed, current string) error {
+	namespace := o.Deployment.Namespace
+	for i, run := range o.Runs {
+		switch {
+		case run.Name == current:
+		case i >= kibashipv1.HistoryLimit:
+			if err := r.withRun(ctx, o.Deployment, namespace, run.Name, func(live *unstructured.Unstructured) error {
+				return apply.Delete(ctx, r.Client, live)
+			}); err != nil {
+				return err
+			}
+		case !run.over() && !run.Cancelling:
+			if err := r.withRun(ctx, o.Deployment, namespace, run.Name, func(live *unstructured.Unstructured) error {
+				before := live.DeepCopy()
+				if err := unstructured.SetNestedField(live.Object, "Cancelled", "spec", "status"); err != nil {
+					return err
+				}
+				return r.Client.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(r.Writer.Manager))
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withRun does something with a run of the Deployment's own, nothing where it is gone.
+func (r *Reconciler) withRun(ctx context.Context, d *kibashipv1.Deployment, namespace, name string, do func(*unstructured.Unstructured) error) error {
+	live := runOf(namespace, name)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(live), live)
+	if err != nil || !proofOf(d).Holds(live) {
+		return apply.IgnoreAbsent(err)
+	}
+	return apply.IgnoreAbsent(do(live))
+}
+
+// problemOf turns what stopped a write into a problem. What is in the way and belongs to an
+// earlier Deployment of the same name is taken away by the garbage collector.
+func (r *Reconciler) problemOf(ctx context.Context, condition string, err error) *outcome.Problem {
+	p := problemOf(condition, err)
+	var refused *ownership.RefusedError
+	if !errors.As(err, &refused) {
+		return p
+	}
+	kind := pipelineRunKind
+	if refused.Kind == pipelineKind.Kind {
+		kind = pipelineKind
+	}
+	live := empty(kind)
+	if getErr := r.Writer.Live.Get(ctx, client.ObjectKey{Namespace: refused.Namespace, Name: refused.Name}, live); getErr != nil {
+		if apply.Absent(getErr) {
+			p.Class = outcome.Raced
+		}
+		return p
+	}
+	owner := metav1.GetControllerOf(live)
+	if live.GetDeletionTimestamp() == nil && (owner == nil || owner.Kind != "Deployment" || owner.APIVersion != kibashipv1.GroupVersion.String()) {
+		return p
+	}
+	if live.GetDeletionTimestamp() == nil {
+		other := &kibashipv1.Deployment{}
+		getErr := r.Client.Get(ctx, client.ObjectKey{Namespace: refused.Namespace, Name: owner.Name}, other)
+		if getErr == nil && other.UID == owner.UID || apply.IgnoreAbsent(getErr) != nil {
+			return p
+		}
+	}
+	return &outcome.Problem{
+		Condition: condition, Reason: kibashipv1.ReasonWaiting, Class: outcome.Waiting, Err: outcome.ErrRaced,
+		Message: refused.Kind + " " + refused.Name + " of an earlier Deployment of this name is being deleted",
+	}
+}
+
+// image is the one of the operator's own pod, "" where it has none. The kubelet names a
+// container's host after its pod.
+func (r *Reconciler) ownImage(ctx context.Context) string {
+	if r.Config.Builds.PushImage != "" {
+		return r.Config.Builds.PushImage
+	}
+	r.own.Lock()
+	defer r.own.Unlock()
+	if r.own.image != "" || r.Pod.Name == "" || r.Pod.Namespace == "" {
+		return r.own.image
+	}
+	pod := &corev1.Pod{}
+	if err := r.Writer.Live.Get(ctx, r.Pod, pod); err != nil {
+		return ""
+	}
+	for _, c := range pod.Spec.Containers {
+		if c.Name == containerName || len(pod.Spec.Containers) == 1 {
+			r.own.image = c.Image
+		}
+	}
+	return r.own.image
+}
+
+// containerName is that of the operator in its pod.
+const containerName = "manager"

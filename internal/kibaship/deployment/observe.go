@@ -1,0 +1,160 @@
+package deployment
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+)
+
+// Observed is everything that decides what happens to a Deployment.
+type Observed struct {
+	Deployment *kibashipv1.Deployment
+	// Application is nil where it does not exist.
+	Application *kibashipv1.Application
+	// Tekton: its kinds are served, and the settings do not say to leave them alone.
+	Tekton bool
+	// Runs are those of this Deployment, the newest first.
+	Runs []Run
+	// Missing is what a run needs and does not find. It is looked for where a run is to be
+	// started, or does not get on.
+	Missing []Missing
+}
+
+// Missing is an object that a run needs.
+type Missing struct {
+	Kind, Name string
+	// Where says who names it.
+	Where string
+}
+
+// find returns a run by its name, nil if there is none.
+func (o Observed) find(name string) *Run {
+	at := slices.IndexFunc(o.Runs, func(r Run) bool { return r.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &o.Runs[at]
+}
+
+func (r *Reconciler) observe(ctx context.Context, d *kibashipv1.Deployment) (o Observed, err error) {
+	o.Deployment = d
+	app := &kibashipv1.Application{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Spec.ApplicationRef.Name}}
+	exists, err := apply.Find(ctx, r.Writer, app)
+	if err != nil {
+		return o, err
+	}
+	if exists {
+		o.Application = app
+	}
+	o.Tekton = r.Config.Tekton != config.TektonOff && r.Presence.Check(pipelineRunKind) == nil &&
+		r.Presence.Check(pipelineKind) == nil && r.Presence.Check(taskRunKind) == nil
+	if o.Tekton {
+		if o.Runs, err = r.observeRuns(ctx, d); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// observeRuns reads the runs of a Deployment.
+func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) ([]Run, error) {
+	of := []client.ListOption{
+		client.InNamespace(d.Namespace),
+		client.MatchingLabels{kibashipv1.LabelDeployment: labelOf(d.Name)},
+	}
+	runs, children := emptyList(pipelineRunKind), emptyList(taskRunKind)
+	if err := r.Client.List(ctx, runs, of...); err != nil {
+		return nil, err
+	}
+	// The operator writes no TaskRuns: there is no write of its own to wait for.
+	if err := r.Client.List(ctx, children, append(of, client.DisableReadYourWritesConsistency)...); err != nil {
+		return nil, err
+	}
+	var all []Run
+	for i := range runs.Items {
+		if proofOf(d).Holds(&runs.Items[i]) && runs.Items[i].GetDeletionTimestamp() == nil {
+			all = append(all, readRun(&runs.Items[i], children.Items))
+		}
+	}
+	slices.SortFunc(all, func(a, b Run) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(b.Name, a.Name))
+	})
+	return all, nil
+}
+
+// defaultClass marks the StorageClass that claims get which name none.
+const defaultClass = "storageclass.kubernetes.io/is-default-class"
+
+// observeMissing looks for what a run cannot do without. A pod that lacks one of these would
+// wait until its time is over, and nobody would be told why.
+func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs) error {
+	builds := in.Builds
+	var needs []Missing
+	if in.private() {
+		needs = append(needs, Missing{Kind: "Secret", Name: in.Git.SecretRef.Name, Where: "spec.gitRepository.secretRef of Application " + in.ApplicationName})
+	}
+	if builds.RegistrySecret != "" {
+		needs = append(needs, Missing{Kind: "Secret", Name: builds.RegistrySecret, Where: "BUILD_REGISTRY_SECRET"})
+	}
+	if builds.CAConfigMap != "" {
+		needs = append(needs, Missing{Kind: "ConfigMap", Name: builds.CAConfigMap, Where: "BUILD_CA_CONFIG_MAP"})
+	}
+	if builds.Workspace == config.WorkspaceVolume {
+		needs = append(needs, Missing{Kind: "StorageClass", Name: builds.StorageClass, Where: "BUILD_STORAGE_CLASS"})
+	}
+	o.Missing = nil
+	for _, need := range needs {
+		if need.Kind == "Secret" {
+			r.Secrets.Missing(in.Name.Namespace, []string{need.Name}) //nolint:contextcheck // a watch outlives the pass; its coming wakes us
+		}
+	}
+	for _, need := range needs {
+		found, err := r.exists(ctx, need.Kind, in.Name.Namespace, need.Name)
+		if err != nil {
+			return err
+		}
+		if !found {
+			o.Missing = append(o.Missing, need)
+		}
+	}
+	return nil
+}
+
+// exists asks the API server, and for no more than the metadata. Without a name it looks for the
+// default StorageClass.
+func (r *Reconciler) exists(ctx context.Context, kind, namespace, name string) (bool, error) {
+	gvk := corev1.SchemeGroupVersion.WithKind(kind)
+	if kind == "StorageClass" {
+		namespace, gvk = "", schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: kind}
+	}
+	if name != "" {
+		found := &metav1.PartialObjectMetadata{}
+		found.SetGroupVersionKind(gvk)
+		err := r.Writer.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, found)
+		return err == nil, apply.IgnoreAbsent(err)
+	}
+	all := &metav1.PartialObjectMetadataList{}
+	all.SetGroupVersionKind(gvk.GroupVersion().WithKind(kind + "List"))
+	if err := r.Writer.Live.List(ctx, all); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(all.Items, func(o metav1.PartialObjectMetadata) bool { return o.Annotations[defaultClass] == "true" }), nil
+}
+
+// runOf returns the live object of a run.
+func runOf(namespace, name string) *unstructured.Unstructured {
+	u := empty(pipelineRunKind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}

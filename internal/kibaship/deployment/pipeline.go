@@ -1,0 +1,60 @@
+package deployment
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+// The parameters of a Pipeline.
+const (
+	paramCommit = "git-commit"
+	paramBranch = "git-branch"
+
+	taskClone = "clone-repository"
+	taskBuild = "build"
+	// paramTag is that of the second of two Tasks.
+	paramTag = "tag"
+)
+
+// pipeline is one Task, whose steps share a directory of its pod, or two with a volume.
+func pipeline(in Inputs) *unstructured.Unstructured {
+	all := in.with(workspaceToken, workspaceLogin, workspaceAuthority)
+	var tasks []any
+	if in.Builds.Workspace == config.WorkspaceVolume {
+		cloneNeeds, buildNeeds := in.with(workspaceToken, workspaceAuthority), in.with(workspaceLogin, workspaceAuthority)
+		clone := task(taskClone, cloneNeeds, in.cloneStep())
+		clone["taskSpec"].(object)["results"] = []any{object{
+			"name": resultCommit, "type": "string", "value": "$(steps." + stepClone + ".results." + resultCommit + ")",
+		}}
+		build := task(taskBuild, buildNeeds, in.buildStep(), in.pushStep("$(params."+paramTag+")"))
+		build["runAfter"] = []any{taskClone}
+		build["params"] = []any{object{"name": paramTag, "value": "$(tasks." + taskClone + ".results." + resultCommit + ")"}}
+		build["taskSpec"].(object)["params"] = []any{object{"name": paramTag, "type": "string"}}
+		tasks = []any{clone, build}
+	} else {
+		tasks = []any{task(taskBuild, all, in.cloneStep(), in.buildStep(), in.pushStep("$(steps."+stepClone+".results."+resultCommit+")"))}
+	}
+	u := empty(pipelineKind)
+	in.meta(u, in.pipelineName(), "builds the images of a Deployment")
+	u.Object["spec"] = object{
+		"params": []any{
+			object{"name": paramCommit, "type": "string", "default": ""},
+			object{"name": paramBranch, "type": "string", "default": ""},
+		},
+		"workspaces": workspaces(all),
+		"tasks":      tasks,
+	}
+	return u
+}
+
+func task(name string, needs []string, steps ...any) object {
+	var bound []any
+	for _, workspace := range needs {
+		bound = append(bound, object{"name": workspace, "workspace": workspace})
+	}
+	return object{
+		"name": name, "workspaces": bound,
+		"taskSpec": object{"workspaces": workspaces(needs), "steps": steps},
+	}
+}

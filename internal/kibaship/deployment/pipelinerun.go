@@ -1,0 +1,37 @@
+package deployment
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// account is the one of the pods of a run. It is not the Project's, which may do everything in
+// the namespace: the pods get no token anyway, but Tekton hands Secrets of an account that are
+// made for it to every step.
+const account = "default"
+
+func newPipelineRun(in Inputs) *unstructured.Unstructured {
+	u := empty(pipelineRunKind)
+	in.meta(u, in.runName(), "builds an image")
+	var bindings []any
+	for _, name := range in.with(workspaceToken, workspaceLogin, workspaceAuthority) {
+		bindings = append(bindings, in.binding(name))
+	}
+	u.Object["spec"] = object{
+		"pipelineRef": object{"name": in.pipelineName()},
+		"params": []any{
+			object{"name": paramCommit, "value": in.Commit},
+			object{"name": paramBranch, "value": in.Branch},
+		},
+		"timeouts": object{"pipeline": in.Builds.Timeout.String()},
+		"taskRunTemplate": object{
+			"serviceAccountName": account,
+			"podTemplate": object{
+				"automountServiceAccountToken": false,
+				"enableServiceLinks":           false,
+				"securityContext":              object{"fsGroup": nobody},
+			},
+		},
+		"workspaces": bindings,
+	}
+	return u
+}

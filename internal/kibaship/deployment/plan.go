@@ -1,0 +1,150 @@
+package deployment
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Inputs is all that a plan depends on: no clock, no randomness, no cluster.
+type Inputs struct {
+	UID        types.UID
+	Name       types.NamespacedName
+	Generation int64
+	// Again is the value of AnnotationRunAgain, "" for none.
+	Again string
+	// Project, Application and Deployment are the slugs that names are made of.
+	Project, Application, Deployment string
+	ApplicationName                  string
+	Git                              kibashipv1.GitRepository
+	// Commit is the one that is asked for, "" for the newest of Branch; Branch is "" for the
+	// one that the repository calls its default.
+	Commit, Branch string
+	Builds         config.Builds
+	// PushImage pushes: an image of this operator.
+	PushImage string
+}
+
+// Plan is every object that a run consists of.
+type Plan struct {
+	Pipeline    *unstructured.Unstructured
+	PipelineRun *unstructured.Unstructured
+}
+
+func plan(in Inputs) Plan { return Plan{Pipeline: pipeline(in), PipelineRun: newPipelineRun(in)} }
+
+// Marks are those of all that belongs to a Deployment. Tekton hands the labels of a
+// PipelineRun on to its TaskRuns and pods.
+var Marks = ownership.Marks{
+	Domain: "platform.kibaship.com",
+	Owner:  "deployment",
+	Found:  map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
+}
+
+func proofOf(d *kibashipv1.Deployment) ownership.Proof { return Marks.Proof(d.UID, nil) }
+
+// longestName is what Tekton takes for its objects.
+const longestName = 63
+
+// The labels that platforms look builds up by.
+const (
+	labelName = "deployment.kibaship.com/name"
+	labelSlug = "project.kibaship.com/slug"
+)
+
+func (in Inputs) stem() string {
+	return "project-" + in.Project + "-app-" + in.Application + "-deployment-" + in.Deployment
+}
+
+func (in Inputs) pipelineName() string {
+	return kitnaming.Within(in.stem()+"-git-repository-pipeline-kibaship-com", longestName)
+}
+
+// runName is that of the run which the spec asks for: each generation has one, and each value
+// of AnnotationRunAgain another.
+func (in Inputs) runName() string {
+	name := fmt.Sprintf("%s-run-%d", in.stem(), in.Generation)
+	if in.Again != "" {
+		name += "-" + hash(in.Again)
+	}
+	return kitnaming.Within(name, longestName)
+}
+
+// repository is where the images of an Application go.
+func (in Inputs) repository() string {
+	return in.Builds.Registry + "/" + in.Project + "/" + in.Application
+}
+
+// url is where the source is.
+func (in Inputs) url() string {
+	return in.Builds.Providers[string(in.Git.Provider)] + "/" + strings.TrimSuffix(in.Git.Repository, ".git") + ".git"
+}
+
+// private reports whether a token is needed, or given.
+func (in Inputs) private() bool { return in.Git.SecretRef != nil }
+
+// context is the directory that is built, seen from the root of the repository. It never lies
+// outside.
+func (in Inputs) context() string {
+	return strings.TrimPrefix(path.Clean(path.Join("/", in.Git.Path, in.Git.RootDirectory)), "/")
+}
+
+// meta is the metadata of an object of the Deployment, which goes with it.
+func (in Inputs) meta(u *unstructured.Unstructured, name, purpose string) {
+	u.SetName(name)
+	u.SetNamespace(in.Name.Namespace)
+	u.SetLabels(map[string]string{
+		kibashipv1.LabelDeployment:  labelOf(in.Name.Name),
+		kibashipv1.LabelApplication: kitnaming.LabelValue(in.ApplicationName),
+		kibashipv1.LabelProjectName: in.Project,
+		labelName:                   kitnaming.LabelValue(in.Name.Name),
+		labelSlug:                   in.Project,
+	})
+	u.SetAnnotations(map[string]string{
+		kibashipv1.AnnotationCreatedBy: kibashipv1.ManagedBy,
+		kibashipv1.AnnotationProject:   in.Project,
+		kibashipv1.AnnotationPurpose:   purpose,
+	})
+	yes := true
+	u.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: kibashipv1.GroupVersion.String(), Kind: "Deployment", Name: in.Name.Name, UID: in.UID,
+		Controller: &yes, BlockOwnerDeletion: &yes,
+	}})
+}
+
+// inputsOf returns what a run of a Deployment is planned from. Its names must have been judged.
+func inputsOf(d *kibashipv1.Deployment, app *kibashipv1.Application, builds config.Builds, pushImage string) Inputs {
+	project := app.Spec.ProjectRef.Name
+	appSlug, _ := naming.Application(app.Name, project)
+	slug, _ := naming.Deployment(d.Name, app.Name)
+	in := Inputs{
+		UID: d.UID, Name: types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, Generation: d.Generation,
+		Again:   d.Annotations[kibashipv1.AnnotationRunAgain],
+		Project: project, Application: appSlug, Deployment: slug, ApplicationName: app.Name,
+		Builds: builds, PushImage: pushImage,
+	}
+	if app.Spec.GitRepository != nil {
+		in.Git = *app.Spec.GitRepository
+		in.Branch = in.Git.Branch
+	}
+	if source := d.Spec.GitRepository; source != nil {
+		in.Commit = source.CommitSHA
+		if source.Branch != "" {
+			in.Branch = source.Branch
+		}
+	}
+	return in
+}
+
+// labelOf is the value of LabelDeployment of what belongs to a Deployment.
+func labelOf(deployment string) string { return kitnaming.LabelValue(deployment) }

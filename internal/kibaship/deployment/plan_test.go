@@ -1,0 +1,120 @@
+package deployment
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func inputs(modify ...func(*Inputs)) Inputs {
+	in := Inputs{
+		UID: "d0", Name: types.NamespacedName{Namespace: "project-shop-ns-kibaship-com", Name: "project-shop-app-web-deployment-live-kibaship-com"},
+		Generation: 3, Project: "shop", Application: "web", Deployment: "live", ApplicationName: "project-shop-app-web-kibaship-com",
+		Git:    kibashipv1.GitRepository{Provider: kibashipv1.GitHub, Repository: "team/web", PublicAccess: true},
+		Branch: "main",
+		Builds: config.Builds{
+			Providers: map[string]string{"github.com": "https://github.com", "bitbucket.com": "https://bitbucket.org"},
+			GitImage:  "git:1", BuilderImage: "kaniko:1", Registry: "registry.example.org/kibaship", Timeout: 30 * time.Minute,
+			Workspace: config.WorkspaceEmptyDir, StorageSize: resource.MustParse("24Gi"),
+		},
+		PushImage: "operator:1",
+	}
+	for _, m := range modify {
+		m(&in)
+	}
+	return in
+}
+
+func TestPlan(t *testing.T) {
+	for name, modify := range map[string]func(*Inputs){
+		"public": func(*Inputs) {},
+		"private": func(in *Inputs) {
+			in.Git.PublicAccess, in.Git.SecretRef = false, &kibashipv1.LocalReference{Name: "git"}
+			in.Git.Provider, in.Git.RootDirectory = kibashipv1.Bitbucket, "./app"
+			in.Commit = strings.Repeat("a", 40)
+			in.Builds.RegistrySecret, in.Builds.CAConfigMap, in.Builds.BuilderArgs = "login", "ca", []string{"--reproducible"}
+		},
+		"volume": func(in *Inputs) {
+			in.Git.SecretRef = &kibashipv1.LocalReference{Name: "git"}
+			in.Builds.Workspace, in.Builds.StorageClass, in.Builds.RegistrySecret = config.WorkspaceVolume, "fast", "login"
+		},
+		"generated": func(in *Inputs) {
+			in.Builds.BaseImage, in.Git.BuildCommand, in.Git.StartCommand, in.Git.SPAOutputDirectory = "node:24", `npm run "build"`, "npm start", "dist"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan(inputs(modify))
+			var got []byte
+			for _, u := range []any{p.Pipeline.Object, p.PipelineRun.Object} {
+				text, err := yaml.Marshal(u)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(append(got, "---\n"...), text...)
+			}
+			file := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				if err := os.WriteFile(file, got, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("go test -update accepts it:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNamesFit(t *testing.T) {
+	long := inputs(func(in *Inputs) { in.Project, in.Application = strings.Repeat("p", 39), strings.Repeat("a", 60) })
+	seen := map[string]bool{}
+	for generation := range int64(12) {
+		long.Generation = generation
+		for _, again := range []string{"", "1", "2"} {
+			long.Again = again
+			name := long.runName()
+			if len(name) > longestName || seen[name] {
+				t.Errorf("%s: %d characters, known: %v", name, len(name), seen[name])
+			}
+			seen[name] = true
+		}
+	}
+	if name := long.pipelineName(); len(name) > longestName {
+		t.Errorf("%s has %d characters", name, len(name))
+	}
+}
+
+func TestContextNeverLeavesTheRepository(t *testing.T) {
+	for _, tc := range []struct{ path, root, want string }{
+		{"", "./", ""}, {"a", "./b", "a/b"}, {"../../etc", "./", "etc"}, {"a", "../../..", ""}, {"/a/", "", "a"},
+	} {
+		in := inputs(func(in *Inputs) { in.Git.Path, in.Git.RootDirectory = tc.path, tc.root })
+		if got := in.context(); got != tc.want {
+			t.Errorf("%q, %q: %q, want %q", tc.path, tc.root, got, tc.want)
+		}
+	}
+}
+
+func TestWhereTheSourceIs(t *testing.T) {
+	in := inputs(func(in *Inputs) { in.Git.Provider, in.Git.Repository = kibashipv1.Bitbucket, "team/web.git" })
+	if got := in.url(); got != "https://bitbucket.org/team/web.git" {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,81 @@
+package deployment
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// resolve finds out which image a DockerImage means now. It asks once for each spec of the
+// Deployment: that a tag moves deploys nothing by itself.
+func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, *outcome.Problem) {
+	d, spec := o.Deployment, o.Application.Spec.DockerImage
+	blocked := func(class outcome.Class, reason, message string) *outcome.Problem {
+		p := &outcome.Problem{Condition: kibashipv1.ConditionSucceeded, Reason: reason, Message: message, Class: class}
+		if class == outcome.Foreign {
+			p.Err = missingError(message)
+		}
+		return p
+	}
+	if spec == nil {
+		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, "spec.dockerImage of the Application is missing")
+	}
+	ref, err := registry.Parse(spec.Image, spec.Tag)
+	if err != nil {
+		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, "spec.dockerImage of the Application: "+err.Error())
+	}
+	if known := d.Status.BuiltImage; known != nil && d.Status.ObservedGeneration == d.Generation && known.Digest != "" &&
+		known.Tag == registry.TagOf(ref) && known.Reference == ref.Context().Digest(known.Digest).String() &&
+		(known.Tag != "" || known.Digest == ref.Identifier()) {
+		return &registry.Image{Reference: known.Reference, Digest: known.Digest, Tag: known.Tag}, nil
+	}
+	var logins registry.Logins
+	if secretRef := spec.ImagePullSecretRef; secretRef != nil {
+		secret := &corev1.Secret{}
+		err := r.Writer.Live.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: secretRef.Name}, secret)
+		switch {
+		case apply.Absent(err):
+			return nil, blocked(outcome.Foreign, kibashipv1.ReasonSecretNotFound,
+				fmt.Sprintf("Secret %s not found in this namespace (spec.dockerImage.imagePullSecretRef of Application %s): create it", secretRef.Name, o.Application.Name))
+		case err != nil:
+			return nil, problemOf(kibashipv1.ConditionSucceeded, err)
+		}
+		if logins, err = registry.ParseLogins(secret.Data[registry.ConfigKey]); err != nil {
+			return nil, blocked(outcome.Foreign, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("Secret %s: key %s %v", secretRef.Name, registry.ConfigKey, err))
+		}
+	}
+	authorities, problem := r.authorities(ctx, d.Namespace)
+	if problem != nil {
+		return nil, problem
+	}
+	through, err := registry.Transport(authorities)
+	if err != nil {
+		return nil, blocked(outcome.Foreign, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("ConfigMap %s: key %s %v", r.Config.Builds.CAConfigMap, authorityKey, err))
+	}
+	image, err := registry.Resolve(ctx, ref, logins, through)
+	if err != nil {
+		return nil, blocked(outcome.Foreign, kibashipv1.ReasonImageNotResolved, "The image cannot be looked up, which is tried again and again: "+err.Error())
+	}
+	return &image, nil
+}
+
+// authorities are those of BUILD_CA_CONFIG_MAP. A Project that has no such ConfigMap trusts the
+// public ones.
+func (r *Reconciler) authorities(ctx context.Context, namespace string) ([]byte, *outcome.Problem) {
+	name := r.Config.Builds.CAConfigMap
+	if name == "" {
+		return nil, nil
+	}
+	config := &corev1.ConfigMap{}
+	if err := apply.IgnoreAbsent(r.Writer.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, config)); err != nil {
+		return nil, problemOf(kibashipv1.ConditionSucceeded, err)
+	}
+	return []byte(config.Data[authorityKey]), nil
+}

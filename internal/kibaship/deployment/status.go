@@ -1,0 +1,280 @@
+package deployment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// Outcome is what one pass saw and did, and all that a status is derived from.
+type Outcome struct {
+	Observed
+	// Problem is what stopped the pass; nil when everything is in place, or under way.
+	Problem *outcome.Problem
+	// In is nil where the Application has nothing to build, or is not known.
+	In *Inputs
+	// Image is what the registry said of a DockerImage; nil where it was not asked.
+	Image *registry.Image
+}
+
+// derive writes into the status of a Deployment what an outcome means. shown is how long the
+// result of a run is the phase.
+func derive(out Outcome, shown time.Duration, now time.Time) {
+	d := out.Deployment
+	s := &d.Status
+	handled := s.ObservedGeneration == d.Generation
+	s.ObservedGeneration = d.Generation
+	deriveHistory(out)
+	deriveImage(out, now)
+
+	current := currentRun(out, handled)
+	s.Phase, s.Message = phaseOf(out, current, shown, now)
+	s.Message = conditions.Bound(s.Message)
+	succeeded := succeededCondition(out, current)
+	conditions.Upsert(&s.Conditions, d.Generation, now,
+		applicationReady(out), pipelineAvailable(out), succeeded, readyCondition(out, succeeded))
+}
+
+// deriveHistory writes what is known of the runs, the newest first. One that is gone stays.
+func deriveHistory(out Outcome) {
+	s := &out.Deployment.Status
+	var all []kibashipv1.PipelineRunStatus
+	for _, run := range out.Runs {
+		entry := kibashipv1.PipelineRunStatus{
+			Name: run.Name, Namespace: out.Deployment.Namespace, Phase: run.Phase, StartTime: run.Started, CompletionTime: run.Completed,
+			CommitSHA: run.Commit, Message: conditions.Bound(run.Message),
+		}
+		if run.Phase == kibashipv1.DeploymentSucceeded {
+			entry.Image = imageOf(out, run)
+		}
+		all = append(all, entry)
+	}
+	for _, known := range s.RunHistory {
+		if !slices.ContainsFunc(all, func(r kibashipv1.PipelineRunStatus) bool { return r.Name == known.Name }) {
+			all = append(all, known)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b kibashipv1.PipelineRunStatus) int { return begun(b).Compare(begun(a)) })
+	s.RunHistory = all[:min(len(all), kibashipv1.HistoryLimit)]
+	if len(s.RunHistory) == 0 {
+		return
+	}
+	s.CurrentPipelineRun = s.RunHistory[0].DeepCopy()
+	if out.In != nil {
+		if at := slices.IndexFunc(s.RunHistory, func(r kibashipv1.PipelineRunStatus) bool { return r.Name == out.In.runName() }); at >= 0 {
+			s.CurrentPipelineRun = s.RunHistory[at].DeepCopy()
+		}
+	}
+	if at := slices.IndexFunc(s.RunHistory, func(r kibashipv1.PipelineRunStatus) bool { return r.Phase == kibashipv1.DeploymentSucceeded }); at >= 0 {
+		s.LastSuccessfulRun = s.RunHistory[at].DeepCopy()
+	}
+}
+
+// begun orders runs: one that Tekton has not looked at yet is the newest.
+func begun(r kibashipv1.PipelineRunStatus) time.Time {
+	if r.StartTime == nil {
+		return time.Unix(1<<40, 0)
+	}
+	return r.StartTime.Time
+}
+
+// imageOf is the reference of what a run pushed. What was told once stays: the settings may
+// name another registry by now.
+func imageOf(out Outcome, run Run) string {
+	for _, known := range out.Deployment.Status.RunHistory {
+		if known.Name == run.Name && known.Image != "" {
+			return known.Image
+		}
+	}
+	if out.In == nil {
+		return ""
+	}
+	return out.In.repository() + "@" + run.Digest
+}
+
+// deriveImage writes which image there is.
+func deriveImage(out Outcome, now time.Time) {
+	s := &out.Deployment.Status
+	switch {
+	case out.Image != nil:
+		if s.BuiltImage != nil && s.BuiltImage.Reference == out.Image.Reference && s.BuiltImage.Tag == out.Image.Tag {
+			return
+		}
+		s.BuiltImage = &kibashipv1.BuiltImage{
+			Reference: out.Image.Reference, Digest: out.Image.Digest, Tag: out.Image.Tag, BuiltAt: &metav1.Time{Time: now.Truncate(time.Second)},
+		}
+	case s.LastSuccessfulRun != nil && s.LastSuccessfulRun.Image != "":
+		last := s.LastSuccessfulRun
+		_, digest, _ := strings.Cut(last.Image, "@")
+		s.BuiltImage = &kibashipv1.BuiltImage{
+			Reference: last.Image, Digest: digest, Tag: last.CommitSHA, BuiltAt: last.CompletionTime, CommitSHA: last.CommitSHA,
+		}
+	}
+}
+
+// currentRun is the run that the spec asks for, nil if there is none yet. Where the Application
+// is not known, it is the last one, if it was started for this spec.
+func currentRun(out Outcome, handled bool) *kibashipv1.PipelineRunStatus {
+	current := out.Deployment.Status.CurrentPipelineRun
+	if current == nil || out.In == nil && !handled || out.In != nil && current.Name != out.In.runName() {
+		return nil
+	}
+	return current
+}
+
+// phaseOf is where a Deployment stands, in a word and in a sentence.
+func phaseOf(out Outcome, current *kibashipv1.PipelineRunStatus, shown time.Duration, now time.Time) (kibashipv1.DeploymentPhase, string) {
+	over := current != nil && current.Phase != kibashipv1.DeploymentRunning
+	if p := out.Problem; p != nil && !over {
+		switch {
+		case p.Condition != kibashipv1.ConditionApplicationReady && p.Class != outcome.Retry:
+			return kibashipv1.DeploymentWaiting, p.Message
+		case current == nil:
+			return kibashipv1.DeploymentInitializing, p.Message
+		}
+	}
+	app := out.Application
+	switch {
+	case current != nil && !over:
+		return current.Phase, cmp.Or(current.Message, "An image is being built by PipelineRun "+current.Name)
+	case over:
+		text := fmt.Sprintf("PipelineRun %s: %s", current.Name, current.Message)
+		if current.Phase == kibashipv1.DeploymentSucceeded {
+			text = "Built " + current.Image
+		}
+		if resultShown(current, shown, now) > 0 {
+			return current.Phase, text
+		}
+		return kibashipv1.DeploymentWaiting, "Waits for a change of its spec. " + text
+	case app != nil && app.Spec.Type == kibashipv1.TypeDockerImage && out.Deployment.Status.BuiltImage != nil:
+		text := "The image is " + out.Deployment.Status.BuiltImage.Reference
+		if at := out.Deployment.Status.BuiltImage.BuiltAt; at != nil && at.Add(shown).After(now) {
+			return kibashipv1.DeploymentSucceeded, text
+		}
+		return kibashipv1.DeploymentWaiting, "Waits for a change of its spec. " + text
+	case app != nil && nothingToBuild(app):
+		return kibashipv1.DeploymentWaiting, nothing(app)
+	default:
+		return kibashipv1.DeploymentInitializing, "The run is about to be started"
+	}
+}
+
+// resultShown is how much longer the result of a run is the phase.
+func resultShown(run *kibashipv1.PipelineRunStatus, shown time.Duration, now time.Time) time.Duration {
+	if run.CompletionTime == nil {
+		return 0
+	}
+	return max(run.CompletionTime.Add(shown).Sub(now), 0)
+}
+
+// wakeUp is after how long time alone will change something, zero when it never will.
+func wakeUp(out Outcome, shown time.Duration, now time.Time) time.Duration {
+	s := out.Deployment.Status
+	switch s.Phase {
+	case kibashipv1.DeploymentSucceeded, kibashipv1.DeploymentFailed:
+	default:
+		return 0
+	}
+	if out.In == nil && s.BuiltImage != nil && s.BuiltImage.BuiltAt != nil {
+		return max(s.BuiltImage.BuiltAt.Add(shown).Sub(now), time.Millisecond)
+	}
+	if s.CurrentPipelineRun != nil {
+		return max(resultShown(s.CurrentPipelineRun, shown, now), time.Millisecond)
+	}
+	return 0
+}
+
+// nothingToBuild reports whether an Application is a database: it is checked, and no more.
+func nothingToBuild(app *kibashipv1.Application) bool {
+	return app.Spec.Type != kibashipv1.TypeGitRepository && app.Spec.Type != kibashipv1.TypeDockerImage
+}
+
+func nothing(app *kibashipv1.Application) string {
+	return fmt.Sprintf("An Application of type %s has no image: there is nothing to build", app.Spec.Type)
+}
+
+func newCondition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+}
+
+// on reports whether an outcome was stopped by a problem of a condition.
+func (out Outcome) on(conditionType string) bool {
+	return out.Problem != nil && out.Problem.Condition == conditionType
+}
+
+func applicationReady(out Outcome) metav1.Condition {
+	const this = kibashipv1.ConditionApplicationReady
+	if out.on(this) {
+		return newCondition(this, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message)
+	}
+	return newCondition(this, metav1.ConditionTrue, kibashipv1.ReasonApplicationReady, "The Application is Ready")
+}
+
+func pipelineAvailable(out Outcome) metav1.Condition {
+	const this = kibashipv1.ConditionPipelineAvailable
+	switch {
+	case out.on(this):
+		return newCondition(this, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message)
+	case out.In != nil:
+		return newCondition(this, metav1.ConditionTrue, kibashipv1.ReasonPipelineAvailable, "Pipeline "+out.In.pipelineName()+" is in place")
+	case out.Application != nil && out.Application.Spec.Type != kibashipv1.TypeGitRepository:
+		return newCondition(this, metav1.ConditionTrue, kibashipv1.ReasonPipelineNotNeeded, fmt.Sprintf("An Application of type %s needs no Pipeline", out.Application.Spec.Type))
+	default:
+		return newCondition(this, metav1.ConditionUnknown, kibashipv1.ReasonWaiting, "Waits for "+kibashipv1.ConditionApplicationReady)
+	}
+}
+
+func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus) metav1.Condition {
+	const this = kibashipv1.ConditionSucceeded
+	over := current != nil && current.Phase != kibashipv1.DeploymentRunning
+	app := out.Application
+	switch {
+	case over && current.Phase == kibashipv1.DeploymentSucceeded:
+		return newCondition(this, metav1.ConditionTrue, kibashipv1.ReasonSucceeded, fmt.Sprintf("PipelineRun %s built %s from commit %s", current.Name, current.Image, current.CommitSHA))
+	case over:
+		reason := kibashipv1.ReasonRunFailed
+		if run := out.find(current.Name); run != nil {
+			reason = run.Reason
+		} else if old := meta.FindStatusCondition(out.Deployment.Status.Conditions, this); old != nil && old.Status == metav1.ConditionFalse {
+			reason = old.Reason
+		}
+		return newCondition(this, metav1.ConditionFalse, reason, fmt.Sprintf("PipelineRun %s: %s", current.Name, current.Message))
+	case out.on(this) && (out.Problem.Class == outcome.Waiting || out.Problem.Class == outcome.Retry):
+		return newCondition(this, metav1.ConditionUnknown, out.Problem.Reason, out.Problem.Message)
+	case out.on(this):
+		return newCondition(this, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message)
+	case out.Problem != nil:
+		return newCondition(this, metav1.ConditionUnknown, kibashipv1.ReasonWaiting, "Waits for "+out.Problem.Condition)
+	case current != nil:
+		return newCondition(this, metav1.ConditionUnknown, kibashipv1.ReasonRunning, cmp.Or(current.Message, "PipelineRun "+current.Name+" runs"))
+	case app != nil && app.Spec.Type == kibashipv1.TypeDockerImage && out.Deployment.Status.BuiltImage != nil:
+		return newCondition(this, metav1.ConditionTrue, kibashipv1.ReasonImageResolved, "The image is "+out.Deployment.Status.BuiltImage.Reference)
+	case app != nil && nothingToBuild(app):
+		return newCondition(this, metav1.ConditionTrue, kibashipv1.ReasonNothingToBuild, nothing(app))
+	default:
+		return newCondition(this, metav1.ConditionUnknown, kibashipv1.ReasonWaiting, "The run is about to be started")
+	}
+}
+
+// readyCondition sums up: what the spec asks for is there.
+func readyCondition(out Outcome, succeeded metav1.Condition) metav1.Condition {
+	const this = kibashipv1.ConditionReady
+	if out.Problem != nil && succeeded.Status != metav1.ConditionTrue {
+		return newCondition(this, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message)
+	}
+	status := succeeded.Status
+	if status == metav1.ConditionUnknown {
+		status = metav1.ConditionFalse
+	}
+	return newCondition(this, status, succeeded.Reason, succeeded.Message)
+}

@@ -1,0 +1,259 @@
+package deployment
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+)
+
+// The steps of a run, and what they tell. Each writes its results to a directory in which the
+// others cannot write.
+const (
+	stepClone, stepBuild, stepPush = "clone", "build", "push"
+
+	resultCommit, resultDigest, resultProblem = "commit", "digest", "problem"
+)
+
+// The workspaces: where the source and the archive of the image lie, and three that hold one
+// file each. A step that does not name one does not have it.
+const (
+	workspaceSource    = "source"
+	workspaceToken     = "git-token"
+	workspaceLogin     = "registry-login"
+	workspaceAuthority = "authorities"
+
+	tokenKey     = "token"
+	authorityKey = "ca.crt"
+	archiveName  = "image.tar"
+)
+
+// program is where every image of this operator has it.
+const program = "/manager"
+
+// nobody is the user of the steps that need no more, and the group that the source belongs to.
+const nobody = int64(65532)
+
+//go:embed clone.sh
+var cloneScript string
+
+type object = map[string]any
+
+func (in Inputs) workspace(name string) string { return "$(workspaces." + name + ".path)" }
+
+// workspaces are those that a step, a Task or the Pipeline has, by name.
+func workspaces(names []string) []any {
+	var all []any
+	for _, name := range names {
+		all = append(all, object{"name": name})
+	}
+	return all
+}
+
+// with returns the workspaces of a step: the source, and those of the others that there are.
+func (in Inputs) with(names ...string) []string {
+	all := []string{workspaceSource}
+	for _, name := range names {
+		if in.binding(name) != nil {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// binding is what a workspace is in a run, nil where there is none.
+func (in Inputs) binding(name string) object {
+	switch {
+	case name == workspaceSource && in.Builds.Workspace == config.WorkspaceVolume:
+		claim := object{
+			"accessModes": []any{"ReadWriteOnce"},
+			"resources":   object{"requests": object{"storage": in.Builds.StorageSize.String()}},
+		}
+		if in.Builds.StorageClass != "" {
+			claim["storageClassName"] = in.Builds.StorageClass
+		}
+		return object{"name": name, "volumeClaimTemplate": object{"spec": claim}}
+	case name == workspaceSource:
+		return object{"name": name, "emptyDir": object{}}
+	case name == workspaceToken && in.private():
+		return object{"name": name, "secret": object{
+			"secretName": in.Git.SecretRef.Name, "items": []any{object{"key": tokenKey, "path": tokenKey}}, "optional": true,
+		}}
+	case name == workspaceLogin && in.Builds.RegistrySecret != "":
+		return object{"name": name, "secret": object{
+			"secretName": in.Builds.RegistrySecret, "items": []any{object{"key": registry.ConfigKey, "path": registry.ConfigKey}}, "optional": true,
+		}}
+	case name == workspaceAuthority && in.Builds.CAConfigMap != "":
+		return object{"name": name, "configMap": object{
+			"name": in.Builds.CAConfigMap, "items": []any{object{"key": authorityKey, "path": authorityKey}}, "optional": true,
+		}}
+	default:
+		return nil
+	}
+}
+
+// file is the path of a workspace's one file, "" where there is no such workspace.
+func (in Inputs) file(workspace, key string) string {
+	if in.binding(workspace) == nil {
+		return ""
+	}
+	return in.workspace(workspace) + "/" + key
+}
+
+func (in Inputs) contextPath() string {
+	return path.Join(in.workspace(workspaceSource), "repository", literal(in.context()))
+}
+
+func resultsOf(names ...string) []any {
+	var all []any
+	for _, name := range names {
+		all = append(all, object{"name": name, "type": "string"})
+	}
+	return all
+}
+
+func variables(pairs ...string) []any {
+	var all []any
+	for pair := range slices.Chunk(pairs, 2) {
+		all = append(all, object{"name": pair[0], "value": pair[1]})
+	}
+	return all
+}
+
+// literal is a text in which the kubelet expands nothing:
+// https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+// confined is the security of a step: what the profile restricted of Pod Security asks for, but
+// for what capabilities add.
+func confined(user int64, capabilities ...any) object {
+	allowed := object{"drop": []any{"ALL"}}
+	if len(capabilities) > 0 {
+		allowed["add"] = capabilities
+	}
+	security := object{
+		"allowPrivilegeEscalation": false,
+		"capabilities":             allowed,
+		"runAsUser":                user,
+		"seccompProfile":           object{"type": "RuntimeDefault"},
+	}
+	if user != 0 {
+		security["runAsNonRoot"] = true
+	}
+	return security
+}
+
+func (in Inputs) cloneStep() object {
+	user := "x-access-token"
+	if in.Git.Provider == kibashipv1.Bitbucket {
+		user = "x-token-auth"
+	}
+	env := variables(
+		"SOURCE", in.workspace(workspaceSource),
+		"CONTEXT", in.contextPath(),
+		"URL", in.url(),
+		"COMMIT", "$(params.git-commit)",
+		"BRANCH", "$(params.git-branch)",
+		"TOKEN_FILE", in.file(workspaceToken, tokenKey),
+		"GIT_USER", user,
+		"DOCKERFILE", literal(in.dockerfile()),
+		"RESULT", "$(step.results."+resultCommit+".path)",
+		"PROBLEM", "$(step.results."+resultProblem+".path)",
+	)
+	if authority := in.file(workspaceAuthority, authorityKey); authority != "" {
+		env = append(env, object{"name": "GIT_SSL_CAINFO", "value": authority})
+	}
+	return object{
+		"name": stepClone, "image": in.Builds.GitImage,
+		"command": []any{"/bin/sh", "-c"}, "args": []any{cloneScript},
+		"env":             env,
+		"results":         resultsOf(resultCommit, resultProblem),
+		"workspaces":      workspaces(in.with(workspaceToken, workspaceAuthority)),
+		"securityContext": confined(nobody),
+	}
+}
+
+// dockerfile is for a repository that has none, "" where none can be made.
+func (in Inputs) dockerfile() string {
+	if in.Builds.BaseImage == "" || in.Git.BuildCommand == "" && in.Git.StartCommand == "" {
+		return ""
+	}
+	text := fmt.Sprintf("FROM %s\nWORKDIR /app\nCOPY . .\n", in.Builds.BaseImage)
+	if in.Git.BuildCommand != "" {
+		text += "RUN " + shell(in.Git.BuildCommand) + "\n"
+	}
+	if in.Git.SPAOutputDirectory != "" {
+		text += "ENV SPA_OUTPUT_DIRECTORY=" + quoted(in.Git.SPAOutputDirectory) + "\n"
+	}
+	if in.Git.StartCommand != "" {
+		text += "CMD " + shell(in.Git.StartCommand) + "\n"
+	}
+	return text
+}
+
+// shell is a command in the form that no builder reads anything into.
+func shell(command string) string {
+	return `["/bin/sh","-c",` + quoted(command) + `]`
+}
+
+func quoted(text string) string {
+	out, _ := json.Marshal(text) // every string has a JSON form
+	return string(out)
+}
+
+// buildStep runs the builder, and in it what the Dockerfile says: as root of its container,
+// which is what most Dockerfiles expect, with no right beyond it.
+func (in Inputs) buildStep() object {
+	source := in.workspace(workspaceSource)
+	args := []any{
+		"--context=dir://" + in.contextPath(),
+		"--dockerfile=" + in.contextPath() + "/Dockerfile",
+		"--no-push",
+		"--tar-path=" + source + "/" + archiveName,
+		"--destination=" + in.repository() + ":build",
+	}
+	if in.Git.SPAOutputDirectory != "" {
+		args = append(args, "--build-arg=SPA_OUTPUT_DIRECTORY="+literal(in.Git.SPAOutputDirectory))
+	}
+	for _, arg := range in.Builds.BuilderArgs {
+		args = append(args, arg)
+	}
+	step := object{
+		"name": stepBuild, "image": in.Builds.BuilderImage,
+		"command": []any{"/kaniko/executor"}, "args": args,
+		"workspaces":      workspaces(in.with(workspaceAuthority)),
+		"securityContext": confined(0, "CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"),
+	}
+	if authority := in.file(workspaceAuthority, authorityKey); authority != "" {
+		step["env"] = variables("SSL_CERT_FILE", authority)
+	}
+	return step
+}
+
+// pushStep pushes the archive under the commit that commit is replaced by.
+func (in Inputs) pushStep(commit string) object {
+	push := registry.Push{
+		Root: in.workspace(workspaceSource), Archive: archiveName,
+		Destination: in.repository() + ":" + commit,
+		Login:       in.file(workspaceLogin, registry.ConfigKey),
+		Authorities: in.file(workspaceAuthority, authorityKey),
+		Digest:      "$(step.results." + resultDigest + ".path)",
+		Problem:     "$(step.results." + resultProblem + ".path)",
+	}
+	args := []any{registry.Command}
+	for _, arg := range push.Args() {
+		args = append(args, arg)
+	}
+	return object{
+		"name": stepPush, "image": in.PushImage, "command": []any{program}, "args": args,
+		"results":         resultsOf(resultDigest, resultProblem),
+		"workspaces":      workspaces(in.with(workspaceLogin, workspaceAuthority)),
+		"securityContext": confined(nobody),
+	}
+}

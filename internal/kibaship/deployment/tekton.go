@@ -1,0 +1,269 @@
+package deployment
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+)
+
+// Tekton's kinds. Its Go types are not imported: the API is optional, and of its many fields
+// only those below are read.
+var (
+	tektonVersion   = schema.GroupVersion{Group: "tekton.dev", Version: "v1"}
+	pipelineKind    = tektonVersion.WithKind("Pipeline")
+	pipelineRunKind = tektonVersion.WithKind("PipelineRun")
+	taskRunKind     = tektonVersion.WithKind("TaskRun")
+)
+
+func empty(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(kind)
+	return u
+}
+
+func emptyList(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return list
+}
+
+// runStatus is what is read of the status of a PipelineRun and of a TaskRun.
+type runStatus struct {
+	Conditions      []metav1.Condition `json:"conditions"`
+	StartTime       *metav1.Time       `json:"startTime"`
+	CompletionTime  *metav1.Time       `json:"completionTime"`
+	ChildReferences []struct {
+		Kind string `json:"kind"`
+		Name string `json:"name"`
+	} `json:"childReferences"`
+	PodName string      `json:"podName"`
+	Steps   []stepState `json:"steps"`
+}
+
+type stepState struct {
+	Name       string `json:"name"`
+	Container  string `json:"container"`
+	Terminated *struct {
+		ExitCode int32 `json:"exitCode"`
+	} `json:"terminated"`
+	Running           *struct{} `json:"running"`
+	TerminationReason string    `json:"terminationReason"`
+	Results           []struct {
+		Name  string `json:"name"`
+		Value any    `json:"value"`
+	} `json:"results"`
+}
+
+func (s stepState) result(name string) string {
+	for _, r := range s.Results {
+		if text, ok := r.Value.(string); ok && r.Name == name {
+			return text
+		}
+	}
+	return ""
+}
+
+// The reasons of Tekton that tell more than that a run failed:
+// https://tekton.dev/docs/pipelines/pipelineruns/#monitoring-execution-status
+var (
+	cancelled = []string{"Cancelled", "CancelledRunningFinally", "StoppedRunningFinally", "PipelineRunStopping", "TaskRunCancelled"}
+	timedOut  = []string{"PipelineRunTimeout", "PipelineRunTimeoutRunningFinally", "TaskRunTimeout"}
+	refused   = []string{"PodAdmissionFailed", "PodCreationFailed", "ExceededResourceQuota"}
+	pulling   = []string{"TaskRunImagePullFailed", "PullImageFailed"}
+	// stuck are those of a TaskRun that is not over and gets no further by itself.
+	stuck = []string{"PullImageFailed", "CreateContainerConfigError", "ExceededResourceQuota", "ExceededNodeResources", "PodCreationFailed"}
+)
+
+// Run is what is known of a PipelineRun.
+type Run struct {
+	Name      string
+	Created   time.Time
+	Started   *metav1.Time
+	Completed *metav1.Time
+	// Phase is Running, Succeeded or Failed.
+	Phase kibashipv1.DeploymentPhase
+	// Reason and Message say why it failed, or what it waits for.
+	Reason, Message string
+	// Begun: a container of it ran.
+	Begun bool
+	// Commit is the one that was asked for, else what the step that clones said; Digest is what
+	// the one that pushes said. Nothing that ran between them could write there.
+	Commit, Digest string
+	// Cancelling: somebody asked for its end.
+	Cancelling bool
+}
+
+func (r Run) over() bool { return r.Phase != kibashipv1.DeploymentRunning }
+
+var (
+	commitPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+)
+
+// readRun reads a PipelineRun and those of the TaskRuns that are its own.
+func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Unstructured) Run {
+	run := Run{Name: pipelineRun.GetName(), Created: pipelineRun.GetCreationTimestamp().Time, Phase: kibashipv1.DeploymentRunning}
+	asked, _, _ := unstructured.NestedString(pipelineRun.Object, "spec", "status") // of another type it is none
+	run.Cancelling = asked != ""
+	status := statusOf(pipelineRun)
+	run.Started, run.Completed = status.StartTime, status.CompletionTime
+	succeeded := succeededOf(status)
+	children := childrenOf(pipelineRun, status, taskRuns)
+	for _, child := range children {
+		for _, s := range child.Steps {
+			run.Begun = run.Begun || s.Running != nil || s.Terminated != nil && s.TerminationReason != "Skipped"
+			switch s.Name {
+			case stepClone:
+				if commit := s.result(resultCommit); commitPattern.MatchString(commit) {
+					run.Commit = commit
+				}
+			case stepPush:
+				if digest := s.result(resultDigest); digestPattern.MatchString(digest) {
+					run.Digest = digest
+				}
+			}
+		}
+	}
+	if asked := paramOf(pipelineRun, paramCommit); asked != "" {
+		run.Commit = asked
+	}
+	switch succeeded.Status {
+	case metav1.ConditionTrue:
+		run.Phase, run.Reason = kibashipv1.DeploymentSucceeded, kibashipv1.ReasonSucceeded
+		if run.Digest == "" || run.Commit == "" {
+			run.Phase, run.Reason = kibashipv1.DeploymentFailed, kibashipv1.ReasonRunFailed
+			run.Message = "The run is over and does not tell which image it pushed, or of which commit: BUILD_PUSH_IMAGE must be an image of this operator"
+		}
+	case metav1.ConditionFalse:
+		run.Phase = kibashipv1.DeploymentFailed
+		run.Reason, run.Message = whyFailed(pipelineRun.GetNamespace(), succeeded, children)
+	default:
+		run.Reason = kibashipv1.ReasonRunning
+		run.Message = whyStuck(children)
+		if run.Message == "" && slices.Contains(cancelled, succeeded.Reason) {
+			run.Message = "The run is being cancelled"
+		}
+	}
+	return run
+}
+
+func statusOf(u *unstructured.Unstructured) runStatus {
+	var status runStatus
+	if content, ok := u.Object["status"].(map[string]any); ok {
+		// What another version of Tekton writes otherwise is left out.
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(content, &status)
+	}
+	return status
+}
+
+// paramOf returns what a PipelineRun was given, "" for nothing.
+func paramOf(pipelineRun *unstructured.Unstructured, name string) string {
+	all, _, _ := unstructured.NestedSlice(pipelineRun.Object, "spec", "params") // of another type there are none
+	for _, p := range all {
+		if param, ok := p.(map[string]any); ok && param["name"] == name {
+			value, _ := param["value"].(string)
+			return value
+		}
+	}
+	return ""
+}
+
+func succeededOf(status runStatus) metav1.Condition {
+	for _, c := range status.Conditions {
+		if c.Type == "Succeeded" {
+			return c
+		}
+	}
+	return metav1.Condition{Status: metav1.ConditionUnknown}
+}
+
+// childrenOf returns the status of the TaskRuns of a PipelineRun, in the order in which it
+// names them.
+func childrenOf(pipelineRun *unstructured.Unstructured, status runStatus, taskRuns []unstructured.Unstructured) []runStatus {
+	var children []runStatus
+	for _, reference := range status.ChildReferences {
+		for i := range taskRuns {
+			owner := metav1.GetControllerOf(&taskRuns[i])
+			if taskRuns[i].GetName() == reference.Name && owner != nil && owner.UID == pipelineRun.GetUID() {
+				children = append(children, statusOf(&taskRuns[i]))
+			}
+		}
+	}
+	return children
+}
+
+// whyFailed says why a run failed: a TaskRun knows more than the PipelineRun, and a step more
+// than the TaskRun.
+func whyFailed(namespace string, succeeded metav1.Condition, children []runStatus) (reason, message string) {
+	reason, message = classify(succeeded.Reason), succeeded.Message
+	switch reason {
+	case kibashipv1.ReasonRunCancelled:
+		return reason, cmp.Or(message, "The run was ended: "+succeeded.Reason)
+	case kibashipv1.ReasonRunTimedOut:
+		return reason, cmp.Or(message, "The run was ended: "+succeeded.Reason) + ": make the build quicker, or raise BUILD_TIMEOUT"
+	}
+	for _, child := range children {
+		failed := succeededOf(child)
+		if failed.Status != metav1.ConditionFalse {
+			continue
+		}
+		reason, message = classify(failed.Reason), failed.Reason+": "+failed.Message
+		if reason != kibashipv1.ReasonRunFailed {
+			break // Tekton ends the steps of such a TaskRun, as if they had failed themselves
+		}
+		for _, s := range child.Steps {
+			if s.Terminated != nil && s.Terminated.ExitCode != 0 && s.TerminationReason != "Skipped" {
+				return reason, whyStep(namespace, child.PodName, s)
+			}
+		}
+		break
+	}
+	return reason, cmp.Or(message, succeeded.Reason, "Tekton does not say why")
+}
+
+func whyStep(namespace, pod string, s stepState) string {
+	problem := conditions.Shorten(s.result(resultProblem), longestProblem)
+	logs := fmt.Sprintf("kubectl logs -n %s %s -c %s", namespace, pod, cmp.Or(s.Container, "step-"+s.Name))
+	if problem != "" {
+		return fmt.Sprintf("Step %s failed: %s", s.Name, problem)
+	}
+	return fmt.Sprintf("Step %s failed with exit code %d: %s tells more", s.Name, s.Terminated.ExitCode, logs)
+}
+
+// longestProblem is how much a status says of what a step told, in bytes.
+const longestProblem = 700
+
+func classify(reason string) string {
+	switch {
+	case slices.Contains(cancelled, reason):
+		return kibashipv1.ReasonRunCancelled
+	case slices.Contains(timedOut, reason):
+		return kibashipv1.ReasonRunTimedOut
+	case slices.Contains(refused, reason):
+		return kibashipv1.ReasonPodRefused
+	case slices.Contains(pulling, reason):
+		return kibashipv1.ReasonImagePullFailed
+	default:
+		return kibashipv1.ReasonRunFailed
+	}
+}
+
+// whyStuck says what keeps a run that is not over, "" if nothing is known to.
+func whyStuck(children []runStatus) string {
+	for _, child := range children {
+		if c := succeededOf(child); c.Status == metav1.ConditionUnknown && slices.Contains(stuck, c.Reason) {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}

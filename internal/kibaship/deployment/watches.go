@@ -1,0 +1,175 @@
+package deployment
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// indexApplication finds the Deployments of an Application, by its name.
+const indexApplication = "deploymentApplication"
+
+// SetupWithManager opens the watches. The only timer is how long a result is shown.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.backoff = outcome.NewBackoff()
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Deployment{}, indexApplication, func(o client.Object) []string {
+		return []string{o.(*kibashipv1.Deployment).Spec.ApplicationRef.Name}
+	}); err != nil {
+		return err
+	}
+	perPhase.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
+	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &kibashipv1.Deployment{}, handler.OnlyControllerOwner())
+	controllers := ctrl.NewControllerManagedBy(mgr).
+		Named("kibaship-deployment").
+		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, pass.Replaced))).
+		Watches(&kibashipv1.Application{}, handler.EnqueueRequestsFromMapFunc(r.ofApplication), builder.WithPredicates(predicate.Or(applicationChanged, pass.Replaced))).
+		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
+		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.showing))).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers,
+			ReconciliationTimeout:   pass.Longest,
+		})
+	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}}
+
+	// A build takes minutes, and there is no better word for its end than that of Tekton.
+	watch := func(kind client.Object) handler.EventHandler {
+		if kind.GetObjectKind().GroupVersionKind() == taskRunKind {
+			return handler.EnqueueRequestsFromMapFunc(r.ofTaskRun)
+		}
+		return owner
+	}
+	var apis *optional.Follower
+	if r.Config.Tekton != config.TektonOff {
+		var err error
+		apis, err = optional.New(mgr, r.Presence, r.Direct, map[string]client.Object{
+			"pipelines.tekton.dev":    empty(pipelineKind),
+			"pipelineruns.tekton.dev": empty(pipelineRunKind),
+			"taskruns.tekton.dev":     empty(taskRunKind),
+		})
+		if err != nil {
+			return err
+		}
+		kept = append(kept, optional.Definition())
+		controllers = controllers.WatchesRawSource(apis.Wakes(func() client.ObjectList { return &kibashipv1.DeploymentList{} }))
+		for _, kind := range apis.Served() {
+			controllers = controllers.Watches(kind, watch(kind), builder.WithPredicates(runChanged))
+			kept = append(kept, kind)
+		}
+	}
+	if err := pass.Open(ctx, mgr.GetCache(), kept...); err != nil {
+		return err
+	}
+	built, err := controllers.Build(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+	if err != nil || apis == nil {
+		return err
+	}
+	return apis.Setup("kibaship-optional-apis", func(kind client.Object) error {
+		return built.Watch(source.Kind(mgr.GetCache(), kind, watch(kind), runChanged))
+	})
+}
+
+// ofApplication maps an Application to its Deployments.
+func (r *Reconciler) ofApplication(ctx context.Context, o client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, nil,
+		client.InNamespace(o.GetNamespace()), client.MatchingFields{indexApplication: o.GetName()})
+}
+
+// ofSecret maps a Secret to the Deployments of its namespace that have not got what they ask
+// for: it may be the one that they wait for, or that a run has lost.
+func (r *Reconciler) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(o client.Object) bool {
+		d := o.(*kibashipv1.Deployment)
+		return d.Status.Phase == kibashipv1.DeploymentWaiting && !isReady(d) || d.Status.Phase == kibashipv1.DeploymentRunning
+	}, client.InNamespace(o.GetNamespace()))
+}
+
+func isReady(d *kibashipv1.Deployment) bool {
+	for _, c := range d.Status.Conditions {
+		if c.Type == kibashipv1.ConditionReady {
+			return c.Status == metav1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// ofTaskRun maps a TaskRun to its Deployment. It is owned by the PipelineRun, of which it has
+// the labels and annotations: the name of the Deployment may be cut in a label, so all of that
+// label are meant.
+func (r *Reconciler) ofTaskRun(ctx context.Context, o client.Object) []reconcile.Request {
+	name := o.GetLabels()[kibashipv1.LabelDeployment]
+	if name == "" {
+		return nil
+	}
+	return pass.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(d client.Object) bool {
+		return labelOf(d.GetName()) == name
+	}, client.InNamespace(o.GetNamespace()))
+}
+
+// showing maps a jump of the clock to the Deployments that show a result for a time.
+func (r *Reconciler) showing(ctx context.Context, _ client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(o client.Object) bool {
+		phase := o.(*kibashipv1.Deployment).Status.Phase
+		return phase == kibashipv1.DeploymentSucceeded || phase == kibashipv1.DeploymentFailed
+	})
+}
+
+// changes passes what somebody has written, and no status.
+var changes = predicate.Or(predicate.GenerationChangedPredicate{}, // also where it is being deleted
+	predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+
+// applicationChanged passes what a Deployment is judged by.
+var applicationChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return true },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*kibashipv1.Application), e.ObjectNew.(*kibashipv1.Application)
+		return ready(before) != ready(after) || before.Status.Message != after.Status.Message || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
+	},
+})
+
+// runChanged passes what somebody has written, and what Tekton says of a run.
+var runChanged = predicate.Or(changes, predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*unstructured.Unstructured)
+		after, also := e.ObjectNew.(*unstructured.Unstructured)
+		return !ok || !also || !equality.Semantic.DeepEqual(statusOf(before), statusOf(after))
+	},
+})
+
+// TrimRun drops of Tekton's objects what is not read.
+func TrimRun(u *unstructured.Unstructured) {
+	switch u.GroupVersionKind() {
+	case taskRunKind:
+		delete(u.Object, "spec")
+	case pipelineRunKind:
+	default:
+		return
+	}
+	status, ok := u.Object["status"].(map[string]any)
+	if !ok {
+		return
+	}
+	for key := range status {
+		switch key {
+		case "conditions", "startTime", "completionTime", "childReferences", "podName", "steps":
+		default:
+			delete(status, key)
+		}
+	}
+}

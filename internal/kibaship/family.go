@@ -1,0 +1,146 @@
+// Package kibaship is the family of KibaShip projects, applications and deployments: its door
+// to the operator.
+package kibaship
+
+import (
+	"context"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/admission"
+	"github.com/bergctf/berg-operator/internal/kibaship/application"
+	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
+	"github.com/bergctf/berg-operator/internal/kibaship/project"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/self"
+)
+
+// New returns the family. Its settings are read into cfg.
+func New(cfg *config.KibaShip) family.Family {
+	return family.Family{
+		API:         kibashipv1.GroupVersion.Group,
+		Settings:    cfg.Section(),
+		AddToScheme: runtime.SchemeBuilder{kibashipv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme},
+		Cache:       caches,
+		Setup:       func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
+		Webhooks:    admission.Webhooks(),
+		Commands:    map[string]func([]string, io.Writer) int{registry.Command: registry.Main},
+		Busy:        family.Busy{Kind: &kibashipv1.Project{}, Since: inTransition},
+	}
+}
+
+// caches: of the kinds that a cluster is full of only what belongs to Projects is kept.
+func caches() cache.Options {
+	all := ctrlcache.ByObject{Label: labels.Everything()}
+	return cache.Options{
+		Selector: project.Marks.Selector(),
+		ByObject: map[client.Object]ctrlcache.ByObject{
+			&kibashipv1.Project{}:     all,
+			&kibashipv1.Application{}: all,
+			&kibashipv1.Deployment{}:  all,
+			&corev1.Namespace{}:       all, // a foreign one of the same name must be seen
+			&rbacv1.ClusterRole{}:     all,
+			optional.Definition():     all,
+		},
+		Trim: trim,
+	}
+}
+
+// trim drops what the family does not look at.
+func trim(o client.Object) {
+	switch o := o.(type) {
+	case *unstructured.Unstructured:
+		deployment.TrimRun(o)
+	case *rbacv1.ClusterRole: // only that it is there
+		*o = rbacv1.ClusterRole{ObjectMeta: identity(&o.ObjectMeta)}
+	case *metav1.PartialObjectMetadata:
+		kept := identity(&o.ObjectMeta)
+		kept.DeletionTimestamp, kept.Generation = o.DeletionTimestamp, o.Generation
+		o.ObjectMeta = kept
+	case *corev1.Namespace: // of a foreign one only that it is there, and what it says it is
+		if o.Labels[kibashipv1.LabelUUID] == "" && o.Annotations[kibashipv1.AnnotationProjectUID] == "" {
+			kept := identity(&o.ObjectMeta)
+			kept.DeletionTimestamp = o.DeletionTimestamp
+			*o = corev1.Namespace{ObjectMeta: kept}
+		}
+	}
+}
+
+func identity(o *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp}
+}
+
+func setup(ctx context.Context, site family.Site, cfg config.KibaShip) error {
+	mgr := site.Manager
+	me, err := self.New(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	names, err := secrets.New(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(names); err != nil {
+		return err
+	}
+	if err := (&project.Reconciler{
+		Client:  mgr.GetClient(),
+		Writer:  site.Writer,
+		Events:  mgr.GetEventRecorder("kibaship-operator"),
+		Clock:   site.Clock,
+		Config:  cfg,
+		Self:    me.Subject,
+		Starts:  site.Urgent,
+		Workers: site.Workers,
+	}).SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	if err := (&application.Reconciler{
+		Client:  mgr.GetClient(),
+		Events:  mgr.GetEventRecorder("kibaship-operator"),
+		Clock:   site.Clock,
+		Secrets: names,
+		Starts:  site.Urgent,
+		Workers: site.Workers,
+	}).SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	return setupDeployments(ctx, site, names, cfg)
+}
+
+// inTransition lists since when somebody waits for the operator to make Projects or to take
+// them away.
+func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
+	var projects kibashipv1.ProjectList
+	if err := reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var since []time.Time
+	for i := range projects.Items {
+		switch p := &projects.Items[i]; {
+		case p.DeletionTimestamp != nil:
+			since = append(since, p.DeletionTimestamp.Time)
+		case p.Status.Phase == kibashipv1.ProjectReady, p.Status.Phase == kibashipv1.ProjectFailed:
+			// For one that is Failed somebody else must do something.
+		default:
+			since = append(since, p.CreationTimestamp.Time)
+		}
+	}
+	return since, nil
+}

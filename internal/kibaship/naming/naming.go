@@ -1,0 +1,100 @@
+// Package naming is the one home of the names of KibaShip: of what belongs to a Project, and of
+// Applications and Deployments, which carry their Project in their own.
+package naming
+
+import (
+	"regexp"
+	"strings"
+)
+
+const (
+	prefix     = "project-"
+	suffix     = "-kibaship-com"
+	app        = "-app-"
+	deployment = "-deployment-"
+)
+
+// LongestProject is how long the name of a Project may be: its namespace's has 63 characters.
+const LongestProject = 63 - len(prefix) - len("-ns"+suffix)
+
+// TektonNamespace is where Tekton is installed, TasksReader the Role there that all Projects
+// share.
+const (
+	TektonNamespace = "tekton-pipelines"
+	TasksReader     = "tekton-tasks-reader"
+)
+
+// Slug is what a name is made of.
+var Slug = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+
+// The patterns of names, as they are told.
+const (
+	ApplicationPattern = `^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$`
+	DeploymentPattern  = `^project-[a-z0-9]([a-z0-9-]*[a-z0-9])?-app-[a-z0-9]([a-z0-9-]*[a-z0-9])?-deployment-[a-z0-9]([a-z0-9-]*[a-z0-9])?-kibaship-com$`
+)
+
+var (
+	applicationName = regexp.MustCompile(ApplicationPattern)
+	deploymentName  = regexp.MustCompile(DeploymentPattern)
+)
+
+// Namespace returns the name of a Project's namespace.
+func Namespace(project string) string { return prefix + project + "-ns" + suffix }
+
+// ServiceAccount returns the name of a Project's ServiceAccount.
+func ServiceAccount(project string) string { return prefix + project + "-sa" + suffix }
+
+// AdminRole returns the name of the Role of that ServiceAccount in the namespace.
+func AdminRole(project string) string { return prefix + project + "-admin-role" + suffix }
+
+// AdminBinding returns the name of the RoleBinding of that Role.
+func AdminBinding(project string) string { return prefix + project + "-admin-binding" + suffix }
+
+// OperatorBinding returns the name of the RoleBinding by which the operator itself may work in
+// the namespace.
+func OperatorBinding(project string) string { return prefix + project + "-operator-binding" + suffix }
+
+// TektonBinding returns the name of a Project's RoleBinding in the namespace of Tekton.
+func TektonBinding(project string) string { return prefix + project + "-tekton-binding" + suffix }
+
+// Limits returns the name of a Project's ResourceQuota, LimitRange and NetworkPolicy.
+func Limits(project string) string { return prefix + project + "-limits" + suffix }
+
+// ProjectOf returns the name of the Project whose namespace this is, by its name alone.
+func ProjectOf(namespace string) (project string, ok bool) {
+	rest, ok := strings.CutPrefix(namespace, prefix)
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(rest, "-ns"+suffix)
+}
+
+// IsApplication reports whether a name has the pattern of an Application's.
+func IsApplication(name string) bool { return applicationName.MatchString(name) }
+
+// IsDeployment reports whether a name has the pattern of a Deployment's.
+func IsDeployment(name string) bool { return deploymentName.MatchString(name) }
+
+// Application returns the slug of an Application by the Project that it refers to: a slug may
+// itself hold "-app-", so the name alone does not tell where it begins.
+func Application(name, project string) (slug string, ok bool) {
+	return between(name, prefix+project+app)
+}
+
+// Deployment returns the slug of a Deployment by the Application that it refers to.
+func Deployment(name, application string) (slug string, ok bool) {
+	stem, ok := strings.CutSuffix(application, suffix)
+	if !ok || !IsApplication(application) {
+		return "", false
+	}
+	return between(name, stem+deployment)
+}
+
+func between(name, begin string) (slug string, ok bool) {
+	rest, ok := strings.CutPrefix(name, begin)
+	if !ok {
+		return "", false
+	}
+	slug, ok = strings.CutSuffix(rest, suffix)
+	return slug, ok && Slug.MatchString(slug)
+}

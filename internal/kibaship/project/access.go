@@ -1,0 +1,81 @@
+package project
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+)
+
+// operatorBinding is by which the operator itself may work in the namespace, and nowhere else.
+func operatorBinding(in Inputs) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: in.ours(naming.OperatorBinding(in.Name)),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: in.Admin},
+		Subjects:   []rbacv1.Subject{in.Operator},
+	}
+}
+
+func serviceAccount(in Inputs) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: in.ours(naming.ServiceAccount(in.Name))}
+}
+
+// adminRole is what the Project's ServiceAccount may do in its namespace: everything, unless
+// the Project asks for bounds. With all rights it could take them off: the namespace is an
+// object in itself, and "*" lets a subject grant itself more than it has.
+func adminRole(in Inputs) *rbacv1.Role {
+	rules := []rbacv1.PolicyRule{{
+		APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}, Verbs: []string{rbacv1.VerbAll},
+	}}
+	if bounded(in.Spec) {
+		rules = boundedRules()
+	}
+	return &rbacv1.Role{ObjectMeta: in.ours(naming.AdminRole(in.Name)), Rules: rules}
+}
+
+// bounded reports whether a Project asks for something that its ServiceAccount must not be
+// able to take off.
+func bounded(spec kibashipv1.ProjectSpec) bool {
+	return spec.PodSecurity != "" || len(spec.Quota) > 0 || spec.ContainerLimits != nil || spec.NetworkPolicy != nil
+}
+
+// boundedRules let a ServiceAccount work with what applications are made of. What is left out:
+// the namespace itself, quotas, limits and network policies, and the verbs bind, escalate and
+// impersonate, so that it can hand out no more than it has.
+func boundedRules() []rbacv1.PolicyRule {
+	var (
+		work = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+		look = []string{"get", "list", "watch"}
+		all  = []string{rbacv1.ResourceAll}
+	)
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Verbs: work, Resources: []string{
+			"pods", "pods/attach", "pods/ephemeralcontainers", "pods/eviction", "pods/exec", "pods/log", "pods/portforward",
+			"pods/proxy", "pods/resize", "services", "services/proxy", "endpoints", "configmaps", "secrets", "events",
+			"persistentvolumeclaims", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "serviceaccounts/token",
+		}},
+		{APIGroups: []string{""}, Verbs: look, Resources: []string{
+			"limitranges", "namespaces", "persistentvolumeclaims/status", "pods/status", "resourcequotas", "resourcequotas/status", "services/status",
+		}},
+		{APIGroups: []string{
+			"apps", "autoscaling", "batch", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "gateway.networking.k8s.io",
+			"policy", "tekton.dev", kibashipv1.GroupVersion.Group,
+		}, Verbs: work, Resources: all},
+		{APIGroups: []string{"networking.k8s.io"}, Verbs: work, Resources: []string{"ingresses"}},
+		{APIGroups: []string{"networking.k8s.io"}, Verbs: look, Resources: []string{"ingresses/status", "networkpolicies"}},
+		{APIGroups: []string{rbacv1.GroupName}, Verbs: work, Resources: []string{"roles", "rolebindings"}},
+	}
+}
+
+func adminBinding(in Inputs) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: in.ours(naming.AdminBinding(in.Name)),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: naming.AdminRole(in.Name)},
+		Subjects:   []rbacv1.Subject{projectAccount(in)},
+	}
+}
+
+func projectAccount(in Inputs) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: naming.Namespace(in.Name), Name: naming.ServiceAccount(in.Name)}
+}

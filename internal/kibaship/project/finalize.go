@@ -1,0 +1,160 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// finalize carries out the deletion of a Project, from whatever state it is in: first the
+// rights of its ServiceAccount, then the namespace. It is done when the namespace is gone, or
+// turns out not to be the Project's: then it is left untouched, with all that is in it.
+func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now time.Time) error {
+	if !controllerutil.ContainsFinalizer(p, kibashipv1.ProjectFinalizer) || r.finalizers.Done(p) {
+		return nil // somebody else holds it back, or the cache is late
+	}
+	before := p.DeepCopy()
+	e := Deletion{TektonErr: r.leaveTekton(ctx, p)}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: naming.Namespace(p.Name)}}
+	exists, err := apply.Find(ctx, r.Writer, ns)
+	if err != nil {
+		return errors.Join(err, e.TektonErr)
+	}
+	if exists {
+		e.Namespace = ns
+		e.Foreign = !namespaceProof(p).Holds(ns)
+	}
+	if exists && !e.Foreign && ns.DeletionTimestamp == nil {
+		e.DeleteErr = errors.Join(r.withdraw(ctx, p), apply.Delete(ctx, r.Client, ns))
+	}
+	if apierrors.IsConflict(e.TektonErr) || apierrors.IsConflict(e.DeleteErr) {
+		return errors.Join(e.TektonErr, e.DeleteErr) // somebody was faster: another look tells
+	}
+
+	deriveDeleting(p, e, now)
+	if err := r.patchStatus(ctx, before, p, now); err != nil {
+		// A status that is refused holds no Project back whose namespace is gone.
+		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
+			return pass.Join(e.DeleteErr, err)
+		}
+	}
+	r.reportDeletion(before, p, e)
+	switch {
+	case exists && !e.Foreign:
+		return errors.Join(e.DeleteErr, e.TektonErr) // the namespace's events wake us
+	case e.TektonErr != nil:
+		return e.TektonErr
+	default:
+		return r.release(ctx, p)
+	}
+}
+
+// leaveTekton deletes the Project's binding in the namespace of Tekton. Where there is no such
+// namespace nobody is asked: of many Projects that go at once each is looked at several times.
+func (r *Reconciler) leaveTekton(ctx context.Context, p *kibashipv1.Project) error {
+	ns, err := found(ctx, r.Client, client.ObjectKey{Name: naming.TektonNamespace}, &corev1.Namespace{})
+	if ns == nil || err != nil {
+		return err
+	}
+	return r.deleteOurs(ctx, p, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{
+		Namespace: naming.TektonNamespace, Name: naming.TektonBinding(p.Name),
+	}})
+}
+
+// withdraw takes the rights away before the namespace goes, so that nobody works in it any
+// more. The operator may lack the rights to do it, where somebody took its own binding off:
+// the namespace takes all with it then.
+func (r *Reconciler) withdraw(ctx context.Context, p *kibashipv1.Project) error {
+	in := metav1.ObjectMeta{Namespace: naming.Namespace(p.Name)}
+	binding, role, account := &rbacv1.RoleBinding{ObjectMeta: in}, &rbacv1.Role{ObjectMeta: in}, &corev1.ServiceAccount{ObjectMeta: in}
+	binding.Name, role.Name, account.Name = naming.AdminBinding(p.Name), naming.AdminRole(p.Name), naming.ServiceAccount(p.Name)
+	var errs []error
+	for _, o := range []client.Object{binding, role, account} {
+		if err := r.deleteOurs(ctx, p, o); !apierrors.IsForbidden(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteOurs deletes an object if it is provably the Project's. The cache leaves out one that
+// has lost its label, so the API server is asked too, and later reads do not wait for a
+// deletion that the cache may never show.
+func (r *Reconciler) deleteOurs(ctx context.Context, p *kibashipv1.Project, o client.Object) error {
+	exists, err := apply.Find(ctx, r.Writer, o)
+	if err != nil || !exists || !proofOf(p).Holds(o) || o.GetDeletionTimestamp() != nil {
+		return err
+	}
+	return apply.Delete(ctx, r.Client, o, client.DisableReadYourWritesConsistency)
+}
+
+// release takes the finalizer off. The status is not written again: an event tells when the
+// API server refuses.
+func (r *Reconciler) release(ctx context.Context, p *kibashipv1.Project) error {
+	err := r.finalizers.Remove(ctx, r.Client, p, kibashipv1.ProjectFinalizer)
+	if outcome.CauseOf(err) == outcome.Rejected {
+		pass.Warning(r.Events, p, kibashipv1.ReasonRefused, actionDelete,
+			"All that belonged to this Project is gone; the API server refuses to take its finalizer off: "+err.Error())
+	}
+	return err
+}
+
+// Deletion is what one pass saw and did of a Project that is being deleted.
+type Deletion struct {
+	// Namespace of the Project's name; nil when it is gone.
+	Namespace *corev1.Namespace
+	// Foreign: it is not this Project's.
+	Foreign bool
+	// TektonErr and DeleteErr are why its binding in the namespace of Tekton, and what is in
+	// its own, were not deleted.
+	TektonErr, DeleteErr error
+}
+
+// deriveDeleting writes the status of a Project that is being deleted.
+func deriveDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
+	s := &p.Status
+	s.ObservedGeneration = p.Generation
+	s.Phase = kibashipv1.ProjectPending
+	reason, message := kibashipv1.ReasonTerminating, "The namespace is gone"
+	switch {
+	case e.Namespace == nil:
+	case e.Foreign:
+		reason, message = kibashipv1.ReasonNamespaceConflict, fmt.Sprintf("Namespace %s does not belong to this Project and stays", e.Namespace.Name)
+	case e.DeleteErr != nil:
+		reason, message = kibashipv1.ReasonDeletionBlocked, e.DeleteErr.Error()
+	case finalizer.HeldBack(e.Namespace) != "":
+		reason, message = kibashipv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot be deleted: %s", e.Namespace.Name, finalizer.HeldBack(e.Namespace))
+	default:
+		message = fmt.Sprintf("Namespace %s is being deleted", e.Namespace.Name)
+	}
+	if e.Namespace == nil || e.Foreign {
+		s.NamespaceName, s.Usage = "", kibashipv1.ProjectUsage{}
+	}
+	tekton := "The Project is being deleted"
+	if e.TektonErr != nil {
+		tekton = "The binding in namespace " + naming.TektonNamespace + " cannot be deleted: " + e.TektonErr.Error()
+		if e.Namespace == nil || e.Foreign {
+			reason, message = kibashipv1.ReasonDeletionBlocked, tekton
+		}
+	}
+	s.Message = message
+	set(p, kibashipv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, message, now)
+	set(p, kibashipv1.ConditionAccessReady, metav1.ConditionFalse, kibashipv1.ReasonTerminating, "The Project is being deleted", now)
+	set(p, kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonTerminating, tekton, now)
+	set(p, kibashipv1.ConditionReady, metav1.ConditionFalse, kibashipv1.ReasonTerminating, "The Project is being deleted", now)
+}

@@ -1,0 +1,111 @@
+package project
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
+)
+
+// tasksDefinition is what tells that Tekton's API is installed.
+const tasksDefinition = "tasks.tekton.dev"
+
+// Observed is everything outside the Project that decides what happens to it.
+type Observed struct {
+	// Operator is who the operator is to the API server: it binds itself in namespaces.
+	Operator rbacv1.Subject
+	// SameUUID are all Projects of its uuid, itself among them.
+	SameUUID []kibashipv1.Project
+	// Namespace of the Project's name, whoever it belongs to; nil when there is none.
+	Namespace *corev1.Namespace
+	// Admin is the ClusterRole by which the operator works there; nil when there is none.
+	Admin *rbacv1.ClusterRole
+	// Tekton says whether its namespace and its API are there. Not looked at where
+	// TEKTON_MODE is off.
+	Tekton bool
+	// Quota is the Project's ResourceQuota; nil when there is none.
+	Quota *corev1.ResourceQuota
+	// Applications and Deployments are how many there are in the namespace.
+	Applications, Deployments int32
+}
+
+func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Observed, err error) {
+	if o.Operator, err = r.Self(ctx); err != nil {
+		return o, err
+	}
+	if id := p.Labels[kibashipv1.LabelUUID]; id != "" {
+		var same kibashipv1.ProjectList
+		if err := r.Client.List(ctx, &same, client.MatchingFields{IndexUUID: id}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+			return o, err
+		}
+		o.SameUUID = same.Items
+	}
+	where := naming.Namespace(p.Name)
+	if o.Namespace, err = found(ctx, r.Client, types.NamespacedName{Name: where}, &corev1.Namespace{}); err != nil {
+		return o, err
+	}
+	if o.Admin, err = found(ctx, r.Client, types.NamespacedName{Name: r.Config.ProjectAdmin}, &rbacv1.ClusterRole{}); err != nil {
+		return o, err
+	}
+	if o.Quota, err = found(ctx, r.Client, types.NamespacedName{Namespace: where, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
+		return o, err
+	}
+	if o.Quota != nil && !proofOf(p).Holds(o.Quota) {
+		o.Quota = nil
+	}
+	if r.Config.Tekton != config.TektonOff {
+		if o.Tekton, err = r.tektonThere(ctx); err != nil {
+			return o, err
+		}
+	}
+	if o.Applications, err = count(ctx, r.Client, &kibashipv1.ApplicationList{}, where); err != nil {
+		return o, err
+	}
+	o.Deployments, err = count(ctx, r.Client, &kibashipv1.DeploymentList{}, where)
+	return o, err
+}
+
+// tektonThere reports whether Tekton is installed, and not being removed.
+func (r *Reconciler) tektonThere(ctx context.Context) (bool, error) {
+	ns, err := found(ctx, r.Client, types.NamespacedName{Name: naming.TektonNamespace}, &corev1.Namespace{})
+	if ns == nil || err != nil || ns.DeletionTimestamp != nil {
+		return false, err
+	}
+	definition, err := found(ctx, r.Client, types.NamespacedName{Name: tasksDefinition}, optional.Definition())
+	return definition != nil && definition.DeletionTimestamp == nil, err
+}
+
+// found returns an object of the cache, nil if there is none of that name.
+func found[T client.Object](ctx context.Context, c client.Reader, key types.NamespacedName, into T) (none T, _ error) {
+	err := c.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		return none, nil
+	}
+	if err != nil {
+		return none, err
+	}
+	return into, nil
+}
+
+// count counts what the cache has of a kind in a namespace.
+func count(ctx context.Context, c client.Reader, list client.ObjectList, where string) (int32, error) {
+	if err := c.List(ctx, list, client.InNamespace(where), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return 0, err
+	}
+	switch l := list.(type) {
+	case *kibashipv1.ApplicationList:
+		return int32(len(l.Items)), nil
+	case *kibashipv1.DeploymentList:
+		return int32(len(l.Items)), nil
+	default:
+		return 0, nil
+	}
+}

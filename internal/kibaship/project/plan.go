@@ -1,0 +1,104 @@
+package project
+
+import (
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Inputs is all that the plan depends on: no clock, no randomness, no cluster.
+type Inputs struct {
+	UID           types.UID
+	Name          string
+	UUID          string
+	WorkspaceUUID string
+	Spec          kibashipv1.ProjectSpec
+	// Admin names the ClusterRole by which the operator works in the namespace.
+	Admin string
+	// Operator is who the operator is to the API server.
+	Operator rbacv1.Subject
+	// Tekton: the Project is to be integrated with Tekton.
+	Tekton bool
+}
+
+// Marks are those of all that belongs to a Project. Its namespace is found by its name, among
+// all namespaces: a foreign one of that name must be seen.
+var Marks = ownership.Marks{
+	Domain: "platform.kibaship.com", Owner: "project",
+	Found: map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
+}
+
+// proofOf is the UID alone: labels of what is in the namespace are put back.
+func proofOf(p *kibashipv1.Project) ownership.Proof { return Marks.Proof(p.UID, nil) }
+
+// namespaceProof asks for the uuid too: taking the label off is how an administrator takes a
+// namespace out of our hands.
+func namespaceProof(p *kibashipv1.Project) ownership.Proof {
+	return Marks.Proof(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
+}
+
+// labels are those of every object of a Project.
+func (in Inputs) labels() map[string]string {
+	labels := map[string]string{
+		kibashipv1.LabelManagedBy:   kibashipv1.ManagedBy,
+		kibashipv1.LabelProjectName: in.Name,
+		kibashipv1.LabelUUID:        in.UUID,
+	}
+	if in.WorkspaceUUID != "" {
+		labels[kibashipv1.LabelWorkspaceUUID] = in.WorkspaceUUID
+	}
+	return labels
+}
+
+func (in Inputs) meta(where, name string, more ...map[string]string) metav1.ObjectMeta {
+	labels := in.labels()
+	for _, m := range more {
+		maps.Copy(labels, m)
+	}
+	return metav1.ObjectMeta{
+		Namespace: where, Name: name, Labels: labels,
+		Annotations: map[string]string{
+			kibashipv1.AnnotationCreatedBy: kibashipv1.ManagedBy,
+			kibashipv1.AnnotationProject:   in.Name,
+		},
+	}
+}
+
+// ours returns metadata of an object in the Project's namespace.
+func (in Inputs) ours(name string) metav1.ObjectMeta {
+	return in.meta(naming.Namespace(in.Name), name)
+}
+
+// plan returns the steps within the Project's namespace, which exists by then. The operator's
+// own right comes first: the others are written by it, and patient makes them wait for it.
+func plan(in Inputs, patient func(apply.Step) apply.Step) []apply.Step {
+	return []apply.Step{
+		{
+			Condition: kibashipv1.ConditionAccessReady, Replace: true,
+			Objects: []apply.Set{apply.Only(operatorBinding(in))},
+		},
+		patient(apply.Step{
+			Condition: kibashipv1.ConditionAccessReady,
+			Objects:   []apply.Set{apply.All([]*corev1.ServiceAccount{serviceAccount(in)}), apply.All([]*rbacv1.Role{adminRole(in)})},
+		}),
+		patient(apply.Step{
+			Condition: kibashipv1.ConditionAccessReady, Replace: true,
+			Objects: []apply.Set{apply.All([]*rbacv1.RoleBinding{adminBinding(in)})},
+		}),
+		patient(apply.Step{
+			Condition: kibashipv1.ConditionLimitsReady,
+			Objects: []apply.Set{
+				apply.All(quotas(in)), apply.All(limitRanges(in)), apply.All[*networkingv1.NetworkPolicy](networkPolicies(in)),
+			},
+		}),
+	}
+}

@@ -1,0 +1,92 @@
+package project
+
+import (
+	"context"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+)
+
+const (
+	// tektonClusterRole is what the operator may do in the namespace of Tekton, once it has
+	// bound it there: make the shared Role, and hold what that grants.
+	tektonClusterRole = "kibaship-tekton-integration"
+	// tektonOperatorBinding binds it. All Projects share it, so none owns it.
+	tektonOperatorBinding = "kibaship-operator-tekton-binding"
+)
+
+// shared is the metadata of what all Projects share in the namespace of Tekton.
+func shared(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: naming.TektonNamespace, Name: name,
+		Labels: map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
+		Annotations: map[string]string{
+			kibashipv1.AnnotationCreatedBy: kibashipv1.ManagedBy,
+			kibashipv1.AnnotationPurpose:   "tekton-integration",
+		},
+	}
+}
+
+func sharedBinding(operator rbacv1.Subject) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: shared(tektonOperatorBinding),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: tektonClusterRole},
+		Subjects:   []rbacv1.Subject{operator},
+	}
+}
+
+func tasksReader() *rbacv1.Role {
+	return &rbacv1.Role{
+		ObjectMeta: shared(naming.TasksReader),
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"tekton.dev"}, Resources: []string{"tasks"}, Verbs: []string{"get", "list", "watch"},
+		}},
+	}
+}
+
+// tektonBinding lets the Project's ServiceAccount read the Tasks in the namespace of Tekton.
+func tektonBinding(in Inputs) *rbacv1.RoleBinding {
+	meta := in.meta(naming.TektonNamespace, naming.TektonBinding(in.Name))
+	meta.Annotations[kibashipv1.AnnotationPurpose] = "tekton-integration"
+	return &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: naming.TasksReader},
+		Subjects:   []rbacv1.Subject{projectAccount(in)},
+	}
+}
+
+// integrate makes what is needed in the namespace of Tekton. What all Projects share is only
+// made where it is missing: one that an administrator made, or changed, stays as it is.
+func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in Inputs) error {
+	if err := r.createMissing(ctx, sharedBinding(in.Operator)); err != nil {
+		return err
+	}
+	if err := whenGranted(ctx, func() error { return r.createMissing(ctx, tasksReader()) }); err != nil {
+		return err
+	}
+	w := r.Writer
+	w.Replace = true
+	return whenGranted(ctx, func() error {
+		_, err := apply.Apply(ctx, w, proofOf(p), tektonBinding(in))
+		return err
+	})
+}
+
+// createMissing makes an object where there is none of its name. Another Project may do the
+// same at the same time.
+func (r *Reconciler) createMissing(ctx context.Context, o client.Object) error {
+	if there, err := apply.Find(ctx, r.Writer, o.DeepCopyObject().(client.Object)); err != nil || there {
+		return err
+	}
+	err := r.Client.Create(ctx, o, client.FieldOwner(r.Writer.Manager))
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}

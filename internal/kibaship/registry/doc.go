@@ -1,0 +1,8 @@
+// Package registry talks to registries of images: it finds out which image a tag means, and
+// pushes the archive of an image that was built.
+//
+//	login.go      the logins of a Secret
+//	transport.go  whom to trust, and where not to go
+//	resolve.go    a tag becomes a digest
+//	push.go       the program that pushes, in the pod of a build
+package registry

@@ -1,0 +1,83 @@
+package registry
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// ConfigKey is the key of a Secret of type kubernetes.io/dockerconfigjson.
+const ConfigKey = ".dockerconfigjson"
+
+// Logins are those of a Secret of type kubernetes.io/dockerconfigjson, by registry and, where
+// they are told apart, by the path in it.
+type Logins map[string]authn.AuthConfig
+
+// errLogins says no more than this: what is wrong may be beside a password.
+var errLogins = errors.New(`must be JSON like {"auths":{"registry.example.org":{"username":"…","password":"…"}}}`)
+
+// ParseLogins reads the content of the key ConfigKey. No error has anything of it.
+func ParseLogins(content []byte) (Logins, error) {
+	var config struct {
+		Auths map[string]struct {
+			Username, Password, Auth string
+			IdentityToken            string `json:"identitytoken"`
+			RegistryToken            string `json:"registrytoken"`
+		} `json:"auths"`
+	}
+	if err := json.Unmarshal(content, &config); err != nil || config.Auths == nil {
+		return nil, errLogins
+	}
+	logins := Logins{}
+	for where, login := range config.Auths {
+		if login.Auth != "" {
+			plain, err := base64.StdEncoding.DecodeString(login.Auth)
+			if err != nil {
+				return nil, errLogins
+			}
+			login.Username, login.Password, _ = strings.Cut(strings.TrimRight(string(plain), "\x00"), ":")
+		}
+		logins[place(where)] = authn.AuthConfig{
+			Username: login.Username, Password: login.Password, IdentityToken: login.IdentityToken, RegistryToken: login.RegistryToken,
+		}
+	}
+	return logins, nil
+}
+
+// place is host and path of a key as people write them: with a scheme, with the version of the
+// API, or with one of the names that Docker Hub has.
+func place(where string) string {
+	where = strings.TrimPrefix(strings.TrimPrefix(where, "https://"), "http://")
+	where = strings.Trim(where, "/")
+	for _, version := range []string{"/v1", "/v2"} {
+		where = strings.TrimSuffix(where, version)
+	}
+	host, path, found := strings.Cut(where, "/")
+	if host == "docker.io" || host == "registry-1.docker.io" {
+		host = name.DefaultRegistry
+	}
+	if !found {
+		return host
+	}
+	return host + "/" + path
+}
+
+// For returns the login for a repository: that of the longest path that leads to it, nobody's
+// where there is none.
+func (l Logins) For(repository name.Repository) authn.Authenticator {
+	for at := repository.RegistryStr() + "/" + repository.RepositoryStr(); at != ""; {
+		if login, ok := l[at]; ok {
+			return authn.FromConfig(login)
+		}
+		slash := strings.LastIndexByte(at, '/')
+		if slash < 0 {
+			break
+		}
+		at = at[:slash]
+	}
+	return authn.Anonymous
+}

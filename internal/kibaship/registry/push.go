@@ -1,0 +1,147 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+// Command is the first argument by which the operator's program pushes an image, and does
+// nothing else. It runs in the pod of a build, in a step of its own: the commands of a
+// Dockerfile are in another container, where no login is.
+const Command = "push-image"
+
+// Push is how that program is called.
+type Push struct {
+	// Root is a directory that whoever built could write to: nothing is read that a link in it
+	// points to beyond it. Archive is the path of the archive in it.
+	Root, Archive string
+	// Destination is the reference to push to.
+	Destination string
+	// Login and Authorities are files; empty for none.
+	Login, Authorities string
+	// Digest and Problem are files that get what came of it.
+	Digest, Problem string
+}
+
+// Args returns the arguments behind Command.
+func (p Push) Args() []string {
+	return []string{
+		"--root=" + p.Root, "--archive=" + p.Archive, "--destination=" + p.Destination, "--login=" + p.Login,
+		"--authorities=" + p.Authorities, "--digest=" + p.Digest, "--problem=" + p.Problem,
+	}
+}
+
+// Main is the program. It returns its exit code.
+func Main(args []string, errs io.Writer) int {
+	var p Push
+	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	flags.SetOutput(errs)
+	flags.StringVar(&p.Root, "root", "", "directory")
+	flags.StringVar(&p.Archive, "archive", "", "image, as docker save writes it, in that directory")
+	flags.StringVar(&p.Destination, "destination", "", "reference to push to")
+	flags.StringVar(&p.Login, "login", "", "file like ~/.docker/config.json")
+	flags.StringVar(&p.Authorities, "authorities", "", "file with certificates of authorities, as PEM")
+	flags.StringVar(&p.Digest, "digest", "", "file for the digest")
+	flags.StringVar(&p.Problem, "problem", "", "file for the problem")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	digest, err := p.push(ctx)
+	if err == nil {
+		err = write(p.Digest, digest)
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(errs, err)
+		// It is told twice; the exit code is what counts.
+		_ = write(p.Problem, err.Error())
+		return 1
+	}
+	_, _ = fmt.Fprintf(errs, "pushed %s@%s\n", p.Destination, digest)
+	return 0
+}
+
+func write(file, text string) error {
+	if file == "" {
+		return nil
+	}
+	return os.WriteFile(file, []byte(text), 0o600)
+}
+
+func (p Push) push(ctx context.Context) (digest string, err error) {
+	destination, err := name.NewTag(p.Destination)
+	if err != nil {
+		return "", fmt.Errorf("--destination: %w", err)
+	}
+	var logins Logins
+	if p.Login != "" {
+		content, err := os.ReadFile(p.Login)
+		if err != nil {
+			return "", errors.New("the Secret of BUILD_REGISTRY_SECRET has no key " + ConfigKey)
+		}
+		if logins, err = ParseLogins(content); err != nil {
+			return "", fmt.Errorf("key %s of the Secret of BUILD_REGISTRY_SECRET: %w", ConfigKey, err)
+		}
+	}
+	var authorities []byte
+	if p.Authorities != "" {
+		if authorities, err = os.ReadFile(p.Authorities); err != nil {
+			return "", errors.New("the ConfigMap of BUILD_CA_CONFIG_MAP has no key ca.crt")
+		}
+	}
+	through, err := Transport(authorities)
+	if err != nil {
+		return "", fmt.Errorf("key ca.crt of the ConfigMap of BUILD_CA_CONFIG_MAP: %w", err)
+	}
+	return p.pushThrough(ctx, destination, logins, through)
+}
+
+func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logins, through http.RoundTripper) (digest string, err error) {
+	image, err := p.image()
+	if err != nil {
+		return "", fmt.Errorf("the builder left no image: %w", err)
+	}
+	sum, err := image.Digest()
+	if err != nil {
+		return "", fmt.Errorf("the image that was built: %w", err)
+	}
+	if err := remote.Write(destination, image, remote.WithContext(ctx), remote.WithTransport(through), remote.WithAuth(logins.For(destination.Context()))); err != nil {
+		return "", fmt.Errorf("the push was refused: %w", &Error{What: destination.String(), err: err})
+	}
+	return sum.String(), nil
+}
+
+// image opens the archive, once for each part of it: each time below the root, whatever was
+// put in its place.
+func (p Push) image() (v1.Image, error) {
+	return tarball.Image(func() (io.ReadCloser, error) {
+		root, err := os.OpenRoot(p.Root)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = root.Close() }() // it was only read
+		// A pipe in its place must not be waited for.
+		file, err := root.OpenFile(p.Archive, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+			_ = file.Close() // it was only read
+			return nil, errors.New("it is no regular file")
+		}
+		return file, nil
+	}, nil)
+}

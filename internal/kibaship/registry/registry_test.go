@@ -1,0 +1,189 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+)
+
+func TestLogins(t *testing.T) {
+	logins, err := ParseLogins([]byte(`{"auths":{
+		"https://index.docker.io/v1/": {"username": "hub", "password": "1"},
+		"registry.example.org": {"auth": "YWxsOjI="},
+		"registry.example.org/team": {"username": "team", "password": "3"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for image, want := range map[string]string{
+		"nginx": "hub", "team/app": "hub", "registry.example.org/other/app": "all", "registry.example.org/team/app": "team",
+		"registry.example.org/teams/app": "all", "registry.example.com/team/app": "",
+	} {
+		ref, err := name.ParseReference(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := logins.For(ref.Context()).Authorization()
+		if err != nil || config.Username != want {
+			t.Errorf("%s: %q, %v, want %q", image, config.Username, err, want)
+		}
+	}
+	for _, wrong := range []string{"", "password", `{}`, `{"auths":{"x":{"auth":"secret!"}}}`} {
+		if _, err := ParseLogins([]byte(wrong)); err == nil || strings.Contains(err.Error(), "secret!") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+}
+
+// A registry that an Application names may be anything, and what it says must not be told.
+func TestErrorsTellNothingOfTheAnswer(t *testing.T) {
+	const secret = "internal-secret"
+	for name, answer := range map[string]http.HandlerFunc{
+		"a page":       func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secret, http.StatusNotFound) },
+		"another page": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, secret) },
+		"a code": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprintf(w, `{"errors":[{"code":%q,"message":%[1]q}]}`, secret)
+		},
+		"a realm beyond": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+secret+`.invalid/"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		},
+	} {
+		server := httptest.NewServer(answer)
+		ref, err := Parse(strings.TrimPrefix(server.URL, "http://")+"/team/app", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		through, err := Transport(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Resolve(context.Background(), ref, nil, through)
+		if err == nil || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v", name, err)
+		}
+		server.Close()
+	}
+}
+
+func TestNoLinkLocalAddress(t *testing.T) {
+	through, err := Transport(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := Parse("169.254.169.254/team/app", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resolve(context.Background(), ref, nil, through); err == nil || !strings.Contains(err.Error(), "link-local") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, tc := range []struct{ image, tag, want string }{
+		{"nginx", "", "index.docker.io/library/nginx:latest"},
+		{"nginx:1", "2", "index.docker.io/library/nginx:2"},
+		{"registry.example.org:5000/a/b@sha256:" + strings.Repeat("0", 64), "", "registry.example.org:5000/a/b@sha256:" + strings.Repeat("0", 64)},
+	} {
+		ref, err := Parse(tc.image, tc.tag)
+		if err != nil || ref.Name() != tc.want {
+			t.Errorf("%s %s: %v, %v", tc.image, tc.tag, ref, err)
+		}
+	}
+	if _, err := Parse("Not An Image", ""); err == nil {
+		t.Error("nonsense is an image")
+	}
+}
+
+func archive(t *testing.T, file string) (digest string) {
+	t.Helper()
+	image, err := random.Image(128, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag("registry.example.org/xx:build")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(file, tag, image); err != nil {
+		t.Fatal(err)
+	}
+	// The archive is not compressed: its digest is another one than that of the image.
+	written, err := tarball.ImageFromPath(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := written.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum.String()
+}
+
+func TestPush(t *testing.T) {
+	server := httptest.NewServer(registry.New())
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	root, out := t.TempDir(), t.TempDir()
+	want := archive(t, filepath.Join(root, "image.tar"))
+	p := Push{Root: root, Archive: "image.tar", Destination: host + "/team/app:1", Digest: filepath.Join(out, "digest"), Problem: filepath.Join(out, "problem")}
+	var errs bytes.Buffer
+	if code := Main(p.Args(), &errs); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &errs)
+	}
+	if got, err := os.ReadFile(p.Digest); err != nil || string(got) != want {
+		t.Errorf("digest %q, %v, want %s", got, err, want)
+	}
+	ref, err := Parse(p.Destination, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, err := Transport(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image, err := Resolve(context.Background(), ref, nil, through); err != nil || image.Digest != want {
+		t.Errorf("the registry has %+v, %v", image, err)
+	}
+}
+
+// Whoever builds can put anything in the place of the archive.
+func TestPushReadsNothingBeyondItsRoot(t *testing.T) {
+	root, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "login")
+	archive(t, elsewhere)
+	for name, put := range map[string]func(string) error{
+		"a link":      func(at string) error { return os.Symlink(elsewhere, at) },
+		"a directory": func(at string) error { return os.Mkdir(at, 0o700) },
+		"nothing":     func(string) error { return nil },
+		"nonsense":    func(at string) error { return os.WriteFile(at, []byte("x"), 0o600) },
+	} {
+		at := filepath.Join(root, "image.tar")
+		if err := put(at); err != nil {
+			t.Fatal(err)
+		}
+		problem := filepath.Join(t.TempDir(), "problem")
+		var errs bytes.Buffer
+		code := Main(Push{Root: root, Archive: "image.tar", Destination: "127.0.0.1:1/xx:1", Problem: problem}.Args(), &errs)
+		if code == 0 || !strings.Contains(errs.String(), "the builder left no image") {
+			t.Errorf("%s: exit code %d: %s", name, code, &errs)
+		}
+		if told, err := os.ReadFile(problem); err != nil || !strings.Contains(errs.String(), string(told)) {
+			t.Errorf("%s: %q, %v", name, told, err)
+		}
+		if err := os.RemoveAll(at); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

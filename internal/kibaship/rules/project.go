@@ -1,0 +1,142 @@
+package rules
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+)
+
+// uuid is lower case only: other programs compare texts.
+var uuid = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// reserved are names that no Project may have or begin with, up to a dash.
+var reserved = []string{"default", "kube-system", "kube-public", "kube-node-lease", "kibaship-system"}
+
+// Project returns what is wrong with a Project by itself.
+func Project(p *kibashipv1.Project) Violations {
+	all := projectName(p.Name)
+	all = append(all, projectLabels(p.Labels)...)
+	return append(all, projectSpec(&p.Spec)...)
+}
+
+func projectName(name string) (all Violations) {
+	bad := func(format string, args ...any) {
+		all = append(all, violated(kibashipv1.ReasonInvalidName, "metadata.name", format, args...))
+	}
+	if !naming.Slug.MatchString(name) {
+		bad("%q must consist of lower-case letters, digits and dashes, with a letter or digit at both ends: it is part of the name of a namespace", name)
+	}
+	if len(name) > naming.LongestProject {
+		bad("must be no longer than %d characters: the namespace %s must fit into 63", naming.LongestProject, naming.Namespace("<name>"))
+	}
+	for _, r := range reserved {
+		if name == r || strings.HasPrefix(name, r+"-") {
+			bad("%q is reserved: choose a name that does not begin with %s", name, r)
+		}
+	}
+	return all
+}
+
+func projectLabels(labels map[string]string) (all Violations) {
+	bad := func(label, format string, args ...any) {
+		all = append(all, violated(kibashipv1.ReasonInvalidLabels, "metadata.labels["+label+"]", format, args...))
+	}
+	id, ok := labels[kibashipv1.LabelUUID]
+	switch {
+	case !ok:
+		bad(kibashipv1.LabelUUID, "is required: set the label to the UUID of the project")
+	case !uuid.MatchString(id):
+		bad(kibashipv1.LabelUUID, "%q is not a UUID: it must match %s, in lower case", id, uuid)
+	}
+	if id, ok := labels[kibashipv1.LabelWorkspaceUUID]; ok && !uuid.MatchString(id) {
+		bad(kibashipv1.LabelWorkspaceUUID, "%q is not a UUID: it must match %s, in lower case; or leave the label out", id, uuid)
+	}
+	return all
+}
+
+// projectSpec looks at what no schema can: whether bounds leave anything.
+func projectSpec(spec *kibashipv1.ProjectSpec) (all Violations) {
+	for _, t := range kibashipv1.ApplicationTypeNames {
+		policy := PolicyOf(spec, t.Type)
+		field := "spec.applicationTypes." + t.Field
+		for _, amount := range amounts {
+			low, high, preset := amount.of(policy.Min.Limits), amount.of(policy.Max.Limits), amount.of(policy.Default.Limits)
+			if less(high, low) {
+				all = append(all, violated(kibashipv1.ReasonInvalid, field+".resourceBounds."+"max."+amount.name, "%s is less than min.%s, %s: raise it, or lower the other", high, amount.name, low))
+			}
+			if less(preset, low) || less(high, preset) {
+				all = append(all, violated(kibashipv1.ReasonInvalid, field+".defaultLimits."+amount.name, "%s is not within resourceBounds (%s): bring it there", preset, between(low, high)))
+			}
+		}
+		low, high, preset := policy.Min.Nodes, policy.Max.Nodes, policy.Default.Nodes
+		if high != 0 && low > high {
+			all = append(all, violated(kibashipv1.ReasonInvalid, field+".resourceBounds.max.nodes", "%d is less than min.nodes, %d: raise it, or lower the other", high, low))
+		}
+		if preset != 0 && (preset < low || high != 0 && preset > high) {
+			all = append(all, violated(kibashipv1.ReasonInvalid, field+".defaultLimits.nodes", "%d is not within resourceBounds: bring it there", preset))
+		}
+	}
+	return all
+}
+
+func between(low, high string) string {
+	switch {
+	case high == "":
+		return "at least " + low
+	case low == "":
+		return "at most " + high
+	default:
+		return fmt.Sprintf("%s to %s", low, high)
+	}
+}
+
+// ProjectChange returns what is wrong with a change of a Project, whatever else it changes: a
+// uuid that is good stays what it is, since all that belongs to the Project carries it.
+func ProjectChange(before, after *kibashipv1.Project) Violations {
+	was, is := before.Labels[kibashipv1.LabelUUID], after.Labels[kibashipv1.LabelUUID]
+	if was == is || !uuid.MatchString(was) {
+		return nil
+	}
+	return Violations{violated(kibashipv1.ReasonInvalidLabels, "metadata.labels["+kibashipv1.LabelUUID+"]",
+		"cannot be changed, it was %s: delete this Project and create another one", was)}
+}
+
+// UUIDTaken returns the violation of a Project whose uuid an older one has. Of two of the same
+// second it is the one whose name comes later.
+func UUIDTaken(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
+	id := p.Labels[kibashipv1.LabelUUID]
+	if id == "" {
+		return nil
+	}
+	for i := range others {
+		other := &others[i]
+		if other.Name == p.Name || other.Labels[kibashipv1.LabelUUID] != id || !older(&other.ObjectMeta, &p.ObjectMeta) {
+			continue
+		}
+		return Violations{violated(kibashipv1.ReasonUUIDTaken, "metadata.labels["+kibashipv1.LabelUUID+"]",
+			"%s is the uuid of Project %s: every Project needs its own", id, other.Name)}
+	}
+	return nil
+}
+
+// older: one that is about to be created has no time yet.
+func older(a, b *metav1.ObjectMeta) bool {
+	switch {
+	case b.CreationTimestamp.IsZero():
+		return true
+	case a.CreationTimestamp.IsZero():
+		return false
+	case a.CreationTimestamp.Equal(&b.CreationTimestamp):
+		return a.Name < b.Name
+	default:
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+}
+
+// UUID reports whether a text is a UUID as labels must be.
+func UUID(text string) bool { return uuid.MatchString(text) }

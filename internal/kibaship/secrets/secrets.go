@@ -1,0 +1,158 @@
+// Package secrets knows which Secrets there are in the namespaces of Projects, by their
+// names alone. A watch of all Secrets of a cluster would need the right to read them all; the
+// operator has rights in the namespaces of Projects only, so each that matters has a watch of
+// its own, of metadata.
+package secrets
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Watches are those of the namespaces that were asked for.
+type Watches struct {
+	client metadata.Interface
+	// begun is the life of all watches; end ends it.
+	begun context.Context //nolint:containedctx // watches outlive the pass that asks for them
+	end   context.CancelFunc
+
+	mu   sync.Mutex
+	open map[string]*watch
+
+	wakers []chan event.GenericEvent
+}
+
+// watch is that of one namespace.
+type watch struct {
+	informer toolscache.SharedIndexInformer
+	end      context.CancelFunc
+}
+
+// New returns Watches, none of them open. They end with the Runnable.
+func New(config *rest.Config, http *http.Client) (*Watches, error) {
+	c, err := metadata.NewForConfigAndClient(metadata.ConfigFor(config), http)
+	if err != nil {
+		return nil, err
+	}
+	begun, end := context.WithCancel(context.Background())
+	return &Watches{client: c, begun: begun, end: end, open: map[string]*watch{}}, nil
+}
+
+// Start implements manager.Runnable: it ends the watches with the operator.
+func (w *Watches) Start(ctx context.Context) error {
+	<-ctx.Done()
+	w.end()
+	return nil
+}
+
+// Source wakes a controller when a Secret comes or goes, and, with an object that has no name,
+// when all of a namespace are known. It is to be called before the controllers start.
+func (w *Watches) Source(handle handler.EventHandler) source.Source {
+	waker := make(chan event.GenericEvent)
+	w.wakers = append(w.wakers, waker)
+	return source.Channel(waker, handle)
+}
+
+// Missing returns which of some names no Secret of a namespace has, in their order. While the
+// namespace is not known yet, known is false; Source tells when it is.
+func (w *Watches) Missing(namespace string, names []string) (missing []string, known bool) {
+	o := w.of(namespace)
+	if !o.informer.HasSynced() {
+		return nil, false
+	}
+	for _, name := range names {
+		if _, there, err := o.informer.GetStore().GetByKey(namespace + "/" + name); err != nil || !there {
+			missing = append(missing, name)
+		}
+	}
+	return slices.Clip(missing), true
+}
+
+// Close ends the watch of a namespace, in which nobody needs a Secret any more.
+func (w *Watches) Close(namespace string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.open[namespace]; o != nil {
+		o.end()
+		delete(w.open, namespace)
+	}
+}
+
+// of returns the watch of a namespace, which it opens if need be.
+func (w *Watches) of(namespace string) *watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.open[namespace]; o != nil {
+		return o
+	}
+	ctx, end := context.WithCancel(w.begun)
+	informer := metadatainformer.NewFilteredMetadataInformer(w.client,
+		corev1.SchemeGroupVersion.WithResource("secrets"), namespace, 0, toolscache.Indexers{}, nil).Informer()
+	// These fail for an informer that runs alone.
+	_ = informer.SetTransform(nameAlone)
+	_ = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *toolscache.Reflector, err error) {
+		log.FromContext(ctx).V(1).Info("the Secrets of a namespace cannot be watched, will be tried again", "namespace", namespace, "error", err.Error())
+	})
+	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(o any, initial bool) {
+			if !initial { // all of them are told at once, below
+				w.wake(ctx, o)
+			}
+		},
+		DeleteFunc: func(o any) { w.wake(ctx, o) },
+	})
+	o := &watch{informer: informer, end: end}
+	w.open[namespace] = o
+	go informer.RunWithContext(ctx)
+	go func() {
+		if toolscache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
+			w.wake(ctx, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}})
+		}
+	}()
+	return o
+}
+
+// wake takes an object to the controllers.
+func (w *Watches) wake(ctx context.Context, o any) {
+	if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = tombstone.Obj
+	}
+	object, ok := o.(client.Object)
+	if !ok {
+		return
+	}
+	for _, waker := range w.wakers {
+		select {
+		case waker <- event.GenericEvent{Object: object}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// nameAlone keeps of a Secret that it is there: annotations may hold it once more, as kubectl
+// wrote it.
+func nameAlone(o any) (any, error) {
+	full, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return o, nil
+	}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   full.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Namespace: full.Namespace, Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion},
+	}, nil
+}

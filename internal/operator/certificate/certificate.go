@@ -1,0 +1,266 @@
+// Package certificate makes and renews what proves the webhook server to the API server: a
+// small certificate authority, and a certificate of it. It is pure: what there is comes in, and
+// what should be goes out. Randomness and time come in as well.
+//
+// A renewal never leaves a moment in which the two do not fit: first the new authority is
+// published beside the old one, and when it is, the certificate is made anew.
+package certificate
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"slices"
+	"time"
+)
+
+// How long what is made here is valid. A third of that before the end it is renewed.
+const (
+	authorityLife   = 2 * 365 * 24 * time.Hour
+	certificateLife = 90 * 24 * time.Hour
+	// skew is how far the clock of an API server may be behind.
+	skew = time.Hour
+)
+
+// The keys of the Secret.
+const (
+	KeyAuthorities  = "ca.crt"
+	KeyAuthorityKey = "ca.key"
+	KeyCertificate  = "tls.crt"
+	KeyKey          = "tls.key"
+)
+
+// Maker makes certificates.
+type Maker struct {
+	// Names are the DNS names of the server.
+	Names []string
+	// Now is the time, and Random the source of randomness.
+	Now    time.Time
+	Random io.Reader
+}
+
+// Next returns the data of a Secret with what is missing or about to end made anew, and
+// whether anything was. published are the authorities that the API server trusts so far.
+func (m Maker) Next(data map[string][]byte, published []byte) (next map[string][]byte, changed bool, err error) {
+	state, err := read(data)
+	if err != nil || state.authorityEnded(m.Now) {
+		// What cannot be read, or has ended, is of no use to anybody.
+		next, err = m.first()
+		return next, true, err
+	}
+	newest := state.authorities[0]
+	if m.due(newest) {
+		key, authority, err := m.authority()
+		if err != nil {
+			return nil, false, err
+		}
+		state.key, state.authorities = key, slices.Insert(state.authorities, 0, authority)
+		next, err = state.data()
+		return next, true, err
+	}
+	if m.good(state, newest) || !trusts(published, newest) {
+		return data, false, nil
+	}
+	if state.leaf, state.leafKey, err = m.leaf(newest, state.key); err != nil {
+		return nil, false, err
+	}
+	state.authorities = slices.DeleteFunc(state.authorities, func(a *x509.Certificate) bool { return m.Now.After(a.NotAfter) })
+	next, err = state.data()
+	return next, true, err
+}
+
+// Renewal returns when Next would change what it has returned.
+func Renewal(data map[string][]byte) (time.Time, error) {
+	state, err := read(data)
+	if err != nil {
+		return time.Time{}, err
+	}
+	when := renewal(state.authorities[0])
+	if leaf := renewal(state.leaf); leaf.Before(when) {
+		when = leaf
+	}
+	return when, nil
+}
+
+// Pair returns the certificate of a Secret's data.
+func Pair(data map[string][]byte) (*tls.Certificate, error) {
+	pair, err := tls.X509KeyPair(data[KeyCertificate], data[KeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate of the webhook server: %w", err)
+	}
+	return &pair, nil
+}
+
+// state is what a Secret holds.
+type state struct {
+	// authorities, the newest first, whose key this is.
+	authorities []*x509.Certificate
+	key         *ecdsa.PrivateKey
+	leaf        *x509.Certificate
+	leafKey     *ecdsa.PrivateKey
+}
+
+func (s state) authorityEnded(now time.Time) bool { return now.After(s.authorities[0].NotAfter) }
+
+func (m Maker) first() (map[string][]byte, error) {
+	key, authority, err := m.authority()
+	if err != nil {
+		return nil, err
+	}
+	s := state{authorities: []*x509.Certificate{authority}, key: key}
+	if s.leaf, s.leafKey, err = m.leaf(authority, key); err != nil {
+		return nil, err
+	}
+	return s.data()
+}
+
+func (m Maker) due(c *x509.Certificate) bool { return !m.Now.Before(renewal(c)) }
+
+func renewal(c *x509.Certificate) time.Time {
+	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
+}
+
+// good reports whether the certificate is of the newest authority, for all names, and will last.
+func (m Maker) good(s state, newest *x509.Certificate) bool {
+	if m.due(s.leaf) || s.leaf.CheckSignatureFrom(newest) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(m.Names, func(name string) bool { return s.leaf.VerifyHostname(name) != nil })
+}
+
+func trusts(bundle []byte, authority *x509.Certificate) bool {
+	all, err := authorities(bundle)
+	return err == nil && slices.ContainsFunc(all, authority.Equal)
+}
+
+func (m Maker) authority() (*ecdsa.PrivateKey, *x509.Certificate, error) {
+	template := m.template("berg-operator webhooks", authorityLife)
+	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
+	template.KeyUsage = x509.KeyUsageCertSign
+	key, err := ecdsa.GenerateKey(elliptic.P256(), m.Random)
+	if err != nil {
+		return nil, nil, err
+	}
+	authority, err := m.sign(template, template, key, key)
+	return key, authority, err
+}
+
+func (m Maker) leaf(authority *x509.Certificate, by *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, error) {
+	template := m.template(m.Names[0], certificateLife)
+	template.DNSNames = m.Names
+	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	if template.NotAfter.After(authority.NotAfter) {
+		template.NotAfter = authority.NotAfter
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), m.Random)
+	if err != nil {
+		return nil, nil, err
+	}
+	leaf, err := m.sign(template, authority, key, by)
+	return leaf, key, err
+}
+
+func (m Maker) template(name string, life time.Duration) *x509.Certificate {
+	return &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, NotBefore: m.Now.Add(-skew), NotAfter: m.Now.Add(life),
+	}
+}
+
+func (m Maker) sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) (*x509.Certificate, error) {
+	serial := make([]byte, 16)
+	if _, err := io.ReadFull(m.Random, serial); err != nil {
+		return nil, err
+	}
+	serial[0] &= 0x7f // positive
+	template.SerialNumber = new(big.Int).SetBytes(serial)
+	der, err := x509.CreateCertificate(m.Random, template, parent, key.Public(), by)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the webhook server: %w", err)
+	}
+	return x509.ParseCertificate(der)
+}
+
+func (s state) data() (map[string][]byte, error) {
+	var bundle bytes.Buffer
+	for _, a := range s.authorities {
+		bundle.Write(encoded("CERTIFICATE", a.Raw))
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(s.key)
+	if err != nil {
+		return nil, err
+	}
+	leafKey, err := x509.MarshalPKCS8PrivateKey(s.leafKey)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		KeyAuthorities: bundle.Bytes(), KeyAuthorityKey: encoded("PRIVATE KEY", key),
+		KeyCertificate: encoded("CERTIFICATE", s.leaf.Raw), KeyKey: encoded("PRIVATE KEY", leafKey),
+	}, nil
+}
+
+func encoded(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// errUnusable says nothing of what was read: it holds keys.
+var errUnusable = errors.New("the certificate of the webhook server cannot be read")
+
+func read(data map[string][]byte) (s state, err error) {
+	if s.authorities, err = authorities(data[KeyAuthorities]); err != nil || len(s.authorities) == 0 {
+		return s, errUnusable
+	}
+	leaves, err := authorities(data[KeyCertificate])
+	if err != nil || len(leaves) == 0 {
+		return s, errUnusable
+	}
+	s.leaf = leaves[0]
+	if s.key, err = privateKey(data[KeyAuthorityKey]); err != nil {
+		return s, err
+	}
+	if s.leafKey, err = privateKey(data[KeyKey]); err != nil {
+		return s, err
+	}
+	if !s.key.PublicKey.Equal(s.authorities[0].PublicKey) || !s.leafKey.PublicKey.Equal(s.leaf.PublicKey) {
+		return s, errUnusable
+	}
+	return s, nil
+}
+
+func authorities(bundle []byte) (all []*x509.Certificate, err error) {
+	for {
+		var block *pem.Block
+		if block, bundle = pem.Decode(bundle); block == nil {
+			return all, nil
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, errUnusable
+		}
+		all = append(all, c)
+	}
+}
+
+func privateKey(text []byte) (*ecdsa.PrivateKey, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errUnusable
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, errUnusable
+	}
+	own, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, errUnusable
+	}
+	return own, nil
+}

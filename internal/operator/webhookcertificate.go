@@ -1,0 +1,225 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/operator/certificate"
+)
+
+// certificateSlack keeps a renewal from coming a moment too early.
+const certificateSlack = time.Second
+
+// labelName is how the manifests label what belongs to the operator.
+const (
+	labelName    = "app.kubernetes.io/name"
+	operatorName = "berg-operator"
+)
+
+// certificateKeeper keeps the certificate of the webhooks in a Secret, and the API server told
+// of its authority. Every replica reads it; the leader makes and renews it.
+type certificateKeeper struct {
+	client client.Client
+	clock  clock.PassiveClock
+	secret types.NamespacedName
+	// open is called when there is something to serve by, and for whom.
+	open func()
+
+	pair atomic.Pointer[tls.Certificate]
+	// last is the data of the Secret as it was seen, should somebody delete it: with another
+	// authority, requests would fail until the API server knows it.
+	last atomic.Pointer[map[string][]byte]
+}
+
+func (m siteMaker) keepCertificate(ctx context.Context, namespace string, open func()) (*certificateKeeper, error) {
+	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
+	site, err := m.make(family.Family{
+		AddToScheme: runtime.SchemeBuilder{corev1.AddToScheme, admissionregistrationv1.AddToScheme},
+		Cache: func() cache.Options {
+			return cache.Options{ByObject: map[client.Object]ctrlcache.ByObject{
+				&corev1.Secret{}: {Namespaces: map[string]ctrlcache.Config{namespace: {FieldSelector: named(webhookSecret)}}},
+				&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(WebhookConfiguration)},
+			}}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	k := &certificateKeeper{
+		client: site.Manager.GetClient(), clock: site.Clock, open: open,
+		secret: types.NamespacedName{Namespace: namespace, Name: webhookSecret},
+	}
+	// A replica is ready when it has them, too: one that is told to stop before would log that it had to wait.
+	if err := pass.Open(ctx, site.Manager.GetCache(), &corev1.Secret{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}); err != nil {
+		return nil, err
+	}
+	// Both are about the one certificate, whatever has changed.
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: k.secret}}
+	})
+	for name, c := range map[string]struct {
+		do     reconcile.Func
+		leader bool
+	}{"webhook-certificate-reader": {k.read, false}, "webhook-certificate": {k.keep, true}} {
+		if err := ctrl.NewControllerManagedBy(site.Manager).
+			Named(name).
+			Watches(&corev1.Secret{}, one).
+			Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
+			WithOptions(controller.Options{NeedLeaderElection: ptr.To(c.leader)}).
+			Complete(c.do); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// certificate implements tls.Config's GetCertificate.
+func (k *certificateKeeper) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := k.pair.Load(); pair != nil {
+		return pair, nil
+	}
+	return nil, errors.New("there is no certificate yet")
+}
+
+// read takes the certificate from the Secret, and begins to serve when somebody will ask.
+func (k *certificateKeeper) read(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	secret := &corev1.Secret{}
+	if err := k.client.Get(ctx, k.secret, secret); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the leader makes it
+	}
+	if secret.Labels[labelName] != operatorName {
+		return ctrl.Result{}, nil // the leader tells
+	}
+	pair, err := certificate.Pair(secret.Data)
+	if err != nil {
+		return ctrl.Result{}, nil //nolint:nilerr // the leader makes it anew
+	}
+	k.pair.Store(pair)
+	k.last.Store(ptr.To(maps.Clone(secret.Data)))
+	_, err = k.configuration(ctx)
+	if err == nil {
+		k.open()
+	}
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+func (k *certificateKeeper) configuration(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	return c, k.client.Get(ctx, types.NamespacedName{Name: WebhookConfiguration}, c)
+}
+
+// keep makes and renews the certificate, and tells the API server its authorities. Without a
+// configuration there is nobody to prove anything to.
+func (k *certificateKeeper) keep(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	configuration, err := k.configuration(ctx)
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	secret := &corev1.Secret{}
+	err = k.client.Get(ctx, k.secret, secret)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return ctrl.Result{}, err
+	}
+	if !missing && secret.Labels[labelName] != operatorName || configuration.Labels[labelName] != operatorName {
+		log.FromContext(ctx).Info("the webhooks are not served: their Secret or their configuration is not the operator's, and was left untouched: rename it, or label it app.kubernetes.io/name=berg-operator",
+			"secret", k.secret, "configuration", WebhookConfiguration)
+		return ctrl.Result{}, nil
+	}
+	data := secret.Data
+	if last := k.last.Load(); missing && last != nil {
+		data = *last
+	}
+	maker := certificate.Maker{
+		Names: []string{
+			fmt.Sprintf("%s.%s.svc", webhookService, k.secret.Namespace),
+			fmt.Sprintf("%s.%s.svc.cluster.local", webhookService, k.secret.Namespace), "localhost",
+		},
+		Now: k.clock.Now(), Random: rand.Reader,
+	}
+	next, changed, err := maker.Next(data, published(configuration))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if changed || missing {
+		if err := k.write(ctx, secret, missing, next); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if err := k.publish(ctx, configuration, next[certificate.KeyAuthorities]); err != nil {
+		return ctrl.Result{}, err
+	}
+	when, err := certificate.Renewal(next)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: max(when.Sub(k.clock.Now()), 0) + certificateSlack}, nil
+}
+
+// write stores the certificate. Of two who make it at the same time, one is refused and looks
+// again.
+func (k *certificateKeeper) write(ctx context.Context, secret *corev1.Secret, missing bool, data map[string][]byte) error {
+	if missing {
+		return k.client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: k.secret.Namespace, Name: k.secret.Name, Labels: map[string]string{labelName: operatorName},
+			},
+			Type: corev1.SecretTypeTLS,
+			Data: data,
+		}, client.FieldOwner(fieldManager))
+	}
+	updated := secret.DeepCopy()
+	updated.Data = data
+	return k.client.Update(ctx, updated, client.FieldOwner(fieldManager))
+}
+
+// published are the authorities that all webhooks of a configuration trust; nil if they differ.
+func published(c *admissionregistrationv1.ValidatingWebhookConfiguration) []byte {
+	for i := range c.Webhooks {
+		if !bytes.Equal(c.Webhooks[i].ClientConfig.CABundle, c.Webhooks[0].ClientConfig.CABundle) {
+			return nil
+		}
+	}
+	if len(c.Webhooks) == 0 {
+		return nil
+	}
+	return c.Webhooks[0].ClientConfig.CABundle
+}
+
+func (k *certificateKeeper) publish(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
+	told := c.DeepCopy()
+	for i := range told.Webhooks {
+		told.Webhooks[i].ClientConfig.CABundle = bundle
+	}
+	if len(told.Webhooks) == 0 || bytes.Equal(published(c), bundle) {
+		return nil
+	}
+	return k.client.Patch(ctx, told, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
+}

@@ -1,0 +1,119 @@
+// Package tunnel is the family of container networks and their tunnels: its door to the operator.
+package tunnel
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/self"
+	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/internal/tunnel/proxyroom"
+)
+
+// New returns the family. Its settings are read into cfg.
+func New(cfg *config.Tunnel) family.Family {
+	return family.Family{
+		API:         tunnelv1.GroupVersion.Group,
+		Settings:    cfg.Section(),
+		AddToScheme: runtime.SchemeBuilder{tunnelv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme},
+		Cache:       caches,
+		Setup:       func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
+		Busy:        family.Busy{Kind: &tunnelv1.ContainerNetworkTunnelProxy{}, Since: inTransition},
+	}
+}
+
+// caches: of the kinds that a cluster is full of only what belongs to networks and pairs is
+// kept. Secrets are never kept.
+func caches() cache.Options {
+	all := ctrlcache.ByObject{Label: labels.Everything()}
+	return cache.Options{
+		Selector: network.Marks.Selector(),
+		ByObject: map[client.Object]ctrlcache.ByObject{
+			&tunnelv1.ContainerNetwork{}:            all,
+			&tunnelv1.ContainerNetworkTunnelProxy{}: all,
+			&corev1.Namespace{}:                     all, // a foreign one of the same name must be seen
+			&corev1.Node{}:                          all,
+		},
+		Trim: trim,
+	}
+}
+
+func trim(o client.Object) {
+	switch o := o.(type) {
+	case *corev1.Namespace:
+		network.TrimNamespace(o)
+	case *corev1.Node:
+		proxyroom.TrimNode(o)
+	case *corev1.Pod:
+		proxyroom.TrimPod(o)
+	case *corev1.Service:
+		o.Status = corev1.ServiceStatus{}
+	}
+}
+
+func setup(ctx context.Context, site family.Site, cfg config.Tunnel) error {
+	mgr := site.Manager
+	me, err := self.New(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	err = (&network.Reconciler{
+		Client:  mgr.GetClient(),
+		Writer:  site.Writer,
+		Events:  mgr.GetEventRecorder("container-network"),
+		Clock:   site.Clock,
+		Config:  cfg,
+		Self:    me.Subject,
+		Workers: site.Workers,
+	}).SetupWithManager(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	logs, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	return (&proxyroom.Reconciler{
+		Client:    mgr.GetClient(),
+		Writer:    site.Writer,
+		Events:    mgr.GetEventRecorder("tunnel-proxy"),
+		Clock:     site.Clock,
+		Config:    proxyroom.DenyAPIServer(cfg, mgr.GetConfig().Host),
+		Namespace: site.Namespace,
+		Workers:   site.Workers,
+		Images:    newRegistry(cfg, site.Direct, site.Namespace),
+		Logs:      logs,
+	}).SetupWithManager(ctx, mgr)
+}
+
+// inTransition lists since when somebody waits for the operator to start proxies, or to take
+// them away.
+func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
+	var proxies tunnelv1.ContainerNetworkTunnelProxyList
+	if err := reader.List(ctx, &proxies, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var since []time.Time
+	for i := range proxies.Items {
+		switch p := &proxies.Items[i]; {
+		case p.DeletionTimestamp != nil:
+			since = append(since, p.DeletionTimestamp.Time)
+		case p.Status.State == tunnelv1.StateBuildingImage, p.Status.State == tunnelv1.StateStarting:
+			since = append(since, p.CreationTimestamp.Time)
+		}
+	}
+	return since, nil
+}

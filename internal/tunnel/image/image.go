@@ -1,0 +1,314 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	// The operator's image holds no authorities, and base images come from public registries.
+	_ "golang.org/x/crypto/x509roots/fallback"
+)
+
+const (
+	// DefaultBase is the base image where none is named.
+	DefaultBase = "mcr.microsoft.com/azurelinux/base/core:3.0"
+	// Name is what the image is called in its registry.
+	Name = "dcptun_developer_ms"
+)
+
+// Options are those of a Builder.
+type Options struct {
+	// Repository is where images are pushed to, without a tag: registry.example:5000/tunnels/dcptun_developer_ms.
+	Repository string
+	// Insecure lets the registry of Repository, and it alone, be spoken to by HTTP.
+	Insecure bool
+	// Authorities are certificates in PEM that registries are believed by, beside the system's.
+	Authorities []byte
+	// Credentials are shown to both registries.
+	Credentials Credentials
+	// Program is the file that becomes the client proxy.
+	Program string
+	// Version is that of the program. One that begins with dev, with or without v0.0.0- before it,
+	// is followed by the program's digest in the tag.
+	Version string
+	// Architecture is that of the program; empty is that of this process.
+	Architecture string
+	// Patience is how long to wait for a connection to a registry and for its first answer; 0 is 30s.
+	Patience time.Duration
+}
+
+// Builder makes images, one at a time.
+type Builder struct {
+	options    Options
+	repository name.Repository
+	transport  http.RoundTripper
+	platform   v1.Platform
+	turn       chan struct{}
+}
+
+// Result is an image that is in the registry.
+type Result struct {
+	// Reference names it by its digest, for a pod.
+	Reference string
+	// Tagged names it by its tag, for people.
+	Tagged string
+	// BaseDigest is that of its base.
+	BaseDigest string
+	// Built is whether it was built now.
+	Built bool
+	// BaseUnknown is why it was not compared with its base, which could not be reached; nil if it was.
+	BaseUnknown error
+}
+
+// Errors of Ensure, which name what could not be had. Retry tells whether it may pass.
+var (
+	// ErrBase: the base image cannot be pulled.
+	ErrBase = errors.New("the base image cannot be pulled")
+	// ErrPush: the image cannot be pushed.
+	ErrPush = errors.New("the image cannot be pushed")
+	// ErrRegistry: the registry cannot be asked what it has.
+	ErrRegistry = errors.New("the registry cannot be asked for the image")
+	// ErrInput: the name of an image or the program cannot be used.
+	ErrInput = errors.New("the image cannot be made")
+)
+
+// New returns a builder, or an error that is ErrInput.
+func New(options Options) (*Builder, error) {
+	var how []name.Option
+	if options.Insecure {
+		how = append(how, name.Insecure)
+	}
+	repository, err := name.NewRepository(options.Repository, append(how, name.StrictValidation)...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: repository %q: want REGISTRY/NAME without a tag: %w", ErrInput, options.Repository, err)
+	}
+	if options.Architecture == "" {
+		options.Architecture = runtime.GOARCH
+	}
+	if options.Patience == 0 {
+		options.Patience = 30 * time.Second
+	}
+	// One of our own: the default one knows no other authorities, and waits for ever.
+	way := remote.DefaultTransport.(*http.Transport).Clone()
+	way.ResponseHeaderTimeout = options.Patience
+	way.TLSHandshakeTimeout = options.Patience
+	if len(options.Authorities) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(options.Authorities) {
+			return nil, fmt.Errorf("%w: the registry's authorities hold no certificate in PEM", ErrInput)
+		}
+		way.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+	}
+	return &Builder{
+		options:    options,
+		repository: repository,
+		transport:  way,
+		platform:   v1.Platform{OS: "linux", Architecture: options.Architecture},
+		turn:       make(chan struct{}, 1),
+	}, nil
+}
+
+// CheckBase returns an error, which is ErrInput, if a base image cannot be named like that.
+func CheckBase(base string) error {
+	if _, err := name.ParseReference(base); err != nil {
+		return fmt.Errorf("%w: base image %q is no name of an image: %w", ErrInput, base, err)
+	}
+	return nil
+}
+
+// Ensure returns the image for a base, and builds and pushes it if the registry does not have it,
+// has it from another base, or with another program. An empty base is DefaultBase. If the base
+// cannot be reached and there is an image, that one will do. The context ends waiting, too.
+func (b *Builder) Ensure(ctx context.Context, base string) (Result, error) {
+	select {
+	case b.turn <- struct{}{}:
+		defer func() { <-b.turn }()
+	case <-ctx.Done():
+		return Result{}, fmt.Errorf("%w: another image is being built: %w", ErrInput, ctx.Err())
+	}
+	if base == "" {
+		base = DefaultBase
+	}
+	baseReference, err := name.ParseReference(base, b.insecureAt(base)...)
+	if err != nil {
+		return Result{}, CheckBase(base)
+	}
+	program, err := digestOf(b.options.Program)
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: read the program: %w", ErrInput, err)
+	}
+	tag := b.repository.Tag(Tag(b.options.Version, program, base, b.options.Architecture))
+	present, err := b.present(ctx, tag)
+	if err != nil {
+		return Result{}, fmt.Errorf("%w %s: %w", ErrRegistry, tag, err)
+	}
+	source, err := remote.Get(baseReference, b.how(ctx)...)
+	if err == nil {
+		if found := present; found != nil && found.baseDigest == source.Digest.String() && found.program == program {
+			return found.result, nil
+		}
+	} else {
+		err = fmt.Errorf("%w: %s: %w", ErrBase, base, err)
+		if present != nil && present.program == program {
+			present.result.BaseUnknown = err
+			return present.result, nil
+		}
+		return Result{}, err
+	}
+	baseImage, err := source.Image()
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: %s for %s: %w", ErrBase, base, b.platform, err)
+	}
+	if err := b.suits(baseImage); err != nil {
+		return Result{}, fmt.Errorf("%w: %s: %w", ErrBase, base, err)
+	}
+	made, err := assemble(baseImage, b.options.Program, program, source.Digest.String())
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: %s: %w", ErrBase, base, err)
+	}
+	digest, err := made.Digest()
+	if err != nil {
+		return Result{}, fmt.Errorf("%w: %s: %w", ErrBase, base, err)
+	}
+	if err := remote.Write(tag, made, b.how(ctx)...); err != nil {
+		return Result{}, fmt.Errorf("%w: %s: %w", ErrPush, tag, err)
+	}
+	return Result{
+		Reference:  b.repository.Digest(digest.String()).String(),
+		Tagged:     tag.String(),
+		BaseDigest: source.Digest.String(),
+		Built:      true,
+	}, nil
+}
+
+// suits returns an error if an image is for another platform: a base that is no index is taken
+// for what it says it is.
+func (b *Builder) suits(base v1.Image) error {
+	config, err := base.ConfigFile()
+	if err != nil {
+		return err
+	}
+	if config.OS != b.platform.OS || config.Architecture != b.platform.Architecture {
+		return fmt.Errorf("it is for %s/%s, and the proxy for %s", config.OS, config.Architecture, b.platform)
+	}
+	return nil
+}
+
+// found is an image that the registry has.
+type found struct {
+	result              Result
+	baseDigest, program string
+}
+
+// present returns the image of a tag, nil if there is none.
+func (b *Builder) present(ctx context.Context, tag name.Tag) (*found, error) {
+	descriptor, err := remote.Get(tag, b.how(ctx)...)
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	image, err := descriptor.Image()
+	if err != nil {
+		return nil, nil //nolint:nilerr // what is no image of ours is replaced
+	}
+	config, err := image.ConfigFile()
+	if isMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	base := config.Config.Labels[BaseDigestLabel]
+	return &found{
+		baseDigest: base,
+		program:    config.Config.Labels[ProgramDigestLabel],
+		result: Result{
+			Reference:  b.repository.Digest(descriptor.Digest.String()).String(),
+			Tagged:     tag.String(),
+			BaseDigest: base,
+		},
+	}, nil
+}
+
+// Tag returns the tag of an image: the version of the program, with the program's digest if it
+// is one that is being developed, and what tells base images and architectures apart.
+func Tag(version, programDigest, base, architecture string) string {
+	version = strings.TrimPrefix(version, "v0.0.0-")
+	if version == "" || strings.HasPrefix(version, "dev") {
+		version = "dev_" + programDigest[:12]
+	}
+	// + stands before metadata of a build, and in no tag.
+	version = strings.ReplaceAll(version, "+", "_")
+	sum := sha256.Sum256([]byte(base + " " + architecture))
+	return version + "-" + hex.EncodeToString(sum[:])[:12]
+}
+
+func (b *Builder) how(ctx context.Context) []remote.Option {
+	return []remote.Option{
+		remote.WithContext(ctx),
+		remote.WithTransport(b.transport),
+		remote.WithAuthFromKeychain(b.options.Credentials),
+		remote.WithPlatform(b.platform),
+		remote.WithUserAgent("berg-operator"),
+	}
+}
+
+// insecureAt returns how to read the name of a base: a registry that may be spoken to by HTTP for
+// our images may for theirs.
+func (b *Builder) insecureAt(base string) []name.Option {
+	parsed, err := name.ParseReference(base)
+	if err == nil && b.options.Insecure && parsed.Context().RegistryStr() == b.repository.RegistryStr() {
+		return []name.Option{name.Insecure}
+	}
+	return nil
+}
+
+// Ping returns nil if the registry that images are pushed to answers.
+func (b *Builder) Ping(ctx context.Context) error {
+	if _, err := transport.Ping(ctx, b.repository.Registry, b.transport); err != nil {
+		return fmt.Errorf("the registry %s does not answer: %w", b.repository.RegistryStr(), err)
+	}
+	return nil
+}
+
+// Retry reports whether what failed may work later without anybody doing anything: a network
+// that is down, a registry that is busy. Names, rights and missing images stay as they are.
+func Retry(err error) bool {
+	if err == nil || errors.Is(err, ErrInput) {
+		return false
+	}
+	var answer *transport.Error
+	if errors.As(err, &answer) {
+		return answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusRequestTimeout
+	}
+	// Without an answer it is the way there, unless whoever is there is not who was wanted.
+	var wrongPeer *tls.CertificateVerificationError
+	// An answer may break off in its middle, too.
+	var onTheWay net.Error
+	return (errors.As(err, &onTheWay) || errors.Is(err, io.ErrUnexpectedEOF)) && !errors.As(err, &wrongPeer)
+}
+
+func isMissing(err error) bool {
+	var answer *transport.Error
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
+}

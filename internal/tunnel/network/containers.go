@@ -1,0 +1,193 @@
+package network
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+)
+
+// settle is for how long containers may come and go before the status of a network tells.
+const settle = time.Second
+
+// containers are those in the namespaces of networks. Each network has a watch of its own, so
+// that the pods of the rest of the cluster are neither sent nor kept.
+type containers struct {
+	mgr   ctrl.Manager
+	mu    sync.Mutex
+	ctx   context.Context
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	all   map[string]*followed // by the name of the network
+}
+
+type followed struct {
+	uid   types.UID
+	stop  context.CancelFunc
+	pods  map[types.UID][]string
+	ready bool
+}
+
+func newContainers(mgr ctrl.Manager) *containers {
+	return &containers{mgr: mgr, all: map[string]*followed{}}
+}
+
+// Start waits until the operator stops; the watches that were opened end then.
+func (c *containers) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (c *containers) source() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ctx, c.queue = ctx, queue
+		return nil
+	})
+}
+
+// follow opens the watch of a network, if it is not open.
+func (c *containers) follow(n *tunnelv1.ContainerNetwork, in string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.all[n.Name]; f != nil {
+		if f.uid == n.UID {
+			return nil
+		}
+		f.stop()
+	}
+	pods, err := cache.New(c.mgr.GetConfig(), cache.Options{
+		HTTPClient:        c.mgr.GetHTTPClient(),
+		Scheme:            c.mgr.GetScheme(),
+		Mapper:            c.mgr.GetRESTMapper(),
+		DefaultNamespaces: map[string]cache.Config{in: {}},
+		DefaultTransform:  func(o any) (any, error) { return trimmed(o), nil },
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(c.ctx)
+	informer, err := pods.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		stop()
+		return err
+	}
+	f := &followed{uid: n.UID, stop: stop, pods: map[types.UID][]string{}}
+	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { c.note(n.Name, f, o, false) },
+		UpdateFunc: func(_, o any) { c.note(n.Name, f, o, false) },
+		DeleteFunc: func(o any) { c.note(n.Name, f, o, true) },
+	})
+	if err != nil {
+		stop()
+		return err
+	}
+	c.all[n.Name] = f
+	go func() { _ = pods.Start(ctx) }() // it ends when ctx does
+	go func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			f.ready = true
+			c.wake(n.Name, 0)
+		}
+	}()
+	return nil
+}
+
+// note remembers what containers a pod has.
+func (c *containers) note(network string, f *followed, o any, gone bool) {
+	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ids := running(pod)
+	if gone {
+		ids = nil
+	}
+	if slices.Equal(f.pods[pod.UID], ids) {
+		return
+	}
+	if len(ids) == 0 {
+		delete(f.pods, pod.UID)
+	} else {
+		f.pods[pod.UID] = ids
+	}
+	if f.ready {
+		c.wake(network, settle)
+	}
+}
+
+// wake is called with the lock held.
+func (c *containers) wake(network string, after time.Duration) {
+	c.queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: network}}, after)
+}
+
+// of returns the IDs of all containers in a network, sorted, and whether they are known yet.
+func (c *containers) of(network string, uid types.UID) (ids []string, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.all[network]
+	if f == nil || f.uid != uid || !f.ready {
+		return nil, false
+	}
+	for _, some := range f.pods {
+		ids = append(ids, some...)
+	}
+	slices.Sort(ids)
+	return ids, true
+}
+
+// leave closes the watch of a network.
+func (c *containers) leave(network string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.all[network]; f != nil {
+		f.stop()
+		delete(c.all, network)
+	}
+}
+
+// running are the containers of a pod that run.
+func running(pod *corev1.Pod) []string {
+	var ids []string
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.State.Running != nil && s.ContainerID != "" {
+			ids = append(ids, s.ContainerID)
+		}
+	}
+	return ids
+}
+
+// trimmed keeps what running reads.
+func trimmed(o any) any {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return o
+	}
+	bare := &corev1.Pod{}
+	bare.Namespace, bare.Name, bare.UID, bare.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if s.State.Running != nil {
+			bare.Status.ContainerStatuses = append(bare.Status.ContainerStatuses,
+				corev1.ContainerStatus{Name: s.Name, ContainerID: s.ContainerID, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+		}
+	}
+	return bare
+}

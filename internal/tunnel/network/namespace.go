@@ -1,0 +1,20 @@
+package network
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+)
+
+// namespace is that of a network that makes its own. One that is to stay has no owner: the
+// garbage collector would delete it.
+func namespace(in Inputs) *corev1.Namespace {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName(in.Spec, in.Name, in.UID)}}
+	if in.Spec.ModeOf() == tunnelv1.ModePersistent {
+		ns.Annotations = map[string]string{tunnelv1.AnnotationPersistent: "true"}
+	} else {
+		ns.OwnerReferences = owner(in)
+	}
+	return ns
+}

@@ -1,0 +1,100 @@
+package network
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+)
+
+func networkIn(mode tunnelv1.ContainerNetworkMode, id string) *tunnelv1.ContainerNetwork {
+	n := &tunnelv1.ContainerNetwork{}
+	n.Name, n.UID = "dev", "u-1"
+	n.Spec.NetworkName, n.Spec.Mode, n.Status.ID = "dev", mode, id
+	return n
+}
+
+func namespaceOf(uid types.UID, leaving bool) *corev1.Namespace {
+	ns := &corev1.Namespace{}
+	ns.Name, ns.UID = "dev", uid
+	if leaving {
+		ns.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	}
+	return ns
+}
+
+func TestJudge(t *testing.T) {
+	for what, test := range map[string]struct {
+		o      Observed
+		reason string
+		state  tunnelv1.ContainerNetworkState
+	}{
+		"made for a session":           {Observed{Network: networkIn(tunnelv1.ModeSession, "")}, "", tunnelv1.NetworkRunning},
+		"a session's own":              {Observed{Network: networkIn(tunnelv1.ModeSession, "a"), Namespace: namespaceOf("a", false), Ours: true}, "", tunnelv1.NetworkRunning},
+		"taken by somebody else":       {Observed{Network: networkIn(tunnelv1.ModeSession, ""), Namespace: namespaceOf("a", false)}, tunnelv1.ReasonNamespaceTaken, tunnelv1.NetworkFailedToStart},
+		"persistent, of somebody else": {Observed{Network: networkIn(tunnelv1.ModePersistent, ""), Namespace: namespaceOf("a", false)}, "", tunnelv1.NetworkRunning},
+		"existing and missing":         {Observed{Network: networkIn(tunnelv1.ModeExisting, "")}, tunnelv1.ReasonNamespaceNotFound, tunnelv1.NetworkNotFound},
+		"cleanup and missing":          {Observed{Network: networkIn(tunnelv1.ModeCleanup, "")}, tunnelv1.ReasonNamespaceNotFound, tunnelv1.NetworkNotFound},
+		"gone":                         {Observed{Network: networkIn(tunnelv1.ModeSession, "a")}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
+		"replaced":                     {Observed{Network: networkIn(tunnelv1.ModeExisting, "a"), Namespace: namespaceOf("b", false)}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
+		"being deleted":                {Observed{Network: networkIn(tunnelv1.ModeExisting, ""), Namespace: namespaceOf("b", true)}, tunnelv1.ReasonNamespaceTerminating, tunnelv1.NetworkPending},
+	} {
+		out := Outcome{Observed: test.o, Problem: judge(test.o)}
+		reason := ""
+		if out.Problem != nil {
+			reason = out.Problem.Reason
+		} else if out.Namespace == nil {
+			out.Namespace = namespaceOf("a", false)
+		}
+		derive(out, time.Unix(2, 0))
+		if reason != test.reason || out.Network.Status.State != test.state {
+			t.Errorf("%s: %q and %s, want %q and %s", what, reason, out.Network.Status.State, test.reason, test.state)
+		}
+		if out.Network.Status.Message == "" {
+			t.Errorf("%s: the status says nothing", what)
+		}
+	}
+}
+
+func TestPlanLeavesForeignNamespacesAlone(t *testing.T) {
+	in := Inputs{UID: "u-1", Name: "dev.example", ControlPort: 36672, DataPort: 36673, Operator: rbacv1.Subject{Kind: "ServiceAccount", Namespace: "operator", Name: "account"}}
+	in.Spec.NetworkName, in.Spec.Mode = "dev", tunnelv1.ModeExisting
+	if p := plan(in); p.Namespace != nil || p.Policy != nil || p.Binding == nil || p.Binding.RoleRef.Name != Role {
+		t.Errorf("%+v", p)
+	}
+	in.Spec.NetworkName, in.Spec.Mode, in.Made = "", tunnelv1.ModeSession, true
+	p := plan(in)
+	if p.Namespace == nil || len(p.Namespace.OwnerReferences) != 1 || p.Policy == nil {
+		t.Fatalf("%+v", p)
+	}
+	other := in
+	other.UID = "u-2"
+	if plan(other).Namespace.Name == p.Namespace.Name {
+		t.Error("two networks of one name have one namespace")
+	}
+	in.Spec.Mode = tunnelv1.ModePersistent
+	if p := plan(in); len(p.Namespace.OwnerReferences) != 0 || len(p.Policy.OwnerReferences) != 0 {
+		t.Error("what is to stay has an owner, with which it goes")
+	}
+}
+
+func TestPortsBesideTwo(t *testing.T) {
+	for _, pair := range [][2]int32{{36672, 36673}, {36673, 36672}, {1, 65535}, {80, 443}} {
+		for _, port := range []int32{1, 79, 80, 81, 443, 36671, 36672, 36673, 36674, 65535} {
+			open := false
+			for _, p := range PortsBeside(pair[0], pair[1]) {
+				if *p.Protocol == corev1.ProtocolTCP && p.Port.IntVal <= port && port <= *p.EndPort {
+					open = true
+				}
+			}
+			if want := port != pair[0] && port != pair[1]; open != want {
+				t.Errorf("without %v, %d is open: %t", pair, port, open)
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package network
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
+)
+
+const policyName = "container-network"
+
+// policy keeps a network to itself: its containers reach each other and the name servers.
+// Policies add up, so that this one must leave out the ports by which proxies are controlled:
+// those are opened by the policy of each client proxy, to nodes alone.
+func policy(in Inputs) *networkingv1.NetworkPolicy {
+	among := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
+	p := &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: NamespaceName(in.Spec, in.Name, in.UID), Name: policyName},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: among, Ports: PortsBeside(in.ControlPort, in.DataPort)}},
+			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()},
+		},
+	}
+	if in.Spec.ModeOf() != tunnelv1.ModePersistent {
+		p.OwnerReferences = owner(in)
+	}
+	return p
+}
+
+// PortsBeside are all ports of TCP but two, and all of the other protocols.
+func PortsBeside(a, b int32) []networkingv1.NetworkPolicyPort {
+	if a > b {
+		a, b = b, a
+	}
+	var ports []networkingv1.NetworkPolicyPort
+	add := func(first, last int32, protocol corev1.Protocol) {
+		if first <= last {
+			ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(first)), EndPort: ptr.To(last)})
+		}
+	}
+	add(1, a-1, corev1.ProtocolTCP)
+	add(a+1, b-1, corev1.ProtocolTCP)
+	add(b+1, 65535, corev1.ProtocolTCP)
+	add(1, 65535, corev1.ProtocolUDP)
+	add(1, 65535, corev1.ProtocolSCTP)
+	return ports
+}

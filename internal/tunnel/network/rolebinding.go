@@ -1,0 +1,22 @@
+package network
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// binding lets the operator make proxies in the network, and in no other namespace.
+func binding(in Inputs) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       NamespaceName(in.Spec, in.Name, in.UID),
+			Name:            bindingName(in),
+			OwnerReferences: owner(in),
+		},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Role},
+		Subjects: []rbacv1.Subject{in.Operator},
+	}
+}
+
+// bindingName is its own for each network: several may be the same namespace.
+func bindingName(in Inputs) string { return "berg-operator-tunnel-" + short(in.UID) }

@@ -1,0 +1,104 @@
+package network
+
+import (
+	"cmp"
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+)
+
+// The indexes of the cache.
+const (
+	// IndexNetwork finds the tunnel proxies of a network, by its name.
+	IndexNetwork = "containerNetworkName"
+	// indexNamespace finds the networks that are a namespace, by its name.
+	indexNamespace = "namespace"
+)
+
+// SetupWithManager opens the watches. There are no timers.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.backoff = outcome.NewBackoff()
+	r.containers = newContainers(mgr)
+	if err := mgr.Add(r.containers); err != nil {
+		return err
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &tunnelv1.ContainerNetwork{}, indexNamespace, func(o client.Object) []string {
+		n := o.(*tunnelv1.ContainerNetwork)
+		return []string{NamespaceName(n.Spec, n.Name, n.UID)}
+	}); err != nil {
+		return err
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &tunnelv1.ContainerNetworkTunnelProxy{}, IndexNetwork, func(o client.Object) []string {
+		return []string{o.(*tunnelv1.ContainerNetworkTunnelProxy).Spec.ContainerNetworkName}
+	}); err != nil {
+		return err
+	}
+	perState.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
+	if err := pass.Open(ctx, mgr.GetCache(), kinds()...); err != nil {
+		return err
+	}
+	ofNamespace := handler.EnqueueRequestsFromMapFunc(r.ofNamespace)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("container-network").
+		For(&tunnelv1.ContainerNetwork{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, pass.Replaced, finalizer.TakenOff(tunnelv1.NetworkFinalizer)))).
+		Watches(&corev1.Namespace{}, ofNamespace).
+		Watches(&networkingv1.NetworkPolicy{}, ofNamespace, builder.WithPredicates(named(policyName))).
+		Watches(&rbacv1.RoleBinding{}, ofNamespace).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(subnetsChanged)).
+		// A deletion waits for them.
+		Watches(&tunnelv1.ContainerNetworkTunnelProxy{}, handler.EnqueueRequestsFromMapFunc(ofProxy), builder.WithPredicates(gone)).
+		WatchesRawSource(r.containers.source()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers,
+			ReconciliationTimeout:   pass.Longest,
+		}).
+		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+}
+
+// ofNamespace maps a namespace, or an object in one, to the networks that are it.
+func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkList{}, nil, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
+}
+
+func (r *Reconciler) every(ctx context.Context, _ client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkList{}, nil)
+}
+
+func ofProxy(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*tunnelv1.ContainerNetworkTunnelProxy).Spec.ContainerNetworkName}}}
+}
+
+func named(name string) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name })
+}
+
+// gone passes the ends of objects.
+var gone = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	UpdateFunc:  func(event.UpdateEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+}
+
+// subnetsChanged passes nodes that come, go, or have other ranges of addresses.
+var subnetsChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Spec.PodCIDRs, e.ObjectNew.(*corev1.Node).Spec.PodCIDRs)
+	},
+}

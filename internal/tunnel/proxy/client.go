@@ -1,0 +1,587 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/control"
+	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+)
+
+// DataProtocol is what ALPN says on data connections.
+const DataProtocol = "berg-tunnel-data/1"
+
+// watchAfter is when somebody begins to watch whether a client that waits is still there.
+const watchAfter = 250 * time.Millisecond
+
+// client is a client proxy.
+type client struct {
+	control.UnimplementedTunnelControlServer
+	ClientOptions
+	instance string
+	tunnels  tunnels
+	openings openings
+	streams  *streams
+	// noise limits what strangers can make the log say.
+	noise *rate.Limiter
+
+	to sender[*control.NewStream]
+
+	dataMu sync.Mutex
+	data   map[*secure]bool // nil at the end
+
+	mu       sync.Mutex
+	owner    string // the server proxy's instance; empty before the first
+	turn     int    // of the present control connection
+	end      context.CancelFunc
+	grace    *time.Timer
+	ending   chan struct{} // closed when the proxy begins to end
+	endOnce  sync.Once
+	endError error
+}
+
+// RunClient runs a client proxy until the context ends, somebody calls Shutdown, or the server
+// proxy has gone. It returns nil where it was asked to end, and otherwise an error that is
+// ErrPeerGone or ErrNotStarted, or neither.
+func RunClient(ctx context.Context, options ClientOptions) error {
+	c := &client{
+		ClientOptions: options,
+		instance:      newInstance(),
+		tunnels:       tunnels{limit: options.MaxTunnels, byID: map[uint32]*tunnel{}, byName: map[string]*tunnel{}, gone: map[*tunnel]bool{}, past: &control.Traffic{}},
+		openings:      openings{all: map[uint64]*opening{}},
+		streams:       newStreams(options.MaxStreams),
+		data:          map[*secure]bool{},
+		noise:         rate.NewLimiter(1, 20),
+		ending:        make(chan struct{}),
+	}
+	controlListener, controlAt, err := listen(options.Control)
+	if err != nil {
+		return fmt.Errorf("%w: control: %w", ErrNotStarted, err)
+	}
+	dataListener, dataAt, err := listen(options.Data)
+	if err != nil {
+		_ = controlListener.Close()
+		return fmt.Errorf("%w: data: %w", ErrNotStarted, err)
+	}
+	c.Control, c.Data = controlAt, dataAt
+
+	server := newControlServer(c.Identity, pki.ServerProxy, c)
+	var background sync.WaitGroup
+	background.Go(func() { c.finish(server.Serve(newDoor(controlListener))) })
+	background.Go(func() { c.acceptData(dataListener) })
+
+	c.Log.Info("the client proxy listens", "control", controlAt.String(), "data", dataAt.String(), "instance", c.instance)
+	c.Ready(Ready{
+		Role: "client", Instance: c.instance, PID: os.Getpid(), Version: c.Version,
+		ClientControlAddress: controlAt.Address, ClientControlPort: controlAt.Port,
+		ClientDataAddress: dataAt.Address, ClientDataPort: dataAt.Port,
+	})
+	select {
+	case <-ctx.Done():
+		c.finish(nil)
+	case <-c.ending:
+	}
+	<-c.ending
+
+	for _, t := range c.closeTunnels() {
+		c.closeTunnel(t)
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
+	defer cancel()
+	if c.endError != nil {
+		cancel() // whose other half is gone, no stream can go on
+	}
+	if cut := c.streams.drain(drain); cut > 0 {
+		c.Log.Warn("streams were cut at the end", "streams", cut)
+	}
+	_ = dataListener.Close()
+	c.closeData()
+	stopServer(server)
+	background.Wait()
+	c.mu.Lock()
+	if c.grace != nil {
+		c.grace.Stop()
+	}
+	c.mu.Unlock()
+	c.Log.Info("the client proxy ends")
+	return c.endError
+}
+
+// stopServer lets answers go out, but not for long.
+func stopServer(server *grpc.Server) {
+	timer := time.AfterFunc(time.Second, server.Stop)
+	defer timer.Stop()
+	server.GracefulStop()
+}
+
+// finish makes the proxy end, with an error or without. Only the first call counts.
+func (c *client) finish(err error) {
+	c.endOnce.Do(func() {
+		c.endError = err
+		close(c.ending)
+	})
+}
+
+func (c *client) isEnding() bool {
+	select {
+	case <-c.ending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Shutdown ends the proxy.
+func (c *client) Shutdown(context.Context, *control.ShutdownRequest) (*control.ShutdownResponse, error) {
+	c.finish(nil)
+	return &control.ShutdownResponse{}, nil
+}
+
+// NewStreamsConnection is the server proxy's control connection.
+func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.NewStreamResult, control.NewStream]) error {
+	from, _ := metadata.FromIncomingContext(stream.Context())
+	owner := instanceOf(from)
+	if owner == "" {
+		return status.Error(codes.InvalidArgument, "the caller does not tell its instance")
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	defer cancel()
+	turn, err := c.attach(owner, cancel)
+	if err != nil {
+		return err
+	}
+	defer c.detach(turn, stream)
+	if err := stream.SendHeader(metadata.Pairs(instanceKey, c.instance)); err != nil {
+		return err
+	}
+	c.to.use(stream)
+	// What the last connection may have lost. The server proxy knows those that it has.
+	for _, o := range c.openings.list() {
+		_ = c.to.send(&control.NewStream{StreamRef: o.ref(), Token: o.token[:]})
+	}
+	c.Log.Info("the server proxy is connected", "peer", owner)
+
+	received := make(chan error, 1)
+	go func() {
+		for {
+			result, err := stream.Recv()
+			if err != nil {
+				received <- err
+				return
+			}
+			if failure := result.GetFailure(); failure != nil {
+				c.giveUp(result.GetStreamRef().GetStreamId(), failure.GetError(), failure.GetMessage(), false)
+			}
+		}
+	}()
+	select {
+	case err := <-received:
+		return err
+	case <-ctx.Done():
+		return status.Error(codes.Aborted, "another control connection has taken the place of this one")
+	case <-c.ending:
+		// The end without an error tells the server proxy that this one ends on purpose.
+		if c.endError != nil {
+			return status.Error(codes.Aborted, "the client proxy has failed")
+		}
+		return nil
+	}
+}
+
+// attach makes a connection of the server proxy the present one, and returns its number.
+func (c *client) attach(owner string, cancel context.CancelFunc) (turn int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isEnding() {
+		return 0, status.Error(codes.FailedPrecondition, "the client proxy is about to end")
+	}
+	if c.owner != "" && c.owner != owner {
+		return 0, status.Error(codes.FailedPrecondition, "the client proxy belongs to another server proxy: a pair begins and ends together")
+	}
+	if c.end != nil {
+		c.end()
+	}
+	if c.grace != nil {
+		c.grace.Stop()
+	}
+	c.turn++
+	c.owner, c.end = owner, cancel
+	return c.turn, nil
+}
+
+// detach begins to wait for the server proxy's return, unless it has returned already.
+func (c *client) detach(turn int, stream grpc.BidiStreamingServer[control.NewStreamResult, control.NewStream]) {
+	c.to.drop(stream)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turn != turn || c.isEnding() {
+		return
+	}
+	c.Log.Warn("the control connection is lost", "grace", c.PeerGrace.String())
+	c.grace = time.AfterFunc(c.PeerGrace, func() {
+		c.finish(fmt.Errorf("%w: the server proxy has not come back within %s", ErrPeerGone, c.PeerGrace))
+	})
+}
+
+// PrepareTunnel listens for the clients of a tunnel.
+func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) (*control.TunnelSpec, error) {
+	request, err := normalized(asked)
+	if err != nil {
+		return nil, err
+	}
+	address, err := c.listenAddress(request)
+	if err != nil {
+		return nil, err
+	}
+	s := &c.tunnels
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, status.Error(codes.FailedPrecondition, "the client proxy is about to end")
+	}
+	if present := s.byName[request.GetName()]; present != nil {
+		if proto.Equal(present.request, request) {
+			return present.spec, nil
+		}
+		return nil, status.Errorf(codes.AlreadyExists, "there is another tunnel %q: delete it first", request.GetName())
+	}
+	if len(s.byID) >= s.limit {
+		return nil, status.Errorf(codes.ResourceExhausted, "there are %d tunnels, which is as many as the client proxy takes", len(s.byID))
+	}
+	listener, at, err := listen(Endpoint{Address: address.String(), Port: int(request.GetClientProxyPort())})
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	reachable, err := reachableAddresses(address)
+	if err != nil {
+		_ = listener.Close()
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	s.last++
+	t := &tunnel{
+		id:       s.last,
+		request:  request,
+		listener: listener,
+		room:     make(chan struct{}, c.MaxOpening),
+		closed:   make(chan struct{}),
+		spec: &control.TunnelSpec{
+			TunnelRef:            &control.TunnelRef{TunnelId: s.last},
+			Name:                 request.GetName(),
+			ServerAddress:        request.GetServerAddress(),
+			ServerPort:           request.GetServerPort(),
+			ClientProxyAddress:   request.GetClientProxyAddress(),
+			ClientProxyAddresses: reachable,
+			ClientProxyPort:      int32(at.Port),
+		},
+	}
+	s.byID[t.id], s.byName[request.GetName()] = t, t
+	go c.acceptClients(t)
+	c.Log.Info("a tunnel is ready", "tunnel", request.GetName(), "id", t.id, "at", at.String())
+	return t.spec, nil
+}
+
+// normalized returns a request with what it leaves open filled in, or what is wrong with it.
+func normalized(asked *control.TunnelRequest) (*control.TunnelRequest, error) {
+	request := proto.Clone(asked).(*control.TunnelRequest)
+	if request.GetServerAddress() == "" {
+		request.ServerAddress = "localhost"
+	}
+	if request.GetClientProxyAddress() == "" {
+		request.ClientProxyAddress = "0.0.0.0"
+	}
+	switch {
+	case request.GetName() == "" || len(request.GetName()) > 253:
+		return nil, status.Error(codes.InvalidArgument, "name has to be 1 to 253 bytes long")
+	case request.GetServerPort() < 1 || request.GetServerPort() > 65535:
+		return nil, status.Errorf(codes.InvalidArgument, "server_port is %d: want 1 to 65535", request.GetServerPort())
+	case request.GetClientProxyPort() < 0 || request.GetClientProxyPort() > 65535:
+		return nil, status.Errorf(codes.InvalidArgument, "client_proxy_port is %d: want 1 to 65535, or 0 for any", request.GetClientProxyPort())
+	case len(request.GetServerAddress()) > 253:
+		return nil, status.Error(codes.InvalidArgument, "server_address is longer than any host name")
+	}
+	return request, nil
+}
+
+// listenAddress returns where a tunnel is to listen.
+func (c *client) listenAddress(request *control.TunnelRequest) (netip.Addr, error) {
+	if request.GetClientProxyAddress() == "localhost" {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+	}
+	address, err := netip.ParseAddr(request.GetClientProxyAddress())
+	if err != nil {
+		return address, status.Errorf(codes.InvalidArgument, "client_proxy_address is %q: want an IP address of the client proxy, or 0.0.0.0", request.GetClientProxyAddress())
+	}
+	if port := int(request.GetClientProxyPort()); port != 0 && (port == c.Control.Port || port == c.Data.Port) {
+		return address, status.Errorf(codes.InvalidArgument, "client_proxy_port is %d, which is where the client proxy listens for the server proxy", port)
+	}
+	return address, nil
+}
+
+// reachableAddresses returns the addresses that clients can use: those of the network, and the
+// loopback's where there is no other.
+func reachableAddresses(listening netip.Addr) ([]string, error) {
+	if !listening.IsUnspecified() {
+		return []string{listening.String()}, nil
+	}
+	found, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("list the client proxy's addresses: %w", err)
+	}
+	var outer, loopback []string
+	for _, f := range found {
+		network, ok := f.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		address, ok := netip.AddrFromSlice(network.IP)
+		address = address.Unmap()
+		switch {
+		case !ok || address.IsLinkLocalUnicast() || (listening.Is4() && !address.Is4()):
+		case address.IsLoopback():
+			loopback = append(loopback, address.String())
+		default:
+			outer = append(outer, address.String())
+		}
+	}
+	if len(outer) == 0 {
+		return loopback, nil
+	}
+	return outer, nil
+}
+
+// DeleteTunnel closes a tunnel's listener. Its streams go on.
+func (c *client) DeleteTunnel(_ context.Context, ref *control.TunnelRef) (*control.DeleteTunnelResponse, error) {
+	s := &c.tunnels
+	s.mu.Lock()
+	t := s.byID[ref.GetTunnelId()]
+	if t != nil {
+		delete(s.byID, t.id)
+		delete(s.byName, t.request.GetName())
+		s.gone[t] = true
+	}
+	s.mu.Unlock()
+	if t == nil {
+		return nil, status.Errorf(codes.NotFound, "there is no tunnel %d", ref.GetTunnelId())
+	}
+	c.closeTunnel(t)
+	return &control.DeleteTunnelResponse{}, nil
+}
+
+// closeTunnels takes all tunnels out, and lets no new ones in.
+func (c *client) closeTunnels() []*tunnel {
+	s := &c.tunnels
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	all := s.live()
+	clear(s.byID)
+	clear(s.byName)
+	return all
+}
+
+func (c *client) closeTunnel(t *tunnel) {
+	close(t.closed)
+	_ = t.listener.Close()
+	for _, o := range c.openings.list() {
+		if o.tunnel == t {
+			c.giveUp(o.id, control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, "the tunnel was deleted before the stream was made", true)
+		}
+	}
+	c.Log.Info("a tunnel is closed", "tunnel", t.request.GetName(), "id", t.id, "streams", t.active.Load())
+}
+
+// ListTunnels returns all tunnels.
+func (c *client) ListTunnels(context.Context, *control.ListTunnelsRequest) (*control.ListTunnelsResponse, error) {
+	s := &c.tunnels
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := &control.ListTunnelsResponse{Instance: c.instance, CertificateNotAfter: c.Identity.NotAfter().Unix(), Deleted: s.deleted()}
+	for _, t := range s.live() {
+		all.Tunnels = append(all.Tunnels, t.state())
+		all.ActiveStreams += uint64(t.active.Load())
+	}
+	for t := range s.gone {
+		all.ActiveStreams += uint64(t.active.Load())
+	}
+	return all, nil
+}
+
+// acceptClients takes the clients of one tunnel in, as many at once as there is room for.
+func (c *client) acceptClients(t *tunnel) {
+	for {
+		select {
+		case t.room <- struct{}{}:
+		case <-t.closed:
+			return
+		}
+		connection, err := t.listener.AcceptTCP()
+		if err != nil {
+			<-t.room
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			// There may be no file descriptor left: some will be when streams end.
+			c.Log.Error("no client can be accepted", "tunnel", t.request.GetName(), "error", err)
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-t.closed:
+			}
+			continue
+		}
+		c.open(t, connection)
+	}
+}
+
+// open asks the server proxy for the other half of a stream.
+func (c *client) open(t *tunnel, connection *net.TCPConn) {
+	if !c.streams.reserve() {
+		t.fail(control.StreamError_STREAM_ERROR_LIMIT, "there are too many streams, or the proxy is about to end", c.Now())
+		<-t.room
+		_ = connection.Close()
+		return
+	}
+	t.opening.Add(1)
+	o := c.openings.add(t, connection)
+	o.arm(c.OpeningTimeout, func() {
+		c.giveUp(o.id, control.StreamError_STREAM_ERROR_TIMEOUT, "no data connection has come in time", true)
+	}, func() {
+		c.giveUp(o.id, control.StreamError_STREAM_ERROR_CANCELLED, "the client has gone before the stream was made", true)
+	})
+	// Without a control connection it is sent when there is one.
+	_ = c.to.send(&control.NewStream{StreamRef: o.ref(), Token: o.token[:]})
+	select {
+	case <-t.closed: // meanwhile: whoever closed it may not have seen this one
+		c.giveUp(o.id, control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, "the tunnel was deleted before the stream was made", true)
+	default:
+	}
+}
+
+// giveUp closes a client whose stream cannot be made. tell is whether the server proxy may still
+// be at it.
+func (c *client) giveUp(id uint64, reason control.StreamError, message string, tell bool) {
+	o := c.openings.take(id)
+	if o == nil {
+		return // somebody else was first
+	}
+	o.disarm()
+	// The client comes last: whoever sees it closed finds it counted.
+	o.tunnel.fail(reason, message, c.Now())
+	o.tunnel.opening.Add(-1)
+	<-o.tunnel.room
+	c.streams.release()
+	_ = o.client.Close()
+	c.Log.Debug("a stream could not be made", "tunnel", o.tunnel.request.GetName(), "stream", id, "reason", reason.String(), "message", message)
+	if tell {
+		_ = c.to.send(&control.NewStream{StreamRef: o.ref(), Cancelled: true})
+	}
+}
+
+// acceptData takes data connections in.
+func (c *client) acceptData(listener *net.TCPListener) {
+	config := c.Identity.Serve(pki.ServerProxy, DataProtocol)
+	newcomers := &newcomers{limit: newcomerLimit, patience: newcomerPatience}
+	for {
+		connection, err := listener.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			c.Log.Error("no data connection can be accepted", "error", err)
+			<-time.After(100 * time.Millisecond)
+			continue
+		}
+		known := newcomers.admit(connection)
+		go func() {
+			data, err := secureServer(connection, config)
+			known()
+			if err != nil {
+				c.refuse(connection, err)
+				return
+			}
+			// In another goroutine, so that the deep stack of the handshake is not kept.
+			c.keepData(data)
+			go func() {
+				defer c.dropData(data)
+				for c.join(data) {
+				}
+			}()
+		}()
+	}
+}
+
+// refuse closes a connection that is no good.
+func (c *client) refuse(connection *net.TCPConn, err error) {
+	_ = connection.Close()
+	if c.noise.Allow() {
+		c.Log.Warn("a data connection was refused", "from", connection.RemoteAddr().String(), "error", err)
+	}
+}
+
+// join makes a stream of a data connection and the client that it is for, and tells when it has
+// ended whether the connection may be used again.
+func (c *client) join(data *secure) bool {
+	var p preamble
+	switch err := data.readFull(p[:]); {
+	case errors.Is(err, errCut) || errors.Is(err, net.ErrClosed):
+		return false // nobody needs it any more
+	case err != nil:
+		c.refuse(data.wire.TCPConn, err)
+		return false
+	}
+	o, err := c.openings.claim(&p)
+	if err != nil {
+		c.refuse(data.wire.TCPConn, fmt.Errorf("stream %d of tunnel %d: %w", p.stream(), p.tunnel(), err))
+		return false
+	}
+	o.disarm()
+	t := o.tunnel
+	t.opening.Add(-1)
+	t.active.Add(1)
+	t.streams.Add(1)
+	<-t.room
+	defer t.active.Add(-1)
+	c.Log.Debug("a stream begins", "tunnel", t.request.GetName(), "stream", o.id)
+	return c.streams.run(&stream{plain: o.client, data: data, out: &t.toServer, in: &t.toClient})
+}
+
+// keepData remembers a data connection, which may wait for its next stream.
+func (c *client) keepData(data *secure) {
+	c.dataMu.Lock()
+	defer c.dataMu.Unlock()
+	if c.data == nil {
+		data.close()
+		return
+	}
+	c.data[data] = true
+}
+
+// dropData closes a data connection.
+func (c *client) dropData(data *secure) {
+	data.close()
+	c.dataMu.Lock()
+	defer c.dataMu.Unlock()
+	delete(c.data, data)
+}
+
+// closeData closes all data connections, and lets no new ones in.
+func (c *client) closeData() {
+	c.dataMu.Lock()
+	defer c.dataMu.Unlock()
+	for data := range c.data {
+		data.close()
+	}
+	c.data = nil
+}

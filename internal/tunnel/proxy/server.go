@@ -1,0 +1,486 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/allow"
+	"github.com/bergctf/berg-operator/internal/tunnel/control"
+	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+)
+
+const (
+	// A try to dial takes dialTry at most; the pause after it grows from dialPause to dialPauseMax.
+	dialTry      = 5 * time.Second
+	dialPause    = 200 * time.Millisecond
+	dialPauseMax = 10 * time.Second
+	// Pauses between tries to open the control connection.
+	sessionPause    = 100 * time.Millisecond
+	sessionPauseMax = time.Second
+)
+
+// server is a server proxy.
+type server struct {
+	control.UnimplementedTunnelControlServer
+	ServerOptions
+	instance string
+	streams  *streams
+	spares   spares
+	peer     *control.Client
+
+	from sender[*control.NewStreamResult]
+
+	// One call is passed on at a time, so that both proxies agree on what there is.
+	calls   sync.Mutex
+	tunnels sync.Map // tunnel id → *control.TunnelSpec
+
+	mu       sync.Mutex
+	openings map[uint64]context.CancelFunc
+
+	ending   chan struct{}
+	endOnce  sync.Once
+	endError error
+}
+
+// RunServer runs a server proxy until the context ends, somebody calls Shutdown, or the client
+// proxy ends. It returns nil where one of the two was asked to end, and otherwise an error that
+// is ErrPeerGone or ErrNotStarted, or neither.
+func RunServer(ctx context.Context, options ServerOptions) error {
+	s := &server{
+		ServerOptions: options,
+		instance:      newInstance(),
+		streams:       newStreams(options.MaxStreams),
+		openings:      map[uint64]context.CancelFunc{},
+		ending:        make(chan struct{}),
+	}
+	// Before the client proxy is reached, so that a port that is taken shows at once.
+	listener, at, err := listen(options.Control)
+	if err != nil {
+		return fmt.Errorf("%w: control: %w", ErrNotStarted, err)
+	}
+	s.Control = at
+	if s.peer, err = control.Dial(s.ClientControl.String(), s.Identity, pki.ClientProxy); err != nil {
+		_ = listener.Close()
+		return fmt.Errorf("%w: %w", ErrNotStarted, err)
+	}
+	// Streams and the session outlive the context: they are drained.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+
+	grpcServer := newControlServer(s.Identity, pki.Controller, s)
+	connected := make(chan string, 1)
+	var background sync.WaitGroup
+	background.Go(func() { s.finish(s.keepSession(running, connected)) })
+
+	reached := false
+	select {
+	case peer := <-connected:
+		reached = true
+		background.Go(func() { s.finish(grpcServer.Serve(newDoor(listener))) })
+		s.Log.Info("the server proxy is connected", "control", at.String(), "client", s.ClientControl.String(), "instance", s.instance, "peer", peer)
+		s.Ready(Ready{
+			Role: "server", Instance: s.instance, PID: os.Getpid(), Version: s.Version,
+			ServerControlAddress: at.Address, ServerControlPort: at.Port,
+			ClientControlAddress: s.ClientControl.Address, ClientControlPort: s.ClientControl.Port,
+			ClientDataAddress: s.ClientData.Address, ClientDataPort: s.ClientData.Port,
+		})
+	case <-ctx.Done():
+		s.finish(nil)
+	case <-s.ending:
+	}
+	select {
+	case <-ctx.Done():
+		s.finish(nil)
+	case <-s.ending:
+	}
+	<-s.ending
+
+	if s.endError == nil && reached {
+		s.tellPeer(running)
+	}
+	s.cancelOpenings()
+	drain, cancel := context.WithTimeout(running, s.Drain)
+	defer cancel()
+	if s.endError != nil {
+		cancel()
+	}
+	if cut := s.streams.drain(drain); cut > 0 {
+		s.Log.Warn("streams were cut at the end", "streams", cut)
+	}
+	stop()
+	s.spares.close()
+	_ = listener.Close()
+	stopServer(grpcServer)
+	background.Wait()
+	_ = s.peer.Close()
+	s.Log.Info("the server proxy ends")
+	return s.endError
+}
+
+func (s *server) finish(err error) {
+	s.endOnce.Do(func() {
+		s.endError = err
+		close(s.ending)
+	})
+}
+
+func (s *server) isEnding() bool {
+	select {
+	case <-s.ending:
+		return true
+	default:
+		return false
+	}
+}
+
+// tellPeer lets the client proxy end, too.
+func (s *server) tellPeer(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if _, err := s.peer.Shutdown(ctx, &control.ShutdownRequest{}); err != nil {
+		s.Log.Debug("the client proxy could not be told to end", "error", err)
+	}
+}
+
+// keepSession keeps the control connection, and opens it anew when it breaks. It returns nil when
+// the client proxy has ended on purpose.
+func (s *server) keepSession(ctx context.Context, connected chan<- string) error {
+	var peer string // the client proxy's instance; empty before the first connection
+	deadline := time.Now().Add(s.ConnectTimeout)
+	wait := sessionPause
+	var reason error // the last one that is more than impatience
+	for {
+		known, err := s.session(ctx, deadline, peer, func(instance string) {
+			if peer == "" {
+				connected <- instance
+			}
+			peer, wait = instance, sessionPause
+		})
+		if code := status.Code(err); reason == nil || (code != codes.Canceled && !errors.Is(err, context.DeadlineExceeded)) {
+			reason = err
+		}
+		switch {
+		case err == nil || ctx.Err() != nil || s.isEnding():
+			return nil //nolint:nilerr // at the end the connection is expected to break
+		case peer == "" && !time.Now().Before(deadline), peer == "" && status.Code(err) == codes.FailedPrecondition:
+			return fmt.Errorf("%w: reach the client proxy at %s: %w", ErrNotStarted, s.ClientControl, reason)
+		case peer != "" && errors.Is(err, ErrPeerGone):
+			return err
+		case peer != "" && status.Code(err) == codes.FailedPrecondition:
+			return fmt.Errorf("%w: %w", ErrPeerGone, err)
+		case peer != "" && known:
+			s.Log.Warn("the control connection is lost", "error", err, "grace", s.PeerGrace.String())
+			deadline = time.Now().Add(s.PeerGrace)
+		case peer != "" && !time.Now().Before(deadline):
+			return fmt.Errorf("%w: the client proxy could not be reached within %s: %w", ErrPeerGone, s.PeerGrace, reason)
+		}
+		if !pause(ctx, wait) {
+			return nil
+		}
+		wait = min(2*wait, sessionPauseMax)
+	}
+}
+
+// session is one control connection. known is whether the client proxy has answered on it.
+func (s *server) session(ctx context.Context, deadline time.Time, expected string, connected func(instance string)) (known bool, err error) {
+	ctx, cancel := context.WithCancel(withInstance(ctx, s.instance))
+	defer cancel()
+	// Only the beginning has a deadline.
+	impatience := time.AfterFunc(time.Until(deadline), cancel)
+	defer impatience.Stop()
+	stream, err := s.peer.NewStreamsConnection(ctx)
+	if err != nil {
+		return false, err
+	}
+	header, err := stream.Header()
+	if err == nil && len(header.Get(instanceKey)) == 0 {
+		_, err = stream.Recv() // which is why there is no header
+	}
+	if err != nil {
+		return false, err
+	}
+	if !impatience.Stop() {
+		return false, context.DeadlineExceeded
+	}
+	instance := instanceOf(header)
+	if expected != "" && instance != expected {
+		return true, fmt.Errorf("%w: another client proxy has taken its place", ErrPeerGone)
+	}
+	s.from.use(stream)
+	defer s.from.drop(stream)
+	connected(instance)
+	for {
+		wanted, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return true, nil
+		}
+		if err != nil {
+			return true, err
+		}
+		s.open(context.WithoutCancel(ctx), wanted)
+	}
+}
+
+// open begins to make a stream, or stops if the client proxy does not want it any more.
+func (s *server) open(ctx context.Context, wanted *control.NewStream) {
+	id := wanted.GetStreamRef().GetStreamId()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	giveUp, present := s.openings[id]
+	switch {
+	case wanted.GetCancelled():
+		if present {
+			giveUp()
+		}
+	case present || s.isEnding(): // present: the client proxy asks again after a break
+	default:
+		ctx, cancel := context.WithTimeout(ctx, s.DialTimeout)
+		s.openings[id] = cancel
+		go func() {
+			defer func() {
+				cancel()
+				s.mu.Lock()
+				delete(s.openings, id)
+				s.mu.Unlock()
+			}()
+			if reason, err := s.make(ctx, wanted); err != nil {
+				s.Log.Debug("a stream could not be made", "stream", id, "tunnel", s.name(wanted), "reason", reason.String(), "error", err)
+				s.fail(wanted, reason, err)
+			}
+		}()
+	}
+}
+
+func (s *server) cancelOpenings() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cancel := range s.openings {
+		cancel()
+	}
+}
+
+// name returns what people call the tunnel of a stream.
+func (s *server) name(wanted *control.NewStream) string {
+	if spec, ok := s.tunnels.Load(wanted.GetStreamRef().GetTunnelId()); ok {
+		return spec.(*control.TunnelSpec).GetName()
+	}
+	return ""
+}
+
+// make makes a stream and lets it run.
+func (s *server) make(ctx context.Context, wanted *control.NewStream) (control.StreamError, error) {
+	found, ok := s.tunnels.Load(wanted.GetStreamRef().GetTunnelId())
+	if !ok {
+		return control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, fmt.Errorf("there is no tunnel %d", wanted.GetStreamRef().GetTunnelId())
+	}
+	spec := found.(*control.TunnelSpec)
+	if len(wanted.GetToken()) != tokenSize {
+		return control.StreamError_STREAM_ERROR_UNSPECIFIED, errors.New("the client proxy sent no token")
+	}
+	if !s.streams.reserve() {
+		return control.StreamError_STREAM_ERROR_LIMIT, errors.New("the server proxy has too many streams, or is about to end")
+	}
+	plain, err := s.dialServer(ctx, spec)
+	if err != nil {
+		s.streams.release()
+		if errors.Is(err, allow.ErrRefused) {
+			return control.StreamError_STREAM_ERROR_FORBIDDEN, err
+		}
+		return control.StreamError_STREAM_ERROR_SERVER_UNAVAILABLE, err
+	}
+	data, err := s.dialData(ctx, wanted)
+	if err != nil {
+		_ = plain.Close()
+		s.streams.release()
+		return control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, err
+	}
+	go func() {
+		// The client proxy counts what goes through.
+		if s.streams.run(&stream{plain: plain, data: data, out: new(atomic.Uint64), in: new(atomic.Uint64)}) {
+			s.spares.put(data)
+			return
+		}
+		// It may have broken before the client proxy knew it: then the client need not wait. Where the
+		// stream had begun, this says nothing new.
+		s.fail(wanted, control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, errCut)
+	}()
+	return 0, nil
+}
+
+// fail tells the client proxy that a stream cannot be made.
+func (s *server) fail(wanted *control.NewStream, reason control.StreamError, err error) {
+	_ = s.from.send(&control.NewStreamResult{
+		StreamRef: wanted.GetStreamRef(),
+		Failure:   &control.StreamFailure{Error: reason, Message: err.Error()},
+	})
+}
+
+// dialServer dials the server of a tunnel until it answers or the context ends.
+func (s *server) dialServer(ctx context.Context, spec *control.TunnelSpec) (*net.TCPConn, error) {
+	port := int(spec.GetServerPort())
+	dialer := net.Dialer{Timeout: dialTry}
+	return persist(ctx, func() (*net.TCPConn, error) {
+		// Each time: a name may lead elsewhere now, and what it leads to is what has to be allowed.
+		addresses, err := s.Servers.Resolve(ctx, net.DefaultResolver, spec.GetServerAddress(), port)
+		if err != nil {
+			return nil, err
+		}
+		var connection *net.TCPConn
+		for _, address := range addresses {
+			if connection, err = dialTCP(ctx, &dialer, netip.AddrPortFrom(address, uint16(port)).String()); err == nil {
+				return connection, nil
+			}
+		}
+		return nil, err
+	})
+}
+
+// dialData finds a data connection, or makes one, and says on it which stream it is for.
+func (s *server) dialData(ctx context.Context, wanted *control.NewStream) (*secure, error) {
+	ref := wanted.GetStreamRef()
+	p := newPreamble(ref.GetTunnelId(), ref.GetStreamId(), wanted.GetToken())
+	if spare := s.spares.get(s.Identity.Dial(pki.ClientProxy, DataProtocol)); spare != nil {
+		if err := spare.writeBatch(p[:]); err == nil {
+			return spare, nil
+		}
+		spare.close()
+	}
+	dialer := net.Dialer{Timeout: dialTry}
+	return persist(ctx, func() (*secure, error) {
+		connection, err := dialTCP(ctx, &dialer, s.ClientData.String())
+		if err != nil {
+			return nil, err
+		}
+		_ = connection.SetDeadline(time.Now().Add(dialTry))
+		config := s.Identity.Dial(pki.ClientProxy, DataProtocol)
+		data, err := secureClient(connection, config)
+		if err == nil {
+			err = data.writeBatch(p[:])
+		}
+		if err != nil {
+			_ = connection.Close()
+			return nil, err
+		}
+		_ = connection.SetDeadline(time.Time{})
+		data.config, data.born = config, time.Now()
+		return data, nil
+	})
+}
+
+func dialTCP(ctx context.Context, dialer *net.Dialer, address string) (*net.TCPConn, error) {
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return connection.(*net.TCPConn), nil
+}
+
+// persist tries until something works, cannot work, or the context ends. The error is the last one.
+func persist[T any](ctx context.Context, try func() (T, error)) (T, error) {
+	wait := dialPause
+	for {
+		made, err := try()
+		if err == nil || errors.Is(err, allow.ErrRefused) || ctx.Err() != nil {
+			return made, err
+		}
+		if !pause(ctx, wait) {
+			return made, err
+		}
+		wait = min(2*wait, dialPauseMax)
+	}
+}
+
+// Shutdown ends both proxies.
+func (s *server) Shutdown(context.Context, *control.ShutdownRequest) (*control.ShutdownResponse, error) {
+	s.finish(nil)
+	return &control.ShutdownResponse{}, nil
+}
+
+// NewStreamsConnection is for client proxies only.
+func (s *server) NewStreamsConnection(grpc.BidiStreamingServer[control.NewStreamResult, control.NewStream]) error {
+	return status.Error(codes.Unimplemented, "this is the server proxy: it has no streams to tell of")
+}
+
+// PrepareTunnel makes a tunnel ready.
+func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest) (*control.TunnelSpec, error) {
+	request, err := normalized(asked)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.allowed(ctx, request.GetServerAddress(), int(request.GetServerPort())); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	if s.isEnding() {
+		return nil, status.Error(codes.FailedPrecondition, "the server proxy is about to end")
+	}
+	spec, err := s.peer.PrepareTunnel(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	s.tunnels.Store(spec.GetTunnelRef().GetTunnelId(), spec)
+	s.Log.Info("a tunnel is ready", "tunnel", spec.GetName(), "id", spec.GetTunnelRef().GetTunnelId(),
+		"server", net.JoinHostPort(spec.GetServerAddress(), strconv.Itoa(int(spec.GetServerPort()))))
+	return spec, nil
+}
+
+// allowed returns a status if no server may be at an address and port.
+func (s *server) allowed(ctx context.Context, host string, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	switch _, err := s.Servers.Resolve(ctx, net.DefaultResolver, host, port); {
+	case errors.Is(err, allow.ErrRefused):
+		return status.Error(codes.PermissionDenied, err.Error())
+	case err != nil:
+		return status.Error(codes.Internal, err.Error())
+	}
+	return nil
+}
+
+// DeleteTunnel closes a tunnel.
+func (s *server) DeleteTunnel(ctx context.Context, ref *control.TunnelRef) (*control.DeleteTunnelResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	done, err := s.peer.DeleteTunnel(ctx, ref)
+	if err == nil || status.Code(err) == codes.NotFound {
+		s.tunnels.Delete(ref.GetTunnelId())
+	}
+	return done, err
+}
+
+// ListTunnels returns all tunnels, as the client proxy knows them.
+func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequest) (*control.ListTunnelsResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	all, err := s.peer.ListTunnels(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all.GetTunnels() {
+		// One that the client proxy made, and of which the answer to PrepareTunnel was lost.
+		s.tunnels.LoadOrStore(t.GetSpec().GetTunnelRef().GetTunnelId(), t.GetSpec())
+	}
+	all.Instance = s.instance
+	all.CertificateNotAfter = min(all.GetCertificateNotAfter(), s.Identity.NotAfter().Unix())
+	return all, nil
+}

@@ -1,0 +1,134 @@
+package proxy
+
+import (
+	"cmp"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/control"
+)
+
+// tunnel is one of a client proxy.
+type tunnel struct {
+	id       uint32
+	request  *control.TunnelRequest
+	spec     *control.TunnelSpec
+	listener *net.TCPListener
+	// room has a place for each stream that may wait for its server.
+	room   chan struct{}
+	closed chan struct{}
+
+	traffic
+	active, opening atomic.Int64
+}
+
+// reasons is how many reasons a stream may fail for.
+const reasons = int(control.StreamError_STREAM_ERROR_CANCELLED) + 1
+
+// traffic is what went through a tunnel.
+type traffic struct {
+	flow
+	streams  atomic.Uint64
+	failures [reasons]atomic.Uint64
+
+	mu          sync.Mutex
+	lastFailure string
+	lastTime    time.Time
+}
+
+// fail counts a stream that could not be made.
+func (t *traffic) fail(reason control.StreamError, message string, now time.Time) {
+	if int(reason) < 0 || int(reason) >= len(t.failures) {
+		reason = control.StreamError_STREAM_ERROR_UNSPECIFIED
+	}
+	t.failures[reason].Add(1)
+	t.mu.Lock()
+	t.lastFailure, t.lastTime = message, now
+	t.mu.Unlock()
+}
+
+// proto returns the counts.
+func (t *traffic) proto() *control.Traffic {
+	p := &control.Traffic{
+		Streams:       t.streams.Load(),
+		BytesToServer: t.toServer.Load(),
+		BytesToClient: t.toClient.Load(),
+	}
+	for reason := range t.failures {
+		if count := t.failures[reason].Load(); count > 0 {
+			p.Failures = append(p.Failures, &control.FailureCount{Error: control.StreamError(reason), Count: count})
+		}
+	}
+	return p
+}
+
+// state returns what ListTunnels tells of a tunnel.
+func (t *tunnel) state() *control.TunnelState {
+	s := &control.TunnelState{
+		Spec:           t.spec,
+		Traffic:        t.proto(),
+		ActiveStreams:  uint64(t.active.Load()),
+		OpeningStreams: uint64(t.opening.Load()),
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.LastFailure = t.lastFailure; s.LastFailure != "" {
+		s.LastFailureTime = t.lastTime.Unix()
+	}
+	return s
+}
+
+// tunnels are those of a client proxy.
+type tunnels struct {
+	limit int
+
+	mu     sync.Mutex
+	closed bool
+	last   uint32
+	byID   map[uint32]*tunnel
+	byName map[string]*tunnel
+	// gone are deleted ones of which streams still run, or wait; what went through the rest of
+	// them is in past.
+	gone map[*tunnel]bool
+	past *control.Traffic
+}
+
+// live returns the tunnels, by rising ids.
+func (s *tunnels) live() []*tunnel {
+	return slices.SortedFunc(maps.Values(s.byID), func(a, b *tunnel) int { return cmp.Compare(a.id, b.id) })
+}
+
+// deleted returns what went through tunnels that are no more.
+func (s *tunnels) deleted() *control.Traffic {
+	sum := add(&control.Traffic{}, s.past)
+	for t := range s.gone {
+		if t.active.Load() == 0 && t.opening.Load() == 0 {
+			add(s.past, t.proto())
+			delete(s.gone, t)
+		}
+		add(sum, t.proto())
+	}
+	return sum
+}
+
+// add adds counts to others.
+func add(to, more *control.Traffic) *control.Traffic {
+	to.Streams += more.GetStreams()
+	to.BytesToServer += more.GetBytesToServer()
+	to.BytesToClient += more.GetBytesToClient()
+next:
+	for _, m := range more.GetFailures() {
+		for _, f := range to.GetFailures() {
+			if f.GetError() == m.GetError() {
+				f.Count += m.GetCount()
+				continue next
+			}
+		}
+		to.Failures = append(to.Failures, &control.FailureCount{Error: m.GetError(), Count: m.GetCount()})
+	}
+	return to
+}

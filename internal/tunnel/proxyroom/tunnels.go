@@ -1,0 +1,306 @@
+package proxyroom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/tunnel/allow"
+	"github.com/bergctf/berg-operator/internal/tunnel/control"
+	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+	"github.com/bergctf/berg-operator/internal/tunnel/work"
+)
+
+// Synced is what a server proxy was asked, and what it has answered.
+type Synced struct {
+	// Tunnels has all that are wanted, in the order of the spec.
+	Tunnels []Tunnel
+	// Err is why it could not be asked, "" if it could.
+	Err string
+}
+
+// Tunnel is one tunnel as the proxies have it.
+type Tunnel struct {
+	Name      string
+	ID        uint32
+	Addresses []string
+	Port      int32
+	// Err is why there is none; Final: another attempt would not change that.
+	Err   string
+	Final bool
+}
+
+const (
+	workSync = "tunnels"
+	// retryPause is between two attempts at a tunnel.
+	retryPause = 2 * time.Second
+)
+
+// The defaults of a tunnel.
+const (
+	defaultServer = "localhost"
+	defaultListen = "0.0.0.0"
+)
+
+func request(t tunnelv1.TunnelConfiguration) *control.TunnelRequest {
+	r := &control.TunnelRequest{
+		Name: t.Name, ServerAddress: t.ServerAddress, ServerPort: t.ServerPort,
+		ClientProxyAddress: t.ClientProxyAddress, ClientProxyPort: t.ClientProxyPort,
+	}
+	if r.ServerAddress == "" {
+		r.ServerAddress = defaultServer
+	}
+	if r.ClientProxyAddress == "" {
+		r.ClientProxyAddress = defaultListen
+	}
+	return r
+}
+
+// refused returns why a tunnel must not be prepared, "" if it may: what can be told before
+// the proxies are asked.
+func refused(index int, t tunnelv1.TunnelConfiguration, cfg config.Tunnel) string {
+	field := func(name string) string { return fmt.Sprintf("spec.tunnels[%d].%s", index, name) }
+	if t.ClientProxyPort != 0 && (t.ClientProxyPort == cfg.ControlPort || t.ClientProxyPort == cfg.DataPort) {
+		return fmt.Sprintf("%s: %d is a port of the client proxy itself: choose another one, or 0 for a random one", field("clientProxyPort"), t.ClientProxyPort)
+	}
+	if _, err := netip.ParseAddr(request(t).ClientProxyAddress); err != nil {
+		return fmt.Sprintf("%s: %q is no IP address: leave it out for all addresses of the client proxy", field("clientProxyAddress"), t.ClientProxyAddress)
+	}
+	rules := rulesOf(cfg)
+	if err := rules.CheckPort(int(t.ServerPort)); err != nil {
+		return fmt.Sprintf("%s: %s: an administrator may change TUNNEL_DENIED_SERVER_PORTS", field("serverPort"), err)
+	}
+	address, err := netip.ParseAddr(request(t).ServerAddress)
+	if err != nil {
+		return "" // the server proxy looks at what a name leads to
+	}
+	if err := rules.Check(address, int(t.ServerPort)); err != nil {
+		return fmt.Sprintf("%s: %s: an administrator may change TUNNEL_ALLOWED_SERVERS", field("serverAddress"), err)
+	}
+	return ""
+}
+
+func rulesOf(cfg config.Tunnel) allow.Rules {
+	rules := allow.Rules{Allowed: cfg.AllowedServers, Denied: cfg.DeniedServers}
+	for _, p := range cfg.DeniedServerPorts {
+		rules.DeniedPorts = append(rules.DeniedPorts, allow.Ports{First: int(p.First), Last: int(p.Last)})
+	}
+	return rules
+}
+
+// synchronise has the server proxy make its tunnels what they should be. What has not changed is not
+// touched. refusals are by name.
+func synchronise(ctx context.Context, c control.TunnelControlClient, perCall time.Duration, wanted []tunnelv1.TunnelConfiguration, refusals map[string]string) Synced {
+	listing, done := context.WithTimeout(ctx, perCall)
+	listed, err := c.ListTunnels(listing, &control.ListTunnelsRequest{})
+	done()
+	if err != nil {
+		return Synced{Err: errorText(err)}
+	}
+	requests := map[string]*control.TunnelRequest{}
+	for _, t := range wanted {
+		if refusals[t.Name] == "" {
+			requests[t.Name] = request(t)
+		}
+	}
+	// What is in the way of others goes first: two tunnels may exchange their ports.
+	drop := func(ctx context.Context, id uint32) error {
+		deleting, done := context.WithTimeout(ctx, perCall)
+		defer done()
+		_, err := c.DeleteTunnel(deleting, &control.TunnelRef{TunnelId: id})
+		if status.Code(err) == codes.NotFound {
+			return nil
+		}
+		return err
+	}
+	ids := map[string]uint32{}
+	for _, t := range listed.GetTunnels() {
+		spec := t.GetSpec()
+		ids[spec.GetName()] = spec.GetTunnelRef().GetTunnelId()
+		if want := requests[spec.GetName()]; want == nil || differs(want, spec) {
+			if err := drop(ctx, spec.GetTunnelRef().GetTunnelId()); err != nil {
+				return Synced{Err: errorText(err)}
+			}
+		}
+	}
+	var result Synced
+	for _, t := range wanted {
+		if why := refusals[t.Name]; why != "" {
+			result.Tunnels = append(result.Tunnels, Tunnel{Name: t.Name, Err: why, Final: true})
+			continue
+		}
+		prepare := func(ctx context.Context) (*control.TunnelSpec, error) {
+			preparing, done := context.WithTimeout(ctx, perCall)
+			defer done()
+			return c.PrepareTunnel(preparing, requests[t.Name])
+		}
+		spec, err := prepare(ctx)
+		if status.Code(err) == codes.AlreadyExists {
+			if err = drop(ctx, ids[t.Name]); err == nil {
+				spec, err = prepare(ctx)
+			}
+		}
+		switch status.Code(err) {
+		case codes.OK:
+			result.Tunnels = append(result.Tunnels, Tunnel{
+				Name: t.Name, ID: spec.GetTunnelRef().GetTunnelId(), Addresses: spec.GetClientProxyAddresses(), Port: spec.GetClientProxyPort(),
+			})
+		case codes.InvalidArgument, codes.PermissionDenied:
+			result.Tunnels = append(result.Tunnels, Tunnel{Name: t.Name, Err: errorText(err), Final: true})
+		case codes.Internal, codes.ResourceExhausted, codes.AlreadyExists:
+			result.Tunnels = append(result.Tunnels, Tunnel{Name: t.Name, Err: errorText(err)})
+		default:
+			// Of the others nothing is known either.
+			return Synced{Err: errorText(err)}
+		}
+	}
+	return result
+}
+
+// differs reports whether a tunnel is certainly not what is wanted. Where any port will do,
+// the proxy itself tells.
+func differs(want *control.TunnelRequest, is *control.TunnelSpec) bool {
+	return want.GetServerAddress() != is.GetServerAddress() || want.GetServerPort() != is.GetServerPort() ||
+		want.GetClientProxyAddress() != is.GetClientProxyAddress() ||
+		want.GetClientProxyPort() != 0 && want.GetClientProxyPort() != is.GetClientProxyPort()
+}
+
+// longestError is how much of an error a status tells, in bytes.
+const longestError = 1024
+
+func errorText(err error) string {
+	text := err.Error()
+	if s, ok := status.FromError(err); ok {
+		text = s.Message()
+	}
+	return conditions.Shorten(text, longestError)
+}
+
+// syncTunnels asks the server proxy beside the workers. current: what is returned is about the
+// tunnels as they are wanted now. again is when to look once more, zero for never.
+func (r *Reconciler) syncTunnels(o Observed, keys Keys, now time.Time) (result Synced, current bool, again time.Duration) {
+	p, cfg := o.Proxy, r.Config
+	address := net.JoinHostPort(o.Server.Address, strconv.Itoa(int(o.Server.Ready.ControlPort)))
+	what := fmt.Sprintf("%d %s %s", p.Generation, address, o.Server.StartedAt.Format(time.RFC3339Nano))
+	var attempt int
+	var next time.Time
+	r.memory.with(p.UID, func(m *remembered) {
+		if m.attemptOf != what {
+			m.attemptOf, m.attempt, m.next = what, 0, time.Time{}
+		}
+		attempt, next = m.attempt, m.next
+	})
+	if now.Before(next) {
+		last, _ := work.Last[Synced](r.work, p.UID, workSync)
+		return last, last.Err == "", next.Sub(now)
+	}
+	wanted, refusals := slices.Clone(p.Spec.Tunnels), map[string]string{}
+	for i, t := range wanted {
+		if why := refused(i, t, cfg); why != "" {
+			refusals[t.Name] = why
+		}
+		if i >= cfg.Tunnels {
+			refusals[t.Name] = fmt.Sprintf("spec.tunnels[%d]: a pair of proxies has %d tunnels at most: an administrator may change TUNNEL_MAX_TUNNELS", i, cfg.Tunnels)
+		}
+	}
+	result, done := work.Do(r.work, p.UID, p.Name, workSync, fmt.Sprintf("%s #%d", what, attempt), func(ctx context.Context) Synced {
+		caller, err := r.caller(p, address, keys.Controller)
+		if err != nil {
+			return Synced{Err: err.Error()}
+		}
+		return synchronise(ctx, caller, cfg.CallTimeout, wanted, refusals)
+	})
+	if !done {
+		return Synced{}, false, 0
+	}
+	pause := time.Duration(0)
+	switch {
+	case result.Err != "":
+		pause = min(retryPause*time.Duration(attempt+1), 30*time.Second)
+	case attempt+1 < cfg.PrepareAttempts && slices.ContainsFunc(result.Tunnels, func(t Tunnel) bool { return t.Err != "" && !t.Final }):
+		pause = retryPause
+	}
+	if pause > 0 {
+		r.memory.with(p.UID, func(m *remembered) { m.attempt, m.next = attempt+1, now.Add(pause) })
+	}
+	return result, result.Err == "", pause
+}
+
+// caller returns what calls the server proxy at an address. It is kept for the next call.
+func (r *Reconciler) caller(p *tunnelv1.ContainerNetworkTunnelProxy, address string, identity *pki.Identity) (caller *control.Client, err error) {
+	r.memory.with(p.UID, func(m *remembered) {
+		if m.caller != nil && m.callerAt == address {
+			caller = m.caller
+			return
+		}
+		m.hangUp()
+		if caller, err = control.Dial(address, identity, pki.ServerProxy); err == nil {
+			m.caller, m.callerAt = caller, address
+		}
+	})
+	return caller, err
+}
+
+const workShutdown = "shutdown"
+
+// shutDown deletes the tunnels of a pair and has both proxies end, as far as they answer. It
+// reports whether that is done.
+func (r *Reconciler) shutDown(o Observed, keys Keys) bool {
+	p := o.Proxy
+	address := net.JoinHostPort(o.Server.Address, strconv.Itoa(int(o.Server.Ready.ControlPort)))
+	_, done := work.Do(r.work, p.UID, p.Name, workShutdown, "", func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, 2*r.Config.CallTimeout)
+		defer cancel()
+		caller, err := r.caller(p, address, keys.Controller)
+		if err != nil {
+			return false
+		}
+		synchronise(ctx, caller, r.Config.CallTimeout, nil, nil)
+		// Best effort: the pods are deleted anyway.
+		_, err = caller.Shutdown(ctx, &control.ShutdownRequest{})
+		return err == nil
+	})
+	return done
+}
+
+func asRetriable(err error, to **RetriableError) bool { return errors.As(err, to) }
+
+// DenyAPIServer returns settings by which no tunnel leads to where the operator itself finds the
+// API server: host is that of its configuration. At a loopback other servers listen too: there
+// it is the port that is denied.
+func DenyAPIServer(cfg config.Tunnel, host string) config.Tunnel {
+	_, rest, found := strings.Cut(host, "://")
+	if !found {
+		rest = host
+	}
+	rest, _, _ = strings.Cut(rest, "/")
+	name, port, err := net.SplitHostPort(rest)
+	if err != nil {
+		name = rest
+	}
+	address, err := netip.ParseAddr(strings.Trim(name, "[]"))
+	if err != nil {
+		return cfg
+	}
+	address = address.Unmap()
+	if !address.IsLoopback() {
+		cfg.DeniedServers = append(slices.Clone(cfg.DeniedServers), netip.PrefixFrom(address, address.BitLen()))
+		return cfg
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err == nil && number > 0 {
+		cfg.DeniedServerPorts = append(slices.Clone(cfg.DeniedServerPorts), config.PortRange{First: int32(number), Last: int32(number)})
+	}
+	return cfg
+}

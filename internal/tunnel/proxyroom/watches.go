@@ -1,0 +1,100 @@
+package proxyroom
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/internal/tunnel/work"
+)
+
+// worksAtOnce is how many images, calls and waits are under way at the same time. Most of
+// them wait.
+const worksAtOnce = 64
+
+// SetupWithManager opens the watches. The only timers are those of retries, of certificates
+// and of the deadline of a start. The index of networks is that of package network.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.backoff = outcome.NewBackoff()
+	r.work = work.New(worksAtOnce)
+	if err := r.chooseBackend(); err != nil {
+		return err
+	}
+	if err := mgr.Add(&traffic{Reconciler: r, seen: map[types.UID]sum{}}); err != nil {
+		return err
+	}
+	perState.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
+	if err := pass.Open(ctx, mgr.GetCache(), &tunnelv1.ContainerNetwork{}, &corev1.Pod{}, &corev1.Service{}, &networkingv1.NetworkPolicy{}, &corev1.Node{}); err != nil {
+		return err
+	}
+	owner := handler.EnqueueRequestsFromMapFunc(ofObject)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("tunnel-proxy").
+		For(&tunnelv1.ContainerNetworkTunnelProxy{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced, finalizer.TakenOff(tunnelv1.Finalizer)))).
+		Watches(&tunnelv1.ContainerNetwork{}, handler.EnqueueRequestsFromMapFunc(r.ofNetwork)).
+		Watches(&corev1.Pod{}, owner).
+		Watches(&corev1.Service{}, owner).
+		Watches(&networkingv1.NetworkPolicy{}, owner).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(readinessChanged)).
+		WatchesRawSource(r.work.Source()).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers,
+			ReconciliationTimeout:   pass.Longest,
+		}).
+		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+}
+
+func (r *Reconciler) chooseBackend() (err error) {
+	if r.Config.Backend == config.BackendLocalProcess {
+		r.backend, err = newLocalProcess(r.Config.Binary, r.work, r.Clock)
+		return err
+	}
+	if r.Logs == nil {
+		return errors.New("server proxies in pods need a reader of logs")
+	}
+	r.backend = &hostPod{reader: r.Client, writer: r.Writer, logs: r.Logs, work: r.work, namespace: r.Namespace}
+	return nil
+}
+
+// ofObject maps an object to the pair that owns it.
+func ofObject(_ context.Context, o client.Object) []reconcile.Request {
+	name, _, ok := proxyOf(o)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// ofNetwork maps a network to the pairs in it.
+func (r *Reconciler) ofNetwork(ctx context.Context, o client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkTunnelProxyList{}, nil, client.MatchingFields{network.IndexNetwork: o.GetName()})
+}
+
+func (r *Reconciler) every(ctx context.Context, _ client.Object) []reconcile.Request {
+	return pass.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkTunnelProxyList{}, nil)
+}
+
+// readinessChanged passes nodes that come, go, become ready or cease to be.
+var readinessChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return nodeReady(e.ObjectOld.(*corev1.Node)) != nodeReady(e.ObjectNew.(*corev1.Node))
+	},
+}

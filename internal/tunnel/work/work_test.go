@@ -1,0 +1,63 @@
+package work
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func TestWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(1)
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		if err := w.Source().Start(ctx, queue); err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan int)
+		count := 0
+		do := func(what string) (int, bool) {
+			return Do(w, "u", "name", "kind", what, func(context.Context) int { count++; return <-release })
+		}
+		if _, done := do("a"); done {
+			t.Fatal("it is done before it began")
+		}
+		if _, done := do("b"); done || !w.Busy("u") {
+			t.Fatal("what is under way is not completed first")
+		}
+		release <- 1
+		synctest.Wait()
+		if got, done := do("a"); !done || got != 1 || count != 1 {
+			t.Fatalf("%d, %t after %d times", got, done, count)
+		}
+		if queue.Len() != 1 {
+			t.Fatal("nobody was called")
+		}
+		if got, done := Last[int](w, "u", "kind"); !done || got != 1 {
+			t.Fatal("the last result is forgotten")
+		}
+		if _, done := do("b"); done {
+			t.Fatal("another piece is the same")
+		}
+		release <- 2
+		synctest.Wait()
+		if got, done := do("b"); !done || got != 2 {
+			t.Fatal("another result")
+		}
+		w.Again("u", "kind")
+		if _, done := do("b"); done {
+			t.Fatal("it did not begin anew")
+		}
+		release <- 3
+		synctest.Wait()
+		w.Forget("u")
+		if _, done := Last[int](w, "u", "kind"); done || w.Busy("u") {
+			t.Fatal("it was not forgotten")
+		}
+	})
+}

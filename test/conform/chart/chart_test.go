@@ -1,0 +1,503 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	folder    = "../../../deploy/helm/berg-operator"
+	namespace = "berg-operator-system"
+	keep      = "helm.sh/resource-policy"
+)
+
+// render returns the objects of the chart, by kind, namespace and name, and what Helm says after
+// an installation.
+func render(values, into string) (objects map[string]map[string]any, notes string, err error) {
+	chart, err := loader.Load(folder)
+	if err != nil {
+		return nil, "", err
+	}
+	var given map[string]any
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		return nil, "", err
+	}
+	release := common.ReleaseOptions{Name: "some-name", Namespace: into, Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValues(chart, given, release, common.DefaultCapabilities.Copy())
+	if err != nil {
+		return nil, "", err
+	}
+	files, err := engine.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
+	if err != nil {
+		return nil, "", err
+	}
+	objects = map[string]map[string]any{}
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(path, "NOTES.txt") {
+			notes = files[path]
+			continue
+		}
+		if err := parse([]byte(files[path]), objects); err != nil {
+			return nil, "", fmt.Errorf("%s: %w\n%s", path, err, files[path])
+		}
+	}
+	return objects, notes, nil
+}
+
+func parse(text []byte, into map[string]map[string]any) error {
+	for document := range bytes.SplitSeq(append([]byte("\n"), text...), []byte("\n---\n")) {
+		var object map[string]any
+		if err := yaml.UnmarshalStrict(document, &object); err != nil {
+			return err
+		}
+		if len(object) == 0 {
+			continue
+		}
+		metadata, _ := object["metadata"].(map[string]any)
+		id := fmt.Sprintf("%v/%v/%v", object["kind"], metadata["namespace"], metadata["name"])
+		if _, twice := into[id]; twice {
+			return fmt.Errorf("%s is there twice", id)
+		}
+		into[id] = bare(object).(map[string]any)
+	}
+	return nil
+}
+
+// bare returns a value without what an API server drops: fields without a value, and lists without
+// an item. The order of variables means nothing here, where none refers to another.
+func bare(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, part := range value {
+			part = bare(part)
+			if list, ok := part.([]any); part == nil || ok && len(list) == 0 && (key == "volumes" || key == "volumeMounts") {
+				delete(value, key)
+				continue
+			}
+			if list, ok := part.([]any); ok && key == "env" {
+				slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+			}
+			value[key] = part
+		}
+	case []any:
+		for i := range value {
+			value[i] = bare(value[i])
+		}
+	}
+	return value
+}
+
+// must renders values that are right.
+func must(t *testing.T, values string) map[string]map[string]any {
+	t.Helper()
+	objects, _, err := render(values, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func field(object any, path ...any) any {
+	for _, step := range path {
+		switch step := step.(type) {
+		case string:
+			fields, _ := object.(map[string]any)
+			object = fields[step]
+		case int:
+			list, _ := object.([]any)
+			if step >= len(list) {
+				return nil
+			}
+			object = list[step]
+		}
+	}
+	return object
+}
+
+// kept takes Helm's mark off the definitions, and returns on how many it was.
+func kept(objects map[string]map[string]any) (marked int) {
+	for _, object := range objects {
+		annotations, _ := field(object, "metadata", "annotations").(map[string]any)
+		if annotations[keep] == "keep" {
+			delete(annotations, keep)
+			marked++
+		}
+	}
+	return marked
+}
+
+func definitions(objects map[string]map[string]any) (names []string) {
+	for id := range objects {
+		if strings.HasPrefix(id, "CustomResourceDefinition/") {
+			names = append(names, id)
+		}
+	}
+	return names
+}
+
+func compare(t *testing.T, got, want map[string]map[string]any) {
+	t.Helper()
+	for id := range want {
+		if got[id] == nil {
+			t.Errorf("the chart lacks %s", id)
+		} else if !reflect.DeepEqual(got[id], want[id]) {
+			a, _ := yaml.Marshal(got[id])
+			b, _ := yaml.Marshal(want[id])
+			t.Errorf("%s differs from the file: %s", id, firstDifference(string(a), string(b)))
+		}
+	}
+	for id := range got {
+		if want[id] == nil {
+			t.Errorf("the chart has %s, and the file has not", id)
+		}
+	}
+}
+
+func firstDifference(got, want string) string {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("line %d is %q instead of %q", i+1, a[i], b[i])
+		}
+	}
+	return fmt.Sprintf("%d lines instead of %d", len(a), len(b))
+}
+
+func installer(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	text, err := os.ReadFile("../../../deploy/install.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]map[string]any{}
+	if err := parse(text, objects); err != nil {
+		t.Fatal(err)
+	}
+	if len(objects) < 20 {
+		t.Fatalf("the file has %d objects", len(objects))
+	}
+	return objects
+}
+
+// By default nothing differs but that definitions are kept, and that Helm makes the namespace.
+func TestDefaultsInstallWhatTheFileInstalls(t *testing.T) {
+	want := installer(t)
+	whole := must(t, "createNamespace: true")
+	if marked := kept(whole); marked != len(definitions(want)) {
+		t.Errorf("%d objects are kept when the release is removed, and there are %d definitions", marked, len(definitions(want)))
+	}
+	compare(t, whole, want)
+
+	got := must(t, "")
+	kept(got)
+	delete(want, "Namespace/<nil>/"+namespace)
+	compare(t, got, want)
+}
+
+// families lists those of the chart.
+func families(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct{ Families map[string]bool }
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(maps.Keys(values.Families))
+}
+
+// only are the values that want one family.
+func only(t *testing.T, name string) string {
+	var b strings.Builder
+	b.WriteString("families:\n")
+	for _, family := range families(t) {
+		fmt.Fprintf(&b, "  %s: %t\n", family, family == name)
+	}
+	return b.String()
+}
+
+func container(objects map[string]map[string]any) any {
+	return field(objects["Deployment/"+namespace+"/berg-operator-controller-manager"], "spec", "template", "spec", "containers", 0)
+}
+
+func variable(objects map[string]map[string]any, name string) (value any, there bool) {
+	env, _ := field(container(objects), "env").([]any)
+	for _, v := range env {
+		if field(v, "name") == name {
+			return field(v, "value"), true
+		}
+	}
+	return nil, false
+}
+
+// What no family alone brings is of all; together they are everything.
+func TestFamiliesCanBeChosen(t *testing.T) {
+	whole, together := must(t, ""), map[string]bool{}
+	for _, name := range families(t) {
+		alone := must(t, only(t, name))
+		groups := map[string]bool{}
+		for id, object := range alone {
+			together[id] = true
+			if whole[id] == nil {
+				t.Errorf("%s alone has %s, which is not there with all", name, id)
+			}
+			if strings.HasPrefix(id, "CustomResourceDefinition/") {
+				groups[fmt.Sprint(field(object, "spec", "group"))] = true
+			}
+		}
+		if len(alone) >= len(whole) {
+			t.Errorf("%s alone is as much as all", name)
+		}
+		enabled, _ := variable(alone, "ENABLED_APIS")
+		if want := strings.Join(slices.Sorted(maps.Keys(groups)), ","); enabled != want || want == "" {
+			t.Errorf("%s alone: ENABLED_APIS is %q, and the definitions are of %q", name, enabled, want)
+		}
+	}
+	for id := range whole {
+		if !together[id] {
+			t.Errorf("%s comes with no family alone", id)
+		}
+	}
+	if _, there := variable(must(t, only(t, "quix")), "CHALLENGE_DOMAIN"); there {
+		t.Error("quix alone has a setting of berg")
+	}
+	if _, _, err := render(only(t, "none"), namespace); err == nil || !strings.Contains(err.Error(), "at least one must be true") {
+		t.Errorf("no family at all: error %v", err)
+	}
+}
+
+// A family alone is what kustomize makes of its component alone, as docs/operations.md shows it.
+func TestAFamilyAloneIsItsComponent(t *testing.T) {
+	config, err := filepath.Abs("../../../config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range families(t) {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			operator, err := filepath.Rel(folder, filepath.Join(config, "operator"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			component, err := filepath.Rel(folder, filepath.Join(config, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\n", operator, component)
+			if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			manifests, err := built.AsYaml()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]map[string]any{}
+			if err := parse(manifests, want); err != nil {
+				t.Fatal(err)
+			}
+			got := must(t, "createNamespace: true\n"+only(t, name))
+			kept(got)
+			env, _ := field(container(got), "env").([]any)
+			for _, v := range env {
+				if field(v, "name") == "ENABLED_APIS" {
+					v.(map[string]any)["value"] = "" // the group, which a kustomization of one's own names
+				}
+			}
+			compare(t, bared(got), bared(want))
+		})
+	}
+}
+
+// bared brings all lists into their order again.
+func bared(objects map[string]map[string]any) map[string]map[string]any {
+	for _, object := range objects {
+		bare(object)
+	}
+	return objects
+}
+
+func TestSettingsReachTheOperator(t *testing.T) {
+	objects := must(t, `
+settings:
+  CHALLENGE_DOMAIN: ctf.example.org
+  CHALLENGE_HTTP_PORT: 443
+  CHALLENGE_HTTP_TLS: false
+  CHALLENGE_CPU_LIMIT: 0.5
+  CHALLENGE_EPHEMERAL_STORAGE_LIMIT: 5000000000
+  MAX_CONCURRENT_RECONCILES: 64
+  CLUSTER_POD_CIDRS: [10.0.0.0/8, "fd00::/8"]
+  ENVIRONMENT_REGEX: '^{{ "x" }}$'
+`)
+	for name, want := range map[string]string{
+		"CHALLENGE_DOMAIN": "ctf.example.org", "CHALLENGE_HTTP_PORT": "443", "CHALLENGE_HTTP_TLS": "false", "CHALLENGE_CPU_LIMIT": "0.5",
+		"CHALLENGE_EPHEMERAL_STORAGE_LIMIT": "5000000000", "MAX_CONCURRENT_RECONCILES": "64",
+		"CLUSTER_POD_CIDRS": "10.0.0.0/8,fd00::/8", "ENVIRONMENT_REGEX": `^{{ "x" }}$`, "GATEWAY_NAME": "berg-gateway",
+	} {
+		if got, _ := variable(objects, name); got != want {
+			t.Errorf("%s is %v instead of %q", name, got, want)
+		}
+	}
+}
+
+func TestValuesReachTheObjects(t *testing.T) {
+	objects := must(t, `
+image: {repository: registry.example.com/op, tag: "9"}
+imagePullSecrets: [{name: registry}]
+replicas: 1
+nodeSelector: {role: infra}
+tolerations: []
+podLabels: {team: blue}
+podAnnotations: {note: "yes"}
+extraEnv: [{name: GOMEMLIMIT, value: 900MiB}]
+extraVolumes: [{name: kafka, secret: {secretName: kafka}}]
+extraVolumeMounts: [{name: kafka, mountPath: /kafka, readOnly: true}]
+networkPolicy: {enabled: false}
+crds: {keep: false}
+prometheus: {enabled: true, labels: {release: main}}
+`)
+	deployment := field(objects["Deployment/"+namespace+"/berg-operator-controller-manager"], "spec")
+	pod := field(deployment, "template", "spec")
+	for what, pair := range map[string][2]any{
+		"image":       {field(container(objects), "image"), "registry.example.com/op:9"},
+		"pull secret": {field(pod, "imagePullSecrets", 0, "name"), "registry"},
+		"replicas":    {field(deployment, "replicas"), 1.0},
+		"node":        {field(pod, "nodeSelector", "role"), "infra"},
+		"tolerations": {field(pod, "tolerations"), nil},
+		"label":       {field(deployment, "template", "metadata", "labels", "team"), "blue"},
+		"own label":   {field(deployment, "template", "metadata", "labels", "control-plane"), "controller-manager"},
+		"annotation":  {field(deployment, "template", "metadata", "annotations", "note"), "yes"},
+		"volume":      {field(pod, "volumes", 0, "name"), "kafka"},
+		"mount":       {field(container(objects), "volumeMounts", 0, "mountPath"), "/kafka"},
+		"monitor":     {field(objects["ServiceMonitor/"+namespace+"/berg-operator-controller-manager-metrics"], "metadata", "labels", "release"), "main"},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s is %v instead of %v", what, pair[0], pair[1])
+		}
+	}
+	if value, _ := variable(objects, "GOMEMLIMIT"); value != "900MiB" {
+		t.Errorf("the further variable is %v", value)
+	}
+	if marked := kept(objects); marked > 0 || len(definitions(objects)) == 0 {
+		t.Errorf("%d of %d definitions are kept", marked, len(definitions(objects)))
+	}
+	for id := range objects {
+		if strings.HasPrefix(id, "NetworkPolicy/") {
+			t.Errorf("%s is there without networkPolicy.enabled", id)
+		}
+	}
+	digest := "sha256:" + strings.Repeat("0", 64)
+	if got := field(container(must(t, "image: {digest: "+digest+"}")), "image"); !strings.HasSuffix(fmt.Sprint(got), "@"+digest) {
+		t.Errorf("with a digest the image is %v", got)
+	}
+	if left := definitions(must(t, "crds: {enabled: false}")); len(left) > 0 {
+		t.Errorf("without crds.enabled there are %v", left)
+	}
+}
+
+// A family that is off brings no alerts either.
+func TestAlertsFollowFamilies(t *testing.T) {
+	whole := must(t, "prometheus: {enabled: true}")
+	for _, name := range families(t) {
+		id := "PrometheusRule/" + namespace + "/berg-operator-alerts-" + name
+		if whole[id] == nil {
+			continue // a family without alerts
+		}
+		for _, other := range families(t) {
+			if alone := must(t, "prometheus: {enabled: true}\n"+only(t, other)); (alone[id] != nil) != (name == other) {
+				t.Errorf("%s alone has the alerts of %s: %t", other, name, alone[id] != nil)
+			}
+		}
+	}
+	if summary := fmt.Sprint(whole["PrometheusRule/"+namespace+"/berg-operator-alerts"]); !strings.Contains(summary, "{{ $") {
+		t.Error("the templates of alerts are gone")
+	}
+}
+
+// Nothing stays in the namespace of config/, and names of objects do not follow that of the release.
+func TestAnyNamespaceWillDo(t *testing.T) {
+	objects, notes, err := render("createNamespace: true", "elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, object := range objects {
+		if strings.HasPrefix(id, "CustomResourceDefinition/") {
+			continue // the texts of fields
+		}
+		if text, _ := yaml.Marshal(object); bytes.Contains(text, []byte(namespace)) {
+			t.Errorf("%s still speaks of %s", id, namespace)
+		}
+	}
+	if objects["Deployment/elsewhere/berg-operator-controller-manager"] == nil || !strings.Contains(notes, "-n elsewhere") {
+		t.Errorf("the Deployment is not in its namespace, or the notes do not name it:\n%s", notes)
+	}
+}
+
+func TestNotesTellWhatRemovalLeaves(t *testing.T) {
+	for values, want := range map[string]string{"": "leaves the definitions", "crds: {keep: false}": "BEFORE it"} {
+		if _, notes, err := render(values, namespace); err != nil || !strings.Contains(notes, want) {
+			t.Errorf("%q: error %v, notes without %q:\n%s", values, err, want, notes)
+		}
+	}
+}
+
+func TestSchemaRefusesWhatTheOperatorWould(t *testing.T) {
+	for values, want := range map[string]string{
+		"settings: {CHALLENGE_HTTP_PORT: 70000}":              "CHALLENGE_HTTP_PORT",
+		"settings: {CHALLENGE_HTTP_TLS: maybe}":               "CHALLENGE_HTTP_TLS",
+		"settings: {CHALLENGE_INSTANCE_TIMEOUT: 2 hours}":     "CHALLENGE_INSTANCE_TIMEOUT",
+		"settings: {NETWORK_POLICY: calico}":                  "NETWORK_POLICY",
+		"settings: {CHALLENGE_MEMORY_LIMIT: much}":            "CHALLENGE_MEMORY_LIMIT",
+		"settings: {CHALENGE_DOMAIN: ctf.example.org}":        "CHALENGE_DOMAIN",
+		"settings: {ENABLED_APIS: quix.io}":                   "ENABLED_APIS",
+		"families: {bergs: true}":                             "bergs",
+		"replica: 1":                                          "replica",
+		"image: {digest: latest}":                             "digest",
+		"crds: {keep: sometimes}":                             "keep",
+		"prometheus: {labels: [release]}":                     "labels",
+		"settings: {CLUSTER_NODE_CIDRS: {first: 10.0.0.0/8}}": "CLUSTER_NODE_CIDRS",
+	} {
+		if _, _, err := render(values, namespace); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v does not name %s", values, err, want)
+		}
+	}
+	for _, values := range []string{
+		`settings: {CHALLENGE_INSTANCE_TIMEOUT: "", NETWORK_POLICY: "", CHALLENGE_CPU_LIMIT: ""}`,
+		"settings: {CHALLENGE_INSTANCE_TIMEOUT: 1h30m0.5s, CHALLENGE_CPU_LIMIT: 2, CHALLENGE_MEMORY_LIMIT: 1e9, CHALLENGE_EGRESS_BANDWIDTH: 100M}",
+	} {
+		if _, _, err := render(values, namespace); err != nil {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
+func TestHelmFindsNothingToSay(t *testing.T) {
+	for _, message := range lint.RunAll(folder, nil, namespace).Messages {
+		if message.Severity > support.InfoSev {
+			t.Errorf("%s: %v", message.Path, message.Err)
+		}
+	}
+}

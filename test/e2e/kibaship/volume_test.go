@@ -1,0 +1,65 @@
+package kibaship
+
+import (
+	"os"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+)
+
+var _ = Describe("A build with a volume", Serial, func() {
+	It("waits for its StorageClass, and then clones and builds in two pods", func(ctx SpecContext) {
+		const class = "berg-local"
+		setOperator(ctx, map[string]string{"BUILD_WORKSPACE": "volume", "BUILD_STORAGE_CLASS": class, "BUILD_STORAGE_SIZE": "1Gi"})
+		DeferCleanup(func(ctx SpecContext) {
+			setOperator(ctx, map[string]string{"BUILD_WORKSPACE": "emptyDir", "BUILD_STORAGE_CLASS": ""})
+		}, NodeTimeout(deployed.StartLimit))
+		p := newPlatform(ctx)
+		commit := newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": "two pods"})
+		d := p.deploy(ctx, p.application(ctx, "public/"+p.project), "")
+		expect.ReachesWithin(ctx, d, kibashipv1.DeploymentWaiting, deployed.ReactLimit)
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonStorageClassNotFound)
+
+		// The kubelet's folder of the node is this one of the cluster's state.
+		dir := filepath.Join(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))), "kubelet", p.project)
+		Expect(os.Mkdir(dir, 0o755)).To(Succeed())
+		DeferCleanup(os.RemoveAll, dir)
+		volume := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: p.project},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				StorageClassName:              class,
+				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+				PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/var/lib/kubelet/" + p.project}},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"node"}}},
+				}}}},
+			},
+		}
+		Expect(world.Create(ctx, volume)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, volume)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
+		storage := apiserver.Object(`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: ` + class + `}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)
+		Expect(world.Create(ctx, storage)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, storage)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
+
+		// It is looked for again and again, with growing pauses.
+		Eventually(func(g Gomega) {
+			g.Expect(world.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.CurrentPipelineRun).NotTo(BeNil(), d.Status.Message)
+		}).WithContext(ctx).WithTimeout(deployed.StartLimit).Should(Succeed())
+		expect.ReachesWithin(ctx, d, kibashipv1.DeploymentSucceeded, buildLimit)
+		Expect(d.Status.BuiltImage.CommitSHA).To(Equal(commit))
+		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal("two pods"))
+	}, SpecTimeout(3*buildLimit))
+})

@@ -1,0 +1,88 @@
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/tunneltest"
+)
+
+// shellOf returns the commands of a page, in order.
+func shellOf(page string) string {
+	GinkgoHelper()
+	text, err := os.ReadFile(page)
+	Expect(err).NotTo(HaveOccurred())
+	var all []string
+	for i, part := range strings.Split(string(text), "```") {
+		if commands, ok := strings.CutPrefix(part, "sh\n"); ok && i%2 == 1 {
+			all = append(all, commands)
+		}
+	}
+	Expect(all).NotTo(BeEmpty())
+	return strings.Join(all, "")
+}
+
+var _ = Describe("The page for who is in a hurry", func() {
+	It("leads a pod to a server at the loopback of this machine, command by command", func(ctx SpecContext) {
+		const page = "../../../docs/tunnel/quickstart.md"
+		root, err := filepath.Abs("../../..")
+		Expect(err).NotTo(HaveOccurred())
+		// The commands are for the folder of a clone; what they leave there is not for this one.
+		clone := GinkgoT().TempDir()
+		Expect(os.Mkdir(filepath.Join(clone, "bin"), 0o700)).To(Succeed())
+		Expect(os.Symlink(filepath.Join(root, "docs"), filepath.Join(clone, "docs"))).To(Succeed())
+		tunneltest.Program(ctx, filepath.Join(clone, "bin"))
+		script := shellOf(page)
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		Expect(err).NotTo(HaveOccurred())
+		port := fmt.Sprint(free.Addr().(*net.TCPAddr).Port)
+		Expect(free.Close()).To(Succeed())
+		for _, change := range [][2]string{
+			{"make tunnel-proxy\n", ""}, // it is there
+			// Another image that can fetch a page, since this cluster has no others, and a port that nobody has.
+			{"busybox:1.37", deployed.ToolboxImage},
+			{"wget -qO-", "get"},
+			{"http.server 8080", "http.server " + port},
+			{"--server-port 8080", "--server-port " + port},
+		} {
+			Expect(script).To(ContainSubstring(change[0]), "the page has changed")
+			script = strings.ReplaceAll(script, change[0], change[1])
+		}
+		DeferCleanup(func(ctx context.Context) {
+			for _, left := range []client.Object{&corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}} {
+				left.SetNamespace("default")
+				left.SetName("laptop")
+				Expect(client.IgnoreNotFound(world.Delete(ctx, left))).To(Succeed())
+				expect.Gone(ctx, left)
+			}
+		})
+
+		begin := time.Now()
+		shell := exec.CommandContext(ctx, "bash", "-e", "-c", script)
+		shell.Dir = clone
+		// What it leaves in the background goes with it.
+		shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
+		shell.WaitDelay = 10 * time.Second
+		said, err := shell.CombinedOutput()
+		_ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL)
+		Expect(err).NotTo(HaveOccurred(), "%s", said)
+		Expect(string(said)).To(ContainSubstring("# From a pod to your laptop in five minutes"))
+		AddReportEntry("all commands of the page took", time.Since(begin).Round(time.Second).String())
+		Expect(filepath.Join(clone, "pair")).NotTo(BeAnExistingFile())
+	}, SpecTimeout(5*time.Minute))
+})

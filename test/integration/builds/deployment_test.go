@@ -1,0 +1,369 @@
+package builds
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+)
+
+var _ = Describe("A Deployment of a Git repository", func() {
+	It("builds, tells the image, and then waits for its next change", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, "")
+		run := w.running(ctx, d)
+		Expect(run.GetName()).To(Equal("project-" + w.project + "-app-web-deployment-live-run-1"))
+		Expect(metav1.IsControlledBy(run, d)).To(BeTrue())
+		Expect(d.Labels).To(HaveKeyWithValue(kibashipv1.LabelApplication, w.app.Name))
+		expect.Event(ctx, d, corev1.EventTypeNormal, kibashipv1.ReasonRunStarted)
+		w.succeeds(ctx, run, 7)
+
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		reference := registryURL + "/" + w.project + "/web@" + digest(7)
+		Expect(d.Status.BuiltImage.Reference).To(Equal(reference))
+		Expect(d.Status.BuiltImage.Digest).To(Equal(digest(7)))
+		Expect(d.Status.BuiltImage.Tag).To(Equal(sha(7)))
+		Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(7)))
+		Expect(d.Status.BuiltImage.BuiltAt).NotTo(BeNil())
+		Expect(d.Status.LastSuccessfulRun.Name).To(Equal(run.GetName()))
+		expect.Shows(ctx, d, kibashipv1.ConditionReady, metav1.ConditionTrue, kibashipv1.ReasonSucceeded)
+		expect.Event(ctx, d, corev1.EventTypeNormal, kibashipv1.ReasonSucceeded)
+
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		Expect(time.Since(d.Status.CurrentPipelineRun.CompletionTime.Time)).To(BeNumerically(">=", resultTime))
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionTrue, kibashipv1.ReasonSucceeded)
+	})
+
+	It("gives a build no token, no login and no time without end", func(ctx SpecContext) {
+		spec := git()
+		spec.GitRepository.PublicAccess, spec.GitRepository.SecretRef = false, &kibashipv1.LocalReference{Name: "git"}
+		spec.GitRepository.Path, spec.GitRepository.RootDirectory = "services", "./web"
+		w := newWorld(ctx, spec, "git")
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		text, err := json.Marshal(run.Object["spec"])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(text)).To(ContainSubstring(`"automountServiceAccountToken":false`))
+		Expect(string(text)).To(ContainSubstring(`"timeouts":{"pipeline":"30m0s"}`))
+		pipeline := kind("Pipeline")
+		pipelineName, _, err := unstructured.NestedString(run.Object, "spec", "pipelineRef", "name")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: pipelineName}, pipeline)).To(Succeed())
+		for _, s := range stepsOf(pipeline) {
+			mounts, err := json.Marshal(s["workspaces"])
+			Expect(err).NotTo(HaveOccurred())
+			token, login := strings.Contains(string(mounts), "git-token"), strings.Contains(string(mounts), "registry-login")
+			Expect(token).To(Equal(s["name"] == "clone"), "step %s and the token of the git server", s["name"])
+			Expect(login).To(Equal(s["name"] == "push"), "step %s and the login of the registry", s["name"])
+			args, err := json.Marshal(s["args"])
+			Expect(err).NotTo(HaveOccurred())
+			if s["name"] == "build" {
+				Expect(string(args)).To(ContainSubstring("/repository/services/web/Dockerfile"))
+				Expect(string(args)).To(ContainSubstring("--no-push"))
+			}
+		}
+	})
+
+	DescribeTable("tells why a run failed", func(ctx SpecContext, status, taskReason, message string, steps []any, reason, told string) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		w.ends(ctx, run, "False", status, failed(taskReason, message, steps...))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, reason)
+		Expect(d.Status.Message).To(ContainSubstring(told))
+		Expect(d.Status.RunHistory).To(HaveLen(1))
+		Expect(d.Status.RunHistory[0].Phase).To(Equal(kibashipv1.DeploymentFailed))
+		Expect(d.Status.BuiltImage).To(BeNil())
+		expect.Event(ctx, d, corev1.EventTypeWarning, reason)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		Expect(d.Status.Message).To(ContainSubstring(told), "what it waits with")
+	},
+		Entry("cancelled", "Cancelled", "TaskRunCancelled", "x", nil, kibashipv1.ReasonRunCancelled, "Tasks Completed"),
+		Entry("timed out", "PipelineRunTimeout", "TaskRunTimeout", "x", nil, kibashipv1.ReasonRunTimedOut, "Tasks Completed"),
+		Entry("its pod refused", "Failed", "PodAdmissionFailed", `violates PodSecurity "restricted:latest"`, nil, kibashipv1.ReasonPodRefused, `violates PodSecurity`),
+		Entry("an image missing", "Failed", "TaskRunImagePullFailed", `the step "build" failed to pull the image`, nil, kibashipv1.ReasonImagePullFailed, "failed to pull"),
+		Entry("a clone that fails", "Failed", "StepFailed", "x", []any{step("clone", 128, map[string]string{"problem": "Authentication failed"})}, kibashipv1.ReasonRunFailed, "Authentication failed"),
+		Entry("a RUN that fails", "Failed", "StepFailed", "x", []any{step("clone", 0, nil), step("build", 7, nil)}, kibashipv1.ReasonRunFailed, "kubectl logs -n"),
+	)
+
+	It("believes of a run only the steps that no RUN can write for", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, "")
+		run := w.running(ctx, d)
+		forged := succeeded(
+			step("clone", 0, map[string]string{"commit": sha(1)}),
+			step("build", 0, map[string]string{"commit": sha(666), "digest": digest(666)}),
+			step("push", 0, map[string]string{"digest": digest(1)}))
+		forged["results"] = []any{map[string]any{"name": "commit", "type": "string", "value": sha(666)}}
+		w.ends(ctx, run, "True", "Succeeded", forged)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(1)))
+		Expect(d.Status.BuiltImage.Digest).To(Equal(digest(1)))
+	})
+
+	It("starts a run for each change, cancels the one before, and keeps five", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		first := w.running(ctx, d)
+		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
+		w.running(ctx, d)
+		Eventually(func() string {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
+			status, _, _ := unstructured.NestedString(first.Object, "spec", "status")
+			return status
+		}).Should(Equal("Cancelled"))
+		w.ends(ctx, first, "False", "Cancelled", failed("TaskRunCancelled", "x"))
+		for n := 3; n <= 7; n++ {
+			run := w.running(ctx, d)
+			w.succeeds(ctx, run, n-1)
+			expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+			apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(n) })
+		}
+		w.running(ctx, d)
+		Eventually(func() []string { return w.runs(ctx) }).Should(HaveLen(kibashipv1.HistoryLimit))
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.RunHistory).To(HaveLen(kibashipv1.HistoryLimit))
+			g.Expect(d.Status.RunHistory[0].Name).To(HaveSuffix("-run-7"))
+			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(6)))
+		}).Should(Succeed())
+	})
+
+	It("runs again where the annotation asks for it, and where an unfinished run is deleted", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		old := run.GetUID()
+		Expect(k8s.Delete(ctx, run)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
+			g.Expect(run.GetUID()).NotTo(Equal(old))
+		}).Should(Succeed())
+		w.succeeds(ctx, run, 1)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		Expect(k8s.Delete(ctx, run)).To(Succeed())
+		Consistently(func() []string { return w.runs(ctx) }, time.Second).Should(BeEmpty(), "a run that was over is made again")
+		Expect(d.Status.RunHistory).To(HaveLen(1), "its history is gone with it")
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"} })
+		again := w.running(ctx, d)
+		Expect(again.GetName()).NotTo(Equal(run.GetName()))
+	})
+
+	It("waits for the Secrets that a run needs, and says for which", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.create(ctx, sha(1))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound)
+		Expect(d.Status.Message).To(And(ContainSubstring(registrySecret), ContainSubstring("BUILD_REGISTRY_SECRET")))
+		Expect(w.runs(ctx)).To(BeEmpty())
+		w.secret(ctx, registrySecret)
+		w.running(ctx, d)
+	})
+
+	It("waits for the StorageClass of its volume, and says for which", func(ctx SpecContext) {
+		inprocess.Restart(map[string]string{"BUILD_WORKSPACE": "volume", "BUILD_STORAGE_CLASS": "no-such"}, nil)
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonStorageClassNotFound)
+		Expect(d.Status.Message).To(ContainSubstring("no-such"))
+
+		inprocess.Restart(map[string]string{"BUILD_WORKSPACE": "volume"}, nil)
+		Eventually(ctx, func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.Message).To(ContainSubstring("No StorageClass is the default"))
+		}).Should(Succeed())
+		inprocess.Restart(map[string]string{"BUILD_WORKSPACE": "emptyDir"}, nil)
+		w.running(ctx, d)
+	})
+
+	It("waits for Tekton, and builds when it is there", func(ctx SpecContext) {
+		removeTekton(ctx)
+		inprocess.Restart(nil, nil) // one that starts without
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		expect.Shows(ctx, d, kibashipv1.ConditionPipelineAvailable, metav1.ConditionFalse, kibashipv1.ReasonPipelineUnavailable)
+		installTekton(ctx)
+		w.running(ctx, d)
+
+		removeTekton(ctx)
+		expect.ReachesWithin(ctx, d, kibashipv1.DeploymentWaiting, time.Minute)
+		expect.Shows(ctx, d, kibashipv1.ConditionPipelineAvailable, metav1.ConditionFalse, kibashipv1.ReasonPipelineUnavailable)
+		installTekton(ctx)
+		expect.ReachesWithin(ctx, d, kibashipv1.DeploymentRunning, 2*time.Minute)
+		Expect(w.runs(ctx)).To(HaveLen(1))
+	}, SpecTimeout(5*time.Minute))
+
+	It("puts its Pipeline back, and leaves a foreign one alone", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		w.running(ctx, d)
+		pipeline := kind("Pipeline")
+		pipeline.SetNamespace(w.namespace)
+		names := apiserver.Names(ctx, pipelines(), client.InNamespace(w.namespace))
+		Expect(names).To(HaveLen(1))
+		pipeline.SetName(names[0])
+		apiserver.Change(ctx, pipeline, func() { pipeline.Object["spec"] = map[string]any{"tasks": []any{}} })
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(pipeline), pipeline)).To(Succeed())
+			g.Expect(stepsOf(pipeline)).To(HaveLen(3))
+		}).Should(Succeed())
+
+		By("taking the name before a Deployment of the same name comes again")
+		Expect(k8s.Delete(ctx, d)).To(Succeed())
+		expect.Gone(ctx, d)
+		expect.GoneWithin(ctx, pipeline, time.Minute)
+		foreign := kind("Pipeline")
+		foreign.SetNamespace(w.namespace)
+		foreign.SetName(names[0])
+		foreign.Object["spec"] = map[string]any{"description": "mine"}
+		Expect(k8s.Create(ctx, foreign)).To(Succeed())
+		theirs := w.create(ctx, sha(1))
+		expect.Shows(ctx, theirs, kibashipv1.ConditionPipelineAvailable, metav1.ConditionFalse, kibashipv1.ReasonOwnershipConflict)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
+		Expect(foreign.Object["spec"]).To(HaveKeyWithValue("description", "mine"))
+	})
+
+	It("writes nothing when nothing has changed", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		w.succeeds(ctx, run, 1)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		versions := func() string {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
+			pipeline := pipelines()
+			Expect(k8s.List(ctx, pipeline, client.InNamespace(w.namespace))).To(Succeed())
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			return fmt.Sprint(d.ResourceVersion, run.GetResourceVersion(), pipeline.Items[0].GetResourceVersion())
+		}
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{"somebody": "else"} })
+		before := versions()
+		Consistently(versions, time.Second).Should(Equal(before))
+		inprocess.Restart(nil, nil)
+		Consistently(versions, 2*time.Second).Should(Equal(before), "after a restart")
+	})
+
+	It("takes its runs with it", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		w.running(ctx, d)
+		By("also where the system before has left its finalizer")
+		apiserver.Change(ctx, d, func() { d.Finalizers = []string{kibashipv1.DeploymentFinalizer} })
+		Expect(k8s.Delete(ctx, d)).To(Succeed())
+		expect.Gone(ctx, d)
+		Eventually(func() []string { return w.runs(ctx) }, time.Minute).Should(BeEmpty())
+		w.create(ctx, sha(1))
+		Eventually(func() []string { return w.runs(ctx) }, time.Minute).Should(HaveLen(1), "a new one of that name")
+	})
+})
+
+var _ = Describe("A Deployment of an image", func() {
+	It("resolves the tag with the pull secret", func(ctx SpecContext) {
+		const user, password = "puller", "let-me-in-please"
+		store := ggcr.New()
+		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if u, p, _ := r.BasicAuth(); u != user || p != password {
+				rw.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+				rw.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			store.ServeHTTP(rw, r)
+		}))
+		DeferCleanup(server.Close)
+		host := strings.TrimPrefix(server.URL, "http://")
+		tag, err := name.NewTag(host + "/team/app:1.2")
+		Expect(err).NotTo(HaveOccurred())
+		image, err := random.Image(64, 1)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(remote.Write(tag, image, remote.WithAuth(&authn.Basic{Username: user, Password: password}))).To(Succeed())
+		want, err := image.Digest()
+		Expect(err).NotTo(HaveOccurred())
+
+		w := newWorld(ctx, kibashipv1.ApplicationSpec{Type: kibashipv1.TypeDockerImage, DockerImage: &kibashipv1.DockerImage{
+			Image: host + "/team/app", Tag: "1.2", ImagePullSecretRef: &kibashipv1.LocalReference{Name: "pull"},
+		}}, "pull")
+		pull := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "pull"}}
+		apiserver.Change(ctx, pull, func() {
+			pull.Data = map[string][]byte{corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, host, base64.StdEncoding.EncodeToString([]byte(user+":wrong")))}
+		})
+		d := w.create(ctx, "")
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonImageNotResolved)
+		Expect(d.Status.Message).To(And(ContainSubstring("401"), Not(ContainSubstring("wrong")), Not(ContainSubstring(password))))
+		apiserver.Change(ctx, pull, func() {
+			pull.Data = map[string][]byte{corev1.DockerConfigJsonKey: fmt.Appendf(nil, `{"auths":{%q:{"username":%q,"password":%q}}}`, host, user, password)}
+		})
+		expect.ReachesWithin(ctx, d, kibashipv1.DeploymentSucceeded, time.Minute)
+		Expect(d.Status.BuiltImage.Reference).To(Equal(host + "/team/app@" + want.String()))
+		Expect(d.Status.BuiltImage.Tag).To(Equal("1.2"))
+		expect.Shows(ctx, d, kibashipv1.ConditionPipelineAvailable, metav1.ConditionTrue, kibashipv1.ReasonPipelineNotNeeded)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+	}, SpecTimeout(3*time.Minute))
+})
+
+var _ = Describe("A Deployment of a database", func() {
+	It("has nothing to build, and says so", func(ctx SpecContext) {
+		w := newWorld(ctx, kibashipv1.ApplicationSpec{Type: kibashipv1.TypePostgres, Postgres: &kibashipv1.Database{}})
+		d := w.create(ctx, "")
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		expect.Shows(ctx, d, kibashipv1.ConditionReady, metav1.ConditionTrue, kibashipv1.ReasonNothingToBuild)
+		Expect(w.runs(ctx)).To(BeEmpty())
+	})
+})
+
+var _ = Describe("A Deployment whose Application is not there", func() {
+	It("waits for it by name", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		w.secret(ctx, registrySecret)
+		Expect(k8s.Delete(ctx, w.app)).To(Succeed())
+		expect.Gone(ctx, w.app)
+		d := w.create(ctx, sha(1))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentInitializing)
+		expect.Shows(ctx, d, kibashipv1.ConditionApplicationReady, metav1.ConditionFalse, kibashipv1.ReasonApplicationNotFound)
+		w.app.ResourceVersion, w.app.UID = "", ""
+		Expect(k8s.Create(ctx, w.app)).To(Succeed())
+		ready(ctx, w.app)
+		w.running(ctx, d)
+	})
+})
+
+func pipelines() *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind("PipelineList").GroupVersionKind())
+	return list
+}
+
+// stepsOf are those of the only Task of a Pipeline.
+func stepsOf(pipeline *unstructured.Unstructured) []map[string]any {
+	tasks, _, _ := unstructured.NestedSlice(pipeline.Object, "spec", "tasks")
+	var all []map[string]any
+	for _, task := range tasks {
+		steps, _, _ := unstructured.NestedSlice(task.(map[string]any), "taskSpec", "steps")
+		for _, s := range steps {
+			all = append(all, s.(map[string]any))
+		}
+	}
+	return all
+}

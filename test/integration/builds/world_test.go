@@ -1,0 +1,163 @@
+package builds
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+)
+
+// world is a Project with an Application, for one spec.
+type world struct {
+	project, namespace string
+	app                *kibashipv1.Application
+}
+
+// newWorld makes one, with Secrets of these names.
+func newWorld(ctx context.Context, spec kibashipv1.ApplicationSpec, secrets ...string) world {
+	GinkgoHelper()
+	w := world{project: "p" + uuid.NewString()[:8]}
+	w.namespace = project(ctx, w.project)
+	for _, name := range secrets {
+		w.secret(ctx, name)
+	}
+	spec.ProjectRef.Name = w.project
+	w.app = &kibashipv1.Application{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "project-" + w.project + "-app-web-kibaship-com"}, Spec: spec,
+	}
+	Expect(k8s.Create(ctx, w.app)).To(Succeed())
+	ready(ctx, w.app)
+	return w
+}
+
+// git is an Application whose source is public.
+func git() kibashipv1.ApplicationSpec {
+	return kibashipv1.ApplicationSpec{
+		Type:          kibashipv1.TypeGitRepository,
+		GitRepository: &kibashipv1.GitRepository{Provider: kibashipv1.GitHub, Repository: "team/web", PublicAccess: true, Branch: "main"},
+	}
+}
+
+func (w world) secret(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(k8s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, StringData: map[string]string{"token": "x"}})).To(Succeed())
+}
+
+// deploy creates a Deployment, with the Secret that it needs for the registry.
+func (w world) deploy(ctx context.Context, commit string) *kibashipv1.Deployment {
+	GinkgoHelper()
+	w.secret(ctx, registrySecret)
+	return w.create(ctx, commit)
+}
+
+func (w world) create(ctx context.Context, commit string) *kibashipv1.Deployment {
+	GinkgoHelper()
+	d := &kibashipv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "project-" + w.project + "-app-web-deployment-live-kibaship-com"},
+		Spec:       kibashipv1.DeploymentSpec{ApplicationRef: kibashipv1.LocalReference{Name: w.app.Name}},
+	}
+	if commit != "" {
+		d.Spec.GitRepository = &kibashipv1.DeploymentSource{CommitSHA: commit}
+	}
+	Expect(k8s.Create(ctx, d)).To(Succeed())
+	return d
+}
+
+func sha(n int) string { return fmt.Sprintf("%040d", n) }
+
+func digest(n int) string { return fmt.Sprintf("sha256:%064d", n) }
+
+func kind(name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "tekton.dev", Version: "v1", Kind: name})
+	return u
+}
+
+// runs are the names of the PipelineRuns of a namespace.
+func (w world) runs(ctx context.Context) []string {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "tekton.dev", Version: "v1", Kind: "PipelineRunList"})
+	return apiserver.Names(ctx, list, client.InNamespace(w.namespace))
+}
+
+// running waits until a Deployment is Running, and returns its current run.
+func (w world) running(ctx context.Context, d *kibashipv1.Deployment) *unstructured.Unstructured {
+	GinkgoHelper()
+	run := kind("PipelineRun")
+	Eventually(func(g Gomega) {
+		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+		g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+		g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning), "%s; %s", d.Status.Message, expect.Conditions(d))
+		g.Expect(d.Status.CurrentPipelineRun).NotTo(BeNil())
+		g.Expect(d.Status.CurrentPipelineRun.Phase).To(Equal(kibashipv1.DeploymentRunning))
+		g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: d.Status.CurrentPipelineRun.Name}, run)).To(Succeed())
+	}).Should(Succeed())
+	return run
+}
+
+// step is what Tekton says of a step of a TaskRun.
+func step(name string, exitCode int, results map[string]string) map[string]any {
+	var all []any
+	for key, value := range results {
+		all = append(all, map[string]any{"name": key, "type": "string", "value": value})
+	}
+	return map[string]any{"name": name, "container": "step-" + name, "terminated": map[string]any{"exitCode": int64(exitCode)}, "results": all}
+}
+
+// ends writes the status of a run and of its TaskRun, as Tekton does.
+func (w world) ends(ctx context.Context, run *unstructured.Unstructured, status, reason string, task map[string]any) {
+	GinkgoHelper()
+	child := kind("TaskRun")
+	child.SetNamespace(w.namespace)
+	child.SetName(run.GetName() + "-build")
+	child.SetLabels(run.GetLabels())
+	child.SetAnnotations(run.GetAnnotations())
+	yes := true
+	child.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "tekton.dev/v1", Kind: "PipelineRun", Name: run.GetName(), UID: run.GetUID(), Controller: &yes}})
+	if err := k8s.Get(ctx, client.ObjectKeyFromObject(child), child); err != nil {
+		Expect(k8s.Create(ctx, child)).To(Succeed())
+	}
+	child.Object["status"] = task
+	Expect(k8s.Status().Update(ctx, child)).To(Succeed())
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
+	now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
+	told := map[string]any{
+		"conditions":      []any{map[string]any{"type": "Succeeded", "status": status, "reason": reason, "message": "Tasks Completed: 1"}},
+		"startTime":       now,
+		"childReferences": []any{map[string]any{"kind": "TaskRun", "name": child.GetName()}},
+	}
+	if status != "Unknown" {
+		told["completionTime"] = now
+	}
+	run.Object["status"] = told
+	Expect(k8s.Status().Update(ctx, run)).To(Succeed())
+}
+
+func succeeded(steps ...any) map[string]any {
+	return map[string]any{"conditions": []any{map[string]any{"type": "Succeeded", "status": "True", "reason": "Succeeded"}}, "steps": steps}
+}
+
+func failed(reason, message string, steps ...any) map[string]any {
+	return map[string]any{
+		"podName":    "pod",
+		"conditions": []any{map[string]any{"type": "Succeeded", "status": "False", "reason": reason, "message": message}}, "steps": steps,
+	}
+}
+
+// succeeds ends a run well.
+func (w world) succeeds(ctx context.Context, run *unstructured.Unstructured, n int) {
+	GinkgoHelper()
+	w.ends(ctx, run, "True", "Succeeded", succeeded(
+		step("clone", 0, map[string]string{"commit": sha(n)}), step("build", 0, nil), step("push", 0, map[string]string{"digest": digest(n)})))
+}

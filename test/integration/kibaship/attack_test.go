@@ -1,0 +1,216 @@
+package kibaship
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
+)
+
+// accountOf is whom the API server sees in a Project's ServiceAccount.
+func accountOf(project string) string {
+	return "system:serviceaccount:" + kibashiptest.Namespace(project) + ":project-" + project + "-sa-kibaship-com"
+}
+
+// privileged is a pod that owns its node.
+func privileged(namespace string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "privileged"},
+		Spec: corev1.PodSpec{
+			HostPID: true,
+			Containers: []corev1.Container{{
+				Name: "shell", Image: "registry.example.org/shell", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)},
+			}},
+		},
+	}
+}
+
+func forbidden(err error) { GinkgoHelper(); Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err) }
+
+var _ = Describe("The ServiceAccount of a project", func() {
+	It("has all rights in its namespace and none elsewhere", func(ctx context.Context) {
+		p := kibashiptest.Project(ctx, kibashiptest.NewName())
+		other := kibashiptest.Project(ctx, kibashiptest.NewName())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		expect.Settles(ctx, other, kibashipv1.ProjectReady)
+		own := kibashiptest.Namespace(p.Name)
+		for _, what := range []authorizationv1.ResourceAttributes{
+			{Verb: "create", Resource: "pods"},
+			{Verb: "get", Resource: "secrets"},
+			{Verb: "create", Group: "apps", Resource: "deployments"},
+			{Verb: "delete", Group: "tekton.dev", Resource: "pipelineruns"},
+			{Verb: "create", Group: rbacv1.GroupName, Resource: "rolebindings"},
+		} {
+			what.Namespace = own
+			Expect(apiserver.May(ctx, accountOf(p.Name), what)).To(BeTrue(), "%+v", what)
+			for _, elsewhere := range []string{kibashiptest.Namespace(other.Name), "default", "kube-system", "berg-operator-system", "tekton-pipelines", ""} {
+				what.Namespace = elsewhere
+				Expect(apiserver.May(ctx, accountOf(p.Name), what)).To(BeFalse(), "%+v", what)
+			}
+		}
+		for _, what := range []authorizationv1.ResourceAttributes{
+			{Verb: "list", Resource: "namespaces"},
+			{Verb: "create", Resource: "namespaces"},
+			{Verb: "get", Resource: "nodes"},
+			{Verb: "create", Resource: "persistentvolumes"},
+			{Verb: "create", Group: rbacv1.GroupName, Resource: "clusterrolebindings"},
+			{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: kibashipv1.ProjectAdmin},
+			{Verb: "create", Group: kibashipv1.GroupVersion.Group, Resource: "projects"},
+			{Verb: "patch", Group: kibashipv1.GroupVersion.Group, Resource: "projects", Name: p.Name},
+			{Verb: "update", Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"},
+		} {
+			Expect(apiserver.May(ctx, accountOf(p.Name), what)).To(BeFalse(), "%+v", what)
+		}
+		thief := apiserver.As(accountOf(p.Name))
+		forbidden(thief.Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "thief"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: accountOf(p.Name)}},
+		}))
+		forbidden(thief.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kibashiptest.Namespace(other.Name)}}))
+	})
+
+	It("cannot take off the bounds that its project asks for, nor raise itself", func(ctx context.Context) {
+		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		namespace := kibashiptest.Namespace(p.Name)
+		limits := "project-" + p.Name + "-limits-kibaship-com"
+		thief := apiserver.As(accountOf(p.Name))
+
+		By("running a privileged pod")
+		err := thief.Create(ctx, privileged(namespace))
+		forbidden(err)
+		Expect(err).To(MatchError(ContainSubstring("violates PodSecurity")))
+
+		By("taking the label off, or the namespace away")
+		ns := &corev1.Namespace{}
+		Expect(thief.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		before := ns.DeepCopy()
+		delete(ns.Labels, "pod-security.kubernetes.io/enforce")
+		forbidden(thief.Patch(ctx, ns, client.MergeFrom(before)))
+		forbidden(thief.Delete(ctx, ns))
+
+		By("changing what limits it")
+		for _, what := range []authorizationv1.ResourceAttributes{
+			{Resource: "resourcequotas", Name: limits},
+			{Resource: "limitranges", Name: limits},
+			{Resource: "networkpolicies", Group: "networking.k8s.io", Name: limits},
+			{Resource: "namespaces", Name: namespace},
+			{Resource: "namespaces", Subresource: "finalize", Name: namespace},
+		} {
+			what.Namespace = namespace
+			for _, verb := range []string{"update", "patch", "delete", "deletecollection", "create"} {
+				what.Verb = verb
+				Expect(apiserver.May(ctx, accountOf(p.Name), what)).To(BeFalse(), "%+v", what)
+			}
+		}
+
+		By("granting itself what it does not have")
+		greedy := &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "greedy"},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces", "resourcequotas"}, Verbs: []string{"update"}}},
+		}
+		forbidden(thief.Create(ctx, greedy))
+		for _, name := range []string{kibashipv1.ProjectAdmin, "cluster-admin", "admin"} {
+			forbidden(thief.Create(ctx, &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "greedy"},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: accountOf(p.Name)}},
+			}))
+		}
+		own := &rbacv1.Role{}
+		Expect(thief.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "project-" + p.Name + "-admin-role-kibaship-com"}, own)).To(Succeed())
+		more := own.DeepCopy()
+		more.Rules = everything
+		forbidden(thief.Update(ctx, more))
+
+		By("impersonating, or using the operator's binding")
+		Expect(apiserver.May(ctx, accountOf(p.Name), authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "impersonate", Resource: "serviceaccounts"})).To(BeFalse())
+		var bindings rbacv1.RoleBindingList
+		Expect(thief.List(ctx, &bindings, client.InNamespace(namespace))).To(Succeed())
+		for i := range bindings.Items {
+			binding := &bindings.Items[i]
+			if binding.RoleRef.Name == kibashipv1.ProjectAdmin {
+				binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: accountOf(p.Name)})
+				forbidden(thief.Update(ctx, binding))
+			}
+		}
+
+		By("doing its work all the same")
+		Expect(thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "work"}})).To(Succeed())
+		Expect(thief.Create(ctx, kibashiptest.NewApplication(p.Name, "work"))).To(Succeed())
+	})
+
+	It("in the operator's own hands: without a project the operator may write nowhere", func(ctx context.Context) {
+		namespace := apiserver.Namespace(ctx)
+		for _, what := range []authorizationv1.ResourceAttributes{
+			{Verb: "create", Resource: "serviceaccounts"},
+			{Verb: "get", Resource: "secrets"},
+			{Verb: "list", Resource: "secrets"},
+			{Verb: "watch", Resource: "secrets"},
+			{Verb: "create", Group: rbacv1.GroupName, Resource: "roles"},
+			{Verb: "escalate", Group: rbacv1.GroupName, Resource: "roles"},
+			{Verb: "update", Group: rbacv1.GroupName, Resource: "roles"},
+			{Verb: "create", Resource: "resourcequotas"},
+			{Verb: "create", Resource: "pods/exec"},
+			{Verb: "bind", Group: rbacv1.GroupName, Resource: "clusterroles", Name: "cluster-admin"},
+		} {
+			what.Namespace = namespace
+			Expect(apiserver.May(ctx, apiserver.OperatorUser, what)).To(BeFalse(), "%+v", what)
+		}
+		forbidden(apiserver.As(apiserver.OperatorUser).Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "greedy"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: apiserver.OperatorUser}},
+		}))
+	})
+
+	It("in the operator's own hands: with the administrator's policy its role is bound nowhere but in namespaces of projects", func(ctx context.Context) {
+		for _, o := range prerequisites() {
+			if o.GetKind() == "ClusterRole" {
+				continue // it is there
+			}
+			Expect(k8s.Create(ctx, o)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, o))).To(Succeed()) })
+		}
+		stolen := apiserver.As(apiserver.OperatorUser)
+		subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: apiserver.OperatorUser}}
+		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: kibashipv1.ProjectAdmin}
+		Eventually(func(g Gomega) { // the API server looks for policies now and then
+			err := stolen.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "greedy"}, RoleRef: ref, Subjects: subjects}, client.DryRunAll)
+			g.Expect(err).To(MatchError(ContainSubstring("namespaces of Projects only")))
+		}).Should(Succeed())
+		p := kibashiptest.Project(ctx, kibashiptest.NewName())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+	})
+})
+
+// prerequisites are what an administrator creates before the first Project.
+func prerequisites() []*unstructured.Unstructured {
+	GinkgoHelper()
+	var all []*unstructured.Unstructured
+	for _, file := range []string{"project_admin_role.yaml", "project_admin_policy.yaml"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "kibaship", "samples", "prerequisites", file))
+		Expect(err).NotTo(HaveOccurred())
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			all = append(all, apiserver.Object(document))
+		}
+	}
+	return all
+}

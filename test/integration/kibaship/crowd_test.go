@@ -1,0 +1,470 @@
+package kibaship
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
+	"github.com/bergctf/berg-operator/test/lib/transport"
+)
+
+// number reads how many from the environment.
+func number(variable, few string) int {
+	GinkgoHelper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), few))
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
+
+// everybody does something n times, as many at once as the operator has workers.
+func everybody(ctx context.Context, n int, do func(ctx context.Context, i int)) {
+	GinkgoHelper()
+	work := make(chan int, n)
+	for i := range n {
+		work <- i
+	}
+	close(work)
+	var wg sync.WaitGroup
+	for range process.MaxConcurrentReconciles {
+		wg.Go(func() {
+			defer GinkgoRecover()
+			for i := range work {
+				do(ctx, i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// crowd are the names of the Projects of a spec.
+func crowd(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = kibashiptest.NewName()
+	}
+	return names
+}
+
+// removed deletes Projects and waits until they are gone.
+func removed(ctx context.Context, names []string) {
+	GinkgoHelper()
+	everybody(ctx, len(names), func(ctx context.Context, i int) {
+		Expect(client.IgnoreNotFound(k8s.Delete(ctx, &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}))).To(Succeed())
+	})
+	Eventually(func(g Gomega) {
+		var left kibashipv1.ProjectList
+		g.Expect(k8s.List(ctx, &left)).To(Succeed())
+		g.Expect(left.Items).To(BeEmpty())
+	}).WithTimeout(30 * time.Minute).WithPolling(time.Second).Should(Succeed())
+}
+
+// observer sees which Projects and Applications become Ready, whoever makes them so. It watches:
+// to list a crowd again and again would be more work for the API server than the crowd is.
+type observer struct {
+	mu    sync.Mutex
+	ready map[types.UID]time.Time
+}
+
+// observe sees what becomes Ready from now on.
+func observe(ctx context.Context, of client.ObjectList) *observer {
+	GinkgoHelper()
+	o := &observer{ready: map[types.UID]time.Time{}}
+	changes := apiserver.Changes(ctx, of, "")
+	go func() {
+		for e := range changes {
+			switch object := e.Object.(type) {
+			case *kibashipv1.Project:
+				o.see(object.UID, object.Status.Phase == kibashipv1.ProjectReady)
+			case *kibashipv1.Application:
+				o.see(object.UID, object.Status.Phase == kibashipv1.ApplicationReady)
+			}
+		}
+	}()
+	return o
+}
+
+func (o *observer) see(id types.UID, done bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if done && o.ready[id].IsZero() {
+		o.ready[id] = time.Now()
+	}
+}
+
+// all waits until so many were Ready, and returns when the last one became so.
+func (o *observer) all(n int) (last time.Time) {
+	GinkgoHelper()
+	Eventually(func() int {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.ready)
+	}).WithTimeout(15 * time.Minute).WithPolling(20 * time.Millisecond).Should(Equal(n))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, at := range o.ready {
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// requests counts what a client asks of the API server, watches left out.
+type requests struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
+	return transport.Func(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		if request.URL.Query().Get("watch") != "" || request.URL.Query().Get("limit") != "" || strings.Contains(request.URL.Path, "/leases") {
+			return response, err
+		}
+		what := request.Method + " " + subjectOf(request.URL.Path)
+		if err == nil && response.StatusCode >= http.StatusBadRequest {
+			what += " " + strconv.Itoa(response.StatusCode)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.of == nil {
+			r.of = map[string]int{}
+		}
+		r.of[what]++
+		return response, err
+	})
+}
+
+// subjectOf is the kind that a request is about, and its subresource.
+func subjectOf(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts = parts[min(len(parts), 2):]; len(parts) > 0 && strings.HasPrefix(path, "/apis/") {
+		parts = parts[1:]
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	if len(parts) > 2 {
+		return parts[0] + "/" + parts[2]
+	}
+	return strings.Join(parts[:min(len(parts), 1)], "")
+}
+
+// take returns what was counted for each of n, and begins anew.
+func (r *requests) take(n int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, told := 0, []string{}
+	for _, what := range slices.Sorted(maps.Keys(r.of)) {
+		all += r.of[what]
+		told = append(told, fmt.Sprintf("%s %.2f", what, float64(r.of[what])/float64(n)))
+	}
+	r.of = nil
+	return fmt.Sprintf("%.2f requests each (%s)", float64(all)/float64(n), strings.Join(told, ", "))
+}
+
+// reaches waits until so many requests were made.
+func (r *requests) reaches(what string, n int) {
+	GinkgoHelper()
+	Eventually(func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.of[what]
+	}).WithTimeout(2 * time.Minute).Should(BeNumerically(">=", n))
+}
+
+// A turn is how fast many became Ready.
+type turn struct{ projects, applications float64 }
+
+// take creates Projects and then Applications of them, as fast as can be, and waits until all
+// are Ready. Where by is not nil it works on them in place of the operator. Between the two, and
+// at the end, the events are awaited: those of the operator let what somebody waits for go first.
+func take(ctx context.Context, names []string, applications int, asks *requests, by *bare) (t turn) {
+	GinkgoHelper()
+	who := "operator"
+	if by != nil {
+		who = "bare client"
+	}
+	seen := observe(ctx, &kibashipv1.ProjectList{})
+	asks.take(1)
+	passes := passesOf("kibaship-project")
+	began := time.Now()
+	everybody(ctx, len(names), func(ctx context.Context, i int) {
+		p := kibashiptest.NewProject(names[i])
+		Expect(k8s.Create(ctx, p)).To(Succeed())
+		if by != nil {
+			by.project(ctx, p)
+		}
+	})
+	t.projects = float64(len(names)) / seen.all(len(names)).Sub(began).Seconds()
+	asks.reaches("POST events", 2*len(names))
+	AddReportEntry(who, fmt.Sprintf("%d projects: %.1f/s, %s, %.1f passes each", len(names), t.projects, asks.take(len(names)), (passesOf("kibaship-project")-passes)/float64(len(names))))
+
+	seen = observe(ctx, &kibashipv1.ApplicationList{})
+	passes = passesOf("kibaship-application")
+	began = time.Now()
+	everybody(ctx, applications, func(ctx context.Context, i int) {
+		a := kibashiptest.NewApplication(names[i%len(names)], fmt.Sprint("web-", i))
+		Expect(k8s.Create(ctx, a)).To(Succeed())
+		if by != nil {
+			by.application(ctx, a)
+		}
+	})
+	t.applications = float64(applications) / seen.all(applications).Sub(began).Seconds()
+	asks.reaches("POST events", applications)
+	AddReportEntry(who, fmt.Sprintf("%d applications: %.1f/s, %s, %.1f passes each", applications, t.applications, asks.take(applications), (passesOf("kibaship-application")-passes)/float64(applications)))
+	return t
+}
+
+func passesOf(controller string) float64 {
+	return inprocess.Metric("controller_runtime_reconcile_total", "controller", controller)
+}
+
+// KIBASHIP_CROWD and KIBASHIP_APPLICATIONS are how many: few, unless make kibaship-crowd asks for
+// more. Kubernetes takes half a second for each namespace that goes.
+var _ = Describe("A crowd of projects", Serial, func() {
+	It("is made in about the time of its writes, and so are its applications", func(ctx context.Context) {
+		projects, applications := number("KIBASHIP_CROWD", "20"), number("KIBASHIP_APPLICATIONS", "40")
+		asks := &requests{}
+		inprocess.Instead(clock.RealClock{}, nil, asks.wrap)
+		by := newBare(ctx, asks)
+		var ratios [2][]float64
+		for round := range number("KIBASHIP_ROUNDS", "1") {
+			inprocess.Instead(clock.RealClock{}, nil, asks.wrap)
+			names := crowd(projects)
+			operator := take(ctx, names, applications, asks, nil)
+			began := time.Now()
+			removed(ctx, names)
+			removal := time.Since(began)
+
+			inprocess.Pause()
+			names = crowd(projects)
+			alone := take(ctx, names, applications, asks, by)
+			inprocess.Instead(clock.RealClock{}, nil, asks.wrap)
+			removed(ctx, names)
+			ratios[0] = append(ratios[0], operator.projects/alone.projects)
+			ratios[1] = append(ratios[1], operator.applications/alone.applications)
+			AddReportEntry(fmt.Sprint("Round ", round+1), fmt.Sprintf("%d projects: operator %.1f/s, bare client %.1f/s, throughput %.2f; %d applications: %.1f/s, %.1f/s, %.2f; removal %.1fs",
+				projects, operator.projects, alone.projects, ratios[0][round], applications, operator.applications, alone.applications, ratios[1][round], removal.Seconds()))
+		}
+		for _, r := range ratios {
+			slices.Sort(r)
+		}
+		middle := len(ratios[0]) / 2
+		AddReportEntry("The crowd", fmt.Sprintf("median throughput of %d rounds: projects %.2f, applications %.2f", len(ratios[0]), ratios[0][middle], ratios[1][middle]))
+	}, SpecTimeout(2*time.Hour))
+
+	It("is left alone: nothing is written, also by an operator that has just started", func(ctx context.Context) {
+		n, seconds := number("KIBASHIP_QUIET", "15"), number("KIBASHIP_QUIET_SECONDS", "5")
+		names := crowd(n)
+		seen := observe(ctx, &kibashipv1.ProjectList{})
+		everybody(ctx, n, func(ctx context.Context, i int) {
+			Expect(k8s.Create(ctx, kibashiptest.NewProject(names[i]))).To(Succeed())
+		})
+		seen.all(n)
+		seen = observe(ctx, &kibashipv1.ApplicationList{})
+		everybody(ctx, n, func(ctx context.Context, i int) {
+			Expect(k8s.Create(ctx, kibashiptest.NewApplication(names[i], "web"))).To(Succeed())
+		})
+		seen.all(n)
+		Eventually(func(g Gomega) {
+			var projects kibashipv1.ProjectList
+			g.Expect(k8s.List(ctx, &projects)).To(Succeed())
+			for i := range projects.Items {
+				g.Expect(projects.Items[i].Status.Usage.Applications).To(BeEquivalentTo(1))
+			}
+		}).WithTimeout(5 * time.Minute).WithPolling(time.Second).Should(Succeed())
+
+		var writes atomic.Int64
+		inprocess.Restart(nil, transport.Showing(func(r *http.Request) {
+			if r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, "/selfsubjectreviews") {
+				writes.Add(1)
+				GinkgoWriter.Println(r.Method, r.URL.Path)
+			}
+		}))
+		Consistently(writes.Load).WithTimeout(time.Duration(seconds) * time.Second).Should(BeZero())
+		AddReportEntry("Left alone", fmt.Sprintf("%d projects with an application each, %d s: %d writes", n, seconds, writes.Load()))
+		removed(ctx, names)
+	}, SpecTimeout(2*time.Hour))
+})
+
+// bare writes what the operator writes: it knows it beforehand, reads nothing and compares
+// nothing.
+type bare struct {
+	client.Client
+	// like is what the operator wrote for one Project and an Application.
+	like struct {
+		name, uuid, applicationName string
+		uid, applicationUID         types.UID
+		objects                     [][]byte
+		status, applicationStatus   []byte
+		events, applicationEvents   [][]byte
+	}
+}
+
+// newBare looks at what the operator writes for a Project and an Application of it.
+func newBare(ctx context.Context, asks *requests) *bare {
+	GinkgoHelper()
+	rc := rest.CopyConfig(restConfig)
+	rc.Impersonate = rest.ImpersonationConfig{UserName: apiserver.OperatorUser}
+	rc.QPS = -1
+	rc.Wrap(asks.wrap)
+	c, err := client.New(rc, client.Options{Scheme: k8s.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	b := &bare{Client: c}
+
+	p := kibashiptest.NewProject(kibashiptest.NewName())
+	Expect(k8s.Create(ctx, p)).To(Succeed())
+	expect.Settles(ctx, p, kibashipv1.ProjectReady)
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+	b.like.name, b.like.uuid, b.like.uid = p.Name, p.Labels[kibashipv1.LabelUUID], p.UID
+	b.like.status = encoded(map[string]any{"status": p.Status})
+	where := kibashiptest.Namespace(p.Name)
+	named := func(what string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: where, Name: "project-" + p.Name + "-" + what + "-kibaship-com"}
+	}
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: where}},
+		&rbacv1.RoleBinding{ObjectMeta: named("operator-binding")}, &corev1.ServiceAccount{ObjectMeta: named("sa")},
+		&rbacv1.Role{ObjectMeta: named("admin-role")}, &rbacv1.RoleBinding{ObjectMeta: named("admin-binding")},
+	} {
+		b.like.objects = append(b.like.objects, likeness(ctx, o))
+	}
+	a := kibashiptest.Application(ctx, p.Name, "web")
+	expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(a), a)).To(Succeed())
+	b.like.applicationName, b.like.applicationUID = a.Name, a.UID
+	b.like.applicationStatus = encoded(map[string]any{"status": a.Status})
+	Eventually(func(g Gomega) {
+		b.like.events, b.like.applicationEvents = eventsAbout(ctx, metav1.NamespaceDefault, p.UID), eventsAbout(ctx, where, a.UID)
+		g.Expect(b.like.events).To(HaveLen(2))
+		g.Expect(b.like.applicationEvents).To(HaveLen(1))
+	}).Should(Succeed())
+	removed(ctx, []string{p.Name})
+	return b
+}
+
+// likeness is an object as it was written.
+func likeness(ctx context.Context, o client.Object) []byte {
+	GinkgoHelper()
+	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+	o.SetUID("")
+	o.SetResourceVersion("")
+	o.SetCreationTimestamp(metav1.Time{})
+	o.SetManagedFields(nil)
+	o.SetGeneration(0)
+	if ns, ok := o.(*corev1.Namespace); ok {
+		ns.Spec, ns.Status = corev1.NamespaceSpec{}, corev1.NamespaceStatus{}
+		delete(ns.Labels, corev1.LabelMetadataName)
+	}
+	return encoded(o)
+}
+
+func eventsAbout(ctx context.Context, namespace string, id types.UID) (all [][]byte) {
+	GinkgoHelper()
+	var events eventsv1.EventList
+	Expect(k8s.List(ctx, &events, client.InNamespace(namespace))).To(Succeed())
+	for i := range events.Items {
+		e := &events.Items[i]
+		if e.Regarding.UID == id {
+			e.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, GenerateName: "crowd-"}
+			e.Regarding.ResourceVersion = ""
+			all = append(all, encoded(e))
+		}
+	}
+	return all
+}
+
+func encoded(o any) []byte {
+	GinkgoHelper()
+	data, err := json.Marshal(o)
+	Expect(err).NotTo(HaveOccurred())
+	return data
+}
+
+// decoded is what was written for one, as another one has it.
+func decoded[T any](like []byte, other *strings.Replacer) *T {
+	GinkgoHelper()
+	into := new(T)
+	Expect(json.Unmarshal([]byte(other.Replace(string(like))), into)).To(Succeed())
+	return into
+}
+
+// write creates an object. What a binding of a moment ago allows is tried again, as by the operator.
+func (b *bare) write(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	var last error
+	_ = wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}, func(ctx context.Context) (bool, error) {
+		last = b.Create(ctx, o, client.FieldOwner("berg-operator"))
+		return !apierrors.IsForbidden(last), nil
+	})
+	Expect(last).To(Succeed())
+}
+
+func (b *bare) project(ctx context.Context, p *kibashipv1.Project) {
+	GinkgoHelper()
+	before := p.DeepCopy()
+	p.Finalizers = []string{kibashipv1.ProjectFinalizer}
+	Expect(b.Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
+	as := strings.NewReplacer(b.like.name, p.Name, b.like.uuid, p.Labels[kibashipv1.LabelUUID], string(b.like.uid), string(p.UID))
+	b.write(ctx, decoded[corev1.Namespace](b.like.objects[0], as))
+	b.write(ctx, decoded[rbacv1.RoleBinding](b.like.objects[1], as))
+	b.write(ctx, decoded[corev1.ServiceAccount](b.like.objects[2], as))
+	b.write(ctx, decoded[rbacv1.Role](b.like.objects[3], as))
+	b.write(ctx, decoded[rbacv1.RoleBinding](b.like.objects[4], as))
+	before = p.DeepCopy()
+	p.Status = decoded[kibashipv1.Project](b.like.status, as).Status
+	Expect(b.Status().Patch(ctx, p, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
+	b.tell(ctx, b.like.events, as)
+}
+
+func (b *bare) application(ctx context.Context, a *kibashipv1.Application) {
+	GinkgoHelper()
+	before := a.DeepCopy()
+	a.Finalizers, a.Labels = []string{kibashipv1.ApplicationFinalizer}, map[string]string{kibashipv1.LabelProjectUUID: uuid.NewString()}
+	Expect(b.Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
+	as := strings.NewReplacer(b.like.applicationName, a.Name, b.like.name, a.Spec.ProjectRef.Name, string(b.like.applicationUID), string(a.UID))
+	before = a.DeepCopy()
+	a.Status = decoded[kibashipv1.Application](b.like.applicationStatus, as).Status
+	Expect(b.Status().Patch(ctx, a, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
+	b.tell(ctx, b.like.applicationEvents, as)
+}
+
+// tell writes events. As those of the operator, they are in nobody's way.
+func (b *bare) tell(ctx context.Context, like [][]byte, as *strings.Replacer) {
+	go func() {
+		defer GinkgoRecover()
+		for _, data := range like {
+			_ = b.Create(ctx, decoded[eventsv1.Event](data, as))
+		}
+	}()
+}

@@ -1,0 +1,104 @@
+package kibaship
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
+	"github.com/bergctf/berg-operator/test/lib/transport"
+)
+
+// trouble is an API server that fails at some requests, as long as it lasts.
+type trouble struct {
+	match func(*http.Request) bool
+	over  atomic.Bool
+}
+
+func (t *trouble) wrap(next http.RoundTripper) http.RoundTripper {
+	return transport.Func(func(r *http.Request) (*http.Response, error) {
+		if t.over.Load() || !t.match(r) {
+			return next.RoundTrip(r)
+		}
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return &http.Response{
+			StatusCode: http.StatusInternalServerError, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+			Header: http.Header{"Content-Type": {"application/json"}},
+			Body:   io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"the store is on fire"}`)),
+		}, nil
+	})
+}
+
+// What the system that this one replaces did wrong when a request failed.
+var _ = Describe("When the API server fails,", Serial, func() {
+	It("a namespace that was made a moment ago stays, and the project goes on in it", func(ctx context.Context) {
+		t := &trouble{match: func(r *http.Request) bool {
+			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/serviceaccounts")
+		}}
+		inprocess.Restart(nil, t.wrap)
+		p := kibashiptest.Project(ctx, kibashiptest.NewName())
+		expect.Shows(ctx, p, kibashipv1.ConditionAccessReady, metav1.ConditionFalse, kibashipv1.ReasonWriteFailed)
+		expect.Reaches(ctx, p, kibashipv1.ProjectPending)
+		Expect(p.Status.Message).To(ContainSubstring("the store is on fire"))
+		ns := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, ns)).To(Succeed())
+		made := ns.UID
+		t.over.Store(true)
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns)).To(Succeed())
+		Expect(ns.UID).To(Equal(made))
+	})
+
+	It("rights that cannot be taken away first are told, and go with the namespace", func(ctx context.Context) {
+		p := ready(ctx)
+		t := &trouble{match: func(r *http.Request) bool {
+			return r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/rolebindings/project-"+p.Name+"-admin-binding-kibaship-com")
+		}}
+		inprocess.Restart(nil, t.wrap)
+		Expect(k8s.Delete(ctx, p)).To(Succeed())
+		expect.Event(ctx, p, corev1.EventTypeWarning, kibashipv1.ReasonDeletionBlocked)
+		expect.Gone(ctx, p)
+		expect.Gone(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kibashiptest.Namespace(p.Name)}})
+	})
+})
+
+var _ = Describe("The samples", Serial, func() {
+	It("are taken, one after the other, and say where they stand", func(ctx context.Context) {
+		sample := func(kind string, into client.Object) {
+			GinkgoHelper()
+			text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "kibaship", "samples", "platform_v1alpha1_"+kind+".yaml"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(k8s.Create(ctx, apiserver.Object(string(text)))).To(Succeed())
+			of := apiserver.Object(string(text))
+			into.SetNamespace(of.GetNamespace())
+			into.SetName(of.GetName())
+		}
+		p, a, d := &kibashipv1.Project{}, &kibashipv1.Application{}, &kibashipv1.Deployment{}
+		sample("project", p)
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(k8s.Delete(ctx, p))).To(Succeed())
+			expect.Gone(ctx, p)
+		})
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		sample("application", a)
+		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
+		sample("deployment", d)
+		expect.Shows(ctx, d, kibashipv1.ConditionApplicationReady, metav1.ConditionTrue, kibashipv1.ReasonApplicationReady)
+	})
+})

@@ -1,0 +1,209 @@
+package tunnel
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/tunneltest"
+)
+
+var _ = Describe("Bad input", func() {
+	DescribeTable("is refused by the API server", func(ctx context.Context, spoil func(*tunnelv1.ContainerNetworkTunnelProxy), says string) {
+		p := tunneltest.NewProxy("nowhere", tunneltest.To("a", 80))
+		spoil(p)
+		err := k8s.Create(ctx, p)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err.Error()).To(ContainSubstring(says))
+	},
+		Entry("no network", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.ContainerNetworkName = "" }, "containerNetworkName"),
+		Entry("serverPort 0", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].ServerPort = 0 }, "serverPort"),
+		Entry("serverPort 70000", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].ServerPort = 70000 }, "serverPort"),
+		Entry("a name twice", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
+			p.Spec.Tunnels = append(p.Spec.Tunnels, tunneltest.To("a", 81))
+		}, "a name of its own"),
+		Entry("an empty name", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].Name = "" }, "name"),
+		Entry("clientProxyPort -1", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].ClientProxyPort = -1 }, "clientProxyPort"),
+		Entry("clientProxyPort 65536", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].ClientProxyPort = 65536 }, "clientProxyPort"),
+		Entry("a port twice", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
+			p.Spec.Tunnels = []tunnelv1.TunnelConfiguration{{Name: "a", ServerPort: 80, ClientProxyPort: 8080}, {Name: "b", ServerPort: 81, ClientProxyPort: 8080}}
+		}, "same clientProxyPort"),
+		Entry("a name that no Service can have", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Name = "1.example" }, "a Service has it"),
+	)
+
+	It("changes of what cannot be changed are refused", func(ctx context.Context) {
+		p := tunneltest.Proxy(ctx, "nowhere")
+		for field, change := range map[string]func(*tunnelv1.ContainerNetworkTunnelProxySpec){
+			"containerNetworkName": func(s *tunnelv1.ContainerNetworkTunnelProxySpec) { s.ContainerNetworkName = "elsewhere" },
+			"baseImage":            func(s *tunnelv1.ContainerNetworkTunnelProxySpec) { s.BaseImage = "example.com/base:1" },
+			"aliases":              func(s *tunnelv1.ContainerNetworkTunnelProxySpec) { s.Aliases = []string{"other"} },
+		} {
+			Eventually(func() error {
+				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+				change(&p.Spec)
+				return k8s.Update(ctx, p)
+			}).Should(And(Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring(field+" cannot be changed"))), field)
+		}
+	})
+
+	It("a network that never appears keeps a pair Pending, without pods, and holds up no deletion", func(ctx context.Context) {
+		p := tunneltest.Proxy(ctx, "nowhere", tunneltest.To("a", 80))
+		expect.Finalizer(ctx, p, tunnelv1.Finalizer)
+		expect.Shows(ctx, p, tunnelv1.ConditionNetworkReady, "False", tunnelv1.ReasonNetworkNotFound)
+		Expect(p.Status.State).To(Equal(tunnelv1.StatePending))
+		Expect(leftOf(ctx, p)).To(BeEmpty())
+		goneWithAll(ctx, p)
+	})
+
+	It("a tunnel that cannot be prepared fails alone", func(ctx context.Context) {
+		p, echo := running(ctx)
+		taken, err := net.Listen("tcp", "0.0.0.0:0")
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = taken.Close() }()
+		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
+		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) {
+			s.Tunnels = append(s.Tunnels,
+				tunnelv1.TunnelConfiguration{Name: "taken", ServerPort: echo.Port, ClientProxyPort: int32(taken.Addr().(*net.TCPAddr).Port)},
+				tunnelv1.TunnelConfiguration{Name: "elsewhere", ServerPort: echo.Port, ClientProxyAddress: "192.0.2.7"},
+				tunnelv1.TunnelConfiguration{Name: "control", ServerPort: echo.Port, ClientProxyPort: 36672},
+				tunnelv1.TunnelConfiguration{Name: "no-address", ServerPort: echo.Port, ClientProxyAddress: "here"},
+				tunnelv1.TunnelConfiguration{Name: "metadata", ServerAddress: "169.254.169.254", ServerPort: 80},
+				tunnelv1.TunnelConfiguration{Name: "neighbour", ServerAddress: "192.0.2.1", ServerPort: 80},
+				tunnelv1.TunnelConfiguration{Name: "kubelet", ServerPort: 10250},
+				tunnelv1.TunnelConfiguration{Name: "api-server", ServerAddress: "127.0.0.1", ServerPort: 6443},
+			)
+		})
+		for name, says := range map[string]string{
+			"taken": "", "elsewhere": "", "control": "clientProxyPort", "no-address": "clientProxyAddress",
+			"metadata": "serverAddress", "neighbour": "TUNNEL_ALLOWED_SERVERS", "kubelet": "serverPort", "api-server": "serverPort",
+		} {
+			Expect(tunneltest.Tunnel(ctx, p, name, tunnelv1.TunnelFailed).ErrorMessage).To(And(Not(BeEmpty()), ContainSubstring(says)), name)
+		}
+		Expect(p.Status.State).To(Equal(tunnelv1.StateRunning))
+		Expect(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)).To(Equal(web))
+		through(web.ClientProxyPort)
+		expect.Shows(ctx, p, tunnelv1.ConditionTunnelsReady, "False", tunnelv1.ReasonTunnelFailed)
+
+		By("the port becomes free")
+		Expect(taken.Close()).To(Succeed())
+		tunneltest.Tunnel(ctx, p, "taken", tunnelv1.TunnelReady)
+	})
+
+	It("an object in the way that is not the operator's is left alone, and told", func(ctx context.Context) {
+		n := tunneltest.Network(ctx)
+		p := tunneltest.NewProxy(n.Name)
+		foreign := &corev1.Service{}
+		foreign.Namespace, foreign.Name = n.Status.NetworkName, p.Name
+		foreign.Spec.Ports = []corev1.ServicePort{{Port: 80}}
+		Expect(k8s.Create(ctx, foreign)).To(Succeed())
+		tunneltest.Create(ctx, p)
+		expect.Shows(ctx, p, tunnelv1.ConditionProxiesReady, "False", tunnelv1.ReasonOwnershipConflict)
+		left := foreign.DeepCopy()
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), left)).To(Succeed())
+		Expect(left.ResourceVersion).To(Equal(foreign.ResourceVersion))
+		goneWithAll(ctx, p)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), left)).To(Succeed())
+	})
+
+	It("the host that was named is missing", func(ctx context.Context) {
+		n := tunneltest.Network(ctx)
+		p := tunneltest.NewProxy(n.Name)
+		p.Annotations = map[string]string{tunnelv1.AnnotationHostNode: "no-such-node"}
+		tunneltest.Create(ctx, p)
+		expect.Shows(ctx, p, tunnelv1.ConditionProxiesReady, "False", tunnelv1.ReasonHostNotReady)
+		Expect(p.Status.State).To(Equal(tunnelv1.StatePending))
+	})
+})
+
+var _ = Describe("A container network", func() {
+	inMode := func(mode tunnelv1.ContainerNetworkMode, name string) func(*tunnelv1.ContainerNetwork) {
+		return func(n *tunnelv1.ContainerNetwork) { n.Spec.Mode, n.Spec.NetworkName = mode, name }
+	}
+
+	It("is a namespace of its own, which goes with it", func(ctx context.Context) {
+		n := tunneltest.Network(ctx)
+		ns := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: n.Status.NetworkName}, ns)).To(Succeed())
+		Expect(n.Status.ID).To(Equal(string(ns.UID)))
+		Expect(n.Status.Driver).To(Equal("kubernetes"))
+		tunneltest.Delete(ctx, n)
+		expect.Gone(ctx, ns)
+	})
+
+	It("waits to be deleted until no proxy uses it", func(ctx context.Context) {
+		p, _ := running(ctx)
+		n := &tunnelv1.ContainerNetwork{}
+		n.Name = p.Spec.ContainerNetworkName
+		Expect(k8s.Delete(ctx, n)).To(Succeed())
+		expect.Shows(ctx, n, tunnelv1.ConditionNamespaceReady, "False", tunnelv1.ReasonInUse)
+		through(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).ClientProxyPort)
+		goneWithAll(ctx, p)
+		expect.Gone(ctx, n)
+	})
+
+	It("uses a namespace that is there, and leaves it", func(ctx context.Context) {
+		name := apiserver.Namespace(ctx)
+		n := tunneltest.Network(ctx, inMode(tunnelv1.ModeExisting, name))
+		ns := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, ns)).To(Succeed())
+		tunneltest.Delete(ctx, n)
+		after := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, after)).To(Succeed())
+		Expect(after.DeletionTimestamp).To(BeNil())
+		Expect(after.Labels).To(Equal(ns.Labels))
+		Expect(after.Annotations).NotTo(HaveKey(ContainSubstring("container-network-uid")))
+	})
+
+	It("does not take a namespace that was not made for it", func(ctx context.Context) {
+		name := apiserver.Namespace(ctx)
+		n := tunneltest.NewNetwork(inMode(tunnelv1.ModeSession, name))
+		Expect(k8s.Create(ctx, n)).To(Succeed())
+		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkFailedToStart)
+		Expect(n.Status.Message).To(ContainSubstring("left untouched"))
+		tunneltest.Delete(ctx, n)
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})).To(Succeed())
+	})
+
+	It("that should exist and does not is NotFound until it does; one that is gone is Removed", func(ctx context.Context) {
+		n := tunneltest.NewNetwork(inMode(tunnelv1.ModeExisting, "integration-"+strings.ToLower(CurrentSpecReport().LeafNodeText[:4])+"x"))
+		Expect(k8s.Create(ctx, n)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { tunneltest.Delete(ctx, n) })
+		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkNotFound)
+		ns := &corev1.Namespace{}
+		ns.Name = n.Spec.NetworkName
+		Expect(k8s.Create(ctx, ns)).To(Succeed())
+		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkRunning)
+		tunneltest.Delete(ctx, ns)
+		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkRemoved)
+	})
+
+	It("that is persistent stays, and cleanup takes it away", func(ctx context.Context) {
+		name := "integration-kept-" + tunneltest.NewNetwork().Name
+		first := tunneltest.Network(ctx, inMode(tunnelv1.ModePersistent, name))
+		tunneltest.Delete(ctx, first)
+		ns := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, ns)).To(Succeed())
+		Expect(ns.DeletionTimestamp).To(BeNil())
+		last := tunneltest.Network(ctx, inMode(tunnelv1.ModeCleanup, name))
+		tunneltest.Delete(ctx, last)
+		expect.Gone(ctx, ns)
+	})
+
+	It("must be named unless it is made for a session, and cannot be changed", func(ctx context.Context) {
+		err := k8s.Create(ctx, tunneltest.NewNetwork(inMode(tunnelv1.ModeExisting, "")))
+		Expect(err).To(MatchError(ContainSubstring("networkName must be set")))
+		n := tunneltest.Network(ctx)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(n), n)).To(Succeed())
+		n.Spec.IPv6 = true
+		Expect(k8s.Update(ctx, n)).To(MatchError(ContainSubstring("cannot be changed")))
+	})
+})

@@ -1,0 +1,144 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/transport"
+	"github.com/bergctf/berg-operator/test/lib/tunneltest"
+)
+
+// mortal is an operator's connection that is cut for good at one of its writes: that one
+// reaches the API server, and its answer nobody. So it is when a process is killed.
+type mortal struct {
+	at     int64
+	writes atomic.Int64
+	dead   chan struct{}
+}
+
+func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
+	killed := errors.New("killed")
+	return transport.Func(func(r *http.Request) (*http.Response, error) {
+		select {
+		case <-m.dead:
+			return nil, killed
+		default:
+		}
+		if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") || m.writes.Add(1) != m.at {
+			return next.RoundTrip(r)
+		}
+		response, err := next.RoundTrip(r)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		close(m.dead)
+		return nil, killed
+	})
+}
+
+var _ = Describe("An operator that starts anew", func() {
+	It("fails no healthy pair, drops no stream, and writes nothing", func(ctx context.Context) {
+		p, _ := running(ctx)
+		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
+		live, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(web.ClientProxyPort))))
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = live.Close() }()
+		Expect(tunneltest.Exchange(live, "one")).To(Equal("one"))
+		pid := *p.Status.ServerProxyProcessID
+		resume := inprocess.Pause()
+		Expect(tunneltest.Exchange(live, "two")).To(Equal("two"))
+		resume()
+		Expect(tunneltest.Exchange(live, "three")).To(Equal("three"))
+		Expect(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)).To(Equal(web))
+		Expect(p.Status.State).To(Equal(tunnelv1.StateRunning))
+		Expect(*p.Status.ServerProxyProcessID).To(Equal(pid))
+
+		By("and goes on with what changed meanwhile")
+		again := inprocess.Pause()
+		other := tunneltest.NewEcho(0)
+		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) { s.Tunnels[0].ServerPort = other.Port })
+		again()
+		Eventually(func(g Gomega) {
+			g.Expect(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).TunnelID).NotTo(Equal(web.TunnelID))
+		}).Should(Succeed())
+		Expect(tunneltest.Exchange(live, "four")).To(Equal("four"), "the stream of the former tunnel goes on")
+	})
+
+	It("finds a pair whose server proxy ended meanwhile Failed", func(ctx context.Context) {
+		p, _ := running(ctx)
+		resume := inprocess.Pause()
+		kubelet.Kill(ctx, p)
+		resume()
+		tunneltest.Reaches(ctx, p, tunnelv1.StateFailed)
+		Eventually(func() []string { return leftOf(ctx, p) }).Should(BeEmpty())
+	})
+
+	It("after any of its writes leads a pair to Running, and to its end", func(ctx context.Context) {
+		const writes = 16 // of one life
+		n := tunneltest.Network(ctx)
+		echo := tunneltest.NewEcho(0)
+		for at := range int64(writes) {
+			By("write " + strconv.FormatInt(at+1, 10))
+			m := &mortal{at: at + 1, dead: make(chan struct{})}
+			stop := inprocess.Instead(clock.RealClock{}, nil, m.wrap)
+			p := tunneltest.NewProxy(n.Name, tunneltest.To("web", echo.Port))
+			Expect(k8s.Create(ctx, p)).To(Succeed())
+			if at >= writes/2 {
+				Eventually(func(g Gomega) {
+					g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+					if p.Status.State != tunnelv1.StateRunning {
+						g.Expect(m.dead).To(BeClosed())
+					}
+				}).Should(Succeed())
+				Expect(k8s.Delete(ctx, p)).To(Succeed())
+			}
+			Eventually(func() bool {
+				select {
+				case <-m.dead:
+					return true
+				default:
+					return client.IgnoreNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)) == nil && p.UID != "" && p.Status.State == tunnelv1.StateRunning
+				}
+			}).Should(BeTrue())
+			stop()
+			inprocess.Pause()()
+			if p.DeletionTimestamp == nil && k8s.Get(ctx, client.ObjectKeyFromObject(p), p) == nil && p.DeletionTimestamp == nil {
+				tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
+			}
+			goneWithAll(ctx, p)
+			expect.Gone(ctx, p)
+		}
+	})
+})
+
+var _ = Describe("A deletion", func() {
+	It("in Starting leaves nothing", func(ctx context.Context) {
+		release := kubelet.Hold()
+		n := tunneltest.Network(ctx)
+		p := tunneltest.Proxy(ctx, n.Name, tunneltest.To("web", 80))
+		tunneltest.Reaches(ctx, p, tunnelv1.StateStarting)
+		release()
+		goneWithAll(ctx, p)
+	})
+	It("in Running with the operator away in between leaves nothing", func(ctx context.Context) {
+		p, _ := running(ctx)
+		resume := inprocess.Pause()
+		Expect(k8s.Delete(ctx, p)).To(Succeed())
+		resume()
+		expect.Gone(ctx, p)
+		Eventually(func() []string { return leftOf(ctx, p) }).Should(BeEmpty())
+	})
+})
