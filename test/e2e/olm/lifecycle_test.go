@@ -114,7 +114,7 @@ var _ = Describe("The operator", Ordered, func() {
 	It("holds an upgrade up while an instance is being started, lets it proceed, and skips a version, killed meanwhile", func(ctx SpecContext) {
 		configure(ctx, map[string]string{"UPGRADE_HOLD_MAX": "10m"})
 		expectInstalled(ctx, second, map[string]string{"UPGRADE_HOLD_MAX": "10m"})
-		working, err := world.readyPods(ctx)
+		working, err := world.podNames(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		unhurt := follow(ctx, run(ctx))
 
@@ -140,7 +140,7 @@ var _ = Describe("The operator", Ordered, func() {
 			}
 			return err
 		})
-		Consistently(ctx, world.readyPods).WithTimeout(settled).Should(Equal(working))
+		Consistently(ctx, world.podNames).WithTimeout(settled).Should(Equal(working))
 
 		By("deleting that instance")
 		end(ctx, busy)

@@ -207,6 +207,18 @@ func (c *cluster) operatorPods(ctx context.Context) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
 }
 
+// podNames returns the names of the operator's pods that are not on their way
+// out, ready or not: a node that is busy may answer a probe late.
+func (c *cluster) podNames(ctx context.Context) ([]string, error) {
+	pods, err := c.operatorPods(ctx)
+	var names []string
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
 // readyPods returns the names of the operator's pods that are ready.
 func (c *cluster) readyPods(ctx context.Context) ([]string, error) {
 	pods, err := c.operatorPods(ctx)
