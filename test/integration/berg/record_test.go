@@ -55,6 +55,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 
 	var ns string
 	BeforeEach(func(ctx context.Context) {
+		bergtest.NoneLeft(ctx) // those of other specs would leave records here
 		Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstanceRecord{}, client.InNamespace(recordsNamespace))).To(Succeed())
 		ns = bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
