@@ -24,7 +24,10 @@ func derive(out Outcome, now time.Time) {
 		wanted = append(wanted, c)
 	}
 	s.TunnelStatuses, s.TunnelConfigurationVersion = applied(out, now)
-	s.ObservedGeneration = p.Generation
+	// Until the proxies have answered, the tunnels are told as an older generation had them.
+	if out.State != tunnelv1.StateRunning || out.Current {
+		s.ObservedGeneration = p.Generation
+	}
 	s.State = out.State
 	s.Message = messageOf(out)
 	if out.Image != "" {

@@ -105,6 +105,14 @@ func TestWhileProxiesAreAskedNothingIsNews(t *testing.T) {
 	if c := meta.FindStatusCondition(p.Status.Conditions, tunnelv1.ConditionTunnelsReady); c.Reason != tunnelv1.ReasonTunnelsPreparing {
 		t.Errorf("after a change: %+v", c)
 	}
+	if p.Status.ObservedGeneration != p.Generation-1 {
+		t.Errorf("the status tells of tunnels of generation %d, and says %d", p.Generation-1, p.Status.ObservedGeneration)
+	}
+	out.Current = true
+	derive(out, noon.Add(2*time.Minute))
+	if p.Status.ObservedGeneration != p.Generation {
+		t.Errorf("the proxies have answered about generation %d, and the status says %d", p.Generation, p.Status.ObservedGeneration)
+	}
 }
 
 func TestFailedTellsWhyAndClearsPlaces(t *testing.T) {
