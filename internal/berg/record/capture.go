@@ -100,7 +100,8 @@ func logsOf(pods []corev1.Pod) (wanted []wantedLog) {
 	return wanted
 }
 
-// readLog reads the end of a log, and that of the run before where there is room.
+// readLog reads the end of a log, and that of the run before, which tells why there is another one:
+// it has a quarter of the room, or what the last run leaves.
 func (k *Keeper) readLog(ctx context.Context, namespace string, w wantedLog, limit int) Log {
 	last, err := k.readRun(ctx, namespace, w.LogKey, limit, false)
 	if err != nil {
@@ -108,12 +109,15 @@ func (k *Keeper) readLog(ctx context.Context, namespace string, w wantedLog, lim
 		return Log{Missing: "It could not be read: " + inWords(err)}
 	}
 	read := Log{Raw: last.bytes(), Cut: last.cut()}
-	if !w.before || last.cut() {
+	if !w.before {
 		return read
 	}
 	// Of a run that the node keeps no log of, nothing is missing.
-	if before, err := k.readRun(ctx, namespace, w.LogKey, limit, true); err == nil {
+	if before, err := k.readRun(ctx, namespace, w.LogKey, max(limit/4, limit-len(read.Raw)), true); err == nil {
 		read.Before, read.BeforeCut = before.bytes(), before.cut()
+	}
+	if more := len(read.Raw) + len(read.Before) - limit; more > 0 {
+		read.Raw, read.Cut = read.Raw[more:], true
 	}
 	return read
 }

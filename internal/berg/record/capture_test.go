@@ -109,20 +109,32 @@ func TestReadLog(t *testing.T) {
 		"a gigabyte":       {append(repeated(chunk, 1<<16), "end\n"), nil, false, 2, limit, true, "xxend\n"},
 		"a run before":     {[]string{"two\n"}, []string{"one\n"}, true, 2, 4, false, "two\n"},
 		"a run before, which the node has not kept": {[]string{"two\n"}, nil, true, 2, 4, false, "two\n"},
-		"a run before, for which there is no room":  {repeated(strings.Repeat("z", 99)+"\n", 2000), []string{"one\n"}, true, 1, limit, true, "z\n"},
+		"a run before, shorter than its share":      {repeated(strings.Repeat("z", 99)+"\n", 2000), []string{"one\n"}, true, 2, limit - 4, true, "z\n"},
 	} {
 		s := &kubelet{lines: tc.lines, before: tc.before}
 		got := s.reads(t, limit, tc.again)
 		if got.Missing != "" || len(got.Raw) != tc.size || got.Cut != tc.cut || !bytes.HasSuffix(got.Raw, []byte(tc.end)) || s.asked.Load() != tc.asked {
 			t.Errorf("%s: %d bytes, cut %t, missing %q, after %d requests", name, len(got.Raw), got.Cut, got.Missing, s.asked.Load())
 		}
-		if want := strings.Join(tc.before, ""); tc.again && tc.size < limit && string(got.Before) != want {
+		if want := strings.Join(tc.before, ""); tc.again && string(got.Before) != want {
 			t.Errorf("%s: %q before, want %q", name, got.Before, want)
 		}
 		// What the connection has taken by itself is little beside what there is.
 		if sent := s.sent.Load(); sent > 32<<20 {
 			t.Errorf("%s: %d bytes were sent", name, sent)
 		}
+	}
+}
+
+func TestTheRunBeforeHasItsShare(t *testing.T) {
+	const limit = 400
+	s := &kubelet{lines: repeated("after\n", 500), before: append(repeated("before\n", 500), "why\n")}
+	got := s.reads(t, limit, true)
+	if len(got.Raw) != limit*3/4 || !got.Cut || !bytes.HasSuffix(got.Raw, []byte("after\n")) {
+		t.Errorf("the last run: %d bytes, cut %t", len(got.Raw), got.Cut)
+	}
+	if len(got.Before) != limit/4 || !got.BeforeCut || !bytes.HasSuffix(got.Before, []byte("before\nwhy\n")) {
+		t.Errorf("the run before: %d bytes, cut %t", len(got.Before), got.BeforeCut)
 	}
 }
 

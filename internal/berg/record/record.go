@@ -257,7 +257,7 @@ func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 			before += "\n"
 		}
 		text = before + restartMark + text
-		wasCut = log.BeforeCut
+		wasCut = wasCut || log.BeforeCut
 	}
 	var shortened bool
 	recorded.Log, shortened = end(text, LongestLog)
