@@ -23,6 +23,14 @@ prepull: image ## Measure PREPULL_ROUNDS=20 first starts of images that were pul
 	hack/with-cluster --profile node --name $(TEST_CLUSTER)-prepull -- env PREPULL_ROUNDS=$(PREPULL_ROUNDS) \
 		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-prepull JOURNEYS=./test/e2e/berg E2E_LABELS=prepull TESTARGS='-v'
 
+CHECK_HEALTH ?= 1h
+
+.PHONY: check-health
+check-health: image images ## Have the sample challenges solved for CHECK_HEALTH=1h, through the Gateway: no check may fail; needs root.
+	hack/packages node network
+	hack/with-cluster --profile network --name $(TEST_CLUSTER)-health -- env CHECK_HEALTH=$(CHECK_HEALTH) \
+		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-health JOURNEYS=./test/e2e/berg E2E_LABELS=health E2E_TIMEOUT=3h TESTARGS='-v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
+
 .PHONY: load-smoke
 load-smoke: ## Count what an instance costs the API server in requests.
 	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'

@@ -29,7 +29,7 @@ import (
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
-	// Live reads from the API server: the pull secret.
+	// Live reads from the API server: the pull secret, and routes when players cannot get through.
 	Live client.Reader
 	// Writer writes the namespace of a solver and its policies.
 	Writer apply.Writer

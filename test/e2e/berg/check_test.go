@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,13 +100,7 @@ var _ = Describe("A ChallengeCheck on real pods", Label("check"), Serial, func()
 		var wrong []string
 		for i, f := range faults {
 			c := checks[i]
-			expect.Until(ctx, 6*time.Minute, func(ctx context.Context) error {
-				if err := world.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
-					return err
-				}
-				return deployed.ErrorIf(c.Status.LastResult == nil || c.Status.Run != nil, f.name+": "+expect.Conditions(c))
-			})
-			got := c.Status.LastResult
+			got := resultOf(ctx, c)
 			AddReportEntry(f.name, fmt.Sprintf("%s: %s %s", got.Result, got.Message, got.Output))
 			if got.Result != f.want || !strings.Contains(got.Message, f.says) {
 				wrong = append(wrong, fmt.Sprintf("%s: %s (%s; %s), want %s (%s)", f.name, got.Result, got.Message, got.Output, f.want, f.says))
@@ -120,6 +115,75 @@ var _ = Describe("A ChallengeCheck on real pods", Label("check"), Serial, func()
 		Expect(*healthy.Status.LastResult.StartSeconds).To(BeNumerically("<=", 40))
 	}, SpecTimeout(10*time.Minute))
 })
+
+// make check-health lets them be solved for an hour. Nobody may be called out of bed for a challenge that works.
+var _ = Describe("ChallengeChecks in health", Label("health"), Serial, func() {
+	It("report nothing", func(ctx SpecContext) {
+		lasts, err := time.ParseDuration(cmp.Or(os.Getenv("CHECK_HEALTH"), "2m"))
+		Expect(err).NotTo(HaveOccurred())
+		allowChecks(ctx)
+		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "CHECK_CONCURRENCY", setting("CHECK_CONCURRENCY")) }, NodeTimeout(2*deployed.StartLimit))
+		deployed.SetVariable(ctx, "CHECK_CONCURRENCY", "2")
+		stage := journey.NewStage(ctx)
+		var checks []*bergv1.ChallengeCheck
+		for _, sample := range []string{"web", "pwn", "shop"} {
+			stage.Sample(ctx, sample)
+			c := &bergv1.ChallengeCheck{
+				ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: sample},
+				Spec: bergv1.ChallengeCheckSpec{
+					ChallengeRef: bergv1.ChallengeReference{Namespace: stage.Namespace, Name: sample},
+					Solver: bergv1.Solver{Image: solverImage, Env: []bergv1.SolverVariable{
+						{Name: "CHALLENGE", Value: sample}, {Name: "CERTIFICATE_AUTHORITY", Value: string(world.Rest.CAData)},
+					}},
+					Schedule: bergv1.CheckSchedule{Every: "1m"},
+					Timeout:  "90s",
+				},
+			}
+			Expect(world.Create(ctx, c)).To(Succeed())
+			checks = append(checks, c)
+		}
+		DeferCleanup(func(ctx SpecContext) {
+			for _, c := range checks {
+				Expect(world.Delete(ctx, c)).To(Succeed())
+				expect.GoneWithin(ctx, c, deployed.DeleteLimit)
+			}
+		}, NodeTimeout(3*deployed.DeleteLimit))
+
+		seen := map[string]bergv1.CheckResult{}
+		Eventually(func(g Gomega) {
+			for _, c := range checks {
+				g.Expect(world.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+				for _, result := range c.Status.History {
+					seen[c.Name+result.StartedAt.String()] = result
+				}
+				g.Expect(len(c.Status.History)).To(BeNumerically(">", 0), c.Name)
+			}
+			g.Expect(time.Since(checks[0].CreationTimestamp.Time)).To(BeNumerically(">", lasts))
+		}).WithContext(ctx).WithTimeout(lasts + 5*time.Minute).WithPolling(10 * time.Second).Should(Succeed())
+		var starts, solves []int64
+		for _, result := range seen {
+			Expect(result.Result).To(Equal(bergv1.CheckSolved), result.Message)
+			starts, solves = append(starts, *result.StartSeconds), append(solves, *result.SolveSeconds)
+		}
+		slices.Sort(starts)
+		slices.Sort(solves)
+		last := len(seen) - 1
+		AddReportEntry("checks", fmt.Sprintf("%d in %s, all solved; start p50 %d s, p99 %d s; solve p50 %d s, p99 %d s",
+			len(seen), lasts, starts[last/2], starts[last*99/100], solves[last/2], solves[last*99/100]))
+	}, SpecTimeout(3*time.Hour))
+})
+
+// resultOf waits until a check has ended.
+func resultOf(ctx context.Context, c *bergv1.ChallengeCheck) *bergv1.CheckResult {
+	GinkgoHelper()
+	expect.Until(ctx, 6*time.Minute, func(ctx context.Context) error {
+		if err := world.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
+			return err
+		}
+		return deployed.ErrorIf(c.Status.LastResult == nil || c.Status.Run != nil, c.Name+": "+expect.Conditions(c))
+	})
+	return c.Status.LastResult
+}
 
 // allowChecks binds the role of config/berg/check until the spec ends.
 func allowChecks(ctx context.Context) {

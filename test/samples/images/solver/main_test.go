@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -37,6 +38,24 @@ func TestPlayWeb(t *testing.T) {
 	flag, err := play(context.Background(), environment("CHALLENGE", "web", "WEB_URL", server.URL))
 	if err != nil || flag != "flag{herald}" {
 		t.Errorf("%q, %v", flag, err)
+	}
+}
+
+func TestWhoseAuthorityIsToldIsBelieved(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<h1>The Mountain Herald</h1>") }))
+	defer server.Close()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for more, believed := range map[string]bool{string(authority): true, "": false} {
+		visits, err := visitor(more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := shows(context.Background(), visits, server.URL, "Herald"); (err == nil) != believed {
+			t.Errorf("believed %t: %v", believed, err)
+		}
+	}
+	if _, err := visitor("no certificate"); err == nil {
+		t.Error("what is no certificate is taken for one")
 	}
 }
 

@@ -1,0 +1,87 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+)
+
+// routesAtOnce is how many routes are read with one request.
+const routesAtOnce = 500
+
+// route is what HTTPRoute and TLSRoute have in common.
+type route struct {
+	Kind, Namespace, Name string
+	Hosts                 []gatewayv1.Hostname
+	Parents               []gatewayv1.RouteParentStatus
+}
+
+// routeProblems are what the Gateway does not like about the routes of an instance, and the routes
+// of others that claim its hosts. They are asked for when a solver could not get through, and then
+// alone: caches hold neither the status of routes nor routes of others.
+func (r *Reconciler) routeProblems(ctx context.Context, i *bergv1.ChallengeInstance) ([]string, error) {
+	var problems []string
+	look := func(of route) { problems = append(problems, routeProblem(of, i)...) }
+	var https gatewayv1.HTTPRouteList
+	err := r.eachPage(ctx, &https, func() {
+		for _, h := range https.Items {
+			look(route{"HTTPRoute", h.Namespace, h.Name, h.Spec.Hostnames, h.Status.Parents})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var tls gatewayv1.TLSRouteList
+	err = r.eachPage(ctx, &tls, func() {
+		for _, t := range tls.Items {
+			look(route{"TLSRoute", t.Namespace, t.Name, t.Spec.Hostnames, t.Status.Parents})
+		}
+	})
+	return problems, err
+}
+
+// eachPage reads a list page by page. Of a kind that is not served there are none.
+func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do func()) error {
+	for {
+		if err := r.Live.List(ctx, list, client.Limit(routesAtOnce), client.Continue(list.GetContinue())); err != nil {
+			return apply.IgnoreAbsent(err)
+		}
+		do()
+		if list.GetContinue() == "" {
+			return nil
+		}
+	}
+}
+
+// routeProblem tells why a route keeps players from an instance, if it does.
+func routeProblem(of route, i *bergv1.ChallengeInstance) (problems []string) {
+	name := fmt.Sprintf("%s %s/%s", of.Kind, of.Namespace, of.Name)
+	if of.Namespace != i.Status.Namespace {
+		for _, host := range of.Hosts {
+			if slices.ContainsFunc(i.Status.Services, func(s bergv1.ServiceEndpoint) bool { return strings.EqualFold(s.Hostname, string(host)) }) {
+				problems = append(problems, fmt.Sprintf("%s claims the host %s too", name, host))
+			}
+		}
+		return problems
+	}
+	if len(of.Parents) == 0 {
+		return []string{name + ": no controller of a Gateway has looked at it"}
+	}
+	for _, parent := range of.Parents {
+		for _, c := range parent.Conditions {
+			if c.Status == metav1.ConditionFalse && (c.Type == string(gatewayv1.RouteConditionAccepted) || c.Type == string(gatewayv1.RouteConditionResolvedRefs)) {
+				problems = append(problems, fmt.Sprintf("%s: %s is False: %s", name, c.Type, strings.TrimSuffix(c.Reason+": "+c.Message, ": ")))
+			}
+		}
+	}
+	return problems
+}

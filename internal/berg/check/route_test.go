@@ -1,0 +1,74 @@
+package check
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+func TestRouteProblem(t *testing.T) {
+	i := &bergv1.ChallengeInstance{Status: bergv1.ChallengeInstanceStatus{
+		Namespace: "challenge-a", Services: []bergv1.ServiceEndpoint{{Name: "web", Hostname: "a.example.com", Port: 443}},
+	}}
+	parent := func(conditionType string, status metav1.ConditionStatus, reason, message string) []gatewayv1.RouteParentStatus {
+		return []gatewayv1.RouteParentStatus{{Conditions: []metav1.Condition{{Type: conditionType, Status: status, Reason: reason, Message: message}}}}
+	}
+	hosts := []gatewayv1.Hostname{"A.example.com"}
+	for name, tc := range map[string]struct {
+		of   route
+		want []string
+	}{
+		"accepted": {route{"HTTPRoute", "challenge-a", "web", hosts, parent("Accepted", metav1.ConditionTrue, "Accepted", "")}, nil},
+		"the listener is gone": {
+			route{"HTTPRoute", "challenge-a", "web", hosts, parent("Accepted", metav1.ConditionFalse, "NoMatchingParent", "no listener http")},
+			[]string{"HTTPRoute challenge-a/web: Accepted is False: NoMatchingParent: no listener http"},
+		},
+		"the Service is gone": {
+			route{"TLSRoute", "challenge-a", "web", hosts, parent("ResolvedRefs", metav1.ConditionFalse, "BackendNotFound", "")},
+			[]string{"TLSRoute challenge-a/web: ResolvedRefs is False: BackendNotFound"},
+		},
+		"nobody looks at it": {
+			route{"HTTPRoute", "challenge-a", "web", hosts, nil},
+			[]string{"HTTPRoute challenge-a/web: no controller of a Gateway has looked at it"},
+		},
+		"it is stolen": {
+			route{"HTTPRoute", "elsewhere", "thief", hosts, nil},
+			[]string{"HTTPRoute elsewhere/thief claims the host A.example.com too"},
+		},
+		"that of somebody else": {route{"HTTPRoute", "elsewhere", "other", []gatewayv1.Hostname{"b.example.com", "*.example.com"}, nil}, nil},
+	} {
+		if got := routeProblem(tc.of, i); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestWhoWentAstrayIsToldOfTheRoutes(t *testing.T) {
+	routes := []string{"HTTPRoute challenge-a/web: Accepted is False: NoMatchingParent", "HTTPRoute elsewhere/thief claims the host a.example.com too"}
+	for name, tc := range map[string]struct {
+		ended func(*Observed)
+		want  bergv1.CheckVerdict
+		tells bool
+	}{
+		"unreachable": {podEnded(cannotReach, "Error", "refused"), bergv1.CheckUnreachable, true},
+		"wrong flag":  {podEnded(0, "Completed", "flag{of somebody else}"), bergv1.CheckWrongFlag, true},
+		"solved":      {podEnded(0, "Completed", flagOfTests), bergv1.CheckSolved, false},
+		"it crashed":  {podEnded(1, "Error", "bug"), bergv1.CheckSolverCrashed, false},
+	} {
+		o := observedWith(tc.ended)
+		if wentAstray(o) != tc.tells {
+			t.Errorf("%s: the routes are read: %t", name, !tc.tells)
+		}
+		o.Routes = routes
+		got := judge(o, atNoon(0).Time).Result
+		if got.Result != tc.want || strings.HasSuffix(got.Message, "; "+strings.Join(routes, "; ")) != tc.tells {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
