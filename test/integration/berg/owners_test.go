@@ -67,7 +67,7 @@ var _ = Describe("The instances of one owner", func() {
 			}
 		}
 		AddReportEntry("hand-over", fmt.Sprintf("the next instance was started %s after the namespace was gone", started.Sub(gone).Round(time.Millisecond)))
-		Expect(started.Sub(gone)).To(BeNumerically("<", time.Second))
+		Expect(started.Sub(gone)).To(BeNumerically("<", atOnce))
 		expect.Reaches(ctx, second, bergv1.PhaseRunning)
 		Expect(second.Status.InstanceID).NotTo(Equal(first.Status.InstanceID))
 	})
