@@ -39,6 +39,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/self"
 )
 
 // New returns the family. Its settings are read into cfg.
@@ -177,11 +178,12 @@ func records(ctx context.Context, site family.Site, cfg config.Record) (*record.
 	if err != nil {
 		return nil, err
 	}
-	access, err := record.Permitted(ctx, direct, mgr.GetClient(), cfg)
+	me, err := self.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	if err := access.Identify(ctx, direct); err != nil {
+	access := &record.Access{Client: mgr.GetClient(), Self: me}
+	if err := access.Permitted(ctx, direct, cfg); err != nil {
 		return nil, err
 	}
 	logs, err := clientcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/self"
 )
 
 // needed are the rights of the role berg-check, which is bound only where checks are wanted.
@@ -27,19 +28,12 @@ var needed = []authorizationv1.ResourceAttributes{
 // checks. Without it a watch that is forbidden would keep the operator from becoming ready,
 // and nothing would say why. Every account may ask this.
 func Permitted(ctx context.Context, c client.Client) error {
-	for _, right := range needed {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
-		if err := c.Create(ctx, review); err != nil {
-			return fmt.Errorf("ask whether checks of challenges are allowed: %w", err)
-		}
-		if !review.Status.Allowed {
-			resource := right.Resource
-			if right.Subresource != "" {
-				resource += "/" + right.Subresource
-			}
-			return fmt.Errorf("CHECK_CONCURRENCY is above 0 and the operator may not %s %s.%s: bind the role of config/berg/check to it first, or leave CHECK_CONCURRENCY at 0",
-				right.Verb, resource, right.Group)
-		}
+	lacks, err := self.Lacks(ctx, c, needed)
+	if err != nil {
+		return fmt.Errorf("ask whether checks of challenges are allowed: %w", err)
+	}
+	if lacks != "" {
+		return fmt.Errorf("CHECK_CONCURRENCY is above 0 and the operator may not %s: bind the role of config/berg/check to it first, or leave CHECK_CONCURRENCY at 0", lacks)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/self"
 )
 
 // needed are the rights of the role berg-prepull, which is bound only where images are to be
@@ -24,22 +25,12 @@ var needed = []authorizationv1.ResourceAttributes{
 // ahead. Without it a watch that is forbidden would keep the operator from becoming ready, and
 // nothing would say why. Every account may ask this.
 func Permitted(ctx context.Context, c client.Client) error {
-	for _, right := range needed {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
-		if err := c.Create(ctx, review); err != nil {
-			return fmt.Errorf("ask whether images may be pulled ahead: %w", err)
-		}
-		if !review.Status.Allowed {
-			resource := right.Resource
-			if right.Subresource != "" {
-				resource += "/" + right.Subresource
-			}
-			if right.Group != "" {
-				resource += "." + right.Group
-			}
-			return fmt.Errorf("IMAGE_PREPULL_LEAD is set and the operator may not %s %s: bind the role of config/berg/prepull to it first, or leave IMAGE_PREPULL_LEAD empty",
-				right.Verb, resource)
-		}
+	lacks, err := self.Lacks(ctx, c, needed)
+	if err != nil {
+		return fmt.Errorf("ask whether images may be pulled ahead: %w", err)
+	}
+	if lacks != "" {
+		return fmt.Errorf("IMAGE_PREPULL_LEAD is set and the operator may not %s: bind the role of config/berg/prepull to it first, or leave IMAGE_PREPULL_LEAD empty", lacks)
 	}
 	return nil
 }

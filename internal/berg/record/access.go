@@ -3,11 +3,8 @@ package record
 import (
 	"context"
 	"fmt"
-	"strings"
-	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,6 +18,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/self"
 )
 
 // LogsRole is the ClusterRole that the operator binds to itself in the namespace of an instance
@@ -41,18 +39,16 @@ const bindingName = "berg-operator-record"
 type Access struct {
 	// Client writes.
 	Client client.Client
+	// Self is who the right is given to.
+	Self *self.Self
 	// everywhere: somebody gave it for all namespaces, and nothing need be bound.
 	everywhere bool
-
-	mu sync.Mutex
-	me *rbacv1.Subject
 }
 
-// Permitted returns the right to read logs, or an error that names the first right which the
-// operator lacks to keep records. Without it a watch that is forbidden would keep the operator from
-// becoming ready, and nothing would say why. Every account may ask this.
-func Permitted(ctx context.Context, direct client.Client, writer client.Client, cfg config.Record) (*Access, error) {
-	a := &Access{Client: writer}
+// Permitted makes sure of the right to read logs, or returns an error that names the first right
+// which the operator lacks to keep records. Without it a watch that is forbidden would keep the
+// operator from becoming ready, and nothing would say why.
+func (a *Access) Permitted(ctx context.Context, direct client.Client, cfg config.Record) error {
 	var needed []authorizationv1.ResourceAttributes
 	for _, verb := range []string{"create", "list", "watch", "delete"} {
 		needed = append(needed, authorizationv1.ResourceAttributes{
@@ -60,29 +56,26 @@ func Permitted(ctx context.Context, direct client.Client, writer client.Client, 
 		})
 	}
 	var err error
-	if a.everywhere, err = may(ctx, direct, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "log", Verb: "get"}); err != nil {
-		return nil, err
+	if a.everywhere, err = self.May(ctx, direct, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "log", Verb: "get"}); err != nil {
+		return asking(err)
 	}
 	if !a.everywhere {
 		needed = append(needed,
 			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings", Verb: "create"},
 			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "clusterroles", Name: LogsRole, Verb: "bind"})
 	}
-	for _, right := range needed {
-		allowed, err := may(ctx, direct, right)
-		if err != nil {
-			return nil, err
-		}
-		if !allowed {
-			where := ""
-			if right.Namespace != "" {
-				where = " in namespace " + right.Namespace
-			}
-			return nil, fmt.Errorf("RECORD_RETENTION is set and the operator may not %s %s.%s%s: apply config/berg/record first, or leave RECORD_RETENTION empty",
-				right.Verb, right.Resource, right.Group, where)
-		}
+	lacks, err := self.Lacks(ctx, direct, needed)
+	if err != nil {
+		return asking(err)
 	}
-	return a, defined(ctx, direct, cfg.Namespace)
+	if lacks != "" {
+		return fmt.Errorf("RECORD_RETENTION is set and the operator may not %s: apply config/berg/record first, or leave RECORD_RETENTION empty", lacks)
+	}
+	return defined(ctx, direct, cfg.Namespace)
+}
+
+func asking(err error) error {
+	return fmt.Errorf("ask whether records of instances are allowed: %w", err)
 }
 
 // defined returns an error where the API server does not know of records: the watch would wait for
@@ -90,7 +83,9 @@ func Permitted(ctx context.Context, direct client.Client, writer client.Client, 
 func defined(ctx context.Context, direct client.Client, namespace string) error {
 	var some metav1.PartialObjectMetadataList
 	some.SetGroupVersionKind(listKind)
-	err := direct.List(ctx, &some, client.InNamespace(namespace), client.Limit(1))
+	err := self.Patiently(ctx, func(ctx context.Context) error {
+		return direct.List(ctx, &some, client.InNamespace(namespace), client.Limit(1))
+	})
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("RECORD_RETENTION is set and the API server has no definition challengeinstancerecords.%s: install the operator's definitions first, or leave RECORD_RETENTION empty", bergv1.GroupVersion.Group)
 	}
@@ -100,48 +95,16 @@ func defined(ctx context.Context, direct client.Client, namespace string) error 
 	return nil
 }
 
-func may(ctx context.Context, c client.Client, right authorizationv1.ResourceAttributes) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
-	if err := c.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("ask whether records of instances are allowed: %w", err)
-	}
-	return review.Status.Allowed, nil
-}
-
-// Identify asks the API server who the operator is.
-func (a *Access) Identify(ctx context.Context, direct client.Client) error {
-	if a.everywhere {
-		return nil
-	}
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := direct.Create(ctx, review); err != nil {
-		return fmt.Errorf("ask the API server who the operator is: %w", err)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	me := subjectOf(review.Status.UserInfo.Username)
-	a.me = &me
-	return nil
-}
-
-func subjectOf(username string) rbacv1.Subject {
-	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
-		if namespace, name, ok := strings.Cut(account, ":"); ok {
-			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
-		}
-	}
-	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: username}
-}
-
 // Grant lets the operator read logs in the namespace of an instance. It goes with the namespace.
 func (a *Access) Grant(ctx context.Context, instance types.UID, namespace string) error {
 	if a.everywhere {
 		return nil
 	}
-	a.mu.Lock()
-	me := *a.me
-	a.mu.Unlock()
-	err := a.Client.Create(ctx, binding(instance, namespace, me), client.DisableReadYourWritesConsistency)
+	me, err := a.Self.Subject(ctx)
+	if err != nil {
+		return err
+	}
+	err = a.Client.Create(ctx, binding(instance, namespace, me), client.DisableReadYourWritesConsistency)
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // the log says what is missing
