@@ -34,7 +34,7 @@ import (
 func (w *world) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	w.stop = stop
-	w.observer = newObserver(w.client, w.lives)
+	w.observer = newObserver(w.client, w.lives, roomFor(w.lives))
 	w.ended.Go(func() { w.observer.watch(running) })
 	for _, r := range w.replicas {
 		w.ended.Go(func() {
@@ -67,10 +67,13 @@ func (w *world) run(ctx context.Context) error {
 		name  string
 		check func(context.Context) error
 	}{
+		{"checks leave nothing", w.checksEnd},
+		{"images are pulled ahead", w.pulled},
 		{"instances are complete", w.complete},
 		{"metrics equal reality", w.measured},
 		{"metrics count", w.counted},
 		{"nothing is left over", w.emptied},
+		{"records are in order", w.recorded},
 		{"nothing foreign was touched", w.foreignUntouched},
 		{"metrics of an empty cluster", w.measured},
 		{"operators are in order", w.inOrder},
@@ -163,6 +166,9 @@ func (w *world) complete(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// countedPrefix begins the names of instances that live in calm.
+const countedPrefix = "counted-"
+
 // counted lets some more instances live, and checks that the leader counts them.
 func (w *world) counted(ctx context.Context) error {
 	const more = 3
@@ -176,7 +182,7 @@ func (w *world) counted(ctx context.Context) error {
 		return err
 	}
 	for i := range more {
-		l := &life{name: fmt.Sprintf("counted-%d", i), owner: uuid.NewString(), flag: flagPrefix + "counted}", challenge: "web", timeout: long, ends: survives}
+		l := &life{name: fmt.Sprintf("%s%d", countedPrefix, i), owner: uuid.NewString(), flag: flagPrefix + "counted}", challenge: "web", timeout: long, ends: survives}
 		w.lives = append(w.lives, l)
 		w.observer.meet(l)
 		if err := w.retry(ctx, func(ctx context.Context) error { return w.client.Create(ctx, l.instance()) }); err != nil {
@@ -363,6 +369,7 @@ func (w *world) report(out io.Writer) {
 	if w.observer != nil {
 		w.observer.mu.Lock()
 		w.note("%d versions of instances, Deployments and routes were looked at, in %d stretches", w.observer.versions, w.observer.gaps)
+		w.note("there was room for %d instances: at most %d had it at once, and %d waited for it", w.observer.started.most, w.observer.started.peak, len(w.observer.queued))
 		if delays := w.observer.delays; len(delays) > 0 {
 			slices.Sort(delays)
 			w.note("%d expiries: half of them noticed within %s, all within %s", len(delays), delays[len(delays)/2].Round(time.Millisecond), delays[len(delays)-1].Round(time.Millisecond))

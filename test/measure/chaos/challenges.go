@@ -13,6 +13,9 @@ type blueprint struct {
 	builds bool
 }
 
+// pulledAhead is the Challenge whose images are pulled before anybody starts it.
+const pulledAhead = "plain"
+
 // blueprints are what lives are made of: every kind of flag and port, pods that are
 // slow or never ready, and what cannot be built.
 var blueprints = map[string]blueprint{
@@ -51,8 +54,8 @@ containers:
 		},
 		starts: true, builds: true,
 	},
-	"plain": {
-		spec:    `containers: [{hostname: box, image: "example.com/box:1"}]`,
+	pulledAhead: {
+		spec:    `{prepull: true, containers: [{hostname: box, image: "example.com/box:1"}]}`,
 		objects: []string{"Deployment/box", "PodDisruptionBudget/box-pdb"},
 		starts:  true, builds: true,
 	},

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -88,7 +90,7 @@ func TestObserverKnowsWhatMayEnd(t *testing.T) {
 	} {
 		l := &life{name: "a"}
 		l.asked.Store(tc.asked)
-		w := newObserver(nil, []*life{l})
+		w := newObserver(nil, []*life{l}, 1)
 		i := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}, Spec: bergv1.ChallengeInstanceSpec{Timeout: tc.timeout}}
 		i.Status.StartedAt = tc.began
 		before := i.DeepCopy()
@@ -99,6 +101,72 @@ func TestObserverKnowsWhatMayEnd(t *testing.T) {
 		i.DeletionTimestamp = new(metav1.Now())
 		w.judgeEnd(before, i)
 		if err := w.verdict(); (err == nil) != tc.well {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestObserverCounts(t *testing.T) {
+	instance := func(uid types.UID, id string) *bergv1.ChallengeInstance {
+		return &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Name: string(uid), UID: uid}, Status: bergv1.ChallengeInstanceStatus{InstanceID: id}}
+	}
+	check := func(uid types.UID, running bool) *bergv1.ChallengeCheck {
+		c := &bergv1.ChallengeCheck{ObjectMeta: metav1.ObjectMeta{Name: string(uid), UID: uid}}
+		if running {
+			c.Status.Run = &bergv1.CheckRun{}
+		}
+		return c
+	}
+	const room = "of which there may be"
+	type sight struct {
+		object client.Object
+		gone   bool
+	}
+	for name, tc := range map[string]struct {
+		sights []sight
+		wrong  bool
+	}{
+		"one after the other":      {[]sight{{instance("a", "1"), false}, {instance("b", ""), false}, {instance("a", "1"), true}, {instance("b", "2"), false}}, false},
+		"one too many":             {[]sight{{instance("a", "1"), false}, {instance("b", "2"), false}}, true},
+		"a check after another":    {[]sight{{check("a", true), false}, {check("a", false), false}, {check("b", true), false}}, false},
+		"a check beside another":   {[]sight{{check("a", true), false}, {check("b", true), false}}, true},
+		"a check, another is gone": {[]sight{{check("a", true), false}, {check("a", true), true}, {check("b", true), false}}, false},
+	} {
+		w := newObserver(nil, nil, 1)
+		for _, s := range tc.sights {
+			w.see(s.object, s.gone)
+		}
+		if found := strings.Contains(strings.Join(w.found, "\n"), room); found != tc.wrong {
+			t.Errorf("%s: %q", name, w.found)
+		}
+	}
+	w := newObserver(nil, nil, 1)
+	w.see(instance("a", "1"), false)
+	w.gap(&bergv1.ChallengeInstanceList{Items: []bergv1.ChallengeInstance{*instance("b", "2")}})
+	if strings.Contains(strings.Join(w.found, "\n"), room) {
+		t.Errorf("what went unseen is counted: %q", w.found)
+	}
+}
+
+func TestObserverJudgesRecords(t *testing.T) {
+	record := func(name, of, says string) bergv1.ChallengeInstanceRecord {
+		r := bergv1.ChallengeInstanceRecord{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r.Spec.Instance.UID = of
+		r.Spec.Containers = []bergv1.RecordedContainer{{Name: "web", Log: says}}
+		return r
+	}
+	for name, tc := range map[string]struct {
+		all  []bergv1.ChallengeInstanceRecord
+		well bool
+	}{
+		"well":                 {[]bergv1.ChallengeInstanceRecord{record("a", "a", "hello"), record("b", "b", "hello")}, true},
+		"a flag":               {[]bergv1.ChallengeInstanceRecord{record("a", "a", "it is "+flagPrefix+"7-1}")}, false},
+		"two of one":           {[]bergv1.ChallengeInstanceRecord{record("a", "a", ""), record("a2", "a", "")}, false},
+		"of none that was met": {[]bergv1.ChallengeInstanceRecord{record("c", "c", "")}, false},
+	} {
+		w := newObserver(nil, nil, 9)
+		w.met["a"], w.met["b"] = true, true
+		if err := w.judgeRecords(tc.all); (err == nil) != tc.well {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -118,7 +186,7 @@ func TestProxyKeepsItsWord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.gate.Close()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	caller := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	seen := map[fault]bool{}
 	for n := 0; n < 1000 && len(seen) <= len(oddsOfWrites); n++ {
 		probe := httptest.NewRequest(http.MethodPost, "/api/v1/namespaces", nil)
@@ -132,7 +200,7 @@ func TestProxyKeepsItsWord(t *testing.T) {
 		}
 		heard = 0
 		code := 0
-		response, err := client.Post(p.gate.Config().Host+"/api/v1/namespaces", "application/json", strings.NewReader("{}"))
+		response, err := caller.Post(p.gate.Config().Host+"/api/v1/namespaces", "application/json", strings.NewReader("{}"))
 		if err == nil {
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()

@@ -19,6 +19,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/test/lib/invariants"
 )
 
@@ -35,10 +36,19 @@ type observer struct {
 	versions int
 	gaps     int // how often versions may have been missed
 	found    []string
+	// met are all instances that ever were.
+	met map[types.UID]bool
+	// started are instances that hold room, making the checks that are being made.
+	started, making *crowd
+	// queued are those that were told to wait for room.
+	queued map[types.UID]bool
 }
 
-func newObserver(c client.WithWatch, lives []*life) *observer {
-	w := &observer{client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, told: map[types.UID]map[string]string{}}
+func newObserver(c client.WithWatch, lives []*life, room int) *observer {
+	w := &observer{
+		client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, told: map[types.UID]map[string]string{},
+		met: map[types.UID]bool{}, queued: map[types.UID]bool{}, started: newCrowd(room), making: newCrowd(checksAtOnce),
+	}
 	for _, l := range lives {
 		w.meet(l)
 	}
@@ -59,6 +69,7 @@ func (w *observer) watch(ctx context.Context) {
 	all.Go(func() { w.follow(ctx, &appsv1.DeploymentList{}) })
 	all.Go(func() { w.follow(ctx, &gatewayv1.HTTPRouteList{}) })
 	all.Go(func() { w.follow(ctx, &gatewayv1.TLSRouteList{}) })
+	all.Go(func() { w.follow(ctx, &bergv1.ChallengeCheckList{}) })
 	all.Wait()
 }
 
@@ -107,6 +118,7 @@ func (w *observer) gap(now client.ObjectList) {
 		for _, i := range instances.Items {
 			there[i.UID] = true
 		}
+		w.started.keep(there)
 		for uid, before := range w.last {
 			if !there[uid] {
 				delete(w.last, uid)
@@ -115,6 +127,15 @@ func (w *observer) gap(now client.ObjectList) {
 				before.Status.Conditions = nil
 			}
 		}
+		w.mu.Unlock()
+	}
+	if made, ok := now.(*bergv1.ChallengeCheckList); ok {
+		there := map[types.UID]bool{}
+		for _, c := range made.Items {
+			there[c.UID] = c.Status.Run != nil
+		}
+		w.mu.Lock()
+		w.making.keep(there)
 		w.mu.Unlock()
 	}
 	// A list of a kind that this program reads can be taken apart.
@@ -132,6 +153,10 @@ func (w *observer) see(object client.Object, gone bool) {
 	switch o := object.(type) {
 	case *bergv1.ChallengeInstance:
 		w.seeInstance(o, gone)
+	case *bergv1.ChallengeCheck:
+		if err := w.making.see(o.UID, o.Name, o.Status.Run != nil && !gone); err != nil {
+			w.found = append(w.found, fmt.Sprintf("ChallengeCheck %s is being made: %s", o.Name, err))
+		}
 	case *appsv1.Deployment:
 		for _, c := range o.Spec.Template.Spec.Containers {
 			for _, m := range c.VolumeMounts {
@@ -158,6 +183,13 @@ func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 		w.tell(after.UID, "address of "+s.Name, fmt.Sprintf("%s:%d", s.Hostname, s.Port))
 	}
 	w.judgeEnd(before, after)
+	w.met[after.UID] = true
+	if challengeinstance.Queued(after) {
+		w.queued[after.UID] = true
+	}
+	if err := w.started.see(after.UID, after.Name, after.Status.InstanceID != "" && !gone); err != nil {
+		w.violation(after, "it has been started: %s", err)
+	}
 	if gone {
 		// One that was never started has nothing that could be left over.
 		if after.Status.Phase != bergv1.PhaseTerminated && after.Status.StartedAt != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -33,7 +34,7 @@ type replica struct {
 	gaveUp int
 }
 
-func newReplica(name string, account *rest.Config, o options) (*replica, error) {
+func newReplica(name string, account *rest.Config, o options, settings []string) (*replica, error) {
 	proxy, err := newProxy(account, o.seed)
 	if err != nil {
 		return nil, err
@@ -44,10 +45,10 @@ func newReplica(name string, account *rest.Config, o options) (*replica, error) 
 	}
 	operator, err := launch.New(launch.Settings{
 		Program: o.program, Kubeconfig: kubeconfig, Namespace: installed.Namespace,
-		Env: []string{
-			"METRICS_SECURE=false", "PULL_SECRET_NAME=" + pullSecret,
-			"TERMINATION_LOG=" + filepath.Join(o.logs, name+".end"),
-		},
+		Env: append(slices.Clone(settings),
+			"METRICS_SECURE=false", "PULL_SECRET_NAME="+pullSecret,
+			"TERMINATION_LOG="+filepath.Join(o.logs, name+".end"),
+		),
 		Log: filepath.Join(o.logs, name+".log"),
 	})
 	if err != nil {

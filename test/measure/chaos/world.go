@@ -91,7 +91,7 @@ func prepare(ctx context.Context, o options, out io.Writer) (*world, error) {
 		return nil, err
 	}
 	for _, name := range []string{"operator-1", "operator-2"} {
-		r, err := newReplica(name, account, w.options)
+		r, err := newReplica(name, account, w.options, optional(w.lives))
 		if err != nil {
 			return nil, err
 		}
@@ -125,6 +125,9 @@ func (w *world) setUp(ctx context.Context) error {
 		if err := w.retry(ctx, func(ctx context.Context) error { return w.client.Create(ctx, challenge) }); err != nil {
 			return fmt.Errorf("create Challenge %s: %w", name, err)
 		}
+	}
+	if err := w.setUpOptional(ctx); err != nil {
+		return err
 	}
 	return w.setUpForeign(ctx)
 }
