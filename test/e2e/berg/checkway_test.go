@@ -28,7 +28,7 @@ import (
 // enough for the data plane.
 const readyLate = 12
 
-var _ = Describe("A ChallengeCheck at the way in", Label("network"), Serial, func() {
+var _ = Describe("A ChallengeCheck at the way in", Label("network", "way-in"), Serial, func() {
 	It("goes it as players do, and finds what stands in it", func(ctx SpecContext) {
 		allowChecks(ctx)
 		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "CHECK_CONCURRENCY", setting("CHECK_CONCURRENCY")) }, NodeTimeout(2*deployed.StartLimit))
