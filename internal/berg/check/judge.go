@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -154,7 +155,11 @@ func failed(result bergv1.CheckVerdict, message string) Verdict {
 	return Verdict{Result: &bergv1.CheckResult{Result: result, Message: conditions.Bound(message)}}
 }
 
-// output is the end of what a solver wrote, without the flags. Of a text that may have been
+// anyFlag is what looks like a flag. A solver that was led to another instance comes back with the
+// flag of that one.
+var anyFlag = regexp.MustCompile(`[0-9A-Za-z_-]+\{[^{}\s]+\}`)
+
+// output is the end of what a solver wrote, without flags. Of a text that may have been
 // cut the first line goes too: half a flag would not be found in it.
 func output(text string, flags ...string) string {
 	if len(text) >= cutMessage {
@@ -163,6 +168,7 @@ func output(text string, flags ...string) string {
 	for _, flag := range flags {
 		text = challengeinstance.Redact(text, flag)
 	}
+	text = anyFlag.ReplaceAllString(text, "<flag>")
 	text = strings.TrimSpace(strings.ToValidUTF8(text, string(utf8.RuneError)))
 	from := max(0, len(text)-longestOutput)
 	for from < len(text) && !utf8.RuneStart(text[from]) {

@@ -134,6 +134,7 @@ func TestOutput(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"short":                        {" panic\n", "panic"},
 		"a flag":                       {"got " + flagOfTests + " and more", "got <flag> and more"},
+		"the flag of somebody else":    {"got CTF_24{his_own-1}, {} and func() { return }", "got <flag>, {} and func() { return }"},
 		"no text":                      {"\xff\xfe", "�"},
 		"cut, the first line is half":  {flagOfTests[9:] + strings.Repeat(".", cutMessage) + "\nthe end", "the end"},
 		"cut, one line":                {strings.Repeat(".", cutMessage), ""},

@@ -143,4 +143,5 @@ func expectVerdict(ctx context.Context, c *bergv1.ChallengeCheck, want bergv1.Ch
 	AddReportEntry(c.Name, fmt.Sprintf("%s: %s %s", got.Result, got.Message, got.Output))
 	Expect(got.Result).To(Equal(want), "%s: %s", got.Message, got.Output)
 	Expect(got.Message).To(ContainSubstring(says))
+	Expect(got.Output).NotTo(ContainSubstring("flag{"), "of whomever")
 }

@@ -105,6 +105,7 @@ func await(ctx context.Context, attempt func(context.Context) error) error {
 	defer cancel()
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
+	var why error
 	for {
 		one, end := context.WithTimeout(limited, patience)
 		err := attempt(one)
@@ -112,9 +113,12 @@ func await(ctx context.Context, attempt func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
+		if why == nil || limited.Err() == nil { // the last attempt may have had no time
+			why = err
+		}
 		select {
 		case <-limited.Done():
-			return fmt.Errorf("%w: %w", errUnreachable, err)
+			return fmt.Errorf("%w: %w", errUnreachable, why)
 		case <-tick.C:
 		}
 	}
