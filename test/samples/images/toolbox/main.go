@@ -56,7 +56,8 @@ func serve(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("TOOLBOX_EXIT: %w", err)
 		}
-		fmt.Fprintln(os.Stderr, "ending with exit code", code, "as TOOLBOX_EXIT asks")
+		// Where all else is said: between two streams a log keeps no order.
+		fmt.Fprintln(os.Stdout, "ending with exit code", code, "as TOOLBOX_EXIT asks")
 		os.Exit(code)
 	}
 
