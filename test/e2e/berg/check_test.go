@@ -156,7 +156,7 @@ var _ = Describe("ChallengeChecks in health", Label("health"), Serial, func() {
 				for _, result := range c.Status.History {
 					seen[c.Name+result.StartedAt.String()] = result
 				}
-				g.Expect(len(c.Status.History)).To(BeNumerically(">", 0), c.Name)
+				g.Expect(c.Status.History).NotTo(BeEmpty(), c.Name)
 			}
 			g.Expect(time.Since(checks[0].CreationTimestamp.Time)).To(BeNumerically(">", lasts))
 		}).WithContext(ctx).WithTimeout(lasts + 5*time.Minute).WithPolling(10 * time.Second).Should(Succeed())
