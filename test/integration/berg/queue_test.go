@@ -255,13 +255,15 @@ var _ = Describe("The queue of instances", func() {
 		begin(ctx, 3)
 		scarce := bergtest.Challenge(ctx, ns, "scarce", "maxInstances: 1\n"+bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "plenty", bergtest.OneContainer)
-		running, waiting := inTurn(bergtest.Instance(ctx, ns, "scarce"), bergtest.Instance(ctx, ns, "scarce"))
+		running := bergtest.Instance(ctx, ns, "scarce")
 		expect.Reaches(ctx, running, bergv1.PhaseRunning)
+		waiting := bergtest.Instance(ctx, ns, "scarce")
 		waits(ctx, waiting, "spec.maxInstances of Challenge "+ns+"/scarce")
 		others := bergtest.Several(ctx, ns, "plenty", 2)
 		for _, i := range others {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		}
+		aSecondAfter(waiting)
 		third := bergtest.Instance(ctx, ns, "plenty")
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
 
@@ -281,6 +283,7 @@ var _ = Describe("The queue of instances", func() {
 		expect.Shows(ctx, first, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonChallengeMissing)
 		second := bergtest.Instance(ctx, ns, "there")
 		expect.Reaches(ctx, second, bergv1.PhaseRunning)
+		aSecondAfter(first)
 		third := bergtest.Instance(ctx, ns, "there")
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
 		bergtest.Challenge(ctx, ns, "late", bergtest.OneContainer)
@@ -296,10 +299,9 @@ var _ = Describe("The queue of instances", func() {
 	})
 })
 
-// inTurn returns two instances in the order in which they start.
-func inTurn(a, b *bergv1.ChallengeInstance) (goesNow, goesThen *bergv1.ChallengeInstance) {
-	if byAge(a, b) < 0 {
-		return a, b
-	}
-	return b, a
+// aSecondAfter waits until another instance is younger: of those that were created in the same second
+// the UID decides who goes first.
+func aSecondAfter(i *bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	Eventually(func() time.Time { return time.Now().Truncate(time.Second) }).Should(BeTemporally(">", i.CreationTimestamp.Time))
 }
