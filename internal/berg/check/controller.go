@@ -133,6 +133,9 @@ func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.D
 		v = brokenOff("The Challenge was deleted")
 	default:
 		v = judge(o, now)
+		if v.astray() {
+			v.add(r.routeProblems(ctx, o.Instance))
+		}
 	}
 	var failure error
 	if v.Result == nil && v.BrokenOff == "" {

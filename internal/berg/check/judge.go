@@ -128,7 +128,7 @@ func judgeEnd(o Observed, end *corev1.ContainerStateTerminated) Verdict {
 	case end.Reason == "OOMKilled":
 		v = failed(bergv1.CheckSolverCrashed, "The solver took more memory than its limit: raise spec.solver.resourceLimits.memory")
 	case end.ExitCode == cannotReach:
-		v = failed(bergv1.CheckUnreachable, withRoutes(o, "The solver says, by exit code 69, that it cannot reach the instance at the addresses that players are told"))
+		v = failed(bergv1.CheckUnreachable, "The solver says, by exit code 69, that it cannot reach the instance at the addresses that players are told")
 	case end.ExitCode != 0:
 		v = failed(bergv1.CheckSolverCrashed, fmt.Sprintf("The solver ended with exit code %d", end.ExitCode))
 	case strings.Contains(end.Message, flag):
@@ -136,7 +136,7 @@ func judgeEnd(o Observed, end *corev1.ContainerStateTerminated) Verdict {
 	case strings.TrimSpace(end.Message) == "":
 		v = failed(bergv1.CheckWrongFlag, "The solver ended well and wrote nothing into the file that FLAG_FILE names")
 	default:
-		v = failed(bergv1.CheckWrongFlag, withRoutes(o, "The solver ended well, and what it wrote is not the flag of the instance"))
+		v = failed(bergv1.CheckWrongFlag, "The solver ended well, and what it wrote is not the flag of the instance")
 	}
 	v.Result.ExitCode = &end.ExitCode
 	v.Result.SolveSeconds = seconds(end.FinishedAt.Sub(end.StartedAt.Time))
@@ -146,9 +146,14 @@ func judgeEnd(o Observed, end *corev1.ContainerStateTerminated) Verdict {
 	return v
 }
 
-// withRoutes adds what is wrong with the routes.
-func withRoutes(o Observed, message string) string {
-	return strings.Join(append([]string{message}, o.Routes...), "; ")
+// astray: the solver did not get to the instance, or got to somebody else.
+func (v Verdict) astray() bool {
+	return v.Result != nil && (v.Result.Result == bergv1.CheckUnreachable || v.Result.Result == bergv1.CheckWrongFlag)
+}
+
+// add tells what else is wrong.
+func (v Verdict) add(problems []string) {
+	v.Result.Message = conditions.Bound(strings.Join(append([]string{v.Result.Message}, problems...), "; "))
 }
 
 func failed(result bergv1.CheckVerdict, message string) Verdict {
@@ -189,17 +194,6 @@ func latestPod(pods []corev1.Pod) *corev1.Pod {
 	}
 	newest := slices.MaxFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return &newest
-}
-
-// wentAstray reports whether a solver says that it cannot reach the instance, or comes back with
-// something else than its flag.
-func wentAstray(o Observed) bool {
-	pod := latestPod(o.Pods)
-	if pod == nil {
-		return false
-	}
-	end := stateOf(pod).Terminated
-	return end != nil && (end.ExitCode == cannotReach || end.ExitCode == 0 && !strings.Contains(end.Message, expected(o.Challenge, o.Instance)))
 }
 
 // stateOf is that of the solver's container.

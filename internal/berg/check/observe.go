@@ -30,9 +30,6 @@ type Observed struct {
 	Namespace *corev1.Namespace
 	Job       *batchv1.Job
 	Pods      []corev1.Pod
-	// Routes are what is wrong with the routes to the instance: known when the solver has not got
-	// through, or to somebody else.
-	Routes []string
 	// Foreign names what has the name of one of these, and no proof.
 	Foreign string
 }
@@ -81,12 +78,7 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	var pods corev1.PodList
 	// The operator never writes pods: there is no write of its own to wait for.
 	err = r.Client.List(ctx, &pods, client.InNamespace(namespaceName(o.Check)), client.DisableReadYourWritesConsistency)
-	if err != nil {
-		return err
-	}
-	if o.Pods = pods.Items; o.Instance != nil && o.Challenge != nil && wentAstray(*o) {
-		o.Routes, err = r.routeProblems(ctx, o.Instance)
-	}
+	o.Pods = pods.Items
 	return err
 }
 

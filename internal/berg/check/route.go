@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,7 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // routesAtOnce is how many routes are read with one request.
@@ -26,9 +27,9 @@ type route struct {
 }
 
 // routeProblems are what the Gateway does not like about the routes of an instance, and the routes
-// of others that claim its hosts. They are asked for when a solver could not get through, and then
-// alone: caches hold neither the status of routes nor routes of others.
-func (r *Reconciler) routeProblems(ctx context.Context, i *bergv1.ChallengeInstance) ([]string, error) {
+// of others that claim its hosts. They are asked for when a solver went astray, and then alone:
+// caches hold neither the status of routes nor routes of others. A result does not wait for them.
+func (r *Reconciler) routeProblems(ctx context.Context, i *bergv1.ChallengeInstance) []string {
 	var problems []string
 	look := func(of route) { problems = append(problems, routeProblem(of, i)...) }
 	var https gatewayv1.HTTPRouteList
@@ -37,23 +38,27 @@ func (r *Reconciler) routeProblems(ctx context.Context, i *bergv1.ChallengeInsta
 			look(route{"HTTPRoute", h.Namespace, h.Name, h.Spec.Hostnames, h.Status.Parents})
 		}
 	})
-	if err != nil {
-		return nil, err
-	}
 	var tls gatewayv1.TLSRouteList
-	err = r.eachPage(ctx, &tls, func() {
+	err = cmp.Or(err, r.eachPage(ctx, &tls, func() {
 		for _, t := range tls.Items {
 			look(route{"TLSRoute", t.Namespace, t.Name, t.Spec.Hostnames, t.Status.Parents})
 		}
-	})
-	return problems, err
+	}))
+	if err != nil {
+		problems = append(problems, "not all routes could be read: "+err.Error())
+	}
+	return problems
 }
 
 // eachPage reads a list page by page. Of a kind that is not served there are none.
 func (r *Reconciler) eachPage(ctx context.Context, list client.ObjectList, do func()) error {
 	for {
-		if err := r.Live.List(ctx, list, client.Limit(routesAtOnce), client.Continue(list.GetContinue())); err != nil {
-			return apply.IgnoreAbsent(err)
+		err := r.Live.List(ctx, list, client.Limit(routesAtOnce), client.Continue(list.GetContinue()))
+		if err != nil {
+			if cause := outcome.CauseOf(err); cause == outcome.NotInstalled || cause == outcome.NotServed {
+				return nil
+			}
+			return err
 		}
 		do()
 		if list.GetContinue() == "" {

@@ -1,11 +1,16 @@
 package check
 
 import (
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -61,14 +66,45 @@ func TestWhoWentAstrayIsToldOfTheRoutes(t *testing.T) {
 		"solved":      {podEnded(0, "Completed", flagOfTests), bergv1.CheckSolved, false},
 		"it crashed":  {podEnded(1, "Error", "bug"), bergv1.CheckSolverCrashed, false},
 	} {
-		o := observedWith(tc.ended)
-		if wentAstray(o) != tc.tells {
+		v := judge(observedWith(tc.ended), atNoon(0).Time)
+		if v.astray() != tc.tells {
 			t.Errorf("%s: the routes are read: %t", name, !tc.tells)
 		}
-		o.Routes = routes
-		got := judge(o, atNoon(0).Time).Result
+		if v.astray() {
+			v.add(routes)
+		}
+		got := v.Result
 		if got.Result != tc.want || strings.HasSuffix(got.Message, "; "+strings.Join(routes, "; ")) != tc.tells {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestAResultDoesNotWaitForRoutes(t *testing.T) {
+	nobody := httptest.NewServer(nil)
+	nobody.Close()
+	scheme := runtime.NewScheme()
+	if err := gatewayv1.Install(scheme); err != nil {
+		t.Fatal(err)
+	}
+	served := apimeta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"HTTPRoute", "TLSRoute"} {
+		served.Add(gatewayv1.SchemeGroupVersion.WithKind(kind), apimeta.RESTScopeNamespace)
+	}
+	for name, tc := range map[string]struct {
+		kinds apimeta.RESTMapper
+		tells int
+	}{
+		"no Gateway API":             {apimeta.NewDefaultRESTMapper(nil), 0},
+		"an API server that is away": {served, 1},
+	} {
+		live, err := client.New(&rest.Config{Host: nobody.URL}, client.Options{Scheme: scheme, Mapper: tc.kinds})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := (&Reconciler{Live: live}).routeProblems(t.Context(), &bergv1.ChallengeInstance{})
+		if len(got) != tc.tells || tc.tells > 0 && !strings.HasPrefix(got[0], "not all routes could be read: ") {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package self tells who the operator is to the API server, and what it may do there. It binds itself in namespaces that
-// nobody knows beforehand, and a binding must name whoever runs it: the account that it was
-// installed with, whatever that is called, or a person at a laptop.
+// Package self tells who the operator is to the API server, and what it may do there. It binds
+// itself in namespaces that nobody knows beforehand, and a binding must name whoever runs it: the
+// account that it was installed with, whatever that is called, or a person at a laptop.
 package self
 
 import (
