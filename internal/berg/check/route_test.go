@@ -9,6 +9,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,7 +90,7 @@ func TestAResultDoesNotWaitForRoutes(t *testing.T) {
 	}
 	served := apimeta.NewDefaultRESTMapper(nil)
 	for _, kind := range []string{"HTTPRoute", "TLSRoute"} {
-		served.Add(gatewayv1.SchemeGroupVersion.WithKind(kind), apimeta.RESTScopeNamespace)
+		served.Add(schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: kind}, apimeta.RESTScopeNamespace)
 	}
 	for name, tc := range map[string]struct {
 		kinds apimeta.RESTMapper
