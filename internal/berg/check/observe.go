@@ -52,16 +52,16 @@ func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now 
 
 func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	proof := proofOf(o.Check)
-	i, err := r.found(ctx, &bergv1.ChallengeInstance{}, o.Check.Namespace, instanceName(o.Check))
+	i, err := apply.Found(ctx, r.Client, client.ObjectKey{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}, &bergv1.ChallengeInstance{})
 	if err != nil {
 		return err
 	}
 	if i != nil && !proof.Holds(i) {
 		o.Foreign = "ChallengeInstance " + client.ObjectKeyFromObject(i).String()
 	} else if i != nil {
-		o.Instance = i.(*bergv1.ChallengeInstance)
+		o.Instance = i
 	}
-	ns, err := r.found(ctx, &corev1.Namespace{}, "", namespaceName(o.Check))
+	ns, err := apply.Found(ctx, r.Client, client.ObjectKey{Name: namespaceName(o.Check)}, &corev1.Namespace{})
 	if err != nil || ns == nil {
 		return err
 	}
@@ -69,26 +69,17 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 		o.Foreign = cmp.Or(o.Foreign, "Namespace "+ns.GetName())
 		return nil
 	}
-	o.Namespace = ns.(*corev1.Namespace)
-	j, err := r.found(ctx, &batchv1.Job{}, namespaceName(o.Check), jobName)
+	o.Namespace = ns
+	j, err := apply.Found(ctx, r.Client, client.ObjectKey{Namespace: namespaceName(o.Check), Name: jobName}, &batchv1.Job{})
 	if err != nil || j == nil || !proof.Holds(j) {
 		return err
 	}
-	o.Job = j.(*batchv1.Job)
+	o.Job = j
 	var pods corev1.PodList
 	// The operator never writes pods: there is no write of its own to wait for.
 	err = r.Client.List(ctx, &pods, client.InNamespace(namespaceName(o.Check)), client.DisableReadYourWritesConsistency)
 	o.Pods = pods.Items
 	return err
-}
-
-// found returns nil for what the cache does not show.
-func (r *Reconciler) found(ctx context.Context, o client.Object, namespace, name string) (client.Object, error) {
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
-	if err != nil {
-		return nil, apply.IgnoreAbsent(err)
-	}
-	return o, nil
 }
 
 // challengeKey is the Challenge that a ChallengeCheck names.
@@ -117,11 +108,7 @@ func (r *Reconciler) challenge(ctx context.Context, c *bergv1.ChallengeCheck) (*
 	if !mayUse(r.Config.Challenge, c.Namespace, key.Namespace) {
 		return nil, nil
 	}
-	o, err := r.found(ctx, &bergv1.Challenge{}, key.Namespace, key.Name)
-	if err != nil || o == nil {
-		return nil, err
-	}
-	return o.(*bergv1.Challenge), nil
+	return apply.Found(ctx, r.Client, key, &bergv1.Challenge{})
 }
 
 // contenders are all ChallengeChecks, as far as they want something at the moment.

@@ -67,7 +67,7 @@ func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now ti
 // leaveTekton deletes the Project's binding in the namespace of Tekton. Where there is no such
 // namespace nobody is asked: of many Projects that go at once each is looked at several times.
 func (r *Reconciler) leaveTekton(ctx context.Context, p *kibashipv1.Project) error {
-	ns, err := found(ctx, r.Client, client.ObjectKey{Name: naming.TektonNamespace}, &corev1.Namespace{})
+	ns, err := apply.Found(ctx, r.Client, client.ObjectKey{Name: naming.TektonNamespace}, &corev1.Namespace{})
 	if ns == nil || err != nil {
 		return err
 	}

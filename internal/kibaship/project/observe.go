@@ -5,13 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 )
 
@@ -49,13 +49,13 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Obse
 		o.SameUUID = same.Items
 	}
 	where := naming.Namespace(p.Name)
-	if o.Namespace, err = found(ctx, r.Client, types.NamespacedName{Name: where}, &corev1.Namespace{}); err != nil {
+	if o.Namespace, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: where}, &corev1.Namespace{}); err != nil {
 		return o, err
 	}
-	if o.Admin, err = found(ctx, r.Client, types.NamespacedName{Name: r.Config.ProjectAdmin}, &rbacv1.ClusterRole{}); err != nil {
+	if o.Admin, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ProjectAdmin}, &rbacv1.ClusterRole{}); err != nil {
 		return o, err
 	}
-	if o.Quota, err = found(ctx, r.Client, types.NamespacedName{Namespace: where, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
+	if o.Quota, err = apply.Found(ctx, r.Client, types.NamespacedName{Namespace: where, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
 		return o, err
 	}
 	if o.Quota != nil && !proofOf(p).Holds(o.Quota) {
@@ -75,24 +75,12 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Obse
 
 // tektonThere reports whether Tekton is installed, and not being removed.
 func (r *Reconciler) tektonThere(ctx context.Context) (bool, error) {
-	ns, err := found(ctx, r.Client, types.NamespacedName{Name: naming.TektonNamespace}, &corev1.Namespace{})
+	ns, err := apply.Found(ctx, r.Client, types.NamespacedName{Name: naming.TektonNamespace}, &corev1.Namespace{})
 	if ns == nil || err != nil || ns.DeletionTimestamp != nil {
 		return false, err
 	}
-	definition, err := found(ctx, r.Client, types.NamespacedName{Name: tasksDefinition}, optional.Definition())
+	definition, err := apply.Found(ctx, r.Client, types.NamespacedName{Name: tasksDefinition}, optional.Definition())
 	return definition != nil && definition.DeletionTimestamp == nil, err
-}
-
-// found returns an object of the cache, nil if there is none of that name.
-func found[T client.Object](ctx context.Context, c client.Reader, key types.NamespacedName, into T) (none T, _ error) {
-	err := c.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
-		return none, nil
-	}
-	if err != nil {
-		return none, err
-	}
-	return into, nil
 }
 
 // count counts what the cache has of a kind in a namespace.

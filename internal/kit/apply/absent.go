@@ -1,10 +1,12 @@
 package apply
 
 import (
+	"context"
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // KindUnknown reports whether a 404 is about the kind of a request and not about an object:
@@ -28,4 +30,12 @@ func IgnoreAbsent(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Found reads an object into one of its kind, and returns nil if there is none of that name.
+func Found[T client.Object](ctx context.Context, c client.Reader, key client.ObjectKey, into T) (none T, _ error) {
+	if err := c.Get(ctx, key, into); err != nil {
+		return none, IgnoreAbsent(err)
+	}
+	return into, nil
 }

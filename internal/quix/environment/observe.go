@@ -5,11 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
 // Observed is everything outside the environment that decides what happens to it.
@@ -25,24 +24,12 @@ type Observed struct {
 }
 
 func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o Observed, err error) {
-	if o.Namespace, err = found(ctx, r.Client, types.NamespacedName{Name: namespaceName(env)}, &corev1.Namespace{}); err != nil {
+	if o.Namespace, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: namespaceName(env)}, &corev1.Namespace{}); err != nil {
 		return o, err
 	}
-	if o.RoleBinding, err = found(ctx, r.Client, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
+	if o.RoleBinding, err = apply.Found(ctx, r.Client, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
 		return o, err
 	}
-	o.Role, err = found(ctx, r.Client, types.NamespacedName{Name: r.Config.ClusterRoleName}, &rbacv1.ClusterRole{})
+	o.Role, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ClusterRoleName}, &rbacv1.ClusterRole{})
 	return o, err
-}
-
-// found returns an object of the cache, nil if there is none of that name.
-func found[T client.Object](ctx context.Context, c client.Reader, key types.NamespacedName, into T) (none T, _ error) {
-	err := c.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
-		return none, nil
-	}
-	if err != nil {
-		return none, err
-	}
-	return into, nil
 }
