@@ -69,8 +69,7 @@ var _ = Describe("A ChallengeCheck on real pods", Label("check"), Serial, func()
 	It("is solved in health, and finds each fault with its cause", func(ctx SpecContext) {
 		allowChecks(ctx)
 		for name, value := range map[string]string{"CHECK_CONCURRENCY": "3", "CHALLENGE_DOMAIN": world.NodeAddress} {
-			DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, setting(name)) }, NodeTimeout(2*deployed.StartLimit))
-			deployed.SetVariable(ctx, name, value)
+			withSetting(ctx, name, value)
 		}
 		stage := journey.NewStage(ctx)
 		sample := stage.Sample(ctx, "pwn")
@@ -122,8 +121,7 @@ var _ = Describe("ChallengeChecks in health", Label("health"), Serial, func() {
 		lasts, err := time.ParseDuration(cmp.Or(os.Getenv("CHECK_HEALTH"), "2m"))
 		Expect(err).NotTo(HaveOccurred())
 		allowChecks(ctx)
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "CHECK_CONCURRENCY", setting("CHECK_CONCURRENCY")) }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, "CHECK_CONCURRENCY", "2")
+		withSetting(ctx, "CHECK_CONCURRENCY", "2")
 		stage := journey.NewStage(ctx)
 		var checks []*bergv1.ChallengeCheck
 		for _, sample := range []string{"web", "pwn", "shop"} {

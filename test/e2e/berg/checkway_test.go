@@ -31,8 +31,7 @@ const readyLate = 12
 var _ = Describe("A ChallengeCheck at the way in", Label("network", "way-in"), Serial, func() {
 	It("goes it as players do, and finds what stands in it", func(ctx SpecContext) {
 		allowChecks(ctx)
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "CHECK_CONCURRENCY", setting("CHECK_CONCURRENCY")) }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, "CHECK_CONCURRENCY", "4")
+		withSetting(ctx, "CHECK_CONCURRENCY", "4")
 		stage := journey.NewStage(ctx)
 		samples := map[string]*bergv1.Challenge{"web": stage.Sample(ctx, "web"), "pwn": stage.Sample(ctx, "pwn")}
 		neighbour := stage.Start(ctx, stage.Instance("web"))

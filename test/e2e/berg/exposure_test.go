@@ -67,8 +67,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 
 	It("is a challenge's own certificate on a listener that passes TLS through", func(ctx SpecContext) {
 		for name, value := range map[string]string{"CHALLENGE_TLS_LISTENER_NAME": "tls-passthrough", "CHALLENGE_TLS_PORT": "1337"} {
-			DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, setting(name)) }, NodeTimeout(2*deployed.StartLimit))
-			deployed.SetVariable(ctx, name, value)
+			withSetting(ctx, name, value)
 		}
 		stage := journey.NewStage(ctx)
 		stage.Challenge(ctx, "certified", exposedBox())
@@ -123,8 +122,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 			instance := running.DeepCopy()
 			Expect(world.Patch(ctx, instance, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
 		}
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "LOG_LEVEL", setting("LOG_LEVEL")) }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, "LOG_LEVEL", "1")
+		withSetting(ctx, "LOG_LEVEL", "1")
 		alive(reconciliations)
 		Expect(told.Now().Status.InstanceID).To(Equal(running.Status.InstanceID))
 	}, SpecTimeout(deployed.SpecLimit))

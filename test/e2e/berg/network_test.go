@@ -41,8 +41,7 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 		It("is what the documents say, with NETWORK_POLICY="+kind, func(ctx SpecContext) {
 			if setting("NETWORK_POLICY") != kind {
 				for name, value := range map[string]string{"NETWORK_POLICY": kind, "CLUSTER_NODE_CIDRS": world.NodeAddress + "/32"} {
-					DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, setting(name)) }, NodeTimeout(2*deployed.StartLimit))
-					deployed.SetVariable(ctx, name, value)
+					withSetting(ctx, name, value)
 				}
 			}
 			stage := journey.NewStage(ctx)
@@ -84,8 +83,7 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 
 	It("includes private networks and the metadata of a cloud only where CHALLENGE_OUTBOUND_PRIVATE says so", func(ctx SpecContext) {
 		const name = "CHALLENGE_OUTBOUND_PRIVATE"
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, setting(name)) }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, name, "true")
+		withSetting(ctx, name, "true")
 		battlefield := newBattlefield(ctx, journey.NewStage(ctx))
 		rows := slices.DeleteFunc(attack.Matrix(), func(r attack.Row) bool { return r.Cilium != attack.Nobody })
 		opened := map[string]bool{}

@@ -244,6 +244,14 @@ func setting(name string) string {
 	return value
 }
 
+// withSetting gives the operator a variable until the spec ends.
+func withSetting(ctx context.Context, name, value string) {
+	GinkgoHelper()
+	before := setting(name)
+	DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, before) }, NodeTimeout(2*deployed.StartLimit))
+	deployed.SetVariable(ctx, name, value)
+}
+
 func settingNumber(name string) int32 {
 	GinkgoHelper()
 	value, err := world.Number(name)

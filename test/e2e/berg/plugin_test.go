@@ -157,8 +157,7 @@ var _ = Describe("kubectl berg at a Gateway", Label("network"), Serial, Ordered,
 		Expect(found).To(HaveKeyWithValue("certificate, HTTPS", And(HaveField("Level", "warning"), HaveField("Text", HavePrefix("browsers refuse it")))))
 
 		const name = "CHALLENGE_HTTP_LISTENER_NAME"
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, name, setting(name)) }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, name, "nobody")
+		withSetting(ctx, name, "nobody")
 		ran, found = look()
 		Expect(ran.code).To(Equal(console.ExitProblem), ran.String())
 		Expect(found).To(HaveKeyWithValue("listener nobody", And(

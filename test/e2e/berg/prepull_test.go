@@ -73,8 +73,7 @@ var _ = Describe("Images that are pulled ahead, on real pods", Label("prepull"),
 		rounds, err := strconv.Atoi(cmp.Or(os.Getenv(roundsVariable), strconv.Itoa(fewRounds)))
 		Expect(err).NotTo(HaveOccurred())
 		allowPrepull(ctx)
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "IMAGE_PREPULL_LEAD", setting("IMAGE_PREPULL_LEAD")) }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, "IMAGE_PREPULL_LEAD", "30m")
+		withSetting(ctx, "IMAGE_PREPULL_LEAD", "30m")
 		slow := startSlowRegistry(ctx)
 		letIn(ctx, slow)
 		stage := journey.NewStage(ctx)
@@ -103,8 +102,7 @@ var _ = Describe("Images that are pulled ahead, on real pods", Label("prepull"),
 
 	It("of a registry that refuses the operator are told of in its words", func(ctx SpecContext) {
 		allowPrepull(ctx)
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "IMAGE_PREPULL_LEAD", setting("IMAGE_PREPULL_LEAD")) }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, "IMAGE_PREPULL_LEAD", "30m")
+		withSetting(ctx, "IMAGE_PREPULL_LEAD", "30m")
 		slow := startSlowRegistry(ctx)
 		stage := journey.NewStage(ctx)
 		c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace, Name: "refused"}}
@@ -146,8 +144,7 @@ func letIn(ctx context.Context, r slowRegistry) {
 	}
 	Expect(world.Create(ctx, secret)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, secret)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
-	DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "PULL_SECRET_NAME", setting("PULL_SECRET_NAME")) }, NodeTimeout(2*deployed.StartLimit))
-	deployed.SetVariable(ctx, "PULL_SECRET_NAME", secret.Name)
+	withSetting(ctx, "PULL_SECRET_NAME", secret.Name)
 }
 
 // imagesReady waits until the images of a Challenge are on its nodes, and what pulled them is gone.

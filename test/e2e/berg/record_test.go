@@ -30,8 +30,7 @@ const recordsNamespace = "berg-records"
 var _ = Describe("A record on real pods", Label("record"), Serial, func() {
 	It("tells how containers ended and what they wrote, without the flag", func(ctx SpecContext) {
 		allowRecords(ctx)
-		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "RECORD_RETENTION", setting("RECORD_RETENTION")) }, NodeTimeout(2*deployed.StartLimit))
-		deployed.SetVariable(ctx, "RECORD_RETENTION", "1h")
+		withSetting(ctx, "RECORD_RETENTION", "1h")
 		stage := journey.NewStage(ctx)
 		talks := func(noise string, more ...string) bergv1.Container {
 			box := journey.Toolbox("box")
