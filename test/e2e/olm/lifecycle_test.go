@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,7 +141,7 @@ var _ = Describe("The operator", Ordered, func() {
 			}
 			return err
 		})
-		Consistently(ctx, world.podNames).WithTimeout(settled).Should(Equal(working))
+		Consistently(ctx, func(ctx context.Context) error { return stillHeld(ctx, working) }).WithTimeout(settled).Should(Succeed())
 
 		By("deleting that instance")
 		end(ctx, busy)
@@ -245,6 +246,26 @@ func letOLMTimeOut(ctx context.Context, version string) {
 		csv.Status.LastTransitionTime = &past
 		return world.Status().Update(ctx, csv)
 	})).To(Succeed())
+}
+
+// stillHeld is nil while the pods of the operator are those that worked when OLM was asked to
+// wait. If they are not, it says what the operator told OLM, and what became of the pods.
+func stillHeld(ctx context.Context, working []string) error {
+	pods, err := world.operatorPods(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.Equal(names(pods), working) {
+		return nil
+	}
+	told := upgradeable(ctx, second, metav1.ConditionFalse, hold.ReasonBusy)
+	var restarts []string
+	for _, pod := range pods {
+		for _, c := range pod.Status.ContainerStatuses {
+			restarts = append(restarts, fmt.Sprintf("%s restarted %d times", pod.Name, c.RestartCount))
+		}
+	}
+	return fmt.Errorf("the operator's pods were %v and are now %v (%v); whether OLM still reads a hold: %v", working, names(pods), restarts, told)
 }
 
 // upgradeable is nil when OLM has taken notice of whether the operator may be
