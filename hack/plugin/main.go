@@ -1,6 +1,6 @@
-// Plugin builds kubectl-berg for every platform, packs each with its licence and the file by which
-// kubectl completes names, and writes the manifest by which Krew installs it. The same sources give
-// the same archives, byte for byte.
+// Plugin builds kubectl-berg for every platform, packs each with its licence and, where there is a
+// shell to run it, the file by which kubectl completes names. It writes the manifest by which Krew
+// installs it. The same sources and the same Go give the same archives, byte for byte.
 package main
 
 import (
@@ -69,6 +69,8 @@ func run(version string, platforms []string, url, output string) error {
 type archive struct {
 	system, machine string
 	file, sum, bin  string
+	// holds are the names of its files.
+	holds []string
 }
 
 func pack(version, system, machine, output string) (archive, error) {
@@ -78,15 +80,19 @@ func pack(version, system, machine, output string) (archive, error) {
 	}
 	program := filepath.Join(output, system+"-"+machine, a.bin)
 	build := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w -X main.version="+version, "-o", program, "./cmd/kubectl-berg")
-	build.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+machine, "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), pinned(system, machine)...)
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		return a, fmt.Errorf("build: %w", err)
 	}
-	packed, err := archiveOf(
-		member{a.bin, program, 0o755},
-		member{completion, filepath.Join("cmd", name, completion), 0o755},
-		member{"LICENSE", "LICENSE", 0o644})
+	members := []member{{a.bin, program, 0o755}, {"LICENSE", "LICENSE", 0o644}}
+	if system != "windows" { // it is a script of sh
+		members = append(members, member{completion, filepath.Join("cmd", name, completion), 0o755})
+	}
+	for _, m := range members {
+		a.holds = append(a.holds, m.as)
+	}
+	packed, err := archiveOf(members...)
 	if err != nil {
 		return a, fmt.Errorf("pack: %w", err)
 	}
@@ -94,6 +100,15 @@ func pack(version, system, machine, output string) (archive, error) {
 	a.sum = hex.EncodeToString(sum[:])
 	a.file = fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, version, system, machine)
 	return a, os.WriteFile(filepath.Join(output, a.file), packed, 0o644) //nolint:gosec // it is published
+}
+
+// pinned is what else could make the program another one: what the builder has set for programs of
+// his own.
+func pinned(system, machine string) []string {
+	return []string{
+		"GOOS=" + system, "GOARCH=" + machine, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=",
+		"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off",
+	}
 }
 
 // member is a file of an archive.
@@ -144,12 +159,16 @@ func manifestOf(version, url string, built []archive) ([]byte, error) {
 	}
 	var platforms []platform
 	for _, a := range built {
+		var files []file
+		for _, held := range a.holds {
+			files = append(files, file{held, "."})
+		}
 		platforms = append(platforms, platform{
 			Selector: map[string]map[string]string{"matchLabels": {"os": a.system, "arch": a.machine}},
 			URI:      strings.TrimSuffix(url, "/") + "/" + a.file,
 			SHA256:   a.sum,
 			Bin:      a.bin,
-			Files:    []file{{a.bin, "."}, {completion, "."}, {"LICENSE", "."}},
+			Files:    files,
 		})
 	}
 	return yaml.Marshal(map[string]any{

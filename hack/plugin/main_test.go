@@ -65,8 +65,8 @@ func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
 // What Krew's index asks of a manifest: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
 func TestTheManifestIsOneForKrew(t *testing.T) {
 	text, err := manifestOf("v1.2.3", "https://example.com/v1.2.3/", []archive{
-		{"linux", "amd64", "kubectl-berg_v1.2.3_linux_amd64.tar.gz", strings.Repeat("0a", 32), "kubectl-berg"},
-		{"windows", "arm64", "kubectl-berg_v1.2.3_windows_arm64.tar.gz", strings.Repeat("0b", 32), "kubectl-berg.exe"},
+		{"linux", "amd64", "kubectl-berg_v1.2.3_linux_amd64.tar.gz", strings.Repeat("0a", 32), "kubectl-berg", []string{"kubectl-berg", "LICENSE", completion}},
+		{"windows", "arm64", "kubectl-berg_v1.2.3_windows_arm64.tar.gz", strings.Repeat("0b", 32), "kubectl-berg.exe", []string{"kubectl-berg.exe", "LICENSE"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,8 @@ func TestTheManifestIsOneForKrew(t *testing.T) {
 	}
 	for _, p := range m.Spec.Platforms {
 		if !regexp.MustCompile(`^https://example.com/v1.2.3/kubectl-berg_v1.2.3_[a-z0-9_]+\.tar\.gz$`).MatchString(p.URI) ||
-			len(p.SHA256) != 64 || len(p.Selector.MatchLabels) != 2 || p.Files[0].From != p.Bin {
+			len(p.SHA256) != 64 || len(p.Selector.MatchLabels) != 2 || p.Files[0].From != p.Bin ||
+			slices.ContainsFunc(p.Files, func(f struct{ From, To string }) bool { return f.From == completion }) != (p.Bin == name) {
 			t.Errorf("%+v", p)
 		}
 	}
