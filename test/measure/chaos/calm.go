@@ -34,7 +34,7 @@ import (
 func (w *world) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	w.stop = stop
-	w.observer = newObserver(w.client, w.lives, roomFor(w.lives))
+	w.observer = newObserver(w.client, w.lives)
 	w.ended.Go(func() { w.observer.watch(running) })
 	for _, r := range w.replicas {
 		w.ended.Go(func() {
@@ -372,6 +372,7 @@ func (w *world) report(out io.Writer) {
 		w.observer.mu.Lock()
 		w.note("%d versions of instances, Deployments and routes were looked at, in %d stretches", w.observer.versions, w.observer.gaps)
 		w.note("there was room for %d instances: at most %d had it at once, and %d waited for it", w.observer.started.most, w.observer.started.peak, len(w.observer.queued))
+		w.note("there was room for %d of Challenge %s: at most %d had it at once", w.observer.startedFew.most, few, w.observer.startedFew.peak)
 		if delays := w.observer.delays; len(delays) > 0 {
 			slices.Sort(delays)
 			w.note("%d expiries: half of them noticed within %s, all within %s", len(delays), delays[len(delays)/2].Round(time.Millisecond), delays[len(delays)-1].Round(time.Millisecond))

@@ -16,6 +16,9 @@ type blueprint struct {
 // pulledAhead is the Challenge whose images are pulled before anybody starts it.
 const pulledAhead = "plain"
 
+// few is the Challenge with a bound of its own on the instances that are started: roomForFew.
+const few = "pwn"
+
 // blueprints are what lives are made of: every kind of flag and port, pods that are
 // slow or never ready, and what cannot be built.
 var blueprints = map[string]blueprint{
@@ -25,7 +28,7 @@ var blueprints = map[string]blueprint{
 		objects: []string{"Deployment/web", "Service/web", "HTTPRoute/web-8080", "PodDisruptionBudget/web-pdb"},
 		starts:  true, builds: true,
 	},
-	"pwn": {
+	few: {
 		spec: `containers: [{hostname: kiosk, image: "example.com/pwn:1", dynamicFlag: {content: {path: "/flag-{entropy}.txt"}},
   ports: [{port: 1337, type: publicPort}, {name: voice, port: 5060, protocol: udp, type: publicPort}]}]`,
 		objects: []string{

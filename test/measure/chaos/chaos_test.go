@@ -90,7 +90,7 @@ func TestObserverKnowsWhatMayEnd(t *testing.T) {
 	} {
 		l := &life{name: "a"}
 		l.asked.Store(tc.asked)
-		w := newObserver(nil, []*life{l}, 1)
+		w := newObserver(nil, []*life{l})
 		i := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}, Spec: bergv1.ChallengeInstanceSpec{Timeout: tc.timeout}}
 		i.Status.StartedAt = tc.began
 		before := i.DeepCopy()
@@ -117,6 +117,16 @@ func TestObserverCounts(t *testing.T) {
 		}
 		return c
 	}
+	ofFew := func(uid types.UID, id string) *bergv1.ChallengeInstance {
+		i := instance(uid, id)
+		i.Spec.ChallengeRef.Name = few
+		return i
+	}
+	roomy := func(all, fews int) *observer {
+		w := newObserver(nil, nil)
+		w.started, w.startedFew = newCrowd(all), newCrowd(fews)
+		return w
+	}
 	const room = "of which there may be"
 	type sight struct {
 		object client.Object
@@ -126,13 +136,15 @@ func TestObserverCounts(t *testing.T) {
 		sights []sight
 		wrong  bool
 	}{
-		"one after the other":      {[]sight{{instance("a", "1"), false}, {instance("b", ""), false}, {instance("a", "1"), true}, {instance("b", "2"), false}}, false},
-		"one too many":             {[]sight{{instance("a", "1"), false}, {instance("b", "2"), false}}, true},
+		"one after the other":      {[]sight{{instance("a", "1"), false}, {instance("b", "2"), false}, {instance("c", ""), false}, {instance("a", "1"), true}, {instance("c", "3"), false}}, false},
+		"one too many":             {[]sight{{instance("a", "1"), false}, {instance("b", "2"), false}, {instance("c", "3"), false}}, true},
+		"one of the few":           {[]sight{{ofFew("a", "1"), false}, {instance("b", "2"), false}, {ofFew("c", ""), false}}, false},
+		"too many of the few":      {[]sight{{ofFew("a", "1"), false}, {ofFew("b", "2"), false}}, true},
 		"a check after another":    {[]sight{{check("a", true), false}, {check("a", false), false}, {check("b", true), false}}, false},
 		"a check beside another":   {[]sight{{check("a", true), false}, {check("b", true), false}}, true},
 		"a check, another is gone": {[]sight{{check("a", true), false}, {check("a", true), true}, {check("b", true), false}}, false},
 	} {
-		w := newObserver(nil, nil, 1)
+		w := roomy(2, 1)
 		for _, s := range tc.sights {
 			w.see(s.object, s.gone)
 		}
@@ -140,9 +152,10 @@ func TestObserverCounts(t *testing.T) {
 			t.Errorf("%s: %q", name, w.found)
 		}
 	}
-	w := newObserver(nil, nil, 1)
-	w.see(instance("a", "1"), false)
-	w.gap(&bergv1.ChallengeInstanceList{Items: []bergv1.ChallengeInstance{*instance("b", "2")}})
+	w := roomy(1, 1)
+	w.see(ofFew("a", "1"), false)
+	w.gap(&bergv1.ChallengeInstanceList{Items: []bergv1.ChallengeInstance{*ofFew("b", "2")}})
+	w.see(ofFew("b", "2"), false)
 	if strings.Contains(strings.Join(w.found, "\n"), room) {
 		t.Errorf("what went unseen is counted: %q", w.found)
 	}
@@ -164,7 +177,7 @@ func TestObserverJudgesRecords(t *testing.T) {
 		"two of one":           {[]bergv1.ChallengeInstanceRecord{record("a", "a", ""), record("a2", "a", "")}, false},
 		"of none that was met": {[]bergv1.ChallengeInstanceRecord{record("c", "c", "")}, false},
 	} {
-		w := newObserver(nil, nil, 9)
+		w := newObserver(nil, nil)
 		w.met["a"], w.met["b"] = true, true
 		if err := w.judgeRecords(tc.all); (err == nil) != tc.well {
 			t.Errorf("%s: %v", name, err)

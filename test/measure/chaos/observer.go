@@ -38,16 +38,18 @@ type observer struct {
 	found    []string
 	// met are all instances that ever were.
 	met map[types.UID]bool
-	// started are instances that hold room, making the checks that are being made.
-	started, making *crowd
+	// started are instances that hold room, startedFew those of the Challenge few, making the checks
+	// that are being made.
+	started, startedFew, making *crowd
 	// queued are those that were told to wait for room.
 	queued map[types.UID]bool
 }
 
-func newObserver(c client.WithWatch, lives []*life, room int) *observer {
+func newObserver(c client.WithWatch, lives []*life) *observer {
 	w := &observer{
 		client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, told: map[types.UID]map[string]string{},
-		met: map[types.UID]bool{}, queued: map[types.UID]bool{}, started: newCrowd(room), making: newCrowd(checksAtOnce),
+		met: map[types.UID]bool{}, queued: map[types.UID]bool{},
+		started: newCrowd(roomFor(lives)), startedFew: newCrowd(roomForFew(lives)), making: newCrowd(checksAtOnce),
 	}
 	for _, l := range lives {
 		w.meet(l)
@@ -119,6 +121,7 @@ func (w *observer) gap(now client.ObjectList) {
 			there[i.UID] = true
 		}
 		w.started.keep(there)
+		w.startedFew.keep(there)
 		for uid, before := range w.last {
 			if !there[uid] {
 				delete(w.last, uid)
@@ -187,8 +190,12 @@ func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 	if challengeinstance.Queued(after) {
 		w.queued[after.UID] = true
 	}
-	if err := w.started.see(after.UID, after.Name, after.Status.InstanceID != "" && !gone); err != nil {
+	holds := after.Status.InstanceID != "" && !gone
+	if err := w.started.see(after.UID, after.Name, holds); err != nil {
 		w.violation(after, "it has been started: %s", err)
+	}
+	if err := w.startedFew.see(after.UID, after.Name, holds && after.Spec.ChallengeRef.Name == few); err != nil {
+		w.violation(after, "it has been started: %s of Challenge %s", err, few)
 	}
 	if gone {
 		// One that was never started has nothing that could be left over.

@@ -41,6 +41,18 @@ func roomFor(lives []*life) int {
 	return room
 }
 
+// roomForFew is how many instances of the Challenge few may be started at a time: those that survive,
+// and two others.
+func roomForFew(lives []*life) int {
+	room := 2
+	for _, l := range lives {
+		if l.challenge == few && l.ends == survives {
+			room++
+		}
+	}
+	return room
+}
+
 // optional are the settings that turn all of it on.
 func optional(lives []*life) []string {
 	return []string{

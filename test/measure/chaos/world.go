@@ -118,7 +118,7 @@ func (w *world) setUp(ctx context.Context) error {
 		if blueprints[name].spec == "" {
 			continue
 		}
-		challenge, err := challengeOf(name)
+		challenge, err := w.challengeOf(name)
 		if err != nil {
 			return err
 		}
@@ -132,8 +132,11 @@ func (w *world) setUp(ctx context.Context) error {
 	return w.setUpForeign(ctx)
 }
 
-func challengeOf(name string) (*bergv1.Challenge, error) {
+func (w *world) challengeOf(name string) (*bergv1.Challenge, error) {
 	c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: arena, Name: name}}
+	if name == few {
+		c.Spec.MaxInstances = int32(roomForFew(w.lives)) //nolint:gosec // lives are few
+	}
 	return c, yaml.UnmarshalStrict([]byte(blueprints[name].spec), &c.Spec)
 }
 
@@ -152,7 +155,7 @@ func (w *world) edit(ctx context.Context, name string) error {
 
 // recreate deletes a Challenge, and creates it again after a while.
 func (w *world) recreate(ctx context.Context, name string, after time.Duration) error {
-	c, err := challengeOf(name)
+	c, err := w.challengeOf(name)
 	if err != nil {
 		return err
 	}
