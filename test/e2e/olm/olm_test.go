@@ -207,26 +207,17 @@ func (c *cluster) operatorPods(ctx context.Context) ([]corev1.Pod, error) {
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
 }
 
-// podNames returns the names of the operator's pods that are not on their way
-// out, ready or not: a node that is busy may answer a probe late.
-func (c *cluster) podNames(ctx context.Context) ([]string, error) {
-	pods, err := c.operatorPods(ctx)
-	return names(pods), err
-}
-
-// names of pods, sorted.
-func names(pods []corev1.Pod) (all []string) {
-	for _, pod := range pods {
-		all = append(all, pod.Name)
-	}
-	slices.Sort(all)
-	return all
-}
-
 // readyPods returns the names of the operator's pods that are ready.
 func (c *cluster) readyPods(ctx context.Context) ([]string, error) {
 	pods, err := c.operatorPods(ctx)
-	return names(slices.DeleteFunc(pods, func(p corev1.Pod) bool { return !deployed.PodReady(&p) })), err
+	var names []string
+	for _, pod := range pods {
+		if deployed.PodReady(&pod) {
+			names = append(names, pod.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, err
 }
 
 // gone is an error while the object exists.
