@@ -184,6 +184,22 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		shows(ctx, second, metav1.ConditionTrue, bergv1.CheckSolved)
 	})
 
+	It("gives its room to a player who waits in the queue", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"CHECK_CONCURRENCY": "1", "CHALLENGE_MAX_INSTANCES": "1"}, nil)
+		c := newCheck(ctx, ns, "web")
+		solverOf(ctx, c)
+		player := bergtest.Instance(ctx, ns, "web")
+		expect.Event(ctx, c, corev1.EventTypeNormal, bergv1.CheckReasonInterrupted)
+		expect.Reaches(ctx, player, bergv1.PhaseRunning)
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		Expect(c.Status.LastResult).To(BeNil(), "that it was broken off tells nothing of the Challenge")
+
+		By("going on when he has ended")
+		Expect(k8s.Delete(ctx, player)).To(Succeed())
+		podEnds(ctx, solverOf(ctx, c), 0, checked(ctx, c).Spec.Flag)
+		shows(ctx, c, metav1.ConditionTrue, bergv1.CheckSolved)
+	})
+
 	It("that is deleted while it is made leaves nothing behind", func(ctx context.Context) {
 		c := newCheck(ctx, ns, "web")
 		pod := solverOf(ctx, c)
