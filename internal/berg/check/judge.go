@@ -70,7 +70,7 @@ func judge(o Observed, now time.Time) Verdict {
 	case reason == bergv1.ReasonQueued && starting <= 0:
 		return brokenOff("There was no room for the instance within %s: %s", limit, message)
 	case i.Status.ReadyAt == nil && starting <= 0:
-		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance was not Running within %s: %s: %s", limit, told(i, reason), message))
+		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance was not Running within %s: %s: %s%s", limit, told(i, reason), message, probes(o.Unready)))
 	case i.Status.ReadyAt == nil:
 		return Verdict{Stage: bergv1.ReasonStarting, Message: fmt.Sprintf("The instance is starting: %s", message), Left: starting}
 	case o.Job == nil:
@@ -81,6 +81,19 @@ func judge(o Observed, now time.Time) Verdict {
 		v.Result.StartSeconds = seconds(i.Status.ReadyAt.Sub(run.StartedAt.Time))
 	}
 	return v
+}
+
+// probes tells what keeps containers that run from being ready: a container without a readiness
+// probe is ready as soon as it runs.
+func probes(unready []string) string {
+	switch len(unready) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("; container %s runs, and its readiness probe fails", unready[0])
+	default:
+		return fmt.Sprintf("; containers %s run, and their readiness probes fail", strings.Join(unready, ", "))
+	}
 }
 
 // judgeSolver tells what has come of the solver, which may take that much longer.

@@ -67,6 +67,8 @@ func TestJudge(t *testing.T) {
 		"nothing came of it":   {observedWith(noInstance), 2 * time.Minute, "NeverStarted", "within 2m0s", 0},
 		"it starts":            {observedWith(starts("ImagePullBackOff", "no such image")), time.Minute, "Starting", "no such image", time.Minute},
 		"it never started":     {observedWith(starts("ImagePullBackOff", "no such image")), 2 * time.Minute, "NeverStarted", "ImagePullBackOff: no such image", 0},
+		"its probe fails":      {observedWith(starts("Starting", "Not ready: web"), func(o *Observed) { o.Unready = []string{"web"} }), 2 * time.Minute, "NeverStarted", "Not ready: web; container web runs, and its readiness probe fails", 0},
+		"two probes fail":      {observedWith(starts("Starting", "Not ready: db, web"), func(o *Observed) { o.Unready = []string{"db", "web"} }), 2 * time.Minute, "NeverStarted", "containers db, web run, and their readiness probes fail", 0},
 		"it failed":            {observedWith(starts("InvalidChallenge", "a typo"), func(o *Observed) { o.Instance.Status.Phase = bergv1.PhaseFailed }), time.Second, "NeverStarted", "InvalidChallenge: a typo", 0},
 		"it is frozen":         {observedWith(starts("Frozen", "it is frozen")), time.Second, "broken off", "it is frozen", 0},
 		"it is deleted":        {observedWith(func(o *Observed) { o.Instance.DeletionTimestamp = atPtr(0) }), time.Second, "broken off", "somebody else", 0},

@@ -3,6 +3,7 @@ package check
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -26,7 +27,10 @@ type Observed struct {
 	PlayersWait bool
 
 	// What belongs to the check that is being made; nil for what is not there.
-	Instance  *bergv1.ChallengeInstance
+	Instance *bergv1.ChallengeInstance
+	// Unready are the containers of the instance that run and are not ready, while nothing else is
+	// known to keep it from starting.
+	Unready   []string
 	Namespace *corev1.Namespace
 	Job       *batchv1.Job
 	Pods      []corev1.Pod
@@ -60,6 +64,9 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 		o.Foreign = "ChallengeInstance " + client.ObjectKeyFromObject(i).String()
 	} else if i != nil {
 		o.Instance = i
+		if o.Unready, err = r.unready(ctx, i); err != nil {
+			return err
+		}
 	}
 	ns, err := apply.Found(ctx, r.Client, client.ObjectKey{Name: namespaceName(o.Check)}, &corev1.Namespace{})
 	if err != nil || ns == nil {
@@ -80,6 +87,27 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	err = r.Client.List(ctx, &pods, client.InNamespace(namespaceName(o.Check)), client.DisableReadYourWritesConsistency)
 	o.Pods = pods.Items
 	return err
+}
+
+// unready are the containers of an instance that run and are not ready, sorted; none where there
+// is another reason why it does not run.
+func (r *Reconciler) unready(ctx context.Context, i *bergv1.ChallengeInstance) (names []string, err error) {
+	if i.Status.Cause != bergv1.CauseNotReadyYet || i.Status.Namespace == "" {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.InNamespace(i.Status.Namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return nil, err
+	}
+	for n := range pods.Items {
+		for _, s := range pods.Items[n].Status.ContainerStatuses {
+			if s.State.Running != nil && !s.Ready {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // challengeKey is the Challenge that a ChallengeCheck names.

@@ -37,6 +37,8 @@ type fault struct {
 	spoil func(*bergv1.Challenge)
 	want  bergv1.CheckVerdict
 	says  string
+	// shows is in what the solver wrote last.
+	shows string
 	// solver is the image of the solver, if it is another one.
 	solver string
 }
@@ -44,25 +46,25 @@ type fault struct {
 // faults are injected into the sample challenge pwn, whose port is one of the node's: they need
 // no Gateway.
 var faults = []fault{
-	{"nothing", func(*bergv1.Challenge) {}, bergv1.CheckSolved, "found the flag", ""},
-	{"the image is gone", func(c *bergv1.Challenge) { c.Spec.Containers[0].Image = "ghcr.io/bergctf/samples/gone:v0.1.0" }, bergv1.CheckNeverStarted, "ImageUnavailable: Container kiosk: ", ""},
+	{"nothing", func(*bergv1.Challenge) {}, bergv1.CheckSolved, "found the flag", "", ""},
+	{"the image is gone", func(c *bergv1.Challenge) { c.Spec.Containers[0].Image = "ghcr.io/bergctf/samples/gone:v0.1.0" }, bergv1.CheckNeverStarted, "not found", "", ""},
 	{"the port is wrong", func(c *bergv1.Challenge) {
 		c.Spec.Containers[0].Ports[0].Port = 1338
 		c.Spec.Containers[0].ReadinessProbe = nil
-	}, bergv1.CheckUnreachable, "69", ""},
-	{"the probe is wrong", func(c *bergv1.Challenge) { c.Spec.Containers[0].ReadinessProbe.TCPSocket.Port.IntVal = 1338 }, bergv1.CheckNeverStarted, "NotReadyYet: Not ready: kiosk", ""},
+	}, bergv1.CheckUnreachable, "69", "connection refused", ""},
+	{"the probe is wrong", func(c *bergv1.Challenge) { c.Spec.Containers[0].ReadinessProbe.TCPSocket.Port.IntVal = 1338 }, bergv1.CheckNeverStarted, "container kiosk runs, and its readiness probe fails", "", ""},
 	{"the mode of the flag is wrong", func(c *bergv1.Challenge) {
 		c.Spec.Containers[0].DynamicFlag.Executable.Mode = ptr.To[int32](0)
-	}, bergv1.CheckSolverCrashed, "exit code 1", ""},
+	}, bergv1.CheckSolverCrashed, "exit code 1", "printer is out of order", ""},
 	{"it crashes", func(c *bergv1.Challenge) {
 		c.Spec.Containers[0].Environment = map[string]bergv1.EnvironmentValue{"LISTEN_HOST": bergv1.StringValue("203.0.113.250")} // not its own
-	}, bergv1.CheckNeverStarted, "Crashing: Container kiosk: CrashLoopBackOff", ""},
+	}, bergv1.CheckNeverStarted, "Crashing: Container kiosk: CrashLoopBackOff", "", ""},
 	{"it has too little memory", func(c *bergv1.Challenge) {
 		c.Spec.Containers[0].ResourceRequests = nil
 		c.Spec.Containers[0].ResourceLimits.Memory = ptr.To(bergv1.Amount("512Ki"))
-	}, bergv1.CheckNeverStarted, "", ""},
-	{"its RuntimeClass is missing", func(c *bergv1.Challenge) { c.Spec.Containers[0].RuntimeClassName = "missing" }, bergv1.CheckNeverStarted, "RuntimeClass", ""},
-	{"the solver never ends", func(*bergv1.Challenge) {}, bergv1.CheckTooSlow, "40s", deployed.ToolboxImage},
+	}, bergv1.CheckNeverStarted, "memory", "", ""},
+	{"its RuntimeClass is missing", func(c *bergv1.Challenge) { c.Spec.Containers[0].RuntimeClassName = "missing" }, bergv1.CheckNeverStarted, `RuntimeClass "missing" not found`, "", ""},
+	{"the solver never ends", func(*bergv1.Challenge) {}, bergv1.CheckTooSlow, "40s", "", deployed.ToolboxImage},
 }
 
 var _ = Describe("A ChallengeCheck on real pods", Label("check"), Serial, func() {
@@ -101,8 +103,8 @@ var _ = Describe("A ChallengeCheck on real pods", Label("check"), Serial, func()
 			c := checks[i]
 			got := resultOf(ctx, c)
 			AddReportEntry(f.name, fmt.Sprintf("%s: %s %s", got.Result, got.Message, got.Output))
-			if got.Result != f.want || !strings.Contains(got.Message, f.says) {
-				wrong = append(wrong, fmt.Sprintf("%s: %s (%s; %s), want %s (%s)", f.name, got.Result, got.Message, got.Output, f.want, f.says))
+			if got.Result != f.want || !strings.Contains(got.Message, f.says) || !strings.Contains(got.Output, f.shows) {
+				wrong = append(wrong, fmt.Sprintf("%s: %s (%s; %s), want %s (%s; %s)", f.name, got.Result, got.Message, got.Output, f.want, f.says, f.shows))
 			}
 			Expect(apierrors.IsNotFound(world.Get(ctx, client.ObjectKey{Name: check.NamespacePrefix + string(c.UID)}, &corev1.Namespace{}))).To(BeTrue(), f.name)
 		}
