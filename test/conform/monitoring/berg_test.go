@@ -148,6 +148,8 @@ func alertsOfBerg() map[string]alertTest {
 			silent: [][]string{
 				// Few starts: one slow image says nothing about all players.
 				with(healthy(), histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "120", 0.2)...),
+				// They waited for room.
+				with(without(with(healthy(), histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "120", 3)...), "berg_challengeinstance_queue_head_seconds"), `berg_challengeinstance_queue_head_seconds{`+job+`,instance="a"} 120x90`),
 			},
 		},
 	}
