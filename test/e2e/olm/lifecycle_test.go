@@ -254,8 +254,10 @@ func stillHeld(ctx context.Context) error {
 	}
 	for _, pod := range pods {
 		if !ofVersion(pod.Spec.Containers[0], second) {
-			told := upgradeable(ctx, second, metav1.ConditionFalse, hold.ReasonBusy)
-			return fmt.Errorf("%s is not of version %s; whether OLM still reads a hold: %v", pod.Name, second, told)
+			if err := upgradeable(ctx, second, metav1.ConditionFalse, hold.ReasonBusy); err != nil {
+				return fmt.Errorf("%s is not of version %s, and OLM reads no hold: %w", pod.Name, second, err)
+			}
+			return fmt.Errorf("%s is not of version %s, though OLM reads a hold", pod.Name, second)
 		}
 	}
 	return nil

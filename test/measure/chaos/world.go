@@ -135,7 +135,7 @@ func (w *world) setUp(ctx context.Context) error {
 func (w *world) challengeOf(name string) (*bergv1.Challenge, error) {
 	c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: arena, Name: name}}
 	if name == few {
-		c.Spec.MaxInstances = int32(roomForFew(w.lives)) //nolint:gosec // lives are few
+		c.Spec.MaxInstances = int32(roomForFew(w.lives))
 	}
 	return c, yaml.UnmarshalStrict([]byte(blueprints[name].spec), &c.Spec)
 }
