@@ -5,7 +5,9 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -102,5 +104,33 @@ func addFields(add func(...ast.Expr), fields *ast.FieldList) {
 		for _, name := range field.Names {
 			add(name)
 		}
+	}
+}
+
+// The doc comment of a package is the map of its files: one that is renamed must not stay on it.
+func TestEveryFileOnTheMapOfAPackageExists(t *testing.T) {
+	named := regexp.MustCompile(`\b([a-z_]+\.go)\b`)
+	maps := 0
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Name() != "doc.go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, name := range named.FindAllString(string(text), -1) {
+			maps++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), name)); err != nil {
+				t.Errorf("%s names %s, which is not beside it", strings.TrimPrefix(path, "../"), name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if maps < 50 {
+		t.Fatalf("only %d files are on a map", maps)
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	suites     = []string{"berg", "operator", "quix", "kit"}
+	suites     = []string{"berg", "operator", "quix", "tunnel"}
 	everything = partsOf("simulated", "node", "network", "olm")
 	code       = []string{"internal/berg/challengeinstance/plan.go"}
 )

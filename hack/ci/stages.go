@@ -64,7 +64,6 @@ var integrationTimes = map[string]time.Duration{
 	"plugin":   3 * time.Minute,
 	"tunnel":   5 * time.Minute,
 	"builds":   2 * time.Minute,
-	"kit":      1 * time.Minute,
 }
 
 // How long it takes to build a part of test/cluster after those before it.

@@ -12,7 +12,7 @@
 //	next     (turn.go)       pure: which pulls begin now
 //	build    (controller.go) the namespace of a Challenge, then the pulls in it
 //	derive   (status.go)     pure: the condition of each Challenge
-//	tidy     (finalize.go)   takes away what is not needed any more
+//	tidy     (controller.go) takes away what is not needed any more
 //
 // What is done is found out from the nodes. A node lists some of its images only, and so this
 // process remembers the rest (ledger.go); one that does not remember pulls them again, which

@@ -5,9 +5,8 @@
 //
 //	observe (observe.go)  all reads, into one Observed
 //	judge   (judge.go)    pure: has it ended, and what stands in the way
-//	advance (advance.go)  one step after the other, until one must wait
 //	plan    (plan.go)     pure: pods, Services and policies that a pair consists of
-//	apply   (build.go, kit/apply)  the only writes of children
+//	advance (advance.go, kit/apply)  one step after the other, until one must wait: the only writes of children
 //	derive  (status.go)   pure: state, tunnels and conditions
 //	patch   (controller.go)  the only write of the status
 //
