@@ -14,9 +14,9 @@ generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/, and Go 
 # A family is a folder of api/, of internal/ and of config/.
 FAMILIES := $(notdir $(wildcard api/*))
 
-# Rooms whose rights are in a role of their own, config/<room>/rbac, which only those bind who
-# want what it is for.
-ROOMS_APART := berg/check berg/prepull berg/record
+# Rooms with a folder config/<family>/<room>/rbac have their rights in a role of their own, which
+# only those bind who want what it is for.
+ROOMS_APART := $(patsubst config/%/rbac/,%,$(wildcard config/*/*/rbac/))
 
 # staticValue is a number with a fraction in the Challenges that run today; the
 # warning against such fields cannot be followed any more.

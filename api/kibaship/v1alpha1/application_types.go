@@ -62,7 +62,7 @@ type ApplicationSpec struct {
 
 	// What kind of Application it is. The Project must allow it.
 	// +required
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:MySQL","urn:alm:descriptor:com.tectonic.ui:select:MySQLCluster","urn:alm:descriptor:com.tectonic.ui:select:Postgres","urn:alm:descriptor:com.tectonic.ui:select:PostgresCluster","urn:alm:descriptor:com.tectonic.ui:select:DockerImage","urn:alm:descriptor:com.tectonic.ui:select:GitRepository"}
 	Type ApplicationType `json:"type"`
 
 	// The size of the Application. It must be within the resourceBounds of the Project; what
@@ -147,7 +147,7 @@ const (
 type GitRepository struct {
 	// Where the repository is kept.
 	// +required
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Provider"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Provider",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:github.com","urn:alm:descriptor:com.tectonic.ui:select:gitlab.com","urn:alm:descriptor:com.tectonic.ui:select:bitbucket.com"}
 	Provider GitProvider `json:"provider"`
 
 	// Name of the repository, as <organisation>/<repository>.

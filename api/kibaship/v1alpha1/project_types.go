@@ -64,7 +64,7 @@ type ProjectSpec struct {
 	// applications are made of, and change neither its namespace nor its limits.
 	// Default: none is enforced, as the cluster is set up.
 	// +optional
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod Security"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod Security",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:privileged","urn:alm:descriptor:com.tectonic.ui:select:baseline","urn:alm:descriptor:com.tectonic.ui:select:restricted"}
 	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
 
 	// What all pods and volumes of the Project may use together, as in spec.hard of a
@@ -133,7 +133,7 @@ type NetworkPolicy struct {
 	// without private networks; All. Builds need to reach the git server and the registry.
 	// +optional
 	// +kubebuilder:default=None
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Egress"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Egress",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:None","urn:alm:descriptor:com.tectonic.ui:select:Internet","urn:alm:descriptor:com.tectonic.ui:select:All"}
 	Egress Egress `json:"egress,omitempty"`
 }
 

@@ -67,7 +67,7 @@ type ContainerNetworkSpec struct {
 	// deleted with this object if it was made for a persistent one. Default: session.
 	// +optional
 	// +kubebuilder:default=session
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Mode"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:session","urn:alm:descriptor:com.tectonic.ui:select:persistent","urn:alm:descriptor:com.tectonic.ui:select:existing","urn:alm:descriptor:com.tectonic.ui:select:cleanup"}
 	Mode ContainerNetworkMode `json:"mode,omitempty"`
 
 	// true is the same as mode persistent, whatever mode says. Default: false.
