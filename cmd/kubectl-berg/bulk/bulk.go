@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,6 +43,8 @@ type Told struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Why       string `json:"why"`
+	// Code is the exit code that belongs to a failure, 0 of what was skipped.
+	Code int `json:"code,omitempty"`
 }
 
 // Report is what a run did.
@@ -211,7 +214,7 @@ func (r *run[T]) note(item T, outcome Outcome, err error) {
 		told.Why = "gone"
 		r.report.Skipped = append(r.report.Skipped, told)
 	case err != nil:
-		told.Why = console.Clean(err.Error())
+		told.Why, told.Code = console.Clean(err.Error()), console.Code(cluster.Explain(r.Verb, err))
 		r.report.Failed = append(r.report.Failed, told)
 	case outcome.Already:
 		r.report.Already++
@@ -265,6 +268,8 @@ func Show(out *console.Console, r Report, done, again string, err error) error {
 		return console.Fail(console.ExitInterrupted, "interrupted: %d of %d are not done. %s", r.Unreached+len(r.Failed), r.Total, again)
 	case err != nil:
 		return &console.Error{Code: code(err), Err: fmt.Errorf("%w. %s", err, again)}
+	case len(r.Failed) > 0 && !slices.ContainsFunc(r.Failed, func(t Told) bool { return t.Code != console.ExitForbidden }):
+		return console.Fail(console.ExitForbidden, "you are not allowed to do it to %d of %d: ask the administrator; kubectl berg doctor shows which rights you have", len(r.Failed), r.Total)
 	case len(r.Failed) > 0:
 		return console.Fail(console.ExitPartly, "%d of %d failed. %s", len(r.Failed), r.Total, again)
 	default:

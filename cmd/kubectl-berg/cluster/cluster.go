@@ -93,7 +93,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 	for group, namespaced := range map[schema.GroupVersion]map[string]bool{
 		bergv1.GroupVersion: {"Challenge": true, "ChallengeInstance": true, "ChallengeInstanceRecord": true},
 		corev1.SchemeGroupVersion: {
-			"Pod": true, "Event": true, "Secret": true, "Service": true, "ResourceQuota": true,
+			"Pod": true, "Event": true, "Secret": true, "ConfigMap": true, "Service": true, "ResourceQuota": true,
 			"Namespace": false, "Node": false,
 		},
 		appsv1.SchemeGroupVersion:                      {"Deployment": true, "ReplicaSet": true},
@@ -196,7 +196,7 @@ func (c *Cluster) Instances(ctx context.Context, opts ...client.ListOption) (all
 	for {
 		limited := append([]client.ListOption{client.Limit(pageSize), client.Continue(page.Continue)}, opts...)
 		page = bergv1.ChallengeInstanceList{}
-		if err := c.List(ctx, &page, limited...); err != nil {
+		if err := Attempt(ctx, func(ctx context.Context) error { return c.List(ctx, &page, limited...) }); err != nil {
 			return nil, "", err
 		}
 		all = append(all, page.Items...)

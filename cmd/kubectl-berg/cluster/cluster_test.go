@@ -23,6 +23,7 @@ func TestKindsAreKnownByTheirResources(t *testing.T) {
 		{Version: "v1", Kind: "Pod"}:                                                     "pods",
 		{Version: "v1", Kind: "Event"}:                                                   "events",
 		{Version: "v1", Kind: "Secret"}:                                                  "secrets",
+		{Version: "v1", Kind: "ConfigMap"}:                                               "configmaps",
 		{Version: "v1", Kind: "Service"}:                                                 "services",
 		{Version: "v1", Kind: "ResourceQuota"}:                                           "resourcequotas",
 		{Version: "v1", Kind: "Namespace"}:                                               "namespaces",

@@ -52,6 +52,9 @@ func Explain(what string, err error) error {
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
+	fail := func(code int, format string, args ...any) error {
+		return console.Fail(code, "%w", &explainedError{fmt.Sprintf(format, args...), err})
+	}
 	text := console.Clean(err.Error())
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -61,21 +64,31 @@ func Explain(what string, err error) error {
 	case clientcmd.IsEmptyConfig(err):
 		return console.Fail(console.ExitUnreachable, "no cluster is configured: set KUBECONFIG, or say --kubeconfig")
 	case apierrors.IsUnauthorized(err):
-		return console.Fail(console.ExitForbidden, "%s: the API server does not know you: log in again (kubectl auth whoami)", what)
+		return fail(console.ExitForbidden, "%s: the API server does not know you: log in again (kubectl auth whoami)", what)
 	case apierrors.IsForbidden(err):
-		return console.Fail(console.ExitForbidden, "%s: %s. Ask the administrator for a binding to the ClusterRole "+
+		return fail(console.ExitForbidden, "%s: %s. Ask the administrator for a binding to the ClusterRole "+
 			"berg-operator-challengeinstance-editor (viewer to read); kubectl berg doctor shows which rights you have", what, text)
 	case notServed(err):
-		return console.Fail(console.ExitNotFound, "%s: this cluster does not serve %s: install the operator, "+
+		return fail(console.ExitNotFound, "%s: this cluster does not serve %s: install the operator, "+
 			"or choose another cluster with --context", what, group)
 	case apierrors.IsNotFound(err):
-		return console.Fail(console.ExitNotFound, "%s: %s", what, text)
+		return fail(console.ExitNotFound, "%s: %s", what, text)
 	case Transient(err):
-		return console.Fail(console.ExitUnreachable, "%s: the API server cannot be reached: %s", what, text)
+		return fail(console.ExitUnreachable, "%s: the API server cannot be reached: %s", what, text)
 	default:
-		return console.Fail(console.ExitFailed, "%s: %s", what, text)
+		return fail(console.ExitFailed, "%s: %s", what, text)
 	}
 }
+
+// explainedError says in words for people what went wrong, and keeps what it was made of: callers
+// that go on ask it whether that may pass.
+type explainedError struct {
+	text  string
+	cause error
+}
+
+func (e *explainedError) Error() string { return e.text }
+func (e *explainedError) Unwrap() error { return e.cause }
 
 // group is the one that all commands need.
 const group = "berg.norelect.ch/v1"

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -29,7 +30,13 @@ type Follower struct {
 	// Lost is called when the connection is lost, and with nil when it is there again.
 	// Optional.
 	Lost func(err error)
+	// Patience is for how long the API server may not be reached at the beginning, before anything
+	// was told; default firstPatience.
+	Patience time.Duration
 }
+
+// firstPatience is enough for a hiccup, and short for who mistyped the address of a cluster.
+const firstPatience = 5 * time.Second
 
 // pauses are those between attempts to reach an API server that cannot be reached.
 func pauses() wait.Backoff {
@@ -37,12 +44,13 @@ func pauses() wait.Backoff {
 }
 
 // Follow tells of instances until its context ends or it is told to stop. A
-// connection that is lost is made again, and what happened meanwhile is told then. A first list
-// that fails is returned.
+// connection that is lost is made again, and what happened meanwhile is told then. One that was
+// never there is an error after the follower's patience.
 func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOption) error {
 	known := map[types.UID]*bergv1.ChallengeInstance{}
 	backoff, lost := pauses(), false
-	for first := true; ; first = false {
+	first, began := true, c.clock.Now()
+	for {
 		all, version, err := c.Instances(ctx, opts...)
 		if err == nil {
 			if lost && f.Lost != nil {
@@ -52,6 +60,7 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 			if done, err := tell(f, known, all, first); done || err != nil {
 				return err
 			}
+			first = false
 			var done bool
 			if done, err = c.watch(ctx, f, known, version, opts...); done {
 				return err
@@ -60,7 +69,7 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case first && len(known) == 0 && err != nil && !Transient(err):
+		case first && Transient(err) && c.clock.Since(began) >= cmp.Or(f.Patience, firstPatience):
 			return err
 		case err != nil && !Transient(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err):
 			return err

@@ -161,7 +161,16 @@ func instance(ctx context.Context, c *cluster.Cluster, name string) (*bergv1.Cha
 
 // trimmed takes the kind off a name, as in ci/alice.
 func trimmed(name string) string {
-	for _, kind := range []string{"ci/", "instance/", "challengeinstance/", "challengeinstances/", "challengeinstance.berg.norelect.ch/", "challengeinstances.berg.norelect.ch/"} {
+	return withoutKind(name, "ci/", "instance/", "challengeinstance/", "challengeinstances/", "challengeinstance.berg.norelect.ch/", "challengeinstances.berg.norelect.ch/")
+}
+
+// trimmedChallenge takes the kind off a Challenge's name, as in challenge/guestbook.
+func trimmedChallenge(name string) string {
+	return withoutKind(name, "challenge/", "challenges/", "challenge.berg.norelect.ch/", "challenges.berg.norelect.ch/")
+}
+
+func withoutKind(name string, kinds ...string) string {
+	for _, kind := range kinds {
 		if rest, ok := strings.CutPrefix(name, kind); ok {
 			return rest
 		}

@@ -119,6 +119,9 @@ not; those that end before anyway are left alone. --node takes those of a node, 
 			if why != bergv1.TerminationAdmin && why != bergv1.TerminationUserRequest {
 				return console.Fail(console.ExitUsage, "--reason %s: must be %s or %s", reason, bergv1.TerminationAdmin, bergv1.TerminationUserRequest)
 			}
+			if err := readableTime(after, r.clock.Now()); err != nil {
+				return err
+			}
 			to, err := r.open()
 			if err != nil {
 				return err
@@ -156,7 +159,7 @@ not; those that end before anyway are left alone. --node takes those of a node, 
 				},
 			})
 			if err == nil && wait && at.IsZero() && len(report.Failed) == 0 {
-				err = r.awaitGone(ctx, to, &s, found)
+				err = r.awaitGone(ctx, to, &s, found, m.patience)
 			}
 			return bulk.Show(r.Console, report, "ended", "The same command ends the rest.", err)
 		},
@@ -169,6 +172,16 @@ not; those that end before anyway are left alone. --node takes those of a node, 
 	c.Flags().BoolVar(&wait, "wait", false, "wait until they are gone")
 	_ = c.RegisterFlagCompletionFunc("reason", cobra.FixedCompletions([]string{string(bergv1.TerminationAdmin), string(bergv1.TerminationUserRequest)}, cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// readableTime looks whether a point in time that may be left out can be understood, before anybody
+// is asked; what it means is a question to the cluster's clock.
+func readableTime(text string, now time.Time) error {
+	if text == "" {
+		return nil
+	}
+	_, err := pointInTime(text, now)
+	return err
 }
 
 // pointInTime reads a time from now, or the next time that it is an hour.
@@ -199,6 +212,9 @@ func endAt(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance,
 	if i.Status.StartedAt == nil {
 		return bulk.Skip("its time does not run yet: end it without --after"), nil
 	}
+	if i.Annotations[bergv1.AnnotationFrozen] != "" {
+		return bulk.Skip("frozen: thaw it first, or end it without --after"), nil
+	}
 	if i.Status.ExpiresAt != nil && !i.Status.ExpiresAt.After(at) {
 		return bulk.Already, nil
 	}
@@ -213,7 +229,7 @@ func endAt(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance,
 }
 
 // awaitGone waits until the resources are gone.
-func (r *root) awaitGone(ctx context.Context, c *cluster.Cluster, s *selection, all []*bergv1.ChallengeInstance) error {
+func (r *root) awaitGone(ctx context.Context, c *cluster.Cluster, s *selection, all []*bergv1.ChallengeInstance, patience time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	left := map[types.UID]bool{}
@@ -246,7 +262,7 @@ func (r *root) awaitGone(ctx context.Context, c *cluster.Cluster, s *selection, 
 			}
 			return len(left) == 0, nil
 		},
-		Lost: r.tellLost,
+		Lost: r.tellLost, Patience: patience,
 	}, s.options(c)...)
 	return cluster.Explain(fmt.Sprintf("wait for the end of %d instances", len(left)), err)
 }

@@ -59,6 +59,9 @@ and that ID does the rest, and adds nothing twice. The operator's CHALLENGE_MAX_
 			if err := s.check(args, true); err != nil {
 				return err
 			}
+			if err := readableTime(until, r.clock.Now()); err != nil {
+				return err
+			}
 			to, err := r.open()
 			if err != nil {
 				return err

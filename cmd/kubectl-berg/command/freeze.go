@@ -82,7 +82,7 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m many, verb string,
 		if err != nil {
 			return err
 		}
-		return r.dry(verb, verb, live(found))
+		return r.dryFreeze(verb, freeze, challenges, live(found))
 	}
 	at := c.Now().UTC().Truncate(time.Second)
 	var report frozenReport
@@ -106,6 +106,39 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m many, verb string,
 		}
 	}
 	return r.showFrozen(report, freeze, err)
+}
+
+// dryFreeze writes what would be done: those that are as they should be are left out.
+func (r *root) dryFreeze(verb string, freeze bool, challenges []*bergv1.Challenge, instances []*bergv1.ChallengeInstance) error {
+	type planned struct {
+		bulk.Report
+		Challenges []string `json:"challenges"`
+		Instances  []string `json:"instances"`
+	}
+	p := planned{Challenges: changing(challenges, freeze), Instances: changing(instances, freeze)}
+	p.Report = bulk.Report{Action: verb, DryRun: true, Total: len(p.Challenges) + len(p.Instances)}
+	if r.Format == console.JSON {
+		return r.WriteJSON(p)
+	}
+	for _, name := range p.Challenges {
+		r.Printf("would %s Challenge %s\n", verb, name)
+	}
+	for _, name := range p.Instances {
+		r.Printf("would %s instance %s\n", verb, name)
+	}
+	r.Printf("%d Challenges and %d instances; nothing was done\n", len(p.Challenges), len(p.Instances))
+	return nil
+}
+
+// changing are the names of those that are not yet as they should be.
+func changing[T client.Object](all []T, freeze bool) []string {
+	names := []string{}
+	for _, o := range all {
+		if (o.GetAnnotations()[bergv1.AnnotationFrozen] != "") != freeze {
+			names = append(names, o.GetNamespace()+"/"+o.GetName())
+		}
+	}
+	return names
 }
 
 func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {

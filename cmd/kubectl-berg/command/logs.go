@@ -2,6 +2,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +64,7 @@ func (r *root) logs() *cobra.Command {
 	f.Int64Var(&o.tail, "tail", -1, "only so many lines of each container; all by default")
 	f.DurationVar(&o.since, "since", 0, "only what is newer than this, as in 10m")
 	f.BoolVar(&o.times, "timestamps", false, "with the time of each line")
+	c.MarkFlagsMutuallyExclusive("follow", "previous")
 	_ = c.RegisterFlagCompletionFunc("container", func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		return r.complete(prefix, func(ctx context.Context, to *cluster.Cluster) (names []string) {
 			if len(args) == 0 {
@@ -92,7 +96,8 @@ func instancePods(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeIn
 
 var prefixColours = []console.Colour{console.Cyan, console.Yellow, console.Green, console.Red}
 
-// nextLook is how often a container that has ended is looked at, for the next one.
+// nextLook is how often is looked for further pods, and at a container that has ended or a line that
+// is broken.
 const nextLook = 2 * time.Second
 
 func (r *root) showLogs(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, o logOptions) error {
@@ -100,112 +105,267 @@ func (r *root) showLogs(ctx context.Context, c *cluster.Cluster, i *bergv1.Chall
 	if err != nil {
 		return err
 	}
-	l := &logReader{root: r, raw: raw, options: o, seen: map[string]bool{}, colours: map[string]console.Colour{}}
-	for {
-		pods, err := instancePods(ctx, c, i)
-		if err != nil && (!o.follow || !cluster.Transient(errors.Unwrap(err)) || ctx.Err() != nil) {
-			return err
+	l := &logReader{root: r, cluster: c, raw: raw, options: o, colours: map[string]console.Colour{}}
+	if o.follow {
+		return l.follow(ctx, i)
+	}
+	return l.once(ctx, i)
+}
+
+type logReader struct {
+	*root
+	cluster *cluster.Cluster
+	raw     *rest.RESTClient
+	options logOptions
+
+	mu       sync.Mutex
+	prefixed bool
+	colours  map[string]console.Colour
+	lost     bool
+}
+
+// pods are those whose logs are wanted.
+func (l *logReader) pods(ctx context.Context, i *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
+	pods, err := instancePods(ctx, l.cluster, i)
+	if err != nil {
+		return nil, err
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return l.options.container != "" && p.Labels[bergv1.LabelContainer] != l.options.container
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prefixed = l.prefixed || len(pods) > 1
+	for _, p := range pods {
+		if name := p.Labels[bergv1.LabelContainer]; l.colours[name] == console.Plain {
+			l.colours[name] = prefixColours[len(l.colours)%len(prefixColours)]
 		}
-		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
-			return o.container != "" && p.Labels[bergv1.LabelContainer] != o.container
+	}
+	return pods, nil
+}
+
+// once copies what is there.
+func (l *logReader) once(ctx context.Context, i *bergv1.ChallengeInstance) error {
+	pods, err := l.pods(ctx, i)
+	switch {
+	case err != nil:
+		return err
+	case len(pods) == 0 && l.options.container != "":
+		return console.Fail(console.ExitNotFound, "instance %s has no pod of a container %s: kubectl berg why %s -n %s", i.Name, l.options.container, i.Name, i.Namespace)
+	case len(pods) == 0:
+		return console.Fail(console.ExitNotFound, "instance %s has no pods: kubectl berg why %s -n %s", i.Name, i.Name, i.Namespace)
+	}
+	failed := make([]error, len(pods))
+	var group sync.WaitGroup
+	for n, p := range pods {
+		group.Go(func() {
+			s := l.source(p, true)
+			failed[n] = cluster.Explain("read the log of container "+s.container, l.read(ctx, s))
 		})
-		l.prefixed = l.prefixed || len(pods) > 1
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // whoever interrupts it has read enough
+	}
+	return cmp.Or(failed...)
+}
+
+// follow copies what the pods of an instance write until it is gone: each pod on its own, so that
+// one that is silent, or ends, keeps no other waiting.
+func (l *logReader) follow(ctx context.Context, i *bergv1.ChallengeInstance) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer stop(nil)
+	sources := map[types.UID]*source{}
+	for first := true; ; {
+		pods, err := l.pods(ctx, i)
 		switch {
-		case len(pods) == 0 && !o.follow && o.container != "":
-			return console.Fail(console.ExitNotFound, "instance %s has no pod of a container %s: kubectl berg why %s -n %s", i.Name, o.container, i.Name, i.Namespace)
-		case len(pods) == 0 && !o.follow:
-			return console.Fail(console.ExitNotFound, "instance %s has no pods: kubectl berg why %s -n %s", i.Name, i.Name, i.Namespace)
-		}
-		var group sync.WaitGroup
-		for _, p := range pods {
-			group.Go(func() { l.pod(ctx, p) })
-		}
-		group.Wait()
-		if !o.follow || ctx.Err() != nil {
-			return l.err
+		case ctx.Err() != nil: // by a source, or by the user, of whom nothing is to be said
+			return l.cause(ctx)
+		case err != nil && !cluster.Transient(err):
+			return err
+		case err != nil:
+			l.line(err)
+		default:
+			l.line(nil)
+			here := map[types.UID]bool{}
+			for _, p := range pods {
+				here[p.UID] = true
+				if sources[p.UID] == nil {
+					s := l.source(p, first)
+					sources[p.UID] = s
+					group.Go(func() {
+						if err := l.keepUp(ctx, s); err != nil {
+							stop(err)
+						}
+					})
+				}
+			}
+			for uid, s := range sources {
+				if !here[uid] { // it reads to the end what was written
+					close(s.gone)
+					delete(sources, uid)
+				}
+			}
+			first = false
 		}
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-r.clock.After(nextLook):
+			return l.cause(ctx)
+		case <-l.clock.After(nextLook):
 		}
-		if latest, err := instance(ctx, c, i.Name); console.Code(err) == console.ExitNotFound || err == nil && latest.UID != i.UID {
+		if latest, err := instance(ctx, l.cluster, i.Name); console.Code(err) == console.ExitNotFound || err == nil && latest.UID != i.UID {
 			return nil // the end of the instance is the end of its logs
 		}
 	}
 }
 
-type logReader struct {
-	*root
-	raw      *rest.RESTClient
-	options  logOptions
-	prefixed bool
-
-	mu      sync.Mutex
-	seen    map[string]bool
-	colours map[string]console.Colour
-	err     error
+// cause is why the logs ended: nothing where the user has ended them.
+func (l *logReader) cause(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
 
-// pod copies what one pod writes.
-func (l *logReader) pod(ctx context.Context, p corev1.Pod) {
-	container := p.Labels[bergv1.LabelContainer]
-	run := p.Name
-	for _, s := range p.Status.ContainerStatuses {
-		if s.Name == container {
-			run = fmt.Sprintf("%s/%d", p.Name, s.RestartCount)
-		}
-	}
-	l.mu.Lock()
-	known := l.seen[run]
-	l.seen[run] = true
-	if l.colours[container] == console.Plain {
-		l.colours[container] = prefixColours[len(l.colours)%len(prefixColours)]
-	}
-	l.mu.Unlock()
-	if known {
-		return
-	}
-	options := &corev1.PodLogOptions{Container: container, Follow: l.options.follow, Previous: l.options.previous, Timestamps: l.options.times}
-	if l.options.tail >= 0 {
-		options.TailLines = &l.options.tail
-	}
-	if l.options.since > 0 {
-		seconds := int64(max(1, l.options.since.Seconds()))
-		options.SinceSeconds = &seconds
-	}
-	stream, err := l.raw.Get().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("log").
-		VersionedParams(options, scheme.ParameterCodec).Stream(ctx)
-	if err != nil {
-		l.failed(ctx, container, run, err)
-		return
-	}
-	defer func() { _ = stream.Close() }()
-	lines := bufio.NewReaderSize(stream, 64<<10)
-	for {
-		line, err := lines.ReadString('\n')
-		if line != "" {
-			l.write(container, strings.TrimSuffix(line, "\n"))
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) && ctx.Err() == nil && !l.options.follow {
-				l.failed(ctx, container, run, err)
-			}
-			return
-		}
-	}
-}
-
-func (l *logReader) failed(ctx context.Context, container, run string, err error) {
+// line tells once that the connection is lost, and that it is there again.
+func (l *logReader) line(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.options.follow && !apierrors.IsForbidden(err) {
-		delete(l.seen, run) // it does not run yet
+	if lost := err != nil; lost != l.lost {
+		l.lost = lost
+		l.tellLost(err)
+	}
+}
+
+// source is the log of one pod, and how far it has been read.
+type source struct {
+	namespace, pod, container string
+	options                   corev1.PodLogOptions
+	// last is the time of the last line, and same how many lines have that time.
+	last time.Time
+	same int
+	// gone is closed when the pod is not there any more.
+	gone chan struct{}
+}
+
+// source makes that of a pod. Of one that was there at the beginning not all may be wanted.
+func (l *logReader) source(p corev1.Pod, fromTheBeginning bool) *source {
+	s := &source{namespace: p.Namespace, pod: p.Name, container: p.Labels[bergv1.LabelContainer], gone: make(chan struct{})}
+	// While it follows, the times tell where to go on after a line that broke.
+	s.options = corev1.PodLogOptions{
+		Container: s.container, Follow: l.options.follow, Previous: l.options.previous, Timestamps: l.options.times || l.options.follow,
+	}
+	if fromTheBeginning && l.options.tail >= 0 {
+		s.options.TailLines = &l.options.tail
+	}
+	if fromTheBeginning && l.options.since > 0 {
+		seconds := int64(max(1, l.options.since.Seconds()))
+		s.options.SinceSeconds = &seconds
+	}
+	return s
+}
+
+// resume makes the next request go on where the last one has ended. Of a log of which not all is
+// wanted, and which was empty, everything is new from the first request on.
+func (s *source) resume(asked time.Time) {
+	if s.last.IsZero() && s.options.TailLines == nil && s.options.SinceSeconds == nil && s.options.SinceTime == nil {
 		return
 	}
-	if ctx.Err() == nil && l.err == nil {
-		l.err = cluster.Explain("read the log of container "+container, err)
+	since := s.last
+	if since.IsZero() {
+		since = asked
+		if s.options.SinceTime != nil {
+			since = s.options.SinceTime.Time
+		}
 	}
+	s.options.TailLines, s.options.SinceSeconds, s.options.SinceTime = nil, nil, &metav1.Time{Time: since}
+}
+
+// keepUp copies what a pod writes, through restarts of its container and lines that break. The
+// error is that of who may not read it.
+func (l *logReader) keepUp(ctx context.Context, s *source) error {
+	for {
+		began := l.cluster.Now()
+		err := l.read(ctx, s)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // that is how it ends
+		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+			return cluster.Explain("read the log of container "+s.container, err)
+		case err == nil, errors.Is(err, errBroken):
+			s.resume(began)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.gone:
+			return nil
+		case <-l.clock.After(nextLook):
+		}
+	}
+}
+
+// errBroken is that of a stream that ended before its container.
+var errBroken = errors.New("the stream broke")
+
+// read copies what one request returns.
+func (l *logReader) read(ctx context.Context, s *source) error {
+	stream, err := l.raw.Get().Namespace(s.namespace).Resource("pods").Name(s.pod).SubResource("log").
+		VersionedParams(&s.options, scheme.ParameterCodec).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }()
+	lines, skip := bufio.NewReaderSize(stream, 64<<10), s.same
+	s.same = 0
+	for {
+		text, err := lines.ReadString('\n')
+		// Half a line of a stream that breaks comes again, whole.
+		if text != "" && (err == nil || errors.Is(err, io.EOF)) {
+			if text, fresh := l.fresh(s, strings.TrimSuffix(text, "\n"), &skip); fresh {
+				l.write(s.container, text)
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return nil
+		default:
+			return fmt.Errorf("%w: %w", errBroken, err)
+		}
+	}
+}
+
+// fresh reports whether a line was not written yet, and returns it as it is to be written. since of
+// a request is cut to the second, and so lines come again; skip is how many there are left of those
+// with the time of the last one.
+func (l *logReader) fresh(s *source, text string, skip *int) (line string, fresh bool) {
+	if !l.options.follow {
+		return text, true
+	}
+	stamp, rest, _ := strings.Cut(text, " ")
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	if err != nil {
+		return text, true // the kubelet's own words
+	}
+	switch {
+	case at.Before(s.last):
+		return "", false
+	case at.Equal(s.last):
+		s.same++
+		if *skip > 0 {
+			*skip--
+			return "", false
+		}
+	default:
+		s.last, s.same, *skip = at, 1, 0
+	}
+	if l.options.times {
+		return text, true
+	}
+	return rest, true
 }
 
 // logLine is a line as JSON has it.

@@ -188,7 +188,7 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	result, err := plan.Of(shapes,
 		plan.Event{Players: o.players, Active: active, Start: o.start, Lifetime: o.lifetime, Duration: o.duration},
 		node,
-		plan.Limits{NodePorts: o.nodePorts, EtcdMB: etcd.AsApproximateFloat64() / 1e6, StartsPerSecond: o.starts, Nodes: len(nodes)})
+		plan.Limits{NodePorts: o.nodePorts, EtcdMB: etcd.AsApproximateFloat64() / 1e6, StartsPerSecond: o.starts, Nodes: len(nodes), Instances: settings.MaxInstances})
 	if err != nil {
 		return console.Fail(console.ExitUsage, "%w", err)
 	}
@@ -249,6 +249,11 @@ func settingsOf(s doctor.Survey, told []string) (plan.Settings, time.Duration, e
 	}
 	out.Headless = value("CHALLENGE_ADDITIONAL_HEADLESS_SERVICE") == "true"
 	out.PullSecret = value("PULL_SECRET_NAME") != ""
+	most, err := strconv.Atoi(value("CHALLENGE_MAX_INSTANCES"))
+	if err != nil || most < 0 {
+		return out, 0, console.Fail(console.ExitUsage, "CHALLENGE_MAX_INSTANCES=%s: must be a number, 0 for any", value("CHALLENGE_MAX_INSTANCES"))
+	}
+	out.MaxInstances = most
 	timeout, err := time.ParseDuration(value("CHALLENGE_INSTANCE_TIMEOUT"))
 	if err != nil {
 		return out, 0, console.Fail(console.ExitUsage, "CHALLENGE_INSTANCE_TIMEOUT: %w", err)
@@ -369,8 +374,8 @@ func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
 }
 
 func (r *root) showPlan(p plan.Result, o planOptions, n plan.Node) error {
-	if why := p.Impossible(); why != "" {
-		r.Printf("%s %s\n", r.Paint(console.Red, "✗"), why)
+	if p.Impossible != "" {
+		r.Printf("%s %s\n", r.Paint(console.Red, "✗"), p.Impossible)
 		return verdictOf(true)
 	}
 	t := console.Table{Header: []string{"", "NEEDED", ""}}

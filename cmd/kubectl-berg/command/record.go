@@ -36,6 +36,20 @@ their namespace.`,
 		Example: `  kubectl berg record alice-guestbook -n berg
   kubectl berg record alice-guestbook -n berg -o json`,
 		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: one(func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			return r.complete(prefix, func(ctx context.Context, to *cluster.Cluster) (names []string) {
+				all, _ := listRecords(ctx, to, from)
+				seen := map[string]bool{}
+				for _, row := range recordRows(all, to.Namespace, false) {
+					if seen[row.Instance] { // the newest one is shown
+						continue
+					}
+					seen[row.Instance] = true
+					names = append(names, row.Instance+"\t"+row.Challenge+", ended "+row.Written.UTC().Format(time.RFC3339))
+				}
+				return names
+			})
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := r.open()
 			if err != nil {

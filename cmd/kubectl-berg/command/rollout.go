@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -22,6 +23,7 @@ import (
 type rolloutOptions struct {
 	many
 	atOnce, stopAfter int
+	settle            time.Duration
 }
 
 func (r *root) rollout() *cobra.Command {
@@ -31,8 +33,9 @@ func (r *root) rollout() *cobra.Command {
 		Use:   "rollout CHALLENGE",
 		Short: "Bring live instances to their edited Challenge, a few at a time, after a preview",
 		Long: `Bring the live instances of a Challenge to what it says now. First it shows whose pods restart, and
-asks. Then it goes on by so many at a time: the next one begins when one is well again. Where some are
-not well afterwards it stops. The same command goes on with those that are left.`,
+asks. Then it goes on by so many at a time: the next one begins when one is well again. One that is not
+well after --settle counts as broken by it; where --stop-after are, it stops. The same command goes on
+with those that are left.`,
 		Example: `  kubectl berg rollout guestbook --dry-run
   kubectl berg rollout guestbook --at-once 5 --yes`,
 		Args:              cobra.ExactArgs(1),
@@ -40,6 +43,9 @@ not well afterwards it stops. The same command goes on with those that are left.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.atOnce < 1 || o.stopAfter < 1 {
 				return console.Fail(console.ExitUsage, "--at-once and --stop-after must be 1 or more")
+			}
+			if o.settle < time.Second {
+				return console.Fail(console.ExitUsage, "--settle %s: must be a second or longer", o.settle)
 			}
 			s.challenge = args[0]
 			if err := s.check(nil, true); err != nil {
@@ -55,6 +61,7 @@ not well afterwards it stops. The same command goes on with those that are left.
 	o.addYes(c)
 	f.IntVar(&o.atOnce, "at-once", 10, "how many may be not well again at a time")
 	f.IntVar(&o.stopAfter, "stop-after", 3, "stop when so many are broken by it")
+	f.DurationVar(&o.settle, "settle", 5*time.Minute, "how long one may take until it is well again, a new image included")
 	return c
 }
 
@@ -74,9 +81,7 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 	if err != nil {
 		return err
 	}
-	found = slices.DeleteFunc(live(found), func(i *bergv1.ChallengeInstance) bool {
-		return !meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate) || underway(i)
-	})
+	found, refused := outdated(live(found))
 	challenges := map[types.NamespacedName]*bergv1.Challenge{}
 	var groups []*previewGroup
 	bySummary := map[string]*previewGroup{}
@@ -100,7 +105,12 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 		if groups == nil {
 			groups = []*previewGroup{}
 		}
-		return r.WriteJSON(map[string]any{"action": "rollout", "dryRun": true, "challenge": s.challenge, "total": len(found), "pods": pods, "groups": groups})
+		if err := r.WriteJSON(map[string]any{
+			"action": "rollout", "dryRun": true, "challenge": s.challenge, "total": len(found), "pods": pods, "groups": groups, "refused": refused,
+		}); err != nil {
+			return err
+		}
+		return verdictOf(len(refused) > 0)
 	}
 	if r.Format != console.JSON {
 		for _, g := range groups {
@@ -108,18 +118,49 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 		}
 	}
 	switch {
-	case len(found) == 0 && r.Format != console.JSON:
+	case len(found) == 0 && len(refused) == 0 && r.Format != console.JSON:
 		r.Printf("All instances of %s are up to date.\n", s.challenge)
 		return nil
 	case o.dryRun:
+		for _, t := range refused {
+			r.Printf("%s %s/%s: %s\n", r.Paint(console.Red, "cannot"), t.Namespace, t.Name, t.Why)
+		}
 		r.Printf("%d pods restart; nothing was done\n", pods)
-		return nil
+		return verdictOf(len(refused) > 0)
 	case !o.yes && len(found) > 0:
 		if err := r.Confirm(fmt.Sprintf("Roll out to %d instances (%d pods restart)?", len(found), pods)); err != nil {
 			return err
 		}
 	}
-	return r.rollOutTo(ctx, c, s, found, restarting, o)
+	return r.rollOutTo(ctx, c, s, found, refused, restarting, o)
+}
+
+// outdated are those that run an earlier state and can be brought to that of today, and those that
+// cannot: the operator would never carry their rollout out. Where one was asked for already it is
+// about to be carried out.
+func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstance, refused []bulk.Told) {
+	refused = []bulk.Told{}
+	for _, i := range all {
+		c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate)
+		switch {
+		case c == nil || c.Status != metav1.ConditionFalse:
+		case !adoptable(c):
+			refused = append(refused, bulk.Told{Namespace: i.Namespace, Name: i.Name, Why: console.Clean(c.Reason + ": " + c.Message)})
+		case !underway(i):
+			found = append(found, i)
+		}
+	}
+	return found, refused
+}
+
+// adoptable reports whether the operator carries a rollout out, by what it says in UpToDate.
+func adoptable(c *metav1.Condition) bool {
+	switch c.Reason {
+	case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonUpToDate, bergv1.ReasonWaiting:
+		return true
+	default:
+		return false
+	}
 }
 
 // underway reports whether a rollout was asked for that is not carried out yet.
@@ -149,8 +190,6 @@ func (r *root) previewOf(ctx context.Context, c *cluster.Cluster, i *bergv1.Chal
 }
 
 const (
-	// settling is how long instances may take until they are well again.
-	settling = time.Minute
 	// steady is for how long one that restarts pods must look well: its status says so until the
 	// old pods are gone, and again before a new one has crashed.
 	steady = 5 * time.Second
@@ -161,10 +200,22 @@ const (
 // progress is what is known of one to which was rolled out.
 type progress struct {
 	restarts bool
-	// since is when it was seen with the rollout, or when it became well after that.
-	since         time.Time
-	adopted, well bool
-	broken        string
+	// since is when it was seen with the rollout, or when it became well after that; unwell is
+	// from when on it has not been well with it.
+	since, unwell time.Time
+	// marked says that it was seen with the rollout's ID.
+	marked, adopted, well bool
+	broken                string
+}
+
+// fine reports whether the rollout is behind it.
+func (s *progress) fine(now time.Time) bool {
+	return s.adopted && s.well && (!s.restarts || now.Sub(s.since) >= steady)
+}
+
+// late reports whether it has had its time.
+func (s *progress) late(now time.Time, settle time.Duration) bool {
+	return (!s.adopted || !s.well) && now.Sub(s.unwell) >= settle
 }
 
 // pacer knows which of those that were begun are not well yet.
@@ -173,46 +224,119 @@ type pacer struct {
 	id      string
 	now     func() time.Time
 
-	mu     sync.Mutex
-	begun  map[types.UID]*progress
-	change chan struct{}
+	mu    sync.Mutex
+	begun map[types.UID]*progress
+	// taken are those that somebody else's rollout took over before this one was behind them.
+	taken []bulk.Told
+	// watching says that changes are told, failed why they are not any more, lost since when there
+	// is no connection.
+	watching bool
+	failed   error
+	lost     time.Time
+	change   chan struct{}
 }
 
 func (p *pacer) begin(uid types.UID, restarts bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begun[uid] = &progress{restarts: restarts}
+	if p.begun[uid] == nil {
+		p.begun[uid] = &progress{restarts: restarts, unwell: p.now()}
+	}
+}
+
+// forget leaves out one to which nothing was written.
+func (p *pacer) forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.begun, uid)
+}
+
+// ready notes that changes are told from now on.
+func (p *pacer) ready() (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watching = true
+	p.wake()
+	return false, nil
+}
+
+// fail notes that changes are not told any more.
+func (p *pacer) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed = err
+	p.wake()
+}
+
+// lose notes that there is no connection, and, with nil, that there is one again: nobody's time
+// runs in between, as nobody knows what became of them.
+func (p *pacer) lose(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil && p.lost.IsZero():
+		p.lost = p.now()
+	case err == nil && !p.lost.IsZero():
+		for _, seen := range p.begun {
+			seen.unwell = seen.unwell.Add(p.now().Sub(p.lost))
+		}
+		p.lost = time.Time{}
+	}
+	p.wake()
 }
 
 // see takes up what became of one.
 func (p *pacer) see(i *bergv1.ChallengeInstance, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.wake()
 	seen := p.begun[i.UID]
 	if seen == nil {
 		return
 	}
-	if gone {
+	now := p.now()
+	fine := seen.fine(now)
+	asked := i.Annotations[bergv1.AnnotationRollout]
+	seen.marked = seen.marked || asked == p.id
+	switch {
+	case gone || i.DeletionTimestamp != nil || i.Spec.TerminationReason != "":
 		delete(p.begun, i.UID)
-		p.wake()
+		return
+	case seen.marked && asked != p.id:
+		delete(p.begun, i.UID)
+		if !fine {
+			p.taken = append(p.taken, bulk.Told{Namespace: i.Namespace, Name: i.Name, Why: console.Clean("taken over by another rollout: " + asked)})
+		}
 		return
 	}
 	if !seen.adopted {
 		seen.adopted = i.Status.ObservedRollout == p.id
-		seen.since = p.now()
+		seen.since = now
 	}
 	healthy := meta.IsStatusConditionTrue(i.Status.Conditions, bergv1.ConditionHealthy) && i.Status.Phase == bergv1.PhaseRunning
-	if healthy && !seen.well {
-		seen.since = p.now()
+	switch {
+	case healthy && !seen.well:
+		seen.since = now
+	case !healthy && fine:
+		seen.unwell = now
 	}
 	seen.well = healthy
-	seen.broken = ""
-	if seen.adopted && !healthy {
-		if why := problemOf(i); why != "" && why != bergv1.ReasonPodsNotReady && why != bergv1.ReasonStarting {
-			seen.broken = why
+	seen.broken = brokenBy(i, seen)
+}
+
+// brokenBy is why one will hardly become well by itself, "" while it may.
+func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
+	if !seen.adopted {
+		if c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate); c != nil && !adoptable(c) {
+			return c.Reason
 		}
+		return ""
 	}
-	p.wake()
+	why := problemOf(i)
+	if seen.well || why == bergv1.ReasonPodsNotReady || why == bergv1.ReasonStarting {
+		return ""
+	}
+	return why
 }
 
 func (p *pacer) wake() {
@@ -222,30 +346,55 @@ func (p *pacer) wake() {
 	}
 }
 
-// count says how many are not well yet, and how many are broken, and by what.
-func (p *pacer) count() (busy, broken int, why string) {
+// tally is how those are that were begun.
+type tally struct {
+	// pending are not well yet, and busy those of them that have some time left. broken are those
+	// that hardly become well, or have had their time, and why is the reason of one.
+	pending, busy, broken int
+	why                   string
+}
+
+func (p *pacer) count() tally {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
+	if !p.lost.IsZero() {
+		now = p.lost
+	}
+	var t tally
 	for _, seen := range p.begun {
-		if seen.broken != "" {
-			broken, why = broken+1, seen.broken
+		if seen.fine(now) {
+			continue
 		}
-		if !seen.adopted || !seen.well || seen.restarts && now.Sub(seen.since) < steady {
-			busy++
+		t.pending++
+		late := seen.late(now, p.options.settle)
+		if !late {
+			t.busy++
+		}
+		switch {
+		case seen.broken != "":
+			t.broken, t.why = t.broken+1, seen.broken
+		case late:
+			t.broken++
+			if t.why == "" {
+				t.why = "not within " + console.Duration(p.options.settle)
+			}
 		}
 	}
-	return busy, broken, why
+	return t
 }
 
 // halt waits until a further one may begin; it ends a rollout that breaks instances.
 func (p *pacer) halt(ctx context.Context) error {
 	for {
-		busy, broken, why := p.count()
+		t := p.count()
+		watching, err := p.line()
 		switch {
-		case broken >= p.options.stopAfter:
-			return console.Fail(console.ExitProblem, "stopped: %d instances are not well after it (%s): kubectl berg why --all says more", broken, why)
-		case busy < p.options.atOnce:
+		case err != nil:
+			return err
+		case t.broken >= p.options.stopAfter:
+			return console.Fail(console.ExitProblem, "stopped: %d instances are not well after it (%s): kubectl berg why --all says more", t.broken, t.why)
+		case watching && t.busy < p.options.atOnce:
 			return nil
 		}
 		if err := p.wait(ctx); err != nil {
@@ -256,21 +405,35 @@ func (p *pacer) halt(ctx context.Context) error {
 
 // settle waits until the last ones are well, or clearly are not.
 func (p *pacer) settle(ctx context.Context) error {
-	deadline := p.now().Add(settling)
+	// Each has its time; this is for those that are well and unwell by turns.
+	deadline := p.now().Add(2 * p.options.settle)
 	for {
-		busy, broken, why := p.count()
+		t := p.count()
+		_, err := p.line()
 		switch {
-		case busy == 0:
+		case t.pending == 0:
 			return nil
-		case broken == busy:
-			return console.Fail(console.ExitProblem, "%d instances are not well after it (%s): kubectl berg why --all says more", broken, why)
+		case t.broken == t.pending:
+			return console.Fail(console.ExitProblem, "%d instances are not well after it (%s): kubectl berg why --all says more", t.broken, t.why)
+		case err != nil:
+			return err
 		case p.now().After(deadline):
-			return console.Fail(console.ExitTimeout, "%d instances are not well again yet: kubectl berg why --all says more", busy)
+			return console.Fail(console.ExitTimeout, "%d instances are not well again yet: kubectl berg why --all says more", t.pending)
 		}
 		if err := p.wait(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// line reports whether changes are told, and why they will not be any more.
+func (p *pacer) line() (watching bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed == nil && !p.lost.IsZero() && p.now().Sub(p.lost) >= p.options.patience {
+		return false, console.Fail(console.ExitUnreachable, "no answer from the API server for %s, given up", console.Duration(p.options.patience))
+	}
+	return p.watching, p.failed
 }
 
 func (p *pacer) wait(ctx context.Context) error {
@@ -283,7 +446,7 @@ func (p *pacer) wait(ctx context.Context) error {
 	return nil
 }
 
-func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, restarting map[types.UID]bool, o rolloutOptions) error {
+func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, refused []bulk.Told, restarting map[types.UID]bool, o rolloutOptions) error {
 	p := &pacer{
 		options: o, id: r.clock.Now().UTC().Format("20060102T150405.000Z"), now: r.clock.Now,
 		begun: map[types.UID]*progress{}, change: make(chan struct{}, 1),
@@ -291,20 +454,28 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 	watching, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
-		_ = c.Follow(watching, cluster.Follower{
+		err := c.Follow(watching, cluster.Follower{
 			Changed: func(change cluster.Change) (bool, error) {
 				p.see(change.Instance, change.Gone)
 				return false, nil
 			},
+			Begun: p.ready, Lost: p.lose, Patience: o.patience,
 		}, s.options(c)...)
+		if watching.Err() == nil {
+			p.fail(cluster.Explain("follow the instances", err))
+		}
 	})
 	report, err := bulk.Run(ctx, c, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
 		Verb: "rollout", Pace: o.pace, Patience: o.patience, Workers: 1, Halt: p.halt,
 		Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
 			p.begin(i.UID, restarting[i.UID])
-			return bulk.Outcome{}, patch(ctx, c, i.DeepCopy(), "", map[string]any{
+			err := patch(ctx, c, i.DeepCopy(), "", map[string]any{
 				"metadata": map[string]any{"annotations": map[string]any{bergv1.AnnotationRollout: p.id}},
 			})
+			if err != nil && !cluster.Transient(err) {
+				p.forget(i.UID)
+			}
+			return bulk.Outcome{}, err
 		},
 	})
 	if err == nil {
@@ -313,5 +484,11 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 	stop()
 	group.Wait()
 	report.ID = p.id
+	report.Total += len(refused)
+	report.Done -= len(p.taken)
+	report.Skipped = slices.Concat(report.Skipped, p.taken, refused)
+	if err == nil && len(refused) > 0 {
+		err = console.Fail(console.ExitProblem, "%d instances cannot be brought to the Challenge as it is now: kubectl berg why --all says what to mend", len(refused))
+	}
 	return bulk.Show(r.Console, report, "rolled out to", "The same command goes on with the rest.", err)
 }

@@ -65,6 +65,7 @@ func (s *selection) check(names []string, acts bool) error {
 			return console.Fail(console.ExitUsage, "--phase %s: must be one of %s", p, strings.Join(phaseNames(), ", "))
 		}
 	}
+	s.challenge = trimmedChallenge(s.challenge)
 	var err error
 	if s.labels, err = labels.Parse(s.selector); err != nil {
 		return console.Fail(console.ExitUsage, "-l %s: %w", s.selector, err)

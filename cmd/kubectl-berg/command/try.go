@@ -75,10 +75,7 @@ connection to, ends by itself after --timeout.`,
 
 // wanted makes the instance that is to be tried.
 func (r *root) wanted(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (*bergv1.ChallengeInstance, error) {
-	namespace, short, qualified := strings.Cut(name, "/")
-	if !qualified {
-		namespace, short = "", strings.TrimPrefix(name, "challenge/")
-	}
+	namespace, short := challengeOf(name)
 	challenge, err := findChallenge(ctx, c, namespace, short)
 	if err != nil {
 		return nil, err
@@ -115,6 +112,15 @@ func (r *root) wanted(ctx context.Context, c *cluster.Cluster, name string, o tr
 		i.Spec.Flag = madeUp(format)
 	}
 	return i, nil
+}
+
+// challengeOf reads NAME or NAMESPACE/NAME; the namespace is "" where none is said.
+func challengeOf(text string) (namespace, name string) {
+	text = trimmedChallenge(text)
+	if namespace, name, qualified := strings.Cut(text, "/"); qualified {
+		return namespace, name
+	}
+	return "", text
 }
 
 // findChallenge looks where the user is, then everywhere; nil where it may not be looked for.
@@ -211,6 +217,9 @@ func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tr
 	if err := t.create(ctx); err != nil {
 		if ctx.Err() != nil { // the answer may be lost, and the instance there
 			return t.leave(console.Fail(console.ExitInterrupted, "interrupted before it was started")) //nolint:contextcheck // it has to be done after an interruption
+		}
+		if console.Code(err) == console.ExitUnreachable { // likewise
+			return t.leave(err) //nolint:contextcheck // likewise
 		}
 		return err
 	}
@@ -310,7 +319,7 @@ func (t *trial) start(ctx context.Context) error {
 			return true, t.failed(ctx, console.ExitProblem, "it cannot be started")
 		}
 		return false, nil
-	})
+	}, nil)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return t.failed(ctx, console.ExitTimeout, fmt.Sprintf("it does not run after %s", console.Duration(t.options.wait)))
@@ -414,7 +423,7 @@ func (t *trial) stay(ctx context.Context) error {
 			}
 		}
 		return false, nil
-	})
+	}, nil)
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // that is what was waited for
 	}
@@ -428,9 +437,11 @@ func (t *trial) atItsEnd() string {
 	return ""
 }
 
-func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, error)) error {
+// follow tells of the instance; begun, which may be nil, is called when it was told whether it is there.
+func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, error), begun func() (bool, error)) error {
 	uid := t.instance.UID
 	return t.cluster.Follow(ctx, cluster.Follower{
+		Begun: begun,
 		Changed: func(change cluster.Change) (bool, error) {
 			if change.Instance.UID != uid {
 				return false, nil
@@ -441,6 +452,8 @@ func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, 
 			t.spinner.stop()
 			t.tellLost(err)
 		},
+		// It is there, and has to be looked after while it lives.
+		Patience: t.options.timeout,
 	}, client.InNamespace(t.instance.Namespace), client.MatchingFields{"metadata.name": t.instance.Name})
 }
 
@@ -488,7 +501,11 @@ func (t *trial) delete(ctx context.Context) error {
 		switch {
 		case err == nil && latest.UID != "":
 			t.instance = latest
-			err = t.follow(ctx, func(change cluster.Change) (bool, error) { return change.Gone, nil })
+			here := false
+			err = t.follow(ctx, func(change cluster.Change) (bool, error) {
+				here = true
+				return change.Gone, nil
+			}, func() (bool, error) { return !here, nil })
 			if err == nil || ctx.Err() != nil {
 				return cluster.Explain("wait for its end", err)
 			}

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -105,7 +107,11 @@ type Survey struct {
 	InstancePods []corev1.Pod
 	Quotas       []corev1.ResourceQuota
 	PullSecret   Presence
-	Unreadable   map[string]string
+	// Sources are the settings that the operator takes from whole objects (envFrom), and Unread
+	// those objects that could not be read.
+	Sources    map[string]string
+	Unread     []string
+	Unreadable map[string]string
 }
 
 // Presence is whether something is there.
@@ -130,35 +136,69 @@ var Defaults = map[string]string{
 	"CHALLENGE_CPU_REQUEST": "100m", "CHALLENGE_CPU_LIMIT": "1000m",
 	"CHALLENGE_MEMORY_REQUEST": "128Mi", "CHALLENGE_MEMORY_LIMIT": "512Mi",
 	"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "64Mi", "CHALLENGE_INSTANCE_TIMEOUT": "2h",
-	"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "false",
+	"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "false", "CHALLENGE_MAX_INSTANCES": "0", "RECORD_NAMESPACE": "berg-records",
 }
 
 // Setting returns what the operator's Deployment sets, or the default; known is false where the
-// value stands in another object.
+// value stands in another object that was not read.
 func (s Survey) Setting(name string) (value string, known bool) {
-	if s.Deployment != nil && len(s.Deployment.Spec.Template.Spec.Containers) > 0 {
-		for _, e := range s.Deployment.Spec.Template.Spec.Containers[0].Env {
-			if e.Name == name && e.ValueFrom != nil {
-				return "", false
-			}
-			if e.Name == name && e.Value != "" {
-				return e.Value, true
+	if c := s.container(); c != nil {
+		// Of one name the last counts.
+		for _, e := range slices.Backward(c.Env) {
+			switch {
+			case e.Name != name:
+			case e.ValueFrom != nil:
+				return Defaults[name], false
+			default:
+				return cmp.Or(e.Value, Defaults[name]), true
 			}
 		}
 	}
-	return Defaults[name], true
+	return cmp.Or(s.Sources[name], Defaults[name]), len(s.Unread) == 0
 }
 
+// container is the operator's, nil where it was not found.
+func (s Survey) container() *corev1.Container {
+	if s.Deployment == nil || len(s.Deployment.Spec.Template.Spec.Containers) == 0 {
+		return nil
+	}
+	return &s.Deployment.Spec.Template.Spec.Containers[0]
+}
+
+// setting is Setting where the default does as well as nothing: settings says which are guessed.
 func (s Survey) setting(name string) string {
 	value, _ := s.Setting(name)
 	return value
+}
+
+// settings tells of which settings the values stand elsewhere.
+func settings(s Survey) []Line {
+	var guessed []string
+	if c := s.container(); c != nil {
+		for _, e := range c.Env {
+			if _, looked := Defaults[e.Name]; looked && e.ValueFrom != nil {
+				guessed = append(guessed, e.Name)
+			}
+		}
+	}
+	var texts []string
+	if len(guessed) > 0 {
+		texts = append(texts, fmt.Sprintf("the values of %s stand in other objects", strings.Join(guessed, ", ")))
+	}
+	if len(s.Unread) > 0 {
+		texts = append(texts, fmt.Sprintf("the operator takes settings from %s, which you may not read", strings.Join(s.Unread, ", ")))
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return one("settings", Unknown, strings.Join(texts, "; ")+": their defaults are taken below", "An administrator can run kubectl berg doctor, or let you read it.")
 }
 
 // Check makes the lines, in the order in which things depend on each other.
 func Check(s Survey) []Line {
 	var lines []Line
 	for _, check := range []func(Survey) []Line{
-		server, clockOf, definitions, rights, operator, versions, gatewayAPI, gateway, names, certificates, policy, isolation, images, room, quotas, instances,
+		server, clockOf, definitions, rights, operator, versions, settings, gatewayAPI, gateway, names, certificates, policy, isolation, images, room, quotas, instances,
 	} {
 		lines = append(lines, check(s)...)
 	}
@@ -300,8 +340,8 @@ func lease(s Survey) []Line {
 
 func versions(s Survey) []Line {
 	image := ""
-	if s.Deployment != nil && len(s.Deployment.Spec.Template.Spec.Containers) > 0 {
-		image = s.Deployment.Spec.Template.Spec.Containers[0].Image
+	if c := s.container(); c != nil {
+		image = c.Image
 	}
 	_, tag, tagged := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
 	if !tagged {
@@ -423,8 +463,12 @@ func listener(s Survey, nameSetting, portSetting string, used bool, protocol gat
 		switch {
 		case l.Protocol != protocol:
 			return one(check, level, fmt.Sprintf("its protocol is %s, and the settings say %s", l.Protocol, protocol), "Change the listener, or "+nameSetting+" and CHALLENGE_HTTP_TLS.")
-		case l.Hostname != nil && *l.Hostname != "" && string(*l.Hostname) != domain:
+		case l.Hostname != nil && !covers(string(*l.Hostname), s.setting("CHALLENGE_DOMAIN")):
 			return one(check, level, fmt.Sprintf("its hostname is %s, and instances are at %s", *l.Hostname, domain), "Set hostname of the listener, or CHALLENGE_DOMAIN.")
+		}
+		if why := shutOut(l.AllowedRoutes); why != "" {
+			return one(check, level, why+", and each instance has a namespace of its own: its routes are refused",
+				fmt.Sprintf("Set allowedRoutes.namespaces of the listener: from: Selector, with matchLabels %s: %s, as in config/berg/samples/prerequisites/gateway.yaml.", bergv1.LabelManagedBy, bergv1.ManagedBy))
 		}
 		for _, status := range s.Gateway.Status.Listeners {
 			if status.Name != l.Name {
@@ -444,6 +488,43 @@ func listener(s Survey, nameSetting, portSetting string, used bool, protocol gat
 	}
 	return one(check, level, "the Gateway has no listener of that name", "Add it, or set "+nameSetting+".")
 }
+
+// covers reports whether a listener's hostname takes all names right below a domain. A wildcard
+// stands for one label or several, as the Gateway API says, and an empty one for every name.
+func covers(hostname, domain string) bool {
+	if hostname == "" {
+		return true
+	}
+	suffix, wild := strings.CutPrefix(strings.ToLower(hostname), "*")
+	return wild && strings.HasSuffix("."+strings.ToLower(domain), suffix)
+}
+
+// shutOut is why a listener takes no routes from the namespaces of instances, "" if it does.
+func shutOut(allowed *gatewayv1.AllowedRoutes) string {
+	from := gatewayv1.NamespacesFromSame
+	if allowed != nil && allowed.Namespaces != nil && allowed.Namespaces.From != nil {
+		from = *allowed.Namespaces.From
+	}
+	switch from {
+	case gatewayv1.NamespacesFromAll:
+		return ""
+	case gatewayv1.NamespacesFromSelector:
+		selector, err := metav1.LabelSelectorAsSelector(allowed.Namespaces.Selector)
+		switch {
+		case err != nil:
+			return fmt.Sprintf("its selector of namespaces cannot be understood (%v)", err)
+		case selector.Matches(labels.Set(inEveryNamespace)):
+			return ""
+		default:
+			return fmt.Sprintf("it takes routes from namespaces with %s", cmp.Or(selector.String(), "no labels that there are"))
+		}
+	default:
+		return fmt.Sprintf("it takes routes from %s namespace only", map[bool]string{true: "its own", false: "no"}[from == gatewayv1.NamespacesFromSame])
+	}
+}
+
+// inEveryNamespace are the labels that the namespaces of all instances have.
+var inEveryNamespace = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentNamespace}
 
 // ProbeName is what is looked up below the domain: a wildcard must answer.
 const ProbeName = "kubectl-berg-doctor"
@@ -593,15 +674,42 @@ func images(s Survey) []Line {
 		lines = one("pull secret", Unknown, "you may not see whether "+name+" is there", "")
 	case NotAsked:
 	}
-	if len(failing) == 0 {
-		return append(lines, one("image pulls", OK, fmt.Sprintf("no pod of %d waits in vain for its image", len(s.InstancePods)), "")...)
-	}
 	var shown []string
 	for image, n := range failing {
 		shown = append(shown, fmt.Sprintf("%s (%d pods: %s)", image, n, why[image]))
 	}
 	slices.Sort(shown)
-	return append(lines, one("image pulls", Problem, strings.Join(shown, "; "), "kubectl berg why --all says what to do about each.")...)
+	pulled, missing := prepulled(s.Challenges)
+	switch {
+	case len(shown) > 0:
+		lines = append(lines, one("image pulls", Problem, strings.Join(shown, "; "), "kubectl berg why --all says what to do about each.")...)
+	case len(s.InstancePods) > 0:
+		lines = append(lines, one("image pulls", OK, fmt.Sprintf("no pod of %d waits in vain for its image", len(s.InstancePods)), "")...)
+	case len(missing) == 0 && pulled > 0 && pulled == len(s.Challenges):
+		lines = append(lines, one("image pulls", OK, fmt.Sprintf("the images of %d Challenges were pulled on every node", pulled), "")...)
+	case len(missing) == 0:
+		lines = append(lines, one("image pulls", Unknown, "not known yet: no instance has a pod that pulled an image", "kubectl berg try CHALLENGE --once pulls those of one.")...)
+	}
+	if len(missing) > 0 {
+		lines = append(lines, one("images before the event", Problem, strings.Join(missing, "; "), "Push the image, or let the cluster pull it, as the message says: docs/berg/images.md.")...)
+	}
+	return lines
+}
+
+// prepulled tells of how many Challenges all images are on every node, and of which they could not
+// be brought there. One of which they are on their way, or not to be pulled yet, is neither.
+func prepulled(all []bergv1.Challenge) (pulled int, missing []string) {
+	for _, challenge := range all {
+		c := meta.FindStatusCondition(challenge.Status.Conditions, bergv1.ChallengeConditionImagesReady)
+		switch {
+		case c == nil:
+		case c.Status == metav1.ConditionTrue:
+			pulled++
+		case c.Reason == bergv1.ImagesPullFailed || c.Reason == bergv1.ImagesNoNode:
+			missing = append(missing, fmt.Sprintf("Challenge %s/%s: %s", challenge.Namespace, challenge.Name, c.Message))
+		}
+	}
+	return pulled, missing
 }
 
 const (

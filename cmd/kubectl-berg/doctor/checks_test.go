@@ -51,12 +51,58 @@ func well() Survey {
 		{Name: "http", Protocol: gatewayv1.HTTPSProtocolType, Port: 443, Hostname: ptr.To[gatewayv1.Hostname]("*.play.example.org")},
 		{Name: "tls", Protocol: gatewayv1.TLSProtocolType, Port: 8443},
 	}
+	for i := range s.Gateway.Spec.Listeners {
+		takes(&s.Gateway.Spec.Listeners[i], gatewayv1.NamespacesFromSelector, bergv1.LabelManagedBy, "berg")
+	}
+	s.InstancePods = []corev1.Pod{{}}
 	s.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
 	s.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	s.Nodes[0].Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
 	s.PodsOnNodes = map[string]int{"a": 10}
 	s.Challenges = []bergv1.Challenge{{Spec: bergv1.ChallengeSpec{Containers: []bergv1.Container{{Ports: []bergv1.Port{{Type: bergv1.PublicHTTPRoute}}}}}}}
 	return s
+}
+
+// takes says from which namespaces a listener takes routes.
+func takes(l *gatewayv1.Listener, from gatewayv1.FromNamespaces, label ...string) {
+	l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}
+	if len(label) > 0 {
+		l.AllowedRoutes.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{label[0]: label[1]}}
+	}
+}
+
+// challengeSays is a Challenge with a word about its images.
+func challengeSays(s *Survey, status metav1.ConditionStatus, reason, message string) {
+	s.InstancePods = nil
+	c := &s.Challenges[0]
+	c.Namespace, c.Name = "berg", "guestbook"
+	c.Status.Conditions = []metav1.Condition{{Type: bergv1.ChallengeConditionImagesReady, Status: status, Reason: reason, Message: message}}
+}
+
+func TestWhatIsWellInAnotherWay(t *testing.T) {
+	for name, change := range map[string]func(*Survey){
+		"a wider wildcard":       func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.Example.org") },
+		"any hostname":           func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("") },
+		"routes from everywhere": func(s *Survey) { takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromAll) },
+		"the other label": func(s *Survey) {
+			takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, bergv1.LabelComponent, bergv1.ComponentNamespace)
+		},
+		"images on every node": func(s *Survey) { challengeSays(s, metav1.ConditionTrue, bergv1.ImagesPulled, "") },
+		"settings of a ConfigMap": func(s *Survey) {
+			s.Sources = map[string]string{"CHALLENGE_DOMAIN": "play.example.org"}
+			s.Deployment.Spec.Template.Spec.Containers[0].Env = s.Deployment.Spec.Template.Spec.Containers[0].Env[1:]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := well()
+			change(&s)
+			for _, l := range Check(s) {
+				if l.Level != OK {
+					t.Errorf("%s: %s: %s", l.Check, l.Level, l.Text)
+				}
+			}
+		})
+	}
 }
 
 func TestAClusterThatLacksNothing(t *testing.T) {
@@ -93,7 +139,26 @@ func TestEachThingThatIsWrong(t *testing.T) {
 		"no listener":       {func(s *Survey) { s.Gateway.Spec.Listeners = s.Gateway.Spec.Listeners[:1] }, "listener tls", Warning, "no listener"},
 		"other protocol":    {func(s *Survey) { env(s, "CHALLENGE_HTTP_TLS", "false") }, "listener http", Problem, "HTTPS"},
 		"other domain":      {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.other.org") }, "listener http", Problem, "*.other.org"},
-		"other port":        {func(s *Survey) { s.Gateway.Spec.Listeners[0].Port = 444 }, "listener http", Warning, "444"},
+		"part of a label":   {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.ample.org") }, "listener http", Problem, "*.ample.org"},
+		"one name":          {func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("play.example.org") }, "listener http", Problem, "play.example.org"},
+		"a narrower domain": {func(s *Survey) {
+			s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.x.play.example.org")
+		}, "listener http", Problem, "*.x.play.example.org"},
+		"nothing allowed": {func(s *Survey) { s.Gateway.Spec.Listeners[0].AllowedRoutes = nil }, "listener http", Problem, "its own namespace only"},
+		"same namespace":  {func(s *Survey) { takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSame) }, "listener http", Problem, "its own namespace only"},
+		"other label": {func(s *Survey) {
+			takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, "routes", "yes")
+		}, "listener http", Problem, "routes=yes"},
+		"no label":        {func(s *Survey) { takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", Problem, "no labels"},
+		"no pod":          {func(s *Survey) { s.InstancePods = nil }, "image pulls", Unknown, "not known yet"},
+		"not pulled":      {func(s *Survey) { challengeSays(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", Problem, "berg/guestbook: web:1: denied"},
+		"being pulled":    {func(s *Survey) { challengeSays(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", Unknown, "not known yet"},
+		"hidden settings": {func(s *Survey) { s.Unread = []string{"ConfigMap berg"} }, "settings", Unknown, "ConfigMap berg"},
+		"a setting of a Secret": {func(s *Survey) {
+			c := &s.Deployment.Spec.Template.Spec.Containers[0]
+			c.Env = append(c.Env, corev1.EnvVar{Name: "PULL_SECRET_NAME", ValueFrom: &corev1.EnvVarSource{}})
+		}, "settings", Unknown, "PULL_SECRET_NAME"},
+		"other port": {func(s *Survey) { s.Gateway.Spec.Listeners[0].Port = 444 }, "listener http", Warning, "444"},
 		"no certificate": {func(s *Survey) {
 			s.Gateway.Status.Listeners = []gatewayv1.ListenerStatus{{Name: "http", Conditions: []metav1.Condition{{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef"}}}}
 		}, "listener http", Problem, "InvalidCertificateRef"},

@@ -48,12 +48,18 @@ const leaseName = "berg-operator.berg.norelect.ch"
 // wanted are the rights that the commands need.
 var wanted = []struct{ group, resource, subresource, verb, needs string }{
 	{"berg.norelect.ch", "challengeinstances", "", "list", "all commands"},
-	{"berg.norelect.ch", "challengeinstances", "", "watch", "try, list -w"},
+	{"berg.norelect.ch", "challengeinstances", "", "watch", "try, connect, list -w, rollout, end --wait"},
 	{"berg.norelect.ch", "challengeinstances", "", "create", "try"},
 	{"berg.norelect.ch", "challengeinstances", "", "patch", "extend, end, rollout, freeze"},
 	{"berg.norelect.ch", "challengeinstances", "", "delete", "try"},
 	{"berg.norelect.ch", "challenges", "", "get", "try, rollout"},
 	{"berg.norelect.ch", "challenges", "", "patch", "freeze"},
+}
+
+// ofRecords are those in the namespace of records.
+var ofRecords = []struct{ group, resource, subresource, verb, needs string }{
+	{"berg.norelect.ch", "challengeinstancerecords", "", "list", "records, record"},
+	{"berg.norelect.ch", "challengeinstancerecords", "", "get", "record"},
 }
 
 // inInstances are those in the namespaces of instances.
@@ -175,6 +181,9 @@ func (s *surveyor) rights(ctx context.Context) {
 	for _, r := range wanted {
 		ask(s.options.Namespace, r.group, r.resource, r.subresource, r.verb, r.needs)
 	}
+	for _, r := range ofRecords {
+		ask(s.setting("RECORD_NAMESPACE"), r.group, r.resource, r.subresource, r.verb, r.needs)
+	}
 	for _, r := range inInstances {
 		ask("", r.group, r.resource, r.subresource, r.verb, r.needs)
 	}
@@ -205,9 +214,53 @@ func (s *surveyor) findOperator(ctx context.Context) error {
 		return nil
 	}
 	s.Deployment = &all.Items[0]
+	if err := s.sources(ctx); err != nil {
+		return err
+	}
 	var pods corev1.PodList
 	if s.keep("operator pods", "the operator's pods", s.List(ctx, &pods, client.InNamespace(s.Deployment.Namespace), client.MatchingLabels(s.Deployment.Spec.Selector.MatchLabels))) {
 		s.Pods = pods.Items
+	}
+	return nil
+}
+
+// sources reads the settings that the operator takes from whole objects, as far as its user may.
+func (s *surveyor) sources(ctx context.Context) error {
+	c := s.container()
+	if c == nil {
+		return nil
+	}
+	s.Sources = map[string]string{}
+	for _, from := range c.EnvFrom {
+		var o client.Object
+		var values func() map[string]string
+		var name, noun string
+		switch {
+		case from.ConfigMapRef != nil:
+			m := &corev1.ConfigMap{}
+			name, noun, o, values = from.ConfigMapRef.Name, "ConfigMap ", m, func() map[string]string { return m.Data }
+		case from.SecretRef != nil:
+			secret := &corev1.Secret{}
+			name, noun, o, values = from.SecretRef.Name, "Secret ", secret, func() map[string]string {
+				texts := map[string]string{}
+				for k, v := range secret.Data {
+					texts[k] = string(v)
+				}
+				return texts
+			}
+		default:
+			continue
+		}
+		switch err := s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: name}, o); {
+		case err == nil:
+			for k, v := range values() {
+				s.Sources[from.Prefix+k] = v
+			}
+		case cluster.Transient(err):
+			return cluster.Explain("read the operator's settings", err)
+		case !apierrors.IsNotFound(err): // one that is not there sets nothing
+			s.Unread = append(s.Unread, noun+name)
+		}
 	}
 	return nil
 }

@@ -26,6 +26,8 @@ type Settings struct {
 	Policies int
 	// Headless is CHALLENGE_ADDITIONAL_HEADLESS_SERVICE, PullSecret that PULL_SECRET_NAME is set.
 	Headless, PullSecret bool
+	// MaxInstances is CHALLENGE_MAX_INSTANCES, 0 for any number.
+	MaxInstances int
 }
 
 // Event is what is to happen.
@@ -61,6 +63,8 @@ type Limits struct {
 	StartsPerSecond float64
 	// Nodes is how many there are, 0 where none were read.
 	Nodes int
+	// Instances is CHALLENGE_MAX_INSTANCES, 0 for any number.
+	Instances int
 }
 
 // The cost of an instance, as docs/capacity.md measures it. What is for each object is what
@@ -100,6 +104,8 @@ type Shape struct {
 	// Requests are those of the operator from its creation until it runs.
 	Requests int     `json:"requests"`
 	Weight   float64 `json:"weight"`
+	// MaxInstances is how many of them may exist, 0 for any number.
+	MaxInstances int `json:"maxInstances,omitempty"`
 	// pods are the requests of each container.
 	pods []load
 }
@@ -108,7 +114,7 @@ type load struct{ cpu, memory, disk float64 }
 
 // ShapeOf reads a Challenge.
 func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
-	out := Shape{Challenge: c.Name, Containers: len(c.Spec.Containers), Weight: weight}
+	out := Shape{Challenge: c.Name, Containers: len(c.Spec.Containers), Weight: weight, MaxInstances: int(c.Spec.MaxInstances)}
 	objects := 1 + max(1, s.Policies) // the namespace
 	var content, executable bool
 	for _, container := range c.Spec.Containers {
@@ -200,15 +206,18 @@ type Break struct {
 
 // Result is what an event needs.
 type Result struct {
-	Instances int     `json:"instances"`
-	Pods      int     `json:"pods"`
-	Nodes     int     `json:"nodes"`
-	NodesBy   string  `json:"nodesBy"`
-	CPU       float64 `json:"cpu"`
-	MemoryGiB float64 `json:"memoryGiB"`
-	DiskGiB   float64 `json:"diskGiB"`
-	NodePorts int     `json:"nodePorts"`
-	Routes    int     `json:"routes"`
+	Instances int `json:"instances"`
+	Pods      int `json:"pods"`
+	// Impossible is what cannot run on such nodes at all, "" if all can; it has no number of nodes
+	// and no cost then.
+	Impossible string  `json:"impossible,omitempty"`
+	Nodes      int     `json:"nodes,omitempty"`
+	NodesBy    string  `json:"nodesBy,omitempty"`
+	CPU        float64 `json:"cpu"`
+	MemoryGiB  float64 `json:"memoryGiB"`
+	DiskGiB    float64 `json:"diskGiB"`
+	NodePorts  int     `json:"nodePorts"`
+	Routes     int     `json:"routes"`
 	// Requests are those of the operator while all start, and afterwards while instances end and
 	// start again.
 	RequestsPerInstance float64 `json:"requestsPerInstance"`
@@ -284,13 +293,12 @@ func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	) int {
 		return cmp.Compare(a.need, b.need)
 	})
-	r.NodesBy = most.by
-	r.Nodes = pack(shapes, weights, r.Instances, n)
-	if r.Nodes > ceil(most.need) {
-		r.NodesBy = most.by + ", and what does not fit side by side"
-	}
-	if r.Instances == 0 {
-		r.Nodes = 0
+	if r.Impossible = impossible(shapes, n); r.Impossible == "" && r.Instances > 0 {
+		r.NodesBy = most.by
+		r.Nodes = pack(shapes, weights, r.Instances, n)
+		if r.Nodes > ceil(most.need) {
+			r.NodesBy = most.by + ", and what does not fit side by side"
+		}
 	}
 	r.Cost = n.Price * float64(r.Nodes) * e.Duration.Hours()
 	r.Breaks = breaks(r, l, most.need, objects)
@@ -306,8 +314,30 @@ func divide(need float64, has resource.Quantity) float64 {
 	return need / has.AsApproximateFloat64()
 }
 
-// tooBig is the number of nodes that a Challenge needs which fits on none.
-const tooBig = math.MaxInt32
+// roomOf is what a node has.
+func roomOf(n Node) load {
+	return load{n.CPU.AsApproximateFloat64(), n.Memory.AsApproximateFloat64(), n.Disk.AsApproximateFloat64()}
+}
+
+// shareOf is how much of a node a pod takes.
+func shareOf(l, of load) float64 {
+	return max(part(l.cpu, of.cpu), part(l.memory, of.memory), part(l.disk, of.disk))
+}
+
+// impossible names the Challenges of which a container asks for more than a node has, "" if none
+// does.
+func impossible(shapes []Shape, n Node) string {
+	var names []string
+	for _, s := range shapes {
+		if s.Weight > 0 && slices.ContainsFunc(s.pods, func(p load) bool { return shareOf(p, roomOf(n)) > 1 }) {
+			names = append(names, s.Challenge)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "a container asks for more than a node has: Challenge " + strings.Join(names, ", ")
+}
 
 // pack returns how many nodes take the pods of all instances, the largest pods first: the
 // scheduler does no better, and not much worse.
@@ -323,11 +353,8 @@ func pack(shapes []Shape, weights float64, instances int, n Node) int {
 			kinds = append(kinds, kind{p, count})
 		}
 	}
-	room := load{n.CPU.AsApproximateFloat64(), n.Memory.AsApproximateFloat64(), n.Disk.AsApproximateFloat64()}
-	share := func(l load) float64 {
-		return max(part(l.cpu, room.cpu), part(l.memory, room.memory), part(l.disk, room.disk))
-	}
-	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(share(b.load), share(a.load)) })
+	whole := roomOf(n)
+	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(shareOf(b.load, whole), shareOf(a.load, whole)) })
 	type free struct {
 		load
 		pods, same int
@@ -336,12 +363,12 @@ func pack(shapes []Shape, weights float64, instances int, n Node) int {
 	var nodes []free
 	slots := max(1, n.Pods-n.Overhead)
 	for _, k := range kinds {
-		if share(k.load) > 1 {
-			return tooBig
+		if k.count == 0 {
+			continue
 		}
 		left := k.count
 		for i := 0; i < len(nodes) && left > 0; i++ {
-			fits := min(fitting(nodes[i].load, k.load, room), nodes[i].pods)
+			fits := min(fitting(nodes[i].load, k.load, whole), nodes[i].pods)
 			if fits == 0 {
 				continue
 			}
@@ -367,13 +394,13 @@ func pack(shapes []Shape, weights float64, instances int, n Node) int {
 		if left <= 0 {
 			continue
 		}
-		each := min(fitting(room, k.load, room), slots)
+		each := min(fitting(whole, k.load, whole), slots)
 		if full := left / each; full > 0 {
-			nodes = append(nodes, free{room.minus(k.load, each), slots - each, full})
+			nodes = append(nodes, free{whole.minus(k.load, each), slots - each, full})
 			left -= full * each
 		}
 		if left > 0 {
-			nodes = append(nodes, free{room.minus(k.load, left), slots - left, 1})
+			nodes = append(nodes, free{whole.minus(k.load, left), slots - left, 1})
 		}
 	}
 	count := 0
@@ -422,7 +449,17 @@ func breaks(r Result, l Limits, nodes, objects float64) []Break {
 		}
 		out = append(out, Break{What: what, At: int(math.Min(n*limit/taken, math.MaxInt32)), Share: taken / limit, Do: do})
 	}
-	add("nodes ("+r.NodesBy+")", float64(l.Nodes), nodes, fmt.Sprintf("have %d nodes", r.Nodes))
+	add("CHALLENGE_MAX_INSTANCES", float64(l.Instances), float64(r.Instances), "raise it: those beyond it wait in the queue")
+	var weights float64
+	for _, s := range r.Shapes {
+		weights += s.Weight
+	}
+	for _, s := range r.Shapes {
+		add("maxInstances of Challenge "+s.Challenge, float64(s.MaxInstances), float64(r.Instances)*s.Weight/weights, "raise it: those beyond it wait in the queue")
+	}
+	if r.Impossible == "" {
+		add("nodes ("+r.NodesBy+")", float64(l.Nodes), nodes, fmt.Sprintf("have %d nodes", r.Nodes))
+	}
 	add("node ports", float64(l.NodePorts), float64(r.NodePorts), "prefer routes, or widen --service-node-port-range of the API server")
 	add("starts per second", l.StartsPerSecond, r.StartsPerSecond,
 		"open the challenges one after the other, let starts take longer, or give the API server and etcd more processors")
@@ -436,17 +473,5 @@ func breaks(r Result, l Limits, nodes, objects float64) []Break {
 
 // Fits reports whether nothing breaks before the event has all its instances.
 func (r Result) Fits() bool {
-	return r.Nodes < tooBig && !slices.ContainsFunc(r.Breaks, func(b Break) bool { return b.Share > 1 })
-}
-
-// Impossible is what cannot run on such nodes at all, "" if all can.
-func (r Result) Impossible() string {
-	if r.Nodes < tooBig {
-		return ""
-	}
-	var names []string
-	for _, s := range r.Shapes {
-		names = append(names, s.Challenge)
-	}
-	return "a container of one of the Challenges " + strings.Join(names, ", ") + " asks for more than a node has"
+	return r.Impossible == "" && !slices.ContainsFunc(r.Breaks, func(b Break) bool { return b.Share > 1 })
 }

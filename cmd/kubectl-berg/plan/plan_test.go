@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,8 +130,12 @@ func TestWhatDoesNotFitSideBySide(t *testing.T) {
 	}
 	huge := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "17"}, resourceLimits: {cpu: "17"}}]`, settings)
 	got := of(t, []Shape{huge}, 1, node)
-	if got.Impossible() == "" || got.Fits() {
-		t.Errorf("17 processors on a node of 16: %d nodes", got.Nodes)
+	if !strings.HasSuffix(got.Impossible, "Challenge some") || got.Fits() || got.Nodes != 0 || got.Cost != 0 {
+		t.Errorf("17 processors on a node of 16: %+v", got)
+	}
+	text, err := json.Marshal(got)
+	if err != nil || !strings.Contains(string(text), `"impossible":"a container asks`) || strings.Contains(string(text), `"nodes":`) || strings.Contains(string(text), `"cost":`) {
+		t.Errorf("%v, %s", err, text)
 	}
 	crowded := node
 	crowded.Overhead = 10
@@ -146,6 +152,31 @@ func TestWhatBreaksFirst(t *testing.T) {
 	}
 	if got := of(t, []Shape{raw}, 2768, node); !got.Fits() {
 		t.Errorf("2768 node ports are there: %+v", got.Breaks[0])
+	}
+}
+
+func TestAQueueBreaksFirst(t *testing.T) {
+	first := func(shapes []Shape, l Limits) Break {
+		r, err := Of(shapes, Event{Players: 100, Active: 100, Start: time.Hour}, node, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Breaks[0]
+	}
+	few, many := shape(t, oneWeb, settings), shape(t, oneWeb, settings)
+	few.Challenge, few.MaxInstances = "few", 10
+	for what, pair := range map[string][2]Break{
+		"of all": {first([]Shape{many}, Limits{Instances: 50}), {What: "CHALLENGE_MAX_INSTANCES", At: 50, Share: 2}},
+		"of one": {first([]Shape{few, many}, Limits{Instances: 50}), {What: "maxInstances of Challenge few", At: 20, Share: 5}},
+	} {
+		if got, want := pair[0], pair[1]; got.What != want.What || got.At != want.At || got.Share != want.Share || got.Do == "" {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
+	}
+	c := &bergv1.Challenge{}
+	c.Spec.MaxInstances = 7
+	if got, err := ShapeOf(c, settings, 1); err != nil || got.MaxInstances != 7 {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

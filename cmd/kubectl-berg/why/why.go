@@ -234,9 +234,11 @@ func stopped(v View, f *Finding) bool {
 	return false
 }
 
+// fill puts in the names. With the braces none of the words is the beginning of another, or a part
+// of a setting's name.
 func fill(text string, i *bergv1.ChallengeInstance) string {
 	challenge := i.Spec.ChallengeRef.Name
-	return strings.NewReplacer("NAME", i.Name, "NAMESPACE", i.Namespace, "CHALLENGE", challenge, "PLACE", namespaceOf(i), "UID", string(i.UID)).Replace(text)
+	return strings.NewReplacer("{NAME}", i.Name, "{NAMESPACE}", i.Namespace, "{CHALLENGE}", challenge, "{PLACE}", namespaceOf(i), "{UID}", string(i.UID)).Replace(text)
 }
 
 // whatStep names what a step makes.
@@ -254,11 +256,11 @@ var whatStep = map[string]string{
 // saying is what a reason means, and what to do.
 type saying struct{ sentence, do string }
 
-// advice is by reason. %s is what the step makes.
+// advice is by reason. %s is what the step makes; what stands in braces is filled in.
 var advice = map[string]saying{
 	bergv1.ReasonChallengeMissing: {
 		"There is no such Challenge.",
-		"Create the Challenge CHALLENGE, or check spec.challengeRef: it goes on by itself when the Challenge is there. Existing ones: kubectl get challenges -A",
+		"Create the Challenge {CHALLENGE}, or check spec.challengeRef: it goes on by itself when the Challenge is there. Existing ones: kubectl get challenges -A",
 	},
 	bergv1.ReasonReferenceNotAllowed: {
 		"The operator's CHALLENGE_REF_POLICY does not let this namespace use a Challenge of that one.",
@@ -266,15 +268,15 @@ var advice = map[string]saying{
 	},
 	bergv1.ReasonNothingToRun: {
 		"The Challenge has no containers.",
-		"Add spec.containers to it: kubectl edit challenge CHALLENGE; instances go on by themselves.",
+		"Add spec.containers to it: kubectl edit challenge {CHALLENGE}; instances go on by themselves.",
 	},
 	bergv1.ReasonInvalidChallenge: {
 		"The Challenge cannot be run as it is written.",
-		"Fix the fields that the message names: kubectl edit challenge CHALLENGE; instances go on by themselves.",
+		"Fix the fields that the message names: kubectl edit challenge {CHALLENGE}; instances go on by themselves.",
 	},
 	bergv1.ReasonFlagMissing: {
 		"The Challenge wants a flag of the instance's own, and it has none.",
-		`Set it, once: kubectl patch ci NAME -n NAMESPACE --type merge -p '{"spec":{"flag":"flag{...}"}}'`,
+		`Set it, once: kubectl patch ci {NAME} -n {NAMESPACE} --type merge -p '{"spec":{"flag":"flag{...}"}}'`,
 	},
 	bergv1.ReasonInvalidFlag: {
 		"The flag cannot be given to the containers.",
@@ -282,19 +284,19 @@ var advice = map[string]saying{
 	},
 	bergv1.ReasonQueued: {
 		"It waits in the queue: as many instances exist as CHALLENGE_MAX_INSTANCES or spec.maxInstances of its Challenge allows; its time does not run yet.",
-		"Wait: it starts by itself when others have ended and those before it have started. More room for Challenge CHALLENGE, or for all: raise what the message names.",
+		"Wait: it starts by itself when others have ended and those before it have started. More room for Challenge {CHALLENGE}, or for all: raise what the message names.",
 	},
 	bergv1.ReasonOwnerBusy: {
 		"Another instance of the same owner goes first: one owner has one at a time.",
-		"Wait for the end of the one that the message names, or end it: kubectl berg end OTHER -n NAMESPACE",
+		"Wait for the end of the one that the message names, or end it: kubectl berg end OTHER -n {NAMESPACE}",
 	},
 	bergv1.ReasonNamespaceConflict: {
 		"A namespace of the name that it needs exists and is not its own.",
-		"If nobody needs it, delete it: kubectl delete namespace PLACE",
+		"If nobody needs it, delete it: kubectl delete namespace {PLACE}",
 	},
 	bergv1.ReasonObjectConflict: {
 		"%s cannot be made: an object of that name exists in its namespace and is not its own.",
-		"Delete the object that the message names from PLACE, or give it back its mark: berg.norelect.ch/instance-uid=UID",
+		"Delete the object that the message names from {PLACE}, or give it back its mark: berg.norelect.ch/instance-uid={UID}",
 	},
 	bergv1.ReasonContested: {
 		"%s is changed back again and again by somebody else.",

@@ -157,6 +157,27 @@ func TestEveryReasonOfAStepHasAnAdvice(t *testing.T) {
 	}
 }
 
+func TestCommandsCanBeCopied(t *testing.T) {
+	withUID := instance(func(i *bergv1.ChallengeInstance) { i.UID = "uid-1" })
+	for reason, want := range map[string]string{
+		bergv1.ReasonFlagMissing:       `Set it, once: kubectl patch ci alice -n berg --type merge -p '{"spec":{"flag":"flag{...}"}}'`,
+		bergv1.ReasonOwnerBusy:         "Wait for the end of the one that the message names, or end it: kubectl berg end OTHER -n berg",
+		bergv1.ReasonNamespaceConflict: "If nobody needs it, delete it: kubectl delete namespace challenge-o",
+		bergv1.ReasonNothingToRun:      "Add spec.containers to it: kubectl edit challenge guestbook; instances go on by themselves.",
+		bergv1.ReasonObjectConflict:    "Delete the object that the message names from challenge-o, or give it back its mark: berg.norelect.ch/instance-uid=uid-1",
+	} {
+		f := Explain(view(withUID, sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, reason, "")))
+		if f.Do != want {
+			t.Errorf("%s:\n%s, want\n%s", reason, f.Do, want)
+		}
+	}
+	for reason, a := range advice {
+		if got := fill(a.do, view().Instance); strings.Contains(strings.ReplaceAll(got, "flag{...}", ""), "{N") || strings.Contains(got, "{C") || strings.Contains(got, "{P") || strings.Contains(got, "{U") {
+			t.Errorf("%s: something is not filled in: %s", reason, got)
+		}
+	}
+}
+
 func TestWhatOthersSayIsNoCommandForATerminal(t *testing.T) {
 	f := Explain(view(sets(bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonRefused, "a\x1b]0;title\x07b\nc\u202e")))
 	if got := f.Evidence[0]; got != "ServicesCreated: a]0;titleb c" {

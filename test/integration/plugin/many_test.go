@@ -17,6 +17,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -100,7 +101,7 @@ var _ = Describe("extend", func() {
 		Expect(decode[bulk.Report](run(ctx, "extend", "30m", "--all", "-n", ns, "--id", report.ID, "-o", "json").out).Already).To(Equal(1))
 		Expect(run(ctx, "extend", "30m", i.Name, "-n", ns).out).To(ContainSubstring("extended 1 of 1"))
 		Expect(timeouts(ctx, ns)).To(HaveKeyWithValue("10800s", 1))
-		for _, wrong := range [][]string{{"extend"}, {"extend", "soon", "--all"}, {"extend", "-30m", "--all"}, {"extend", "30m"}, {"extend", "30m", "a", "--all"}, {"nonsense"}, {"list", "--nonsense"}} {
+		for _, wrong := range [][]string{{"extend"}, {"extend", "soon", "--all"}, {"extend", "-30m", "--all"}, {"extend", "30m"}, {"extend", "30m", "a", "--all"}, {"extend", "--until", "nonsense", "--all", "--dry-run"}, {"nonsense"}, {"list", "--nonsense"}} {
 			Expect(run(ctx, append(wrong, "-n", ns)...).code).To(Equal(2), strings.Join(wrong, " "))
 		}
 	})
@@ -252,6 +253,13 @@ containers:
 		Expect(r.code).To(BeElementOf(0, 4))
 		planned := decode[plan.Result](r.out)
 		Expect(planned.Instances).To(Equal(each * len(specs)))
+		// The nodes here have room for everything: on small ones it shows how well the plan packs.
+		small := corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("2Gi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("10Gi"), corev1.ResourcePods: resource.MustParse("30"),
+		}
+		onSmall := decode[plan.Result](run(ctx, "plan", "--players", strconv.Itoa(2*each*len(specs)), "--playing", "50%", "-n", ns, "-o", "json",
+			"--node-cpu", "1", "--node-memory", "2Gi", "--node-disk", "10Gi", "--node-pods", "30", "--node-overhead", "0").out)
 
 		requests.Store(0)
 		var all []*bergv1.ChallengeInstance
@@ -259,12 +267,14 @@ containers:
 			all = append(all, bergtest.Several(ctx, ns, name, each)...)
 		}
 		var cpu, memory, disk float64
+		var everyPod []corev1.Pod
 		made, ports, routes := 0, 0, 0
 		for _, i := range all {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 			var list corev1.PodList
 			Expect(apiserver.Client.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
 			made += len(list.Items)
+			everyPod = append(everyPod, list.Items...)
 			for _, p := range list.Items {
 				for _, c := range p.Spec.Containers {
 					cpu += c.Resources.Requests.Cpu().AsApproximateFloat64()
@@ -288,15 +298,20 @@ containers:
 		}
 		Eventually(func(g Gomega) { // events wait for up to ten seconds
 			g.Expect(float64(requests.Load())).To(near(planned.RequestsPerInstance * float64(len(all))))
+			g.Expect(planned.RequestsPerSecond).To(near(float64(requests.Load()) / time.Minute.Seconds()))
 		}).WithTimeout(30 * time.Second).Should(Succeed())
+		var nodes corev1.NodeList
+		Expect(apiserver.Client.List(ctx, &nodes)).To(Succeed())
 		for what, pair := range map[string][2]float64{
-			"pods": {float64(planned.Pods), float64(made)}, "processors": {planned.CPU, cpu}, "memory": {planned.MemoryGiB, memory},
+			"nodes":       {float64(planned.Nodes), float64(firstFit(everyPod, nodes.Items[0].Status.Allocatable))},
+			"small nodes": {float64(onSmall.Nodes), float64(firstFit(everyPod, small))},
+			"pods":        {float64(planned.Pods), float64(made)}, "processors": {planned.CPU, cpu}, "memory": {planned.MemoryGiB, memory},
 			"disk": {planned.DiskGiB, disk}, "node ports": {float64(planned.NodePorts), float64(ports)}, "routes": {float64(planned.Routes), float64(routes)},
 		} {
 			Expect(pair[0]).To(near(pair[1]), what)
 		}
-		AddReportEntry("plan", fmt.Sprintf("%d instances: planned %.1f requests each, counted %.1f; pods %d and %d, processors %.2f and %.2f, memory %.2f and %.2f GiB, node ports %d and %d",
-			len(all), planned.RequestsPerInstance, float64(requests.Load())/float64(len(all)), planned.Pods, made, planned.CPU, cpu, planned.MemoryGiB, memory, planned.NodePorts, ports))
+		AddReportEntry("plan", fmt.Sprintf("%d instances: planned %.1f requests each, counted %.1f; small nodes %d and %d, pods %d and %d, processors %.2f and %.2f, memory %.2f and %.2f GiB, node ports %d and %d",
+			len(all), planned.RequestsPerInstance, float64(requests.Load())/float64(len(all)), onSmall.Nodes, firstFit(everyPod, small), planned.Pods, made, planned.CPU, cpu, planned.MemoryGiB, memory, planned.NodePorts, ports))
 	})
 
 	It("needs no cluster for files", func(ctx context.Context) {
@@ -305,10 +320,51 @@ containers:
 		Expect(r.code).To(Equal(4), "2,768 node ports are not enough")
 		Expect(r.out).To(And(ContainSubstring("EUR"), MatchRegexp(`2768\s+node ports\s+108%`)))
 		Expect(feed(ctx, "", "plan", "-f", "-", "--players", "1").code).To(Equal(3))
+		impossible := feed(ctx, "kind: Challenge\napiVersion: berg.norelect.ch/v1\nmetadata: {name: huge}\nspec: {containers: [{hostname: a, image: a, resourceRequests: {cpu: \"99\"}, resourceLimits: {cpu: \"99\"}}]}\n",
+			"plan", "-f", "-", "--players", "3", "--kubeconfig", "/nonexistent", "--price", "0.5", "-o", "json")
+		Expect(impossible.code).To(Equal(4))
+		Expect(decode[map[string]any](impossible.out)).To(And(HaveKeyWithValue("impossible", ContainSubstring("huge")), Not(HaveKey("nodes")), Not(HaveKey("cost"))))
 		Expect(run(ctx, "plan").code).To(Equal(2))
 		Expect(run(ctx, "plan", "--players", "10", "--playing", "200%").code).To(Equal(2))
 	})
 })
+
+// firstFit is how many nodes of a size take pods, each put on the first one with room for it.
+func firstFit(all []corev1.Pod, size corev1.ResourceList) int {
+	GinkgoHelper()
+	var free []corev1.ResourceList
+	for _, p := range all {
+		needs := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+		for _, c := range p.Spec.Containers {
+			for name, amount := range c.Resources.Requests {
+				sum := needs[name]
+				sum.Add(amount)
+				needs[name] = sum
+			}
+		}
+		at := slices.IndexFunc(free, func(has corev1.ResourceList) bool { return takes(has, needs) })
+		if at < 0 {
+			at = len(free)
+			free = append(free, size.DeepCopy())
+			Expect(takes(size, needs)).To(BeTrue(), p.Name+" fits nowhere")
+		}
+		for name, amount := range needs {
+			left := free[at][name]
+			left.Sub(amount)
+			free[at][name] = left
+		}
+	}
+	return len(free)
+}
+
+func takes(has, needs corev1.ResourceList) bool {
+	for name, amount := range needs {
+		if left := has[name]; left.Cmp(amount) < 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // near is within 15 percent.
 func near(of float64) OmegaMatcher { return BeNumerically("~", of, 0.15*of+1e-9) }

@@ -32,6 +32,7 @@ var _ = Describe("record", func() {
 		Expect(decode[bergv1.ChallengeInstanceRecord](run(ctx, "record", "uid-2", "-n", ns, "--records", records, "-o", "json").out).Spec.Reason).
 			To(BeEquivalentTo("AdminTermination"))
 		Expect(run(ctx, "records", "-n", ns, "--records", records).out).To(And(ContainSubstring("uid-1-web"), ContainSubstring("uid-2-web")))
+		Expect(run(ctx, "__complete", "record", "--records", records, "-n", ns, "uid").out).To(And(ContainSubstring("uid-1-web"), ContainSubstring("uid-2-web")))
 		Expect(run(ctx, "record", "nobody", "-n", ns, "--records", records).code).To(Equal(3))
 		Expect(decode[[]any](run(ctx, "records", "-n", "default", "--records", records, "-o", "json").out)).To(BeEmpty())
 	})

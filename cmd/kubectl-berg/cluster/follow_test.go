@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+var errRefused = fmt.Errorf("dial tcp 192.0.2.1:6443: connect: %w", syscall.ECONNREFUSED)
+
+// line answers lists with one instance, after so many that fail; its watches end at once.
+type line struct {
+	client.WithWatch
+	failures int
+	err      error
+	lists    int
+}
+
+func (l *line) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	l.lists++
+	if l.lists <= l.failures {
+		return l.err
+	}
+	into.(*bergv1.ChallengeInstanceList).Items = []bergv1.ChallengeInstance{{ObjectMeta: metav1.ObjectMeta{UID: "1", ResourceVersion: "1"}}}
+	return nil
+}
+
+func (l *line) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+	return watch.NewEmptyWatch(), nil
+}
+
+func TestALineThatIsNotThereAtTheBeginning(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "challengeinstances"}, "", errors.New("no"))
+	for name, tc := range map[string]struct {
+		line     line
+		patience time.Duration
+		code     int
+	}{
+		"never there":      {line{failures: 1000, err: errRefused}, 10 * time.Millisecond, console.ExitUnreachable},
+		"not allowed":      {line{failures: 1000, err: forbidden}, time.Hour, console.ExitForbidden},
+		"there after once": {line{failures: 1, err: errRefused}, time.Hour, console.ExitOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			c := &Cluster{WithWatch: &tc.line, clock: clock.RealClock{}}
+			told := 0
+			err := c.Follow(ctx, Follower{
+				Patience: tc.patience,
+				Changed:  func(Change) (bool, error) { told++; return false, nil },
+				Begun:    func() (bool, error) { return true, nil },
+			})
+			if got := console.Code(Explain("follow", err)); got != tc.code {
+				t.Errorf("exit code %d, want %d: %v", got, tc.code, err)
+			}
+			if tc.code == console.ExitOK && told != 1 {
+				t.Errorf("%d instances were told", told)
+			}
+		})
+	}
+}
+
+func TestWhatIsExplainedCanStillBeJudged(t *testing.T) {
+	err := Explain("list the pods of alice", errRefused)
+	if !Transient(err) || console.Code(err) != console.ExitUnreachable {
+		t.Errorf("%v: transient %t, exit code %d", err, Transient(err), console.Code(err))
+	}
+	if err := Explain("again", err); err.Error() != "list the pods of alice: the API server cannot be reached: "+errRefused.Error() {
+		t.Errorf("%v", err)
+	}
+}

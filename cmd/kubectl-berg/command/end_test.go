@@ -1,0 +1,57 @@
+package command
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/bulk"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+func TestOneThatIsFrozenDoesNotEndByItself(t *testing.T) {
+	i := running("alice", func(i *bergv1.ChallengeInstance) {
+		i.Annotations[bergv1.AnnotationFrozen] = noon.Format(time.RFC3339)
+		i.Status.StartedAt = &metav1.Time{Time: noon}
+	})
+	// Nothing may be written: there is no cluster.
+	got, err := endAt(t.Context(), nil, i, noon.Add(time.Hour))
+	if want := bulk.Skip("frozen: thaw it first, or end it without --after"); got != want || err != nil {
+		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+}
+
+func TestATimeIsReadBeforeAnybodyIsAsked(t *testing.T) {
+	for _, args := range [][]string{
+		{"extend", "--until", "nonsense", "--all", "--dry-run"}, {"end", "--after", "nonsense", "--all", "--dry-run"},
+		{"rollout", "guestbook", "--settle", "0s"},
+	} {
+		var out bytes.Buffer
+		c := New(console.New(nil, &out, &out, func(string) string { return "" }), "test")
+		c.SetArgs(append(args, "--server", "http://127.0.0.1:1", "--kubeconfig", "/dev/null"))
+		err := c.ExecuteContext(t.Context())
+		if got := console.Code(err); got != console.ExitUsage {
+			t.Errorf("%v: exit code %d: %v", args, got, err)
+		}
+	}
+}
+
+func TestADryRunOfAFreezeNamesChallengesToo(t *testing.T) {
+	var out bytes.Buffer
+	r := &root{Console: console.New(nil, &out, &out, func(string) string { return "" })}
+	frozen := map[string]string{bergv1.AnnotationFrozen: "x"}
+	challenges := []*bergv1.Challenge{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "guestbook"}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "still", Annotations: frozen}},
+	}
+	if err := r.dryFreeze("freeze", true, challenges, []*bergv1.ChallengeInstance{running("alice")}); err != nil {
+		t.Fatal(err)
+	}
+	const want = "would freeze Challenge berg/guestbook\nwould freeze instance berg/alice\n1 Challenges and 1 instances; nothing was done\n"
+	if got := out.String(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

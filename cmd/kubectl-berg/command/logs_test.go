@@ -1,0 +1,199 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/utils/clock"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+// hurried is a clock on which one waits a hundredth of the time.
+type hurried struct{ clock.RealClock }
+
+func (hurried) After(d time.Duration) <-chan time.Time { return time.After(d / 100) }
+
+// podLogs is an API server with one instance. Each request for a log is answered by the next of its
+// pod's answers; the instance is gone when all are used up.
+type podLogs struct {
+	mu      sync.Mutex
+	answers map[string][]func(http.ResponseWriter)
+	asked   map[string][]url.Values
+	lists   []func(http.ResponseWriter)
+}
+
+func replyWith(w http.ResponseWriter, code int, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(object)
+}
+
+func refuse(code int, reason metav1.StatusReason) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		replyWith(w, code, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: reason, Code: int32(code), Message: string(reason)})
+	}
+}
+
+// podsNamed answers with pods, each of the container that it is named after.
+func podsNamed(names ...string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		all := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+		for _, name := range names {
+			all.Items = append(all.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "challenge-o", Name: name, UID: types.UID(name),
+				Labels: map[string]string{bergv1.LabelComponent: bergv1.ComponentPod, bergv1.LabelContainer: name},
+			}})
+		}
+		replyWith(w, http.StatusOK, all)
+	}
+}
+
+// writing answers with lines that have the second of their number; a broken stream ends within one.
+func writing(broken bool, lines ...string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		for _, text := range lines {
+			_, _ = fmt.Fprintf(w, "2030-06-01T12:00:0%sZ %s\n", text[len(text)-1:], text)
+		}
+		if broken {
+			_, _ = fmt.Fprint(w, "2030-06-01T12:0")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+func (p *podLogs) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	reply := refuse(http.StatusNotFound, metav1.StatusReasonNotFound)
+	switch name := path.Base(path.Dir(r.URL.Path)); {
+	case strings.HasSuffix(r.URL.Path, "/pods"):
+		reply = p.lists[0]
+		p.lists = p.lists[min(1, len(p.lists)-1):]
+	case strings.HasSuffix(r.URL.Path, "/log"):
+		p.asked[name] = append(p.asked[name], r.URL.Query())
+		if all := p.answers[name]; len(all) > 0 {
+			reply, p.answers[name] = all[0], all[1:]
+			if len(all) == 1 {
+				delete(p.answers, name)
+			}
+		}
+	case len(p.answers) > 0:
+		reply = func(w http.ResponseWriter) { replyWith(w, http.StatusOK, theInstance()) }
+	}
+	p.mu.Unlock()
+	reply(w)
+}
+
+func theInstance() *bergv1.ChallengeInstance {
+	i := &bergv1.ChallengeInstance{
+		TypeMeta:   metav1.TypeMeta{Kind: "ChallengeInstance", APIVersion: bergv1.GroupVersion.String()},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "alice", UID: "1"},
+	}
+	i.Status.Namespace = "challenge-o"
+	return i
+}
+
+// connected is the program, in a hurry, with a line to a server, and what it writes.
+func connected(t *testing.T, to http.Handler) (*root, *cluster.Cluster, *bytes.Buffer) {
+	t.Helper()
+	server := httptest.NewServer(to)
+	t.Cleanup(server.Close)
+	t.Setenv("KUBECONFIG", path.Join(t.TempDir(), "none"))
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.APIServer = &server.URL
+	var out bytes.Buffer
+	r := &root{Console: console.New(nil, &out, &out, func(string) string { return "" }), flags: flags, clock: hurried{}}
+	c, err := r.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, c, &out
+}
+
+// followed is what logs -f writes.
+func followed(t *testing.T, p *podLogs, o logOptions) (string, error) {
+	t.Helper()
+	p.asked = map[string][]url.Values{}
+	r, c, out := connected(t, p)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	o.follow = true
+	err := r.showLogs(ctx, c, theInstance(), o)
+	if ctx.Err() != nil {
+		t.Fatal("it goes on although the instance is gone")
+	}
+	return out.String(), err
+}
+
+func TestLogsGoOnWhereTheyBroke(t *testing.T) {
+	p := &podLogs{
+		lists: []func(http.ResponseWriter){podsNamed("web")},
+		answers: map[string][]func(http.ResponseWriter){"web": {
+			refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest), // it does not run yet
+			writing(true, "one 1", "also 1", "two 2", "also 2"),
+			writing(false, "two 2", "also 2", "third 2", "three 3"),
+			writing(false, "anew 4"),
+		}},
+	}
+	got, err := followed(t, p, logOptions{tail: 10})
+	if want := "one 1\nalso 1\ntwo 2\nalso 2\nthird 2\nthree 3\nanew 4\n"; got != want || err != nil {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	asked := p.asked["web"]
+	if asked[1].Get("tailLines") != "10" || asked[2].Get("tailLines") != "" || asked[2].Get("sinceTime") != "2030-06-01T12:00:02Z" || asked[3].Get("sinceTime") != "2030-06-01T12:00:03Z" {
+		t.Errorf("%v", asked)
+	}
+}
+
+func TestLogsOfAFurtherPodWhileAnotherIsSilent(t *testing.T) {
+	read := make(chan struct{})
+	p := &podLogs{
+		lists: []func(http.ResponseWriter){podsNamed("web"), refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable), podsNamed("web", "db")},
+		answers: map[string][]func(http.ResponseWriter){
+			"web": {func(w http.ResponseWriter) { // silent until the other one was read
+				_ = http.NewResponseController(w).Flush()
+				<-read
+				writing(false, "web 1")(w)
+			}},
+			"db": {func(w http.ResponseWriter) { writing(false, "db 1")(w); close(read) }, writing(false)},
+		},
+	}
+	got, err := followed(t, p, logOptions{tail: -1})
+	if err != nil || !strings.Contains(got, "db │ db 1\n") || !strings.Contains(got, "web 1\n") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	for _, words := range []string{"no connection, trying again", "connected again"} {
+		if strings.Count(got, words) != 1 {
+			t.Errorf("%q is not said once:\n%s", words, got)
+		}
+	}
+}
+
+func TestLogsThatOneMayNotRead(t *testing.T) {
+	p := &podLogs{
+		lists:   []func(http.ResponseWriter){podsNamed("web")},
+		answers: map[string][]func(http.ResponseWriter){"web": {refuse(http.StatusForbidden, metav1.StatusReasonForbidden)}, "never asked": {writing(false)}},
+	}
+	if got, err := followed(t, p, logOptions{tail: -1}); console.Code(err) != console.ExitForbidden {
+		t.Errorf("exit code %d, want %d: %v\n%s", console.Code(err), console.ExitForbidden, err, got)
+	}
+}

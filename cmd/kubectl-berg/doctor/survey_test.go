@@ -1,0 +1,60 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+)
+
+// readable has a ConfigMap, and a Secret that its user may not read.
+type readable struct{ client.WithWatch }
+
+func (readable) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	switch o := into.(type) {
+	case *corev1.ConfigMap:
+		if key.Name == "settings" {
+			o.Data = map[string]string{"DOMAIN": "play.example.org", "HTTP_PORT": "80"}
+			return nil
+		}
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
+	default:
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("no"))
+	}
+}
+
+func TestSettingsOfWholeObjects(t *testing.T) {
+	from := func(name string) corev1.EnvFromSource {
+		return corev1.EnvFromSource{Prefix: "CHALLENGE_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+	}
+	s := &surveyor{Cluster: &cluster.Cluster{WithWatch: readable{}}, Survey: well()}
+	c := s.container()
+	c.Env = []corev1.EnvVar{{Name: "CHALLENGE_HTTP_PORT", Value: "443"}}
+	c.EnvFrom = []corev1.EnvFromSource{from("settings"), from("nowhere")}
+	for name, want := range map[string]string{
+		"CHALLENGE_DOMAIN":    "play.example.org",
+		"CHALLENGE_HTTP_PORT": "443", // the container's own goes first
+		"CHALLENGE_TLS_PORT":  Defaults["CHALLENGE_TLS_PORT"],
+	} {
+		if err := s.sources(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, known := s.Setting(name); got != want || !known {
+			t.Errorf("%s=%s, known: %t, want %s", name, got, known, want)
+		}
+	}
+	c.EnvFrom = append(c.EnvFrom, corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "more"}}})
+	if err := s.sources(t.Context()); err != nil || !slices.Equal(s.Unread, []string{"Secret more"}) {
+		t.Errorf("%v, unread: %v", err, s.Unread)
+	}
+	if _, known := s.Setting("CHALLENGE_TLS_PORT"); known {
+		t.Error("a setting that the Secret may hold is known")
+	}
+}
