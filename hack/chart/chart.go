@@ -16,6 +16,8 @@ const (
 	name      = "berg-operator"
 	namespace = "berg-operator-system"
 	manager   = "manager"
+	// recordNamespace is the default of RECORD_NAMESPACE.
+	recordNamespace = "berg-records"
 )
 
 //go:embed all:static
@@ -109,6 +111,17 @@ func chart(all sources, version string) (map[string]string, error) {
 		}
 		files["templates/prometheus.yaml"] += guard(conditions, text)
 	}
+	for _, f := range all.families {
+		for room, rights := range f.apart {
+			for _, id := range sorted(rights) {
+				text, err := templateOf(variants{full: rights[id], base: node{rights[id], true}})
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", id, err)
+				}
+				files["templates/"+f.name+"-"+room+".yaml"] += guard([]string{".Values.families." + f.name, ".Values.rights." + room}, text)
+			}
+		}
+	}
 	for path := range files {
 		if strings.HasPrefix(path, "templates/") && strings.HasSuffix(path, ".yaml") {
 			files[path] = "{{- /* Written by `make chart` from config/. */}}\n" + files[path]
@@ -174,6 +187,7 @@ func (all *sources) mark() (defaults, error) {
 	variants := []objects{all.full, all.base, all.prometheus}
 	for _, f := range all.families {
 		variants = append(variants, f.objects)
+		variants = append(variants, slices.Collect(maps.Values(f.apart))...)
 	}
 	for _, variant := range variants {
 		for id, object := range variant {
@@ -265,11 +279,11 @@ func child(fields map[string]any, path ...string) map[string]any {
 	return fields
 }
 
-// marked returns a part of an object with the mark of the namespace where its name is.
+// marked returns a part of an object with the marks of namespaces where their names are.
 func marked(part any) any {
 	switch part := part.(type) {
 	case string:
-		return strings.ReplaceAll(part, namespace, namespaceMark)
+		return strings.ReplaceAll(strings.ReplaceAll(part, namespace, namespaceMark), recordNamespace, recordMark)
 	case []any:
 		for i, item := range part {
 			part[i] = marked(item)

@@ -95,7 +95,9 @@ type familySource struct {
 	// objects are those of an operator with this family alone.
 	objects objects
 	// rules are the names of its alerts in the folder of the family.
-	rules    objects
+	rules objects
+	// apart are the rights, by Kind, that only some installations want.
+	apart    map[string]objects
 	settings settings.Section
 }
 
@@ -137,18 +139,18 @@ func read(kustomize, source string) (sources, error) {
 	if err != nil {
 		return all, err
 	}
-	folders := map[string]string{} // by group
+	ofGroup := map[string]string{} // the folder of a family
 	for _, component := range components {
 		groups, err := groupsOf(filepath.Join(source, component, "crd", "bases"))
 		if err != nil {
 			return all, err
 		}
 		for _, group := range groups {
-			folders[group] = component
+			ofGroup[group] = component
 		}
 	}
 	for _, f := range families.All() {
-		folder, ok := folders[f.API]
+		folder, ok := ofGroup[f.API]
 		if !ok {
 			return all, fmt.Errorf("no component of %s/default has definitions of the group %s", source, f.API)
 		}
@@ -166,6 +168,17 @@ func read(kustomize, source string) (sources, error) {
 				return all, err
 			}
 		}
+		family.apart = map[string]objects{}
+		folders, err := filepath.Glob(filepath.Join(source, folder, "*", "rbac"))
+		if err != nil {
+			return all, err
+		}
+		for _, rights := range folders {
+			room := filepath.Dir(rights)
+			if _, family.apart[filepath.Base(room)], err = build(room); err != nil {
+				return all, err
+			}
+		}
 		all.families = append(all.families, family)
 		components = slices.DeleteFunc(components, func(c string) bool { return c == folder })
 	}
@@ -173,7 +186,7 @@ func read(kustomize, source string) (sources, error) {
 		return all, fmt.Errorf("%s/default has components that are no family: %s", source, strings.Join(components, ", "))
 	}
 	var process config.Process
-	all.process = process.Section(slices.Sorted(maps.Keys(folders)))
+	all.process = process.Section(slices.Sorted(maps.Keys(ofGroup)))
 	return all, nil
 }
 

@@ -230,6 +230,7 @@ func spaces(n int) string { return strings.Repeat(" ", n) }
 // Marks stand in objects where the chart has a value. YAML quotes a text that begins with @.
 const (
 	namespaceMark = "@@namespace@@"
+	recordMark    = "@@records@@"
 	keepMark      = "@@keep@@"
 )
 
@@ -254,8 +255,13 @@ var (
 
 // fill puts values where the marks are.
 func fill(text string) string {
-	text = strings.ReplaceAll(text, "'"+namespaceMark+"'", "{{ .Release.Namespace | quote }}")
-	text = strings.ReplaceAll(text, namespaceMark, "{{ .Release.Namespace }}")
+	records := `.Values.settings.RECORD_NAMESPACE | default "` + recordNamespace + `"`
+	for mark, value := range map[string]string{namespaceMark: ".Release.Namespace", recordMark: records} {
+		// A name may look like a number. Within a longer text, quotes are of that text.
+		alone := regexp.MustCompile(`(?m)(: |- )'` + mark + `'$`)
+		text = alone.ReplaceAllString(text, "${1}{{ "+value+" | quote }}")
+		text = strings.ReplaceAll(text, mark, "{{ "+value+" }}")
+	}
 	text = settingLine.ReplaceAllString(text, `{{ include "berg-operator.setting" (list . "$1") }}`)
 	text = exprLine.ReplaceAllString(text, `{{ $1 }}`)
 	text = keepLine.ReplaceAllString(text, "{{- if .Values.crds.keep }}\n${1}helm.sh/resource-policy: keep\n{{- end }}\n")

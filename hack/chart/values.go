@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -25,6 +27,17 @@ func (all *sources) sections() []settings.Section {
 		}
 	}
 	return append(sections, all.process)
+}
+
+// apart are the Kinds with rights of their own, of all families.
+func (all *sources) apart() []string {
+	rooms := map[string]bool{}
+	for _, f := range all.families {
+		for room := range f.apart {
+			rooms[room] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(rooms))
 }
 
 func isValue(s settings.Setting) bool { return s.Name != enabledAPIs && s.Name != podNamespace }
@@ -66,6 +79,14 @@ settings:
 			}
 			fmt.Fprintf(&b, "  %s: %s\n", s.Name, value)
 		}
+	}
+	b.WriteString(`
+# Rights that the operator needs only with some settings, which say so: without them it does not
+# start with these.
+rights:
+`)
+	for _, room := range all.apart() {
+		fmt.Fprintf(&b, "  %s: false\n", room)
 	}
 	repository, _ := imageOf(d.image)
 	fmt.Fprintf(&b, `
@@ -160,7 +181,10 @@ type object = map[string]any
 
 // schemaOf returns values.schema.json.
 func schemaOf(all sources) (string, error) {
-	families, known := object{}, object{}
+	families, known, rights := object{}, object{}, object{}
+	for _, room := range all.apart() {
+		rights[room] = object{"type": "boolean"}
+	}
 	for _, f := range all.families {
 		families[f.name] = object{"type": "boolean", "description": f.api}
 	}
@@ -184,6 +208,7 @@ func schemaOf(all sources) (string, error) {
 			"global":   anything,
 			"families": closed(families),
 			"settings": closed(known),
+			"rights":   closed(rights),
 			"image": closed(object{
 				"repository": object{"type": "string", "minLength": 1},
 				"tag":        object{"type": "string"},

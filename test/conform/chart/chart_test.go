@@ -307,18 +307,7 @@ func TestAFamilyAloneIsItsComponent(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
-			if err != nil {
-				t.Fatal(err)
-			}
-			manifests, err := built.AsYaml()
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := map[string]map[string]any{}
-			if err := parse(manifests, want); err != nil {
-				t.Fatal(err)
-			}
+			want := built(t, folder)
 			got := must(t, "createNamespace: true\n"+only(t, name))
 			kept(got)
 			env, _ := field(container(got), "env").([]any)
@@ -330,6 +319,24 @@ func TestAFamilyAloneIsItsComponent(t *testing.T) {
 			compare(t, bared(got), bared(want))
 		})
 	}
+}
+
+// built are the objects of a kustomization.
+func built(t *testing.T, folder string) map[string]map[string]any {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := resources.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]map[string]any{}
+	if err := parse(manifests, objects); err != nil {
+		t.Fatal(err)
+	}
+	return objects
 }
 
 // bared brings all lists into their order again.
@@ -437,9 +444,29 @@ func TestAlertsFollowFamilies(t *testing.T) {
 	}
 }
 
+// Rights that only some installations want are those of config/, and come with a value each.
+func TestRightsApartAreThoseOfConfig(t *testing.T) {
+	whole := must(t, "")
+	for _, room := range []string{"check", "prepull", "record"} {
+		want := built(t, filepath.Join("../../../config/berg", room))
+		got := must(t, "rights: {"+room+": true}")
+		for id := range whole {
+			delete(got, id)
+		}
+		if len(want) < 2 {
+			t.Errorf("config/berg/%s has %d objects", room, len(want))
+		}
+		compare(t, bared(got), bared(want))
+		role := "ClusterRole/<nil>/berg-operator-berg-" + room
+		if left := must(t, "{families: {berg: false}, rights: {"+room+": true}}"); got[role] == nil || left[role] != nil {
+			t.Errorf("rights.%s come without the family", room)
+		}
+	}
+}
+
 // Nothing stays in the namespace of config/, and names of objects do not follow that of the release.
 func TestAnyNamespaceWillDo(t *testing.T) {
-	objects, notes, err := render("createNamespace: true", "elsewhere")
+	objects, notes, err := render("{createNamespace: true, rights: {check: true, prepull: true, record: true}, settings: {RECORD_NAMESPACE: kept}}", "elsewhere")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,6 +477,9 @@ func TestAnyNamespaceWillDo(t *testing.T) {
 		if text, _ := yaml.Marshal(object); bytes.Contains(text, []byte(namespace)) {
 			t.Errorf("%s still speaks of %s", id, namespace)
 		}
+	}
+	if objects["Namespace/<nil>/kept"] == nil || objects["Role/kept/berg-operator-berg-record"] == nil {
+		t.Error("records are not where RECORD_NAMESPACE says")
 	}
 	if objects["Deployment/elsewhere/berg-operator-controller-manager"] == nil || !strings.Contains(notes, "-n elsewhere") {
 		t.Errorf("the Deployment is not in its namespace, or the notes do not name it:\n%s", notes)
