@@ -173,3 +173,49 @@ func TestAVersionOfThePullSecretIsTheInstancesOwn(t *testing.T) {
 		t.Error("it tells something of the content")
 	}
 }
+
+// What probes do to a container is told, and by no status more than without them.
+func TestWhatProbesDoIsTold(t *testing.T) {
+	probe := &corev1.Probe{}
+	ended := func(exit int32, reason string) corev1.Pod {
+		p := attempt(3, backsOff("10s"))
+		p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: exit, Reason: reason}
+		return p
+	}
+	readiness := func(c *bergv1.Container) { c.ReadinessProbe = probe }
+	liveness := func(c *bergv1.Container) { c.LivenessProbe = probe }
+	neither := func(*bergv1.Container) {}
+	const loop = "Container web: CrashLoopBackOff: it ended last with exit code "
+	for name, tc := range map[string]struct {
+		probe    func(*bergv1.Container)
+		pod      corev1.Pod
+		wasReady bool
+		want     string
+	}{
+		"no probe":                        {neither, attempt(0, runs), false, "Not ready: web"},
+		"a readiness probe":               {readiness, attempt(0, runs), false, "Not ready: web; the readiness probe of web has not succeeded yet"},
+		"a readiness probe, being pulled": {readiness, pod("web", false), false, "Not ready: web; the readiness probe of web has not succeeded yet"},
+		"a readiness probe, later":        {readiness, attempt(0, runs), true, "Not ready: web; the readiness probe of web does not succeed"},
+		"a liveness probe, killed":        {liveness, ended(137, "Error"), false, loop + "137 (Error); its liveness probe may have ended it"},
+		"a liveness probe, ended":         {liveness, ended(143, "Error"), false, loop + "143 (Error); its liveness probe may have ended it"},
+		"a liveness probe, no memory":     {liveness, ended(137, "OOMKilled"), false, loop + "137 (OOMKilled)"},
+		"a liveness probe, a crash":       {liveness, ended(1, "Error"), false, loop + "1 (Error)"},
+		"no liveness probe, killed":       {readiness, ended(137, "Error"), false, loop + "137 (Error)"},
+	} {
+		out := startingWith(nil, tc.pod)
+		tc.probe(&out.Pinned.Containers[0])
+		if tc.wasReady {
+			wasReady(out.Instance)
+		}
+		if got := judgePods(out.Observed); got.message != tc.want || got.ready {
+			t.Errorf("%s: %q, want %q", name, got.message, tc.want)
+		}
+	}
+	two := inTwo(startingWith(nil, pod("web", false)))
+	for i := range two.Pinned.Containers {
+		readiness(&two.Pinned.Containers[i])
+	}
+	if got := judgePods(two.Observed).message; got != "Not ready: web, db; the readiness probes of web, db have not succeeded yet" {
+		t.Errorf("%q", got)
+	}
+}

@@ -121,6 +121,7 @@ func TestWhereTheTimeOfAStartWent(t *testing.T) {
 func TestTimesTravelWithWhatIsWrittenAnyway(t *testing.T) {
 	cfg := config.Challenge{Timeout: time.Hour}
 	out := wroteAt(startingWith(nil, nodeSays("web", -1, -1, -1, -1, -1)), .1, .3)
+	out.Pinned.Containers[0].ReadinessProbe = &corev1.Probe{}
 	derive(out, cfg, afterNoon(1))
 	before := asJSON(t, out.Instance.Status)
 	out.Pods = []corev1.Pod{nodeSays("web", 1, 2, 3, 3, -1)}

@@ -287,30 +287,49 @@ func judgePods(o Observed) podsVerdict {
 	if o.Pinned == nil {
 		return podsVerdict{}
 	}
-	var missing []string
+	var missing, probed []string
 	for _, c := range o.Pinned.Containers {
-		ready, problem, message := judgeContainer(o, c.Hostname)
+		ready, problem, message := judgeContainer(o, c)
 		if problem != "" {
 			return podsVerdict{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
 		}
 		if !ready {
 			missing = append(missing, c.Hostname)
+			if c.ReadinessProbe != nil {
+				probed = append(probed, c.Hostname)
+			}
 		}
 	}
 	if len(missing) > 0 {
-		return podsVerdict{message: "Not ready: " + strings.Join(missing, ", ")}
+		return podsVerdict{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, o.Instance.Status.ReadyAt != nil)}
 	}
 	return podsVerdict{ready: true}
+}
+
+// probesOf tells which readiness probes have to succeed yet. It says so from the beginning: that a
+// container runs meanwhile would be a write more for every start.
+func probesOf(containers []string, again bool) string {
+	if len(containers) == 0 {
+		return ""
+	}
+	probes, have, do := "probe", "has not succeeded yet", "does not succeed"
+	if len(containers) > 1 {
+		probes, have, do = "probes", "have not succeeded yet", "do not succeed"
+	}
+	if again {
+		have = do
+	}
+	return fmt.Sprintf("; the readiness %s of %s %s", probes, strings.Join(containers, ", "), have)
 }
 
 // judgeContainer says whether a container is ready, else which problem keeps it from
 // that, as far as is known: what its pods say, what the runtime says of them, why there
 // are none, and last how the pod ended that nothing has replaced.
-func judgeContainer(o Observed, hostname string) (ready bool, reason, message string) {
-	live, ended := podsOf(o.Pods, hostname)
+func judgeContainer(o Observed, c bergv1.Container) (ready bool, reason, message string) {
+	live, ended := podsOf(o.Pods, c.Hostname)
 	for _, p := range live {
 		if v := viewOf(p); v.reason != "" {
-			return false, v.reason, v.message
+			return false, v.reason, v.message + killerOf(p, c)
 		}
 	}
 	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !podReady(p) }) {
@@ -321,8 +340,8 @@ func judgeContainer(o Observed, hostname string) (ready bool, reason, message st
 			return false, sandboxFailed, sandboxFailed + ": " + why
 		}
 	}
-	if c := refusalOf(o.Deployments[hostname]); c != nil {
-		return false, bergv1.ReasonRefused, c.Message
+	if refusal := refusalOf(o.Deployments[c.Hostname]); refusal != nil {
+		return false, bergv1.ReasonRefused, refusal.Message
 	}
 	if len(live) == 0 && len(ended) > 0 {
 		v := viewOf(ended[0])
@@ -419,6 +438,27 @@ func lastWords(t *corev1.ContainerStateTerminated) string {
 	}
 	return fmt.Sprintf("it ended last with exit code %d (%s)", t.ExitCode, cmp.Or(t.Reason, "no reason"))
 }
+
+// killerOf tells what may have ended a container by a signal: a kubelet does not say of which end it was
+// the liveness probe.
+func killerOf(p *corev1.Pod, c bergv1.Container) string {
+	at := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
+	if at < 0 || c.LivenessProbe == nil {
+		return ""
+	}
+	s := p.Status.ContainerStatuses[at]
+	last := crashed(s)
+	if last == nil && s.State.Waiting != nil && !slices.Contains(passing, s.State.Waiting.Reason) {
+		last = s.LastTerminationState.Terminated
+	}
+	if last == nil || last.Reason != "Error" || last.ExitCode != exitKilled && last.ExitCode != exitAsked {
+		return ""
+	}
+	return "; its liveness probe may have ended it"
+}
+
+// How a container ends that is killed, or asked to end.
+const exitKilled, exitAsked = 128 + 9, 128 + 15
 
 // neverRan reports whether the runtime could not start a container. Only then is the
 // message the runtime's. Else it is what the container has written, which may contain the

@@ -9,10 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 
@@ -45,6 +47,12 @@ type Reconciler struct {
 
 	backoff    *outcome.Backoff
 	finalizers finalizer.Remover
+	// What follows is of the one worker.
+	refusals refusals
+	// named is the instance that was told last to be waited for.
+	named types.NamespacedName
+	// others brings an event when those that wait may begin.
+	others chan event.GenericEvent
 }
 
 // These rights are in a role of their own: berg-check. What a check does beside them (namespaces,
@@ -94,14 +102,13 @@ func (r *Reconciler) rest(ctx context.Context, o Observed, now time.Time) (time.
 		}
 		before.SetResourceVersion(o.Check.GetResourceVersion())
 		deriveIdle(o, reason, message, now)
-		return untilDue(o, now), r.patchStatus(ctx, before, o.Check)
+		return untilNext(o, reason, now), r.patchStatus(ctx, before, o.Check)
 	}
-	if err := outcome.Itself(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
-		return 0, err
-	}
-	before = o.Check.DeepCopy()
-	deriveStarted(o, now)
-	if err := r.patchStatus(ctx, before, o.Check); err != nil {
+	if err := r.begin(ctx, o, now); err != nil {
+		if refused(err) {
+			r.refusals.note(o.Check, now)
+			r.letOthersBegin()
+		}
 		return 0, err
 	}
 	if err := r.observeRun(ctx, &o); err != nil {
@@ -110,9 +117,39 @@ func (r *Reconciler) rest(ctx context.Context, o Observed, now time.Time) (time.
 	return r.run(ctx, o, now)
 }
 
-// untilDue is how long it is until the next check is due; zero if it is, or never will be.
-func untilDue(o Observed, now time.Time) time.Duration {
+// begin notes that a check is being made, before anything of it exists.
+func (r *Reconciler) begin(ctx context.Context, o Observed, now time.Time) error {
+	before := o.Check.DeepCopy()
+	if err := outcome.Itself(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
+		if outcome.CauseOf(err) == outcome.Rejected {
+			// The recorder counts repetitions.
+			pass.Warning(r.Events, before, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+r.withoutFlag(err, o).Error())
+		}
+		return err
+	}
+	before = o.Check.DeepCopy()
+	deriveStarted(o, now)
+	return r.patchStatus(ctx, before, o.Check)
+}
+
+// letOthersBegin wakes those that wait: one that stood before them does so no more.
+func (r *Reconciler) letOthersBegin() {
+	select {
+	case r.others <- event.GenericEvent{Object: &bergv1.ChallengeCheck{}}:
+	default: // they are being woken
+	}
+}
+
+// untilNext is how long it is until a check that waits may begin, if nothing else happens; zero if
+// time alone changes nothing.
+func untilNext(o Observed, reason string, now time.Time) time.Duration {
 	at := due(o.Check, o.Challenge)
+	switch {
+	case reason == bergv1.CheckReasonPlayersFirst:
+		at = o.Players.Until
+	case reason == bergv1.CheckReasonWaitingForTurn && !o.RefusedUntil.IsZero():
+		at = o.RefusedUntil
+	}
 	if at.IsZero() {
 		return 0
 	}

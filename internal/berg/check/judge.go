@@ -50,11 +50,18 @@ func judge(o Observed, now time.Time) Verdict {
 	limit := timeout(c)
 	starting := run.StartedAt.Add(limit).Sub(now)
 	switch {
-	case o.PlayersWait:
-		return brokenOff("Players wait for room, and go first")
+	case run.ChallengeGeneration != o.Challenge.Generation || run.ChallengeUID != string(o.Challenge.UID):
+		// The instance may be of either version, and the flag that was to be found is not known any
+		// more: neither the flag nor what the solver wrote can be judged by the new one.
+		return brokenOff("The Challenge was changed meanwhile")
+	case o.Players.Wait:
+		return brokenOff("%s, and players go first", o.Players)
 	case o.Job != nil && (i == nil || o.Job.Annotations[bergv1.CheckAnnotationInstance] != string(i.UID)),
 		i != nil && i.DeletionTimestamp != nil:
 		return brokenOff("The instance of the check was ended by somebody else")
+	case i == nil && now.After(run.StartedAt.Add(lifetime(c))):
+		// The instance has ended by itself, if there ever was one.
+		return brokenOff("No operator made the check meanwhile")
 	case i == nil && starting <= 0:
 		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance could not be created within %s", limit))
 	case i == nil:
@@ -135,6 +142,8 @@ func judgeEnd(o Observed, end *corev1.ContainerStateTerminated) Verdict {
 	flag := expected(o.Challenge, o.Instance)
 	var v Verdict
 	switch {
+	case flag == "":
+		return brokenOff("There is no flag to be found any more") // and every text contains nothing
 	case end.Reason == "StartError" || end.Reason == "ContainerCannotRun":
 		// The message is the runtime's then, not the solver's.
 		return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("The solver cannot be run: %s: %s", end.Reason, end.Message))
@@ -159,9 +168,18 @@ func judgeEnd(o Observed, end *corev1.ContainerStateTerminated) Verdict {
 	return v
 }
 
-// astray: the solver did not get to the instance, or got to somebody else.
+// astray: the solver may not have got to the instance, or may have got to somebody else. Most
+// programs crash at an answer that they do not expect, and some wait for one that never comes.
 func (v Verdict) astray() bool {
-	return v.Result != nil && (v.Result.Result == bergv1.CheckUnreachable || v.Result.Result == bergv1.CheckWrongFlag)
+	if v.Result == nil {
+		return false
+	}
+	switch v.Result.Result {
+	case bergv1.CheckUnreachable, bergv1.CheckWrongFlag, bergv1.CheckSolverCrashed, bergv1.CheckTooSlow:
+		return true
+	default:
+		return false
+	}
 }
 
 // add tells what else is wrong.

@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
@@ -17,7 +18,9 @@ const flagOfTests = "flag{check_abcdefghijklmnopqrstuvwxyz}"
 // observedWith is a check whose instance has run since a minute after noon, and whose solver was
 // started then.
 func observedWith(modify ...func(*Observed)) Observed {
-	o := Observed{Check: checkOf(func(c *bergv1.ChallengeCheck) { c.Status.Run = &bergv1.CheckRun{StartedAt: atNoon(0)} }), Challenge: challengeOf()}
+	o := Observed{Check: checkOf(func(c *bergv1.ChallengeCheck) {
+		c.Status.Run = &bergv1.CheckRun{StartedAt: atNoon(0), ChallengeGeneration: 3, ChallengeUID: "u"}
+	}), Challenge: challengeOf()}
 	o.Instance = instance(o.Check, flagOfTests)
 	o.Instance.UID = "instance"
 	o.Instance.Status.Phase, o.Instance.Status.ReadyAt = bergv1.PhaseRunning, atPtr(time.Minute)
@@ -65,6 +68,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"nothing is there yet": {observedWith(noInstance), time.Second, "Starting", "being created", 119 * time.Second},
 		"nothing came of it":   {observedWith(noInstance), 2 * time.Minute, "NeverStarted", "within 2m0s", 0},
+		"nobody was there":     {observedWith(noInstance), time.Hour, "broken off", "No operator", 0},
 		"it starts":            {observedWith(starts("ImagePullBackOff", "no such image")), time.Minute, "Starting", "no such image", time.Minute},
 		"it never started":     {observedWith(starts("ImagePullBackOff", "no such image")), 2 * time.Minute, "NeverStarted", "ImagePullBackOff: no such image", 0},
 		"its probe fails":      {observedWith(starts("Starting", "Not ready: web"), func(o *Observed) { o.Unready = []string{"web"} }), 2 * time.Minute, "NeverStarted", "Not ready: web; container web runs, and its readiness probe fails", 0},
@@ -74,7 +78,7 @@ func TestJudge(t *testing.T) {
 		"it is deleted":        {observedWith(func(o *Observed) { o.Instance.DeletionTimestamp = atPtr(0) }), time.Second, "broken off", "somebody else", 0},
 		"it is gone":           {observedWith(func(o *Observed) { o.Instance = nil }), time.Second, "broken off", "somebody else", 0},
 		"it is another one":    {observedWith(func(o *Observed) { o.Instance.UID = "another" }), time.Second, "broken off", "somebody else", 0},
-		"players wait":         {observedWith(func(o *Observed) { o.PlayersWait = true }), time.Second, "broken off", "Players wait", 0},
+		"players wait":         {observedWith(playersWait), time.Second, "broken off", "ChallengeInstance berg/alice waits for room, and players go first", 0},
 		"it runs":              {observedWith(noJob), time.Hour, "Solving", "being started", 2 * time.Minute},
 		"no pod yet":           {observedWith(), 2 * time.Minute, "Solving", "being made", time.Minute},
 		"no pod at all":        {observedWith(), 3 * time.Minute, "SolverNotStarted", "RuntimeClass", 0},
@@ -92,18 +96,24 @@ func TestJudge(t *testing.T) {
 			o.Pods[0].Status.Phase = corev1.PodFailed
 			o.Pods[0].Status.Reason = "UnexpectedAdmissionError"
 		}), 2 * time.Minute, "SolverCrashed", "UnexpectedAdmissionError", 0},
-		"solved":                {observedWith(podEnded(0, "Completed", "the flag is "+flagOfTests+"!\n")), 2 * time.Minute, "Solved", "found the flag", 0},
-		"solved, though late":   {observedWith(podEnded(0, "Completed", flagOfTests)), time.Hour, "Solved", "found the flag", 0},
-		"another flag":          {observedWith(podEnded(0, "Completed", "flag{no}")), 2 * time.Minute, "WrongFlag", "not the flag", 0},
-		"part of the flag":      {observedWith(podEnded(0, "Completed", flagOfTests[:len(flagOfTests)-1])), 2 * time.Minute, "WrongFlag", "not the flag", 0},
-		"no flag":               {observedWith(podEnded(0, "Completed", " \n")), 2 * time.Minute, "WrongFlag", "FLAG_FILE", 0},
-		"it crashed":            {observedWith(podEnded(2, "Error", "panic")), 2 * time.Minute, "SolverCrashed", "exit code 2", 0},
-		"the flag, and a crash": {observedWith(podEnded(2, "Error", flagOfTests)), 2 * time.Minute, "SolverCrashed", "exit code 2", 0},
-		"no way":                {observedWith(podEnded(69, "Error", "refused")), 2 * time.Minute, "Unreachable", "exit code 69", 0},
-		"too large":             {observedWith(podEnded(137, "OOMKilled", "")), 2 * time.Minute, "SolverCrashed", "resourceLimits.memory", 0},
-		"no such command":       {observedWith(podEnded(128, "StartError", "exec: no such file")), 2 * time.Minute, "SolverNotStarted", "no such file", 0},
-		"a flag for all":        {observedWith(static, podEnded(0, "Completed", "flag{for_all}")), 2 * time.Minute, "Solved", "", 0},
-		"not the flag for all":  {observedWith(static, podEnded(0, "Completed", flagOfTests)), 2 * time.Minute, "WrongFlag", "", 0},
+		"solved":                  {observedWith(podEnded(0, "Completed", "the flag is "+flagOfTests+"!\n")), 2 * time.Minute, "Solved", "found the flag", 0},
+		"solved, though late":     {observedWith(podEnded(0, "Completed", flagOfTests)), time.Hour, "Solved", "found the flag", 0},
+		"another flag":            {observedWith(podEnded(0, "Completed", "flag{no}")), 2 * time.Minute, "WrongFlag", "not the flag", 0},
+		"part of the flag":        {observedWith(podEnded(0, "Completed", flagOfTests[:len(flagOfTests)-1])), 2 * time.Minute, "WrongFlag", "not the flag", 0},
+		"no flag":                 {observedWith(podEnded(0, "Completed", " \n")), 2 * time.Minute, "WrongFlag", "FLAG_FILE", 0},
+		"it crashed":              {observedWith(podEnded(2, "Error", "panic")), 2 * time.Minute, "SolverCrashed", "exit code 2", 0},
+		"the flag, and a crash":   {observedWith(podEnded(2, "Error", flagOfTests)), 2 * time.Minute, "SolverCrashed", "exit code 2", 0},
+		"no way":                  {observedWith(podEnded(69, "Error", "refused")), 2 * time.Minute, "Unreachable", "exit code 69", 0},
+		"too large":               {observedWith(podEnded(137, "OOMKilled", "")), 2 * time.Minute, "SolverCrashed", "resourceLimits.memory", 0},
+		"no such command":         {observedWith(podEnded(128, "StartError", "exec: no such file")), 2 * time.Minute, "SolverNotStarted", "no such file", 0},
+		"a flag for all":          {observedWith(static, podEnded(0, "Completed", "flag{for_all}")), 2 * time.Minute, "Solved", "", 0},
+		"the flag of before":      {observedWith(static, edited, podEnded(0, "Completed", "flag{before}")), 2 * time.Minute, "broken off", "changed meanwhile", 0},
+		"a flag that was cleared": {observedWith(static, edited, noFlag, podEnded(0, "Completed", "anything")), 2 * time.Minute, "broken off", "changed meanwhile", 0},
+		"a crash, and an edit":    {observedWith(static, edited, podEnded(2, "Error", "not flag{before}")), 2 * time.Minute, "broken off", "changed meanwhile", 0},
+		"it was edited at once":   {observedWith(edited, noInstance), time.Second, "broken off", "changed meanwhile", 0},
+		"it was made again":       {observedWith(func(o *Observed) { o.Challenge.UID = "v" }), time.Second, "broken off", "changed meanwhile", 0},
+		"there never was a flag":  {observedWith(static, noFlag, podEnded(0, "Completed", "anything")), 2 * time.Minute, "broken off", "no flag", 0},
+		"not the flag for all":    {observedWith(static, podEnded(0, "Completed", flagOfTests)), 2 * time.Minute, "WrongFlag", "", 0},
 	} {
 		v := judge(tc.o, noon.Add(tc.now))
 		got, says := v.Stage, v.Message
@@ -123,6 +133,15 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: tells the flag", name)
 		}
 	}
+}
+
+// edited is a Challenge that was changed since the check began.
+func edited(o *Observed) { o.Challenge.Generation++ }
+
+func noFlag(o *Observed) { o.Challenge.Spec.Flag = "" }
+
+func playersWait(o *Observed) {
+	o.Players = players{Wait: true, Named: types.NamespacedName{Namespace: "berg", Name: "alice"}}
 }
 
 // static makes the Challenge one whose containers get no flag.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/utils/clock"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -30,7 +30,7 @@ var (
 	passes = pass.NewMetrics("berg_challengecheck",
 		"Reconciliations that failed and are tried again: the API server did not answer, or there is a bug. What checks find does not count.")
 	overdue = gauge.NewNumber("berg_challengecheck_longest_overdue_seconds",
-		"For how long the check that has waited longest has been due, 0 if none waits. Only the leader reports it.")
+		"For how long the check that has been wanted longest has been due without a result, 0 if none is; while one is being made, how long it was due when that began. Only the leader reports it.")
 	perChallenge = &verdicts{desc: prometheus.NewDesc("berg_challengecheck_solvable",
 		"Whether the last check solved the Challenge: 1 if so, 0 if not. Only the leader reports it.", []string{labelChallenge}, nil)}
 )
@@ -58,28 +58,6 @@ func measure(r *bergv1.CheckResult) {
 	if r.SolveSeconds != nil {
 		durations.WithLabelValues("solve").Observe(float64(*r.SolveSeconds))
 	}
-}
-
-// seeOverdue returns for how long the check that has waited longest has been due.
-func seeOverdue(reader client.Reader, now clock.PassiveClock) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) {
-		var all bergv1.ChallengeCheckList
-		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			return 0, err
-		}
-		return longestOverdue(all.Items, now.Now()).Seconds(), nil
-	}
-}
-
-// longestOverdue counts whatever a check waits for: nobody finds out meanwhile whether its
-// Challenge works.
-func longestOverdue(all []bergv1.ChallengeCheck, now time.Time) (longest time.Duration) {
-	for i := range all {
-		if at := all[i].Status.NextRunAt; at != nil && all[i].Status.Run == nil {
-			longest = max(longest, now.Sub(at.Time))
-		}
-	}
-	return longest
 }
 
 // verdicts has a series for each Challenge that was checked.
@@ -124,7 +102,14 @@ func (v *verdicts) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// solvables returns 1 for each Challenge whose checks all solved it last, else 0.
+// withoutChallenge reports whether a ChallengeCheck has said that its Challenge is gone.
+func withoutChallenge(c *bergv1.ChallengeCheck) bool {
+	running := apimeta.FindStatusCondition(c.Status.Conditions, bergv1.CheckConditionRunning)
+	return running != nil && running.Reason == bergv1.ReasonChallengeMissing
+}
+
+// solvables returns 1 for each Challenge whose checks all solved it last, else 0. What somebody has
+// suspended is known to be broken, and of what is gone nobody cares.
 func solvables(all []bergv1.ChallengeCheck) map[string]float64 {
 	order := make([]int, len(all))
 	for i := range order {
@@ -137,7 +122,7 @@ func solvables(all []bergv1.ChallengeCheck) map[string]float64 {
 	out := map[string]float64{}
 	for _, i := range order {
 		last := all[i].Status.LastResult
-		if last == nil {
+		if last == nil || all[i].Spec.Suspend || withoutChallenge(&all[i]) {
 			continue
 		}
 		name := all[i].Spec.ChallengeRef.Name

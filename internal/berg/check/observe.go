@@ -23,8 +23,11 @@ type Observed struct {
 	Challenge *bergv1.Challenge
 	// Contenders are all ChallengeChecks, this one among them.
 	Contenders []contender
-	// PlayersWait: no node has room for the pods of a player.
-	PlayersWait bool
+	// RefusedUntil is until when others go first, because the API server refused to let this check
+	// begin; zero if it did not.
+	RefusedUntil time.Time
+	// Players are those who wait for room.
+	Players players
 
 	// What belongs to the check that is being made; nil for what is not there.
 	Instance *bergv1.ChallengeInstance
@@ -44,10 +47,11 @@ func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now 
 	if o.Challenge, err = r.challenge(ctx, c); err != nil {
 		return o, err
 	}
-	if o.PlayersWait, err = r.playersWait(ctx); err != nil {
+	if o.Players, err = r.playersWaiting(ctx, now); err != nil {
 		return o, err
 	}
 	if c.Status.Run == nil {
+		o.RefusedUntil = r.refusals.holds(c, now)
 		o.Contenders, err = r.contenders(ctx, now)
 		return o, err
 	}
@@ -132,11 +136,15 @@ func mayUse(cfg config.Challenge, from, of string) bool {
 // challenge returns nil for one that is not there, and for one that must not be used: nobody
 // finds out by a ChallengeCheck which of the two it is.
 func (r *Reconciler) challenge(ctx context.Context, c *bergv1.ChallengeCheck) (*bergv1.Challenge, error) {
+	return r.challengeIn(ctx, r.Client, c)
+}
+
+func (r *Reconciler) challengeIn(ctx context.Context, from client.Reader, c *bergv1.ChallengeCheck) (*bergv1.Challenge, error) {
 	key := r.challengeKey(c)
 	if !mayUse(r.Config.Challenge, c.Namespace, key.Namespace) {
 		return nil, nil
 	}
-	return apply.Found(ctx, r.Client, key, &bergv1.Challenge{})
+	return apply.Found(ctx, from, key, &bergv1.Challenge{})
 }
 
 // contenders are all ChallengeChecks, as far as they want something at the moment.
@@ -154,7 +162,7 @@ func (r *Reconciler) contenders(ctx context.Context, now time.Time) ([]contender
 			if err != nil {
 				return nil, err
 			}
-			if reason, _ := obstacle(c, challenge, now); reason == "" {
+			if reason, _ := obstacle(c, challenge, now); reason == "" && r.refusals.holds(c, now).IsZero() {
 				me.Due = due(c, challenge)
 			}
 		}
@@ -163,16 +171,13 @@ func (r *Reconciler) contenders(ctx context.Context, now time.Time) ([]contender
 	return out, nil
 }
 
-// playersWait reports whether a player waits for room.
-func (r *Reconciler) playersWait(ctx context.Context) (bool, error) {
+// playersWaiting finds out which players wait for room.
+func (r *Reconciler) playersWaiting(ctx context.Context, now time.Time) (players, error) {
 	var all bergv1.ChallengeInstanceList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		return false, err
+		return players{}, err
 	}
-	for n := range all.Items {
-		if waitsForRoom(&all.Items[n]) {
-			return true, nil
-		}
-	}
-	return false, nil
+	p := waitingPlayers(all.Items, r.named, now)
+	r.named = p.Named
+	return p, nil
 }

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -65,9 +67,11 @@ func TestWhoWentAstrayIsToldOfTheRoutes(t *testing.T) {
 		"unreachable": {podEnded(cannotReach, "Error", "refused"), bergv1.CheckUnreachable, true},
 		"wrong flag":  {podEnded(0, "Completed", "flag{of somebody else}"), bergv1.CheckWrongFlag, true},
 		"solved":      {podEnded(0, "Completed", flagOfTests), bergv1.CheckSolved, false},
-		"it crashed":  {podEnded(1, "Error", "bug"), bergv1.CheckSolverCrashed, false},
+		"it crashed":  {podEnded(1, "Error", "bug"), bergv1.CheckSolverCrashed, true},
+		"too slow":    {with(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: atNoon(0)}}), bergv1.CheckTooSlow, true},
+		"no solver":   {podEnded(128, "StartError", "no such file"), bergv1.CheckSolverNotStarted, false},
 	} {
-		v := judge(observedWith(tc.ended), atNoon(0).Time)
+		v := judge(observedWith(tc.ended), noon.Add(time.Hour))
 		if v.astray() != tc.tells {
 			t.Errorf("%s: the routes are read: %t", name, !tc.tells)
 		}

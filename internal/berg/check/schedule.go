@@ -47,7 +47,7 @@ func wanted(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 	if last.FinishedAt != nil {
 		ended = last.FinishedAt.Time
 	}
-	if last.Generation != c.Generation || challenge != nil && changed(last, challenge) {
+	if outdated(c, challenge) {
 		return ended // whoever was checked longest ago comes first
 	}
 	var next time.Time
@@ -58,6 +58,12 @@ func wanted(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 		next = at
 	}
 	return next
+}
+
+// outdated reports whether the last result is of another ChallengeCheck or Challenge than there is.
+func outdated(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) bool {
+	last := c.Status.LastResult
+	return last != nil && (last.Generation != c.Generation || challenge != nil && changed(last, challenge))
 }
 
 // changed reports whether a Challenge is another one than that of a result.

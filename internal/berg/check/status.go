@@ -40,8 +40,11 @@ func waiting(o Observed, limit int, now time.Time) (reason, message string) {
 	if reason, message = obstacle(o.Check, o.Challenge, now); reason != "" {
 		return reason, message
 	}
-	if o.PlayersWait {
-		return bergv1.CheckReasonPlayersFirst, "Players wait for room: the check is made when they have it"
+	if o.Players.Wait {
+		return bergv1.CheckReasonPlayersFirst, fmt.Sprintf("%s, and players go first: the check is made when nobody waits", o.Players)
+	}
+	if !o.RefusedUntil.IsZero() {
+		return bergv1.CheckReasonWaitingForTurn, "The API server refused to let the check begin, as an event says: others go first for a while"
 	}
 	if wait := turn(o.Contenders, o.Check.UID, limit); wait != "" {
 		return bergv1.CheckReasonWaitingForTurn, wait

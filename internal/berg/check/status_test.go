@@ -91,7 +91,7 @@ func TestWaiting(t *testing.T) {
 		"frozen": {func(o *Observed) {
 			o.Challenge.Annotations = map[string]string{bergv1.AnnotationFrozen: "yes"}
 		}, bergv1.ReasonFrozen},
-		"players":         {func(o *Observed) { o.PlayersWait = true }, bergv1.CheckReasonPlayersFirst},
+		"players":         {playersWait, bergv1.CheckReasonPlayersFirst},
 		"another is made": {func(o *Observed) { o.Contenders = append(o.Contenders, contender{UID: "a", Running: true}) }, bergv1.CheckReasonWaitingForTurn},
 	} {
 		o := Observed{Check: checkOf(), Challenge: challengeOf()}
@@ -138,10 +138,18 @@ func TestMetricsOfChecks(t *testing.T) {
 		t.Errorf("%d series, %v for the others", len(got), got[otherChallenges])
 	}
 
-	late, made := of("a", 1, ""), of("b", 1, "")
-	late.Status.NextRunAt, made.Status.NextRunAt = atPtr(-time.Hour), atPtr(-2*time.Hour)
-	made.Status.Run = &bergv1.CheckRun{}
-	if got := longestOverdue([]bergv1.ChallengeCheck{late, made, of("c", 1, "")}, noon); got != time.Hour {
-		t.Errorf("overdue for %s", got)
+	// What nobody can mend now does not go on telling.
+	suspended, without := of("d", 1, bergv1.CheckTooSlow), of("e", 1, bergv1.CheckTooSlow)
+	suspended.Spec.Suspend = true
+	o := Observed{Check: &without}
+	reason, message := obstacle(o.Check, nil, noon)
+	deriveIdle(o, reason, message, noon)
+	if got := solvables([]bergv1.ChallengeCheck{suspended, without}); len(got) != 0 {
+		t.Errorf("%v of one that is suspended and one whose Challenge is gone", got)
+	}
+	deriveIdle(Observed{Check: &without, Challenge: challengeOf()}, bergv1.CheckReasonIdle, "none is due", noon)
+	suspended.Spec.Suspend = false
+	if got := solvables([]bergv1.ChallengeCheck{suspended, without}); len(got) != 2 {
+		t.Errorf("%v of those that are back", got)
 	}
 }

@@ -3,10 +3,13 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
@@ -57,6 +60,96 @@ func turn(all []contender, self types.UID, limit int) (wait string) {
 		}
 	}
 	return wait
+}
+
+// refusals are those ChallengeChecks of which a check could not be begun: the API server refused to
+// note that. For a while they do not stand in line, where they would be first again and again, and
+// keep all others waiting. The zero value is ready for use, by one worker.
+type refusals struct {
+	until map[types.UID]time.Time
+}
+
+// note keeps one out of the line for a while.
+func (s *refusals) note(c *bergv1.ChallengeCheck, now time.Time) {
+	if s.until == nil {
+		s.until = map[types.UID]time.Time{}
+	}
+	maps.DeleteFunc(s.until, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
+	s.until[c.UID] = now.Add(retryPause)
+}
+
+// holds returns until when one is kept out of the line, zero if it is not.
+func (s *refusals) holds(c *bergv1.ChallengeCheck, now time.Time) time.Time {
+	if until := s.until[c.UID]; now.Before(until) {
+		return until
+	}
+	return time.Time{}
+}
+
+// longestWait is how long checks leave room for a player whose pods fit on no node. Who has waited
+// longer will not get it from them.
+const longestWait = 10 * time.Minute
+
+// players are those who wait for room.
+type players struct {
+	Wait bool
+	// Named is an instance that waits.
+	Named types.NamespacedName
+	// Until is when none counts any more, if nothing else happens; zero for never.
+	Until time.Time
+}
+
+// String tells who waits.
+func (p players) String() string { return fmt.Sprintf("ChallengeInstance %s waits for room", p.Named) }
+
+// waitingPlayers finds who waits for room. It names the same instance as before as long as that one
+// waits, else the one that was created last: those before it get room first, and every check that
+// waits would tell of each of them.
+func waitingPlayers(all []bergv1.ChallengeInstance, before types.NamespacedName, now time.Time) (p players) {
+	var newest *bergv1.ChallengeInstance
+	queued, same := false, false
+	for n := range all {
+		i := &all[n]
+		if !waitsForRoom(i) {
+			continue
+		}
+		if !challengeinstance.Queued(i) {
+			until := waitsSince(i).Add(longestWait)
+			if !now.Before(until) {
+				continue
+			}
+			if until.After(p.Until) {
+				p.Until = until
+			}
+		}
+		p.Wait = true
+		queued = queued || challengeinstance.Queued(i)
+		same = same || client.ObjectKeyFromObject(i) == before
+		if newest == nil || cmp.Or(i.CreationTimestamp.Compare(newest.CreationTimestamp.Time), cmp.Compare(i.UID, newest.UID)) > 0 {
+			newest = i
+		}
+	}
+	switch {
+	case same:
+		p.Named = before
+	case newest != nil:
+		p.Named = client.ObjectKeyFromObject(newest)
+	}
+	if queued {
+		p.Until = time.Time{} // a place in the queue is one that comes
+	}
+	return p
+}
+
+// waitsSince is since when an instance that was started has not been ready.
+func waitsSince(i *bergv1.ChallengeInstance) (at time.Time) {
+	if c := apimeta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionPodsReady); c != nil {
+		at = c.LastTransitionTime.Time
+	}
+	if started := i.Status.StartedAt; started != nil && started.After(at) {
+		return started.Time // it may have been in the queue before
+	}
+	return at
 }
 
 // waitsForRoom reports whether an instance is that of a player, who waits because no node has

@@ -72,6 +72,85 @@ func TestWaitsForRoom(t *testing.T) {
 	}
 }
 
+func TestWaitingPlayers(t *testing.T) {
+	waits := func(name string, created, since time.Duration) bergv1.ChallengeInstance {
+		i := bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: name, CreationTimestamp: atNoon(created)}}
+		i.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionPodsReady, Status: metav1.ConditionFalse, Reason: unschedulable, LastTransitionTime: atNoon(since)}}
+		return i
+	}
+	queued := func(name string, created time.Duration) bergv1.ChallengeInstance {
+		i := waits(name, created, created)
+		i.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: bergv1.ReasonQueued}}
+		return i
+	}
+	called := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "berg", Name: name} }
+	nobody := types.NamespacedName{}
+	runs := waits("runs", 0, 0)
+	runs.Status.ReadyAt = atPtr(0)
+	leftQueue := waits("left", -time.Hour, -time.Hour)
+	leftQueue.Status.StartedAt = atPtr(-time.Minute)
+	for name, tc := range map[string]struct {
+		all    []bergv1.ChallengeInstance
+		before types.NamespacedName
+		want   players
+	}{
+		"nobody":              {[]bergv1.ChallengeInstance{runs}, called("gone"), players{}},
+		"one":                 {[]bergv1.ChallengeInstance{runs, waits("a", 0, -time.Minute)}, nobody, players{true, called("a"), noon.Add(9 * time.Minute)}},
+		"one, too long":       {[]bergv1.ChallengeInstance{waits("a", 0, -longestWait)}, called("a"), players{}},
+		"one of two too long": {[]bergv1.ChallengeInstance{waits("a", 9, -longestWait), waits("b", 0, 0)}, called("a"), players{true, called("b"), noon.Add(longestWait)}},
+		"the newest":          {[]bergv1.ChallengeInstance{waits("a", 1, 0), waits("b", 2, -time.Minute), waits("c", 0, 0)}, called("gone"), players{true, called("b"), noon.Add(longestWait)}},
+		"the one of before":   {[]bergv1.ChallengeInstance{waits("a", 1, 0), waits("b", 2, 0)}, called("a"), players{true, called("a"), noon.Add(longestWait)}},
+		"for hours in queue":  {[]bergv1.ChallengeInstance{queued("a", -3*time.Hour), waits("b", -4*time.Hour, 0)}, nobody, players{true, called("a"), time.Time{}}},
+		"left the queue":      {[]bergv1.ChallengeInstance{leftQueue}, nobody, players{true, called("left"), noon.Add(9 * time.Minute)}},
+	} {
+		if got := waitingPlayers(tc.all, tc.before, noon); got.Wait != tc.want.Wait || got.Named != tc.want.Named || !got.Until.Equal(tc.want.Until) {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// One whose beginning is refused is not the first in line again and again.
+func TestWhoIsRefusedStandsBack(t *testing.T) {
+	var all refusals
+	me, other := checkOf(), checkOf(func(c *bergv1.ChallengeCheck) { c.UID = "other" })
+	all.note(me, noon)
+	if until := all.holds(me, noon.Add(retryPause-1)); !until.Equal(noon.Add(retryPause)) || !all.holds(other, noon).IsZero() {
+		t.Errorf("held until %s", until)
+	}
+	all.note(other, noon.Add(retryPause))
+	if !all.holds(me, noon.Add(retryPause)).IsZero() || len(all.until) != 1 {
+		t.Errorf("it is still held: %v", all.until)
+	}
+	o := Observed{Check: me, Challenge: challengeOf(), RefusedUntil: noon.Add(time.Minute)}
+	reason, message := waiting(o, 1, noon)
+	if reason != bergv1.CheckReasonWaitingForTurn || !strings.Contains(message, "refused") {
+		t.Errorf("%s: %s", reason, message)
+	}
+}
+
+// Whoever waits is woken when time alone lets it go on.
+func TestUntilNext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Observed)
+		want   time.Duration
+	}{
+		"idle":                      {func(o *Observed) { solved(o.Check); o.Check.Spec.Schedule.Every = "1h" }, time.Hour},
+		"nothing to come":           {func(o *Observed) { solved(o.Check) }, 0},
+		"its beginning was refused": {func(o *Observed) { o.RefusedUntil = noon.Add(time.Second) }, time.Second},
+		"no node for a player":      {func(o *Observed) { o.Players = players{Wait: true, Until: noon.Add(time.Minute)} }, time.Minute},
+		"players in the queue":      {func(o *Observed) { o.Players = players{Wait: true} }, 0},
+		"another is made":           {func(o *Observed) { o.Contenders = append(o.Contenders, contender{UID: "a", Running: true}) }, 0},
+	} {
+		o := Observed{Check: checkOf(), Challenge: challengeOf()}
+		o.Contenders = []contender{{UID: o.Check.UID, Due: noon}}
+		tc.change(&o)
+		reason, _ := waiting(o, 1, noon)
+		if got := untilNext(o, reason, noon); got != tc.want {
+			t.Errorf("%s, %s: %s, want %s", name, reason, got, tc.want)
+		}
+	}
+}
+
 func TestMayUse(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy   config.RefPolicy

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
@@ -29,8 +30,9 @@ import (
 // jump of the clock wakes all.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
+	r.others = make(chan event.GenericEvent, 1)
 	var reader client.Reader = mgr.GetCache()
-	overdue.Watch(seeOverdue(reader, r.Clock), mgr.Elected())
+	overdue.Watch(r.seeOverdue(reader), mgr.Elected())
 	perChallenge.watch(reader, mgr.Elected())
 	if err := pass.Open(ctx, mgr.GetCache(), &batchv1.Job{}); err != nil {
 		return err
@@ -46,6 +48,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Namespace{}, inNamespace).
 		Watches(&batchv1.Job{}, inNamespace).
 		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(solverChanged)).
+		WatchesRawSource(source.Channel(r.others, handler.EnqueueRequestsFromMapFunc(r.resting))).
 		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.every))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, // so that no two passes count at the same time
@@ -68,9 +71,12 @@ func (r *Reconciler) resting(ctx context.Context, _ client.Object) []reconcile.R
 	})
 }
 
+// ofChallenge maps a Challenge to its checks, and to all that wait: one of them may stand behind a
+// check that cannot be made any more.
 func (r *Reconciler) ofChallenge(ctx context.Context, o client.Object) []reconcile.Request {
 	return pass.Requests(ctx, r.Client, listChecks(), func(c client.Object) bool {
-		return r.challengeKey(c.(*bergv1.ChallengeCheck)) == client.ObjectKeyFromObject(o)
+		own := c.(*bergv1.ChallengeCheck)
+		return own.Status.Run == nil || r.challengeKey(own) == client.ObjectKeyFromObject(o)
 	})
 }
 

@@ -26,10 +26,12 @@ const (
 	allLogs     = 2 << 20
 	shortestLog = 4 << 10
 	// A kubelet counts lines from the end, and cuts what it sends at the end, not at the beginning. So
-	// many lines are asked for, and few if these are long. A line of a log file has at most 16 KiB:
-	// the runtime breaks longer ones, for the file.
-	manyLines = 4096
-	fewLines  = 48
+	// many lines are asked for, and fewer if these are more than is read at a time: each number is
+	// enough for a whole log of lines that are just too long for the one before. A line of a log file
+	// has at most 16 KiB: the runtime breaks longer ones, for the file.
+	manyLines = 4096 // of 256 bytes at most
+	someLines = 512  // of 2 KiB at most
+	fewLines  = 48   // of any length
 	// mostRead is how much of one log is read at a time.
 	mostRead = 1 << 20
 )
@@ -133,16 +135,16 @@ type run struct {
 func (r *run) cut() bool { return r.begun || r.tail.cut() }
 
 func (k *Keeper) readRun(ctx context.Context, namespace string, of LogKey, limit int, previous bool) (*run, error) {
-	many, err := k.readLines(ctx, namespace, of, limit, previous, manyLines)
-	if err != nil || many.written <= mostRead {
-		return many, err
+	read, err := k.readLines(ctx, namespace, of, limit, previous, manyLines)
+	for _, fewer := range []int64{someLines, fewLines} {
+		if err != nil || read.written <= mostRead {
+			break
+		}
+		if read, err = k.readLines(ctx, namespace, of, limit, previous, fewer); err == nil {
+			read.begun = true
+		}
 	}
-	few, err := k.readLines(ctx, namespace, of, limit, previous, fewLines)
-	if err != nil {
-		return nil, err
-	}
-	few.begun = true
-	return few, nil
+	return read, err
 }
 
 // readLines reads the last lines of a log, and stops when it has read more than mostRead.
@@ -156,8 +158,7 @@ func (k *Keeper) readLines(ctx context.Context, namespace string, of LogKey, lim
 	if _, err := io.Copy(&r.tail, io.LimitReader(stream, mostRead+1)); err != nil {
 		return nil, err
 	}
-	// Lines that were broken for the file count more than once there.
-	r.begun = int64(r.lines) >= lines/2
+	r.begun = int64(r.fileLines()) >= lines
 	return r, nil
 }
 

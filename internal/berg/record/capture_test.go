@@ -102,12 +102,17 @@ func TestReadLog(t *testing.T) {
 		cut           bool
 		end           string
 	}{
-		"nothing":          {[]string{}, nil, false, 1, 0, false, ""},
-		"a few lines":      {[]string{"one\n", "two\n"}, nil, false, 1, 8, false, "one\ntwo\n"},
-		"many short lines": {append(repeated("0123456789\n", 1_000_000), "end\n"), nil, false, 1, manyLines*11 - 7, true, "0123456789\nend\n"},
-		"many lines":       {append(repeated(strings.Repeat("y", 99)+"\n", 100_000), "end\n"), nil, false, 1, limit, true, "y\nend\n"},
-		"a gigabyte":       {append(repeated(chunk, 1<<16), "end\n"), nil, false, 2, limit, true, "xxend\n"},
-		"a run before":     {[]string{"two\n"}, []string{"one\n"}, true, 2, 4, false, "two\n"},
+		"nothing":                        {[]string{}, nil, false, 1, 0, false, ""},
+		"a few lines":                    {[]string{"one\n", "two\n"}, nil, false, 1, 8, false, "one\ntwo\n"},
+		"many short lines":               {append(repeated("0123456789\n", 1_000_000), "end\n"), nil, false, 1, manyLines*11 - 7, true, "0123456789\nend\n"},
+		"many lines":                     {append(repeated(strings.Repeat("y", 99)+"\n", 100_000), "end\n"), nil, false, 1, limit, true, "y\nend\n"},
+		"lines of 300":                   {append(repeated(strings.Repeat("y", 299)+"\n", 100_000), "end\n"), nil, false, 2, limit, true, "y\nend\n"},
+		"lines of 1,000":                 {append(repeated(strings.Repeat("y", 999)+"\n", 50_000), "end\n"), nil, false, 2, limit, true, "y\nend\n"},
+		"lines of 3,000":                 {append(repeated(strings.Repeat("y", 2999)+"\n", 10_000), "end\n"), nil, false, 3, limit, true, "y\nend\n"},
+		"a gigabyte":                     {append(repeated(chunk, 1<<16), "end\n"), nil, false, 3, limit, true, "xxend\n"},
+		"a whole log":                    {repeated("0123456\n", manyLines-1), nil, false, 1, 8 * (manyLines - 1), false, "\n"},
+		"as many lines as are asked for": {repeated("0123456\n", manyLines), nil, false, 1, 8 * manyLines, true, "\n"},
+		"a run before":                   {[]string{"two\n"}, []string{"one\n"}, true, 2, 4, false, "two\n"},
 		"a run before, which the node has not kept": {[]string{"two\n"}, nil, true, 2, 4, false, "two\n"},
 		"a run before, shorter than its share":      {repeated(strings.Repeat("z", 99)+"\n", 2000), []string{"one\n"}, true, 2, limit - 4, true, "z\n"},
 	} {

@@ -15,6 +15,9 @@ const LongestLog = 64 << 10
 const (
 	// flagMark stands for a flag.
 	flagMark = "<flag>"
+	// longestTermination is how much of a termination message a kubelet keeps, in bytes:
+	// https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
+	longestTermination = 4096
 	// restartMark stands between the log of a run and that of the run before.
 	restartMark = "--- restarted ---\n"
 )
@@ -57,6 +60,25 @@ func (c censor) text(text string) string {
 		text = strings.ReplaceAll(text, notation, flagMark)
 	}
 	return text
+}
+
+// words takes the flags out of what somebody says of a container: nothing is left of it where a flag
+// cannot be told from words.
+func (c censor) words(text string) string {
+	if c.short {
+		return ""
+	}
+	return c.text(harmless(c.text(text)))
+}
+
+// lastWords takes the flags out of a termination message. A kubelet keeps the end of a long one: then
+// a flag may have been cut, and a character of it.
+func (c censor) lastWords(text string) string {
+	if len(text) >= longestTermination {
+		text = strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\uFFFD")
+		text = text[c.remainder(text):]
+	}
+	return c.words(text)
 }
 
 // log returns what may be kept of a log. cut says that the log may have begun before raw: then a
@@ -135,15 +157,25 @@ type tail struct {
 	limit   int
 	kept    []byte
 	written int64
-	lines   int
+	// lines are those of the log file that have ended, column is how much of the next one there is.
+	lines, column int
 }
+
+// longestFileLine is from where on a runtime breaks a line for the log file. Each part counts as a
+// line there.
+const longestFileLine = 16 << 10
 
 // Write implements io.Writer. It never fails.
 func (t *tail) Write(p []byte) (int, error) {
 	t.written += int64(len(p))
 	for _, b := range p {
-		if b == '\n' {
-			t.lines++
+		switch {
+		case b == '\n':
+			t.lines, t.column = t.lines+1, 0
+		case t.column == longestFileLine:
+			t.lines, t.column = t.lines+1, 1
+		default:
+			t.column++
 		}
 	}
 	if len(p) >= t.limit {
@@ -163,3 +195,11 @@ func (t *tail) bytes() []byte { return t.kept[max(0, len(t.kept)-t.limit):] }
 
 // cut reports whether more was written than is kept.
 func (t *tail) cut() bool { return t.written > int64(t.limit) }
+
+// fileLines is how many lines of a log file it was. What a program has begun a line with is one, too.
+func (t *tail) fileLines() int {
+	if t.column > 0 {
+		return t.lines + 1
+	}
+	return t.lines
+}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 const secretFlag = "flag{0nly_for/alice?+}"
@@ -50,6 +52,32 @@ func TestFlagThatWasCut(t *testing.T) {
 	}
 	if got := c.log([]byte("alice} is here"), false); got != "alice} is here" {
 		t.Errorf("of a log that was not cut: %q", got)
+	}
+}
+
+// A kubelet keeps the last 4,096 bytes of what a program said at its end.
+func TestFlagThatWasCutInLastWords(t *testing.T) {
+	for _, flag := range []string{secretFlag, "flag{gr\u00fcezi_🐐_mitenand}"} {
+		c := newCensor(flag)
+		for from := 1; from < len(flag); from++ {
+			said := flag[from:] + "\n" + strings.Repeat(".", longestTermination)
+			if got := c.lastWords(said[:longestTermination]); strings.Trim(got, ".") != "\n" {
+				t.Fatalf("of %q, cut after %d: %.30q", flag, from, got)
+			}
+		}
+	}
+	if got := newCensor(secretFlag).lastWords("alice?+} is here"); got != "alice?+} is here" {
+		t.Errorf("of what was not cut: %q", got)
+	}
+}
+
+// Where a runtime breaks short lines for the file, a log of many lines may begin within a flag.
+func TestALongLogMayBeginWithinAFlag(t *testing.T) {
+	text := "alice?+}\n" + strings.Repeat("x\n", manyLines/2)
+	var recorded bergv1.RecordedContainer
+	addLog(&recorded, Log{Raw: []byte(text), Before: []byte(text)}, newCensor(secretFlag))
+	if strings.Contains(recorded.Log, "alice") || recorded.LogCut {
+		t.Errorf("cut %t: %.40q", recorded.LogCut, recorded.Log)
 	}
 }
 

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -124,7 +125,7 @@ func problemOf(i *bergv1.ChallengeInstance, c censor) *bergv1.RecordedProblem {
 			case is.Type == bergv1.ConditionNamespaceDeleted, is.Type == bergv1.ConditionUpToDate:
 			default:
 				since := is.LastTransitionTime
-				return &bergv1.RecordedProblem{Condition: is.Type, Reason: is.Reason, Message: c.text(is.Message), Since: &since}
+				return &bergv1.RecordedProblem{Condition: is.Type, Reason: is.Reason, Message: c.words(is.Message), Since: &since}
 			}
 		}
 	}
@@ -214,7 +215,7 @@ func recordedAs(pod *corev1.Pod, status corev1.ContainerStatus, c censor) bergv1
 			Code: ended.ExitCode, Reason: beginning(c.text(ended.Reason), longestReason),
 			StartedAt: unlessZero(ended.StartedAt), FinishedAt: unlessZero(ended.FinishedAt),
 		}
-		recorded.Message = cmp.Or(recorded.Message, ended.Message)
+		recorded.Message = cmp.Or(recorded.Message, c.lastWords(ended.Message))
 	}
 	return bounded(recorded, c)
 }
@@ -239,7 +240,7 @@ func unlessZero(t metav1.Time) *metav1.Time {
 func bounded(recorded bergv1.RecordedContainer, c censor) bergv1.RecordedContainer {
 	recorded.Image = beginning(c.text(recorded.Image), longestMessage)
 	recorded.WaitingFor = beginning(c.text(recorded.WaitingFor), longestReason)
-	recorded.Message = beginning(harmless(c.text(recorded.Message)), longestMessage)
+	recorded.Message = beginning(c.words(recorded.Message), longestMessage)
 	return recorded
 }
 
@@ -249,10 +250,10 @@ func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 		recorded.LogMissing = "The flag is too short to be told from ordinary words"
 		return
 	}
-	text := c.log(log.Raw, log.Cut)
+	text := c.log(log.Raw, log.Cut || mayBeCut(log.Raw))
 	wasCut := log.Cut
 	if len(log.Before) > 0 {
-		before := c.log(log.Before, log.BeforeCut)
+		before := c.log(log.Before, log.BeforeCut || mayBeCut(log.Before))
 		if !strings.HasSuffix(before, "\n") {
 			before += "\n"
 		}
@@ -264,6 +265,10 @@ func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 	recorded.LogCut = wasCut || shortened
 	recorded.LogMissing = beginning(c.text(log.Missing), longestMessage)
 }
+
+// mayBeCut reports whether a log that looks whole may begin within a line: a runtime may break shorter
+// lines for the file, too, which then count more than once.
+func mayBeCut(raw []byte) bool { return bytes.Count(raw, []byte("\n")) >= manyLines/2 }
 
 // fit shortens the logs that take most room until the record fits, and returns its size in bytes.
 func fit(spec *bergv1.ChallengeInstanceRecordSpec) int {

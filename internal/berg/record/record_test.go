@@ -195,6 +195,16 @@ func TestShortFlagKeepsLogsOut(t *testing.T) {
 	if c := compose(e, seen, keptForADay, noon).Spec.Containers[0]; c.Log != "" || c.LogMissing == "" {
 		t.Errorf("%+v", c)
 	}
+	// So it is with what the program said at its end, and with what its instance says.
+	seen.Pods[0].Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", Message: "it was abc"}}
+	e.Instance.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionHealthy, Status: metav1.ConditionFalse, Reason: "Crashing", Message: "abc is no command"}}
+	r := compose(e, seen, keptForADay, noon)
+	if c := r.Spec.Containers[0]; c.Message != "" || c.Exit == nil || c.Exit.Reason != "Error" {
+		t.Errorf("%+v", c)
+	}
+	if p := r.Spec.Problem; p == nil || p.Message != "" || p.Reason != "Crashing" {
+		t.Errorf("%+v", p)
+	}
 	// One of the Challenge counts, too.
 	e = ending(func(e *challengeinstance.Ending) { e.StaticFlag = "static_flag" })
 	seen.Logs[LogKey{"web-1", "web"}] = Log{Raw: []byte("it is static_flag")}

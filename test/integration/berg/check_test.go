@@ -42,6 +42,8 @@ const (
 	// toBeSolved gives its flag to a container.
 	toBeSolved = `{flagFormat: "berg{...}", containers: [{hostname: web, image: "example.com/web:1", ` +
 		`ports: [{name: web, port: 8080, type: publicHttpRoute}, {name: game-1, port: 1337, type: publicPort}], dynamicFlag: {env: {name: FLAG}}}]}`
+	// toBeSolvedByAll has one flag for all instances.
+	toBeSolvedByAll = `{flag: "berg{before}", containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}]}`
 	// neverPulled stands for solvers: their pods stay Pending, and specs say how they end, as
 	// the kubelet would. Otherwise a simulated node ends every pod of a Job at once.
 	neverPulled = "berg.test/behaviour/image-pull:1"
@@ -239,6 +241,60 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		solverOf(ctx, missing)
 	})
 
+	It("is broken off when its Challenge is changed meanwhile, and made again of the new version", func(ctx context.Context) {
+		now := &steppingClock{}
+		inprocess.Instead(now, inprocess.With(map[string]string{"CHECK_CONCURRENCY": "2"}), nil)
+		challenge := bergtest.Challenge(ctx, ns, "static", toBeSolvedByAll)
+		c := newCheck(ctx, ns, "static", patient)
+		solverOf(ctx, c)
+		apiserver.Change(ctx, challenge, func() { challenge.Spec.Flag = "berg{after}" })
+		rests(ctx, c)
+		Expect(c.Status.LastResult).To(BeNil(), "what the old version's solver finds tells nothing of the new one")
+		expect.Event(ctx, c, corev1.EventTypeNormal, bergv1.CheckReasonInterrupted)
+
+		now.step(2 * time.Minute) // past the pause after one that was broken off
+		podEnds(ctx, solverOf(ctx, c), 0, "berg{after}")
+		shows(ctx, c, metav1.ConditionTrue, bergv1.CheckSolved)
+		rests(ctx, c)
+	})
+
+	It("is made every so often, and once more before players see the Challenge", func(ctx context.Context) {
+		now := &steppingClock{}
+		inprocess.Instead(now, inprocess.With(map[string]string{"CHECK_CONCURRENCY": "2"}), nil)
+		shown := now.Now().Add(25 * time.Minute).UTC().Truncate(time.Second)
+		hidden := bergtest.Challenge(ctx, ns, "hidden", toBeSolved)
+		apiserver.Change(ctx, hidden, func() { hidden.Spec.HideUntil = shown.Format(time.RFC3339) })
+		c := newCheck(ctx, ns, "hidden", patient, func(c *bergv1.ChallengeCheck) {
+			c.Spec.Schedule = bergv1.CheckSchedule{Every: "10m", BeforeHideUntil: "8m"}
+		})
+		made := func(step string) time.Time {
+			GinkgoHelper()
+			By(step)
+			podEnds(ctx, solverOf(ctx, c), 0, checked(ctx, c).Spec.Flag)
+			shows(ctx, c, metav1.ConditionTrue, bergv1.CheckSolved)
+			rests(ctx, c)
+			return c.Status.LastResult.StartedAt.Time
+		}
+		dueAt := func(at time.Time) {
+			GinkgoHelper()
+			Expect(c.Status.NextRunAt).NotTo(BeNil())
+			Expect(c.Status.NextRunAt.Time).To(BeTemporally("==", at))
+			now.step(at.Sub(now.Now()) - 5*time.Second)
+			Consistently(func(g Gomega) {
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+				g.Expect(c.Status.Run).To(BeNil(), "it is made too early")
+			}).WithTimeout(time.Second).Should(Succeed())
+			now.step(5 * time.Second)
+		}
+		first := made("at once")
+		dueAt(first.Add(10 * time.Minute))
+		made("after ten minutes")
+		dueAt(shown.Add(-8 * time.Minute)) // which is sooner than ten minutes later
+		third := made("before players see it")
+		dueAt(third.Add(10 * time.Minute))
+		made("ten minutes after that")
+	}, SpecTimeout(3*time.Minute))
+
 	It("is taken up by the next operator wherever the last one was killed", func(ctx context.Context) {
 		for killedAfter := int64(1); ; killedAfter++ {
 			Expect(killedAfter).To(BeNumerically("<", 40), "a check has that many writes")
@@ -344,6 +400,10 @@ func suspended(c *bergv1.ChallengeCheck) { c.Spec.Suspend = true }
 
 // impatient is one that is to run out of time.
 func impatient(c *bergv1.ChallengeCheck) { c.Spec.Timeout = "10s" }
+
+// patient is one for a clock that is put forward meanwhile: the API server's, by which the age of a solver
+// is known, is not.
+func patient(c *bergv1.ChallengeCheck) { c.Spec.Timeout = "1h" }
 
 // newCheck creates one of a Challenge, and deletes it when the spec ends.
 func newCheck(ctx context.Context, ns, challenge string, modify ...func(*bergv1.ChallengeCheck)) *bergv1.ChallengeCheck {
