@@ -22,7 +22,7 @@ e2e-run:
 
 .PHONY: e2e-network
 e2e-network: image images tunnel-image ## Attack instances, and visit them, on a real data plane; needs root.
-	hack/packages node network resolvers browser
+	hack/packages node network resolvers browser kafka
 	go run $(IMAGES) --output $(DIST)/images resolvers
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
 		$(MAKE) e2e-network-run TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
@@ -32,20 +32,24 @@ e2e-network: image images tunnel-image ## Attack instances, and visit them, on a
 .PHONY: e2e-network-run
 e2e-network-run:
 	$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation'
+	$(MAKE) e2e-hexactf-run HEXACTF_CLUSTER=$(NETWORK_CLUSTER) HEXACTF_LABELS=network
 	$(MAKE) e2e-tunnel-run TUNNEL_CLUSTER=$(NETWORK_CLUSTER) TUNNEL_LABELS=network
 
 # The broker is started beside the node by the journeys themselves.
 .PHONY: e2e-hexactf
 e2e-hexactf: image test-kafka ## Run the journeys of HexaCTF challenges with a real Kafka; needs root.
-	go run $(IMAGES) --output $(DIST)/images web
+	go run $(IMAGES) --output $(DIST)/images web toolbox
 	hack/with-cluster --profile node --name $(HEXACTF_CLUSTER) -- $(MAKE) e2e-hexactf-run HEXACTF_CLUSTER=$(HEXACTF_CLUSTER)
+
+# Those of network need policies that are enforced.
+HEXACTF_LABELS ?= !network
 
 # The part of e2e-hexactf that runs while the cluster is up.
 .PHONY: e2e-hexactf-run
 e2e-hexactf-run:
-	go run $(CLUSTER) load --name $(HEXACTF_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/web.tar
+	go run $(CLUSTER) load --name $(HEXACTF_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/web.tar $(DIST)/images/toolbox.tar
 	$(MAKE) deploy
-	$(GO_TEST) -count=1 -timeout 40m $(HEXACTF)
+	$(GO_TEST) -count=1 -timeout 40m $(HEXACTF) -ginkgo.label-filter='$(HEXACTF_LABELS)'
 
 # Images of its own, so that it may run beside other journeys.
 e2e-helm e2e-helm-run: DIST := $(DIST)/helm

@@ -128,11 +128,12 @@ HEXACTF_CROWD         ?= 100
 HEXACTF_ROUNDS        ?= 3
 HEXACTF_QUIET         ?= 2000
 HEXACTF_QUIET_SECONDS ?= 120
+HEXACTF_EXPIRING ?= 1000
 
 .PHONY: hexactf-crowd
-hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once and at half the rate, and let them expire together, beside a bare client.
+hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once and at half the rate, and let HEXACTF_EXPIRING=1000 expire together, beside a bare client.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
-		env HEXACTF_CROWD=$(HEXACTF_CROWD) HEXACTF_ROUNDS=$(HEXACTF_ROUNDS) \
+		env HEXACTF_TARGETS=1 HEXACTF_CROWD=$(HEXACTF_CROWD) HEXACTF_EXPIRING=$(HEXACTF_EXPIRING) HEXACTF_ROUNDS=$(HEXACTF_ROUNDS) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges (runs|expires)'
 
 .PHONY: hexactf-quiet
@@ -148,6 +149,15 @@ hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to 
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
 		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A message to a real Kafka'
+
+KAFKA_PAUSE ?= 10m
+
+.PHONY: hexactf-pause
+hexactf-pause: ## Pause a real Kafka for KAFKA_PAUSE=10m while HexaCTF challenges start, run and expire: all is told, in order.
+	hack/packages kafka
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
+		env KAFKA_PAUSE=$(KAFKA_PAUSE) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
+		-ginkgo.v -ginkgo.focus='While the broker is paused for long'
 
 # What berg-tunnel is compared with. Go modules are pinned in test/measure/tunnel/tools, OpenSSH is
 # Debian's, and rathole comes from crates.io, if there is a cargo.

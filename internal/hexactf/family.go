@@ -70,7 +70,6 @@ func setup(ctx context.Context, site family.Site, cfg config.HexaCTF) error {
 		Jumps:   site.Jumps,
 		Config:  cfg,
 		Workers: site.Workers,
-		Reason:  kafka.Reason,
 	}
 	if cfg.Kafka.Enabled() {
 		publisher, err := kafka.New(cfg.Kafka)
@@ -80,7 +79,7 @@ func setup(ctx context.Context, site family.Site, cfg config.HexaCTF) error {
 		if err := mgr.Add(publisher); err != nil {
 			return err
 		}
-		reconciler.Publisher = publisher
+		reconciler.Publisher, reconciler.Reason = publisher, publisher.Reason
 	}
 	return reconciler.SetupWithManager(ctx, mgr)
 }

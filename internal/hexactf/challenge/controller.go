@@ -115,9 +115,10 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	err = r.patchStatus(ctx, before, c)
 	if err == nil {
 		r.report(before, out, now)
-		if terminal(c, out.Problem, r.Config.DefinitionTimeout, now) {
-			return 0, r.giveUp(ctx, c, out.Problem)
-		}
+	}
+	// A status that is refused keeps nobody: it was told by an event.
+	if (err == nil || outcome.CauseOf(err) == outcome.Rejected) && terminal(c, out.Problem, r.Config.DefinitionTimeout, now) {
+		return 0, r.giveUp(ctx, c, out.Problem)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
 		err = pass.Join(p.Err, err)

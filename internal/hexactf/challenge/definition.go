@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/config"
 )
 
 // Snapshot is what a challenge was started with. The definition may be changed or deleted
@@ -18,11 +20,15 @@ type Snapshot struct {
 	Components []hexactfv1.Component `json:"components"`
 	// Isolated is HEXACTF_ISOLATION as it was at the start.
 	Isolated bool `json:"isolated"`
+	// Egress and PodCIDRs are HEXACTF_EGRESS and HEXACTF_POD_CIDRS as they were at the start.
+	// Egress is "" in what an operator noted that did not keep them: then they are as they are now.
+	Egress   config.Egress  `json:"egress,omitempty"`
+	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
 }
 
 // snapshotOf returns what a challenge is started with.
-func snapshotOf(definition *hexactfv1.ChallengeDefinition, isolated bool) *Snapshot {
-	return &Snapshot{Components: definition.Spec.Components, Isolated: isolated}
+func snapshotOf(definition *hexactfv1.ChallengeDefinition, cfg config.HexaCTF) *Snapshot {
+	return &Snapshot{Components: definition.Spec.Components, Isolated: cfg.Isolation, Egress: cfg.Egress, PodCIDRs: cfg.PodCIDRs}
 }
 
 func (s *Snapshot) raw() (*runtime.RawExtension, error) {
@@ -52,14 +58,14 @@ func inherited(c *hexactfv1.Challenge) bool {
 }
 
 // durationOf is how long a challenge of a definition lives, 0 for ever. A definition that
-// nobody has found says nothing.
+// nobody has found says nothing, and neither does one that says what no schema allows.
 func durationOf(definition *hexactfv1.ChallengeDefinition) time.Duration {
 	switch {
 	case definition == nil:
 		return hexactfv1.DefaultDuration
 	case definition.Spec.IsOne:
 		return 0
-	case definition.Spec.Duration == nil:
+	case definition.Spec.Duration == nil, !lives(definition.Spec.Duration.Duration):
 		return hexactfv1.DefaultDuration
 	default:
 		return definition.Spec.Duration.Duration

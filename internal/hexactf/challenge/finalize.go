@@ -94,15 +94,26 @@ func (d *deletion) finalize(ctx context.Context, c *hexactfv1.Challenge, now tim
 	}
 	left := pending(&c.Status, known.Acknowledged)
 	if !known.Off && len(left) > 0 {
-		// Who takes over from a process that was killed gives the broker its time anew: it
-		// may have been the operator that was away.
-		began := d.waits.since(c, now)
-		if remaining := d.Config.Kafka.DeleteTimeout - now.Sub(began); remaining > 0 {
-			return remaining, nil // the sender calls when it is done
+		remaining := waitsFor(c, d.waits.since(c, now), known, d.Config.Kafka.DeleteTimeout, now)
+		if remaining > 0 {
+			return remaining, nil // the sender calls when it is done, and when the broker says no
 		}
 		d.lose(ctx, c, known, len(left))
 	}
 	return 0, d.finalizers.Remove(ctx, d.Client, c, hexactfv1.Finalizer)
+}
+
+// waitsFor is how much longer a deletion waits for the broker; began is since when this process
+// does. Who takes over from a process that was killed gives the broker its time anew: it may have
+// been the operator that was away. But an operator that is killed again and again must not keep a
+// challenge for ever: twice the time after the deletion was asked for, an attempt that has failed
+// is the last one.
+func waitsFor(c *hexactfv1.Challenge, began time.Time, known Delivery, patience time.Duration, now time.Time) time.Duration {
+	remaining := began.Add(patience).Sub(now)
+	if known.Problem != "" && c.DeletionTimestamp != nil {
+		remaining = min(remaining, c.DeletionTimestamp.Add(2*patience).Sub(now))
+	}
+	return remaining
 }
 
 // lose tells of messages that the platform will not get.

@@ -49,7 +49,8 @@ func terminal(c *hexactfv1.Challenge, p *outcome.Problem, patience time.Duration
 	case hexactfv1.ReasonInvalidLabels, hexactfv1.ReasonNamespaceMismatch:
 		return true
 	case hexactfv1.ReasonDefinitionNotFound:
-		return c.Status.StartedAt != nil && !now.Before(c.Status.StartedAt.Add(patience))
+		since := missingSince(c)
+		return since != nil && !now.Before(since.Add(patience))
 	default:
 		return false
 	}

@@ -111,7 +111,10 @@ func TestMissingDefinition(t *testing.T) {
 	if p == nil || p.Reason != hexactfv1.ReasonDefinitionNotFound || !strings.Contains(p.Message, "event/web") {
 		t.Fatalf("got %+v", p)
 	}
-	identify(c, noon)
+	if terminal(c, p, 5*time.Minute, noon.Add(time.Hour)) {
+		t.Error("it is given up before anybody was told what is missing")
+	}
+	derive(Outcome{Observed: Observed{Challenge: c}, Problem: p}, testConfig(t, nil), noon)
 	for after, want := range map[time.Duration]bool{0: false, 5*time.Minute - time.Second: false, 5 * time.Minute: true} {
 		if got := terminal(c, p, 5*time.Minute, noon.Add(after)); got != want {
 			t.Errorf("after %s: terminal is %v", after, got)

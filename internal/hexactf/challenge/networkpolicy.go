@@ -28,9 +28,9 @@ func networkPolicy(in Inputs) *networkingv1.NetworkPolicy {
 		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: ports})
 	}
 	egress := []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()}
-	switch in.Config.Egress {
+	switch kind, pods := in.egress(); kind {
 	case config.EgressInternet:
-		except := slices.Concat(netpolicy.NotTheWorld, in.Config.PodCIDRs)
+		except := slices.Concat(netpolicy.NotTheWorld, pods)
 		egress = append(egress, networkingv1.NetworkPolicyEgressRule{To: netpolicy.Blocks(netpolicy.Everywhere, except)})
 	case config.EgressAll:
 		egress = append(egress, networkingv1.NetworkPolicyEgressRule{})

@@ -1,6 +1,8 @@
 package challenge
 
 import (
+	"net/netip"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -31,6 +33,14 @@ type Plan struct {
 	NetworkPolicy *networkingv1.NetworkPolicy
 	Services      []*corev1.Service
 	Deployments   []*appsv1.Deployment
+}
+
+// egress is what the challenge may reach, and the address ranges that it never may.
+func (in Inputs) egress() (config.Egress, []netip.Prefix) {
+	if in.Snapshot.Egress == "" {
+		return in.Config.Egress, in.Config.PodCIDRs
+	}
+	return in.Snapshot.Egress, in.Snapshot.PodCIDRs
 }
 
 func plan(in Inputs) Plan {

@@ -63,7 +63,7 @@ func testInputs(cfg config.HexaCTF, components ...hexactfv1.Component) Inputs {
 		UID:      "7c0ffee0-1111-4222-8333-444455556666",
 		Name:     types.NamespacedName{Namespace: "event", Name: "challenge-42-alice"},
 		Identity: Identity{ChallengeID: "42", User: "alice"},
-		Snapshot: Snapshot{Components: components, Isolated: cfg.Isolation},
+		Snapshot: *snapshotOf(definitionOf(components...), cfg),
 		Config:   cfg,
 	}
 }
@@ -100,6 +100,35 @@ func TestPlanGolden(t *testing.T) {
 				t.Errorf("the plan differs from %s (-want +got):\n%s", golden, diff)
 			}
 		})
+	}
+}
+
+// What a challenge may reach is what it might at its start, whatever is set since. Of one whose
+// operator did not note it, it is what is set now.
+func TestEgressIsThatOfTheStart(t *testing.T) {
+	internet := testConfig(t, map[string]string{"HEXACTF_EGRESS": "internet", "HEXACTF_POD_CIDRS": "198.51.100.0/24"})
+	closed := testConfig(t, nil)
+	web := newComponent("web", corev1.ServiceTypeNodePort, 80)
+	c := testChallenge()
+	for name, tc := range map[string]struct{ then, now config.HexaCTF }{"opened": {closed, internet}, "closed": {internet, closed}} {
+		raw, err := snapshotOf(definitionOf(web), tc.then).raw()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Status.DefinitionSnapshot = raw
+		started, err := startedWith(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := testInputs(tc.now, web)
+		in.Snapshot = *started
+		if diff := cmp.Diff(plan(testInputs(tc.then, web)).NetworkPolicy, plan(in).NetworkPolicy); diff != "" {
+			t.Errorf("%s: the policy differs (-then +now):\n%s", name, diff)
+		}
+		in.Snapshot.Egress, in.Snapshot.PodCIDRs = "", nil
+		if diff := cmp.Diff(plan(testInputs(tc.now, web)).NetworkPolicy, plan(in).NetworkPolicy); diff != "" {
+			t.Errorf("%s, not noted: the policy differs (-now +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -31,7 +30,6 @@ type resourceStatus struct {
 
 type ended struct {
 	series series
-	uid    types.UID
 	at     time.Time
 }
 
@@ -75,7 +73,7 @@ func (m *resourceStatus) gone(c *hexactfv1.Challenge, now time.Time) {
 	if len(m.ended) >= mostEnded {
 		m.ended = append(m.ended[:0], m.ended[1:]...)
 	}
-	m.ended = append(m.ended, ended{seriesOf(c), c.UID, now})
+	m.ended = append(m.ended, ended{seriesOf(c), now})
 }
 
 // forget drops those who are gone for long enough. The caller holds the lock.

@@ -97,6 +97,12 @@ func TestResourceStatus(t *testing.T) {
 	if got := shown(); !maps.Equal(got, map[string]float64{key("error"): 2}) {
 		t.Errorf("the second one: %v", got)
 	}
+	// The next process has it all from the cache, and knows nothing of those who are gone.
+	cache.challenges = []hexactfv1.Challenge{challenge("running", "3", hexactfv1.StateRunning), challenge("failed", "8", hexactfv1.StateError)}
+	m.watch(cache, now, time.Minute, elected)
+	if got := shown(); !maps.Equal(got, map[string]float64{key("running"): 1, key("failed"): 3}) {
+		t.Errorf("after a restart: %v", got)
+	}
 	for range mostEnded + 10 {
 		c := challenge("many", "7", hexactfv1.StateRunning)
 		m.gone(&c, now.Now())

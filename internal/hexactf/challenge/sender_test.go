@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -60,5 +61,29 @@ func TestWaitForTheBrokerBeginsOnce(t *testing.T) {
 	w.forget(client.ObjectKeyFromObject(c))
 	if len(w.all) != 0 {
 		t.Errorf("left: %v", w.all)
+	}
+}
+
+func TestADeletionWaitsNoLongerThanItMay(t *testing.T) {
+	const patience = 30 * time.Second
+	c := testChallenge()
+	c.DeletionTimestamp = &metav1.Time{Time: noon}
+	away := Delivery{Problem: "away"}
+	for name, tc := range map[string]struct {
+		began time.Duration // after the deletion was asked for, as is now
+		known Delivery
+		now   time.Duration
+		want  time.Duration
+	}{
+		"the first process":                  {0, away, 10 * time.Second, 20 * time.Second},
+		"at its end":                         {0, away, 30 * time.Second, 0},
+		"the second process":                 {20 * time.Second, away, 25 * time.Second, 25 * time.Second},
+		"the third one, not for ever":        {50 * time.Second, away, 55 * time.Second, 5 * time.Second},
+		"a later one, after one attempt":     {5 * time.Minute, away, 5*time.Minute + time.Second, -4*time.Minute - time.Second},
+		"a later one, before any has failed": {5 * time.Minute, Delivery{}, 5*time.Minute + time.Second, 29 * time.Second},
+	} {
+		if got := waitsFor(c, noon.Add(tc.began), tc.known, patience, noon.Add(tc.now)); got != tc.want {
+			t.Errorf("%s: it waits for %s, want %s", name, got, tc.want)
+		}
 	}
 }

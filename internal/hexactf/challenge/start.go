@@ -17,13 +17,12 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) erro
 	}
 	c := o.Challenge
 	before := c.DeepCopy()
-	started := snapshotOf(o.Definition, r.Config.Isolation)
+	started := snapshotOf(o.Definition, r.Config)
 	raw, err := started.raw()
 	if err != nil {
 		return err
 	}
-	identify(c, now)
-	limit(&c.Status, o.Definition)
+	identify(c, o.Definition, now)
 	c.Status.DefinitionSnapshot = raw
 	derive(Outcome{Observed: *o, Problem: beingBuilt, Delivery: r.deliveries.of(c)}, r.Config, now)
 	if err := r.patchStatus(ctx, before, c); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
@@ -44,7 +45,7 @@ func derive(out Outcome, cfg config.HexaCTF, now time.Time) {
 	c := out.Challenge
 	s := &c.Status
 	was := s.CurrentStatus.State
-	identify(c, now)
+	identify(c, out.Definition, now)
 	s.ObservedGeneration = c.Generation
 	told := s.Endpoint
 	late := startDeadlinePassed(c, cfg, now)
@@ -59,8 +60,10 @@ func derive(out Outcome, cfg config.HexaCTF, now time.Time) {
 		s.Endpoint = out.Endpoint // not before: who sees it may go there
 	}
 	s.CurrentStatus = currentStatus(out, late, missing)
+	found := definitionFound(out)
+	beginAnew(c, found, now)
 	setConditions(c, now,
-		definitionFound(out),
+		found,
 		resourcesCreated(out),
 		availability(out, ready, late, missing),
 		notifying(out.Delivery),
@@ -69,15 +72,21 @@ func derive(out Outcome, cfg config.HexaCTF, now time.Time) {
 	deliver(s, out.Delivery, was, moved, now)
 }
 
-// identify writes what makes a challenge this challenge, once.
-func identify(c *hexactfv1.Challenge, now time.Time) {
+// identify writes what makes a challenge this challenge, once. definition is nil where none was
+// found. Until the start one that was found says how long the challenge lives, even if nothing
+// can be built from it: a shared challenge must not expire while its definition is being mended.
+func identify(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition, now time.Time) {
 	s := &c.Status
 	if s.StartedAt == nil {
 		s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
 	}
 	id := identityOf(c)
 	s.ChallengeID, s.User = id.ChallengeID, id.User
-	if s.ExpiresAt == nil && !s.IsOne {
+	switch {
+	case s.DefinitionSnapshot != nil && (s.ExpiresAt != nil || s.IsOne):
+	case definition != nil:
+		limit(s, definition)
+	case s.ExpiresAt == nil && !s.IsOne:
 		limit(s, nil)
 	}
 }
@@ -118,17 +127,50 @@ func lateMessage(missing string) string {
 	return "The Deployments were not available within HEXACTF_START_DEADLINE. " + missing
 }
 
+// buildingSince is since when there is something to build a challenge from, which is now where
+// that was not so until now. It may be long after the operator's first look: a definition may
+// come late, and another operator may have begun before.
+func buildingSince(c *hexactfv1.Challenge, now time.Time) time.Time {
+	found := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionDefinitionFound)
+	if found == nil || found.Status != metav1.ConditionTrue {
+		return now
+	}
+	return found.LastTransitionTime.Time
+}
+
+// missingSince is since when a challenge has had no definition, nil while that is not what its
+// conditions say.
+func missingSince(c *hexactfv1.Challenge) *time.Time {
+	found := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionDefinitionFound)
+	if found == nil || found.Reason != hexactfv1.ReasonDefinitionNotFound {
+		return nil
+	}
+	return &found.LastTransitionTime.Time
+}
+
+// beginAnew moves the time of a condition that is about to say that there is no definition, and
+// said before that there is a bad one. The time of a condition else moves with its status alone,
+// and a definition that is deleted to be replaced would be given up at once.
+func beginAnew(c *hexactfv1.Challenge, found metav1.Condition, now time.Time) {
+	if found.Reason != hexactfv1.ReasonDefinitionNotFound || missingSince(c) != nil {
+		return
+	}
+	if old := meta.FindStatusCondition(c.Status.Conditions, found.Type); old != nil && old.LastTransitionTime.Time.Before(now) {
+		old.LastTransitionTime = metav1.Time{Time: now}
+	}
+}
+
 // startDeadline is when a challenge that never ran is in Error; nil for never.
-func startDeadline(c *hexactfv1.Challenge, cfg config.HexaCTF) *time.Time {
+func startDeadline(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Time) *time.Time {
 	if c.Status.StartedAt == nil || c.Status.RunningAt != nil || c.Status.DefinitionSnapshot == nil {
 		return nil
 	}
-	at := c.Status.StartedAt.Add(cfg.StartDeadline)
+	at := buildingSince(c, now).Add(cfg.StartDeadline)
 	return &at
 }
 
 func startDeadlinePassed(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Time) bool {
-	at := startDeadline(c, cfg)
+	at := startDeadline(c, cfg, now)
 	return at != nil && !now.Before(*at)
 }
 
@@ -145,7 +187,7 @@ func unremarkable(before *hexactfv1.Challenge, out Outcome, now time.Time) time.
 	if !begun || out.Problem != nil || slices.ContainsFunc(out.Pods, func(p corev1.Pod) bool { return trouble(&p) != "" }) {
 		return 0
 	}
-	return max(s.StartedAt.Add(startPatience).Sub(now), 0)
+	return max(buildingSince(before, now).Add(startPatience).Sub(now), 0)
 }
 
 // wakeUp is after how long time alone will change something, zero when it never will. now is
@@ -153,9 +195,12 @@ func unremarkable(before *hexactfv1.Challenge, out Outcome, now time.Time) time.
 func wakeUp(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration {
 	c := out.Challenge
 	if p := out.Problem; p != nil && p.Reason == hexactfv1.ReasonDefinitionNotFound {
-		return max(c.Status.StartedAt.Add(cfg.DefinitionTimeout).Sub(now), 0)
+		if since := missingSince(c); since != nil {
+			return max(since.Add(cfg.DefinitionTimeout).Sub(now), 0)
+		}
+		return cfg.DefinitionTimeout
 	}
-	if at := startDeadline(c, cfg); at != nil && c.Status.CurrentStatus.State != hexactfv1.StateError {
+	if at := startDeadline(c, cfg, now); at != nil && c.Status.CurrentStatus.State != hexactfv1.StateError {
 		return max(at.Sub(now), 0)
 	}
 	return 0
@@ -315,7 +360,7 @@ func trouble(p *corev1.Pod) string {
 
 // deriveInherited writes the status of a challenge that another operator has started.
 func deriveInherited(c *hexactfv1.Challenge, d Delivery, now time.Time) {
-	identify(c, now)
+	identify(c, nil, now)
 	s := &c.Status
 	s.ObservedGeneration = c.Generation
 	if s.RunningAt == nil {

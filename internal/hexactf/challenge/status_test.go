@@ -35,13 +35,12 @@ func newLife(t *testing.T) *life {
 func (l *life) start(definition *hexactfv1.ChallengeDefinition) Observed {
 	l.Helper()
 	o := Observed{Challenge: l.c, Definition: definition}
-	s := snapshotOf(definition, true)
+	s := snapshotOf(definition, l.cfg)
 	raw, err := s.raw()
 	if err != nil {
 		l.Fatal(err)
 	}
-	identify(l.c, l.now)
-	limit(&l.c.Status, definition)
+	identify(l.c, definition, l.now)
 	l.c.Status.DefinitionSnapshot = raw
 	l.pass(Outcome{Observed: o, Problem: beingBuilt})
 	o.Started = s
@@ -199,6 +198,121 @@ func TestDefinitionComesLate(t *testing.T) {
 	}
 }
 
+// The time to start counts from the moment at which there was something to start: after ten minutes
+// without a good definition, and where another operator has begun an hour ago.
+func TestStartDeadlineCountsFromTheDefinition(t *testing.T) {
+	good := definitionOf(newComponent("web", ""))
+	invalid := definitionOf()
+	for name, before := range map[string]func(*life){
+		"missing until now": func(l *life) {
+			missing := Observed{Challenge: l.c}
+			l.pass(Outcome{Observed: missing, Problem: judge(missing)})
+		},
+		"bad until now": func(l *life) {
+			bad := Observed{Challenge: l.c, Definition: invalid}
+			l.pass(Outcome{Observed: bad, Problem: judge(bad)})
+		},
+		"left by another operator": func(l *life) {
+			l.c.Status.StartedAt = &metav1.Time{Time: l.now}
+			l.c.Status.CurrentStatus.State = hexactfv1.StateError
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			before(l)
+			l.now = l.now.Add(10 * time.Minute)
+			o := l.start(good)
+			if got := l.c.Status.CurrentStatus; got.State != hexactfv1.StateCreating || got.ErrorMsg != "" {
+				t.Errorf("at its start it is %+v", got)
+			}
+			o.Deployments = []*appsv1.Deployment{deploymentThat(false)}
+			out := Outcome{Observed: o}
+			l.pass(out)
+			if wait := wakeUp(out, l.cfg, l.now); wait != 5*time.Minute {
+				t.Errorf("looks again after %s", wait)
+			}
+			if wait := unremarkable(l.c, out, l.now); wait != startPatience {
+				t.Errorf("a start that is not late is told after %s", wait)
+			}
+			l.now = l.now.Add(5*time.Minute - time.Second)
+			l.pass(out)
+			if got := l.c.Status.CurrentStatus.State; got != hexactfv1.StateCreating {
+				t.Errorf("a second before the deadline it is %s", got)
+			}
+			l.now = l.now.Add(time.Second)
+			l.pass(out)
+			if got := l.c.Status.CurrentStatus.State; got != hexactfv1.StateError {
+				t.Errorf("at the deadline it is %s", got)
+			}
+			l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonStartDeadlineExceeded)
+		})
+	}
+}
+
+// A bad definition is deleted, to be created anew: only then the time without one begins, whatever
+// the status of the condition was before.
+func TestTimeWithoutADefinitionBeginsWithIt(t *testing.T) {
+	c, cfg := testChallenge(), testConfig(t, nil)
+	look := func(definition *hexactfv1.ChallengeDefinition, now time.Time) (Outcome, bool) {
+		o := Observed{Challenge: c, Definition: definition}
+		out := Outcome{Observed: o, Problem: judge(o)}
+		derive(out, cfg, now)
+		return out, terminal(c, out.Problem, cfg.DefinitionTimeout, now)
+	}
+	look(definitionOf(), noon)
+	deleted := noon.Add(10 * time.Minute)
+	out, given := look(nil, deleted)
+	if given {
+		t.Fatal("it is given up as soon as the definition is deleted")
+	}
+	if wait := wakeUp(out, cfg, deleted); wait != 5*time.Minute {
+		t.Errorf("looks again after %s", wait)
+	}
+	before := c.DeepCopy()
+	if _, given = look(nil, deleted.Add(5*time.Minute-time.Second)); given {
+		t.Error("it is given up too early")
+	}
+	if diff := cmp.Diff(before, c); diff != "" {
+		t.Errorf("a second look (-before +after):\n%s", diff)
+	}
+	if _, given = look(nil, deleted.Add(5*time.Minute)); !given {
+		t.Error("it is not given up")
+	}
+}
+
+// Until the start the definition says how long a challenge lives, also a bad one.
+func TestABadDefinitionSaysHowLong(t *testing.T) {
+	l := newLife(t)
+	bad := definitionOf()
+	bad.Spec.IsOne = true
+	look := func(definition *hexactfv1.ChallengeDefinition) hexactfv1.ChallengeStatus {
+		o := Observed{Challenge: l.c, Definition: definition}
+		l.pass(Outcome{Observed: o, Problem: judge(o)})
+		return l.c.Status
+	}
+	if s := look(bad); s.ExpiresAt != nil || !s.IsOne {
+		t.Errorf("a shared one expires at %s", s.ExpiresAt)
+	}
+	if s := look(nil); s.ExpiresAt != nil || !s.IsOne {
+		t.Errorf("a shared one whose definition is being replaced expires at %s", s.ExpiresAt)
+	}
+	bad.Spec.IsOne, bad.Spec.Duration = false, &metav1.Duration{Duration: 2 * time.Hour}
+	if s := look(bad); s.IsOne || s.ExpiresAt.Sub(noon) != 2*time.Hour {
+		t.Errorf("one of two hours expires at %s", s.ExpiresAt)
+	}
+	for _, odd := range []time.Duration{-time.Hour, 0, longestLife + 1} {
+		bad.Spec.Duration.Duration = odd
+		if s := look(bad); s.ExpiresAt == nil || s.ExpiresAt.Sub(noon) != hexactfv1.DefaultDuration {
+			t.Errorf("one of %s expires at %s", odd, s.ExpiresAt)
+		}
+	}
+	l.start(definitionOf(newComponent("web", "")))
+	look(bad)
+	if s := l.c.Status; s.ExpiresAt.Sub(noon) != hexactfv1.DefaultDuration {
+		t.Errorf("after the start it expires at %s", s.ExpiresAt)
+	}
+}
+
 func TestHowLongAChallengeLives(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec hexactfv1.ChallengeDefinitionSpec
@@ -335,7 +449,7 @@ func TestOutboxIsBounded(t *testing.T) {
 // What consumers of today need is there, none of it is empty, and a repeat is the same.
 func TestMessageAsConsumersReadIt(t *testing.T) {
 	c := testChallenge()
-	identify(c, noon)
+	identify(c, nil, noon)
 	c.Status.Endpoint = 30080
 	record(&c.Status, hexactfv1.StateRunning, noon.Add(1234567*time.Nanosecond))
 	m := c.Status.Messages.Outbox[0]
@@ -389,6 +503,31 @@ func TestInheritedChallenge(t *testing.T) {
 	}
 	if c.Status.DefinitionSnapshot, c.Status.CurrentStatus.State = nil, hexactfv1.StateError; inherited(c) {
 		t.Error("one that does not run is inherited")
+	}
+}
+
+// A shared challenge of another operator has no end either.
+func TestInheritedSharedChallenge(t *testing.T) {
+	c := testChallenge()
+	c.Status.StartedAt = &metav1.Time{Time: noon}
+	c.Status.CurrentStatus.State = hexactfv1.StateRunning
+	definition := definitionOf(newComponent("web", ""))
+	definition.Spec.IsOne = true
+	reader := &cluster{challenge: c, definition: definition}
+	r := reader.reconciler(t)
+	if err := r.inherit(t.Context(), c, noon.Add(10*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Status; s.ExpiresAt != nil || !s.IsOne || s.RunningAt == nil {
+		t.Errorf("%+v", s)
+	}
+	reader.definition = nil // what becomes of it is nothing to one that runs
+	again := c.DeepCopy()
+	if err := r.inherit(t.Context(), c, noon.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(again.Status, c.Status); diff != "" {
+		t.Errorf("a second look (-before +after):\n%s", diff)
 	}
 }
 

@@ -76,11 +76,14 @@ func validate(definition *hexactfv1.ChallengeDefinition) field.ErrorList {
 		errs = append(errs, validateDeployment(where.Child("deployment"), component.Deployment)...)
 		errs = append(errs, validateService(where.Child("service", "spec"), component.Service)...)
 	}
-	if d := definition.Spec.Duration; d != nil && (d.Duration < time.Second || d.Duration > longestLife) {
+	if d := definition.Spec.Duration; d != nil && !lives(d.Duration) {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "duration"), d.Duration.String(), "must be from 1s to 8760h"))
 	}
 	return errs
 }
+
+// lives reports whether a challenge may live so long.
+func lives(d time.Duration) bool { return d >= time.Second && d <= longestLife }
 
 func validateDeployment(at *field.Path, d *hexactfv1.Deployment) field.ErrorList {
 	if d == nil {

@@ -92,7 +92,8 @@ type Client struct {
 type producer struct {
 	*kgo.Client
 	inFlight int
-	spoilt   bool // has failed in a way that it may not recover from
+	spoilt   bool      // has failed in a way that it may not recover from
+	since    time.Time // when another one took its place
 }
 
 // send is one message under way.
@@ -178,8 +179,10 @@ func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 			}
 		case <-ctx.Done():
 			if same {
-				return c.leave(s, key) //nolint:contextcheck // the ping goes on when nobody waits
+				return c.leave(s) //nolint:contextcheck // the ping goes on when nobody waits
 			}
+			// Who waits for the message before its own may be the only one who still does.
+			c.suspect() //nolint:contextcheck // the ping goes on when nobody waits
 			return c.unanswered()
 		}
 	}
@@ -291,7 +294,7 @@ func (c *Client) remember(key string, value []byte) {
 }
 
 // leave ends the wait for a send, which stays under way.
-func (c *Client) leave(s *send, key string) error {
+func (c *Client) leave(s *send) error {
 	c.mu.Lock()
 	select {
 	case <-s.done: // meanwhile
@@ -346,6 +349,7 @@ func (c *Client) replace() bool {
 	if old := c.current; old.inFlight == 0 {
 		go old.Close()
 	} else {
+		old.since = c.replaced
 		c.retired[old] = struct{}{}
 	}
 	c.current = &producer{Client: library}
@@ -354,7 +358,8 @@ func (c *Client) replace() bool {
 
 // suspect finds out whether the broker answers although it has not acknowledged. If that has
 // been so for long, the current producer is taken for stuck: what is under way in it fails,
-// and another takes its place.
+// and another takes its place. So does what is under way in one that was retired long ago: its
+// keys would be blocked for as long as it hangs.
 func (c *Client) suspect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -371,6 +376,9 @@ func (c *Client) suspect() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.pinging = false
+		if err == nil {
+			c.buryRetired()
+		}
 		switch {
 		case c.current != p || p.inFlight == 0 || err != nil:
 			c.answering = time.Time{}
@@ -383,6 +391,17 @@ func (c *Client) suspect() {
 			}
 		}
 	}()
+}
+
+// buryRetired ends the producers that have been retired for so long that their messages will not be
+// answered any more, by a broker that answers others. The caller holds the lock.
+func (c *Client) buryRetired() {
+	for p := range c.retired {
+		if c.now().Sub(p.since) >= stuckAfter {
+			delete(c.retired, p) // since this is its end
+			go p.Close()
+		}
+	}
 }
 
 // Ping asks a broker whether it is there, and so connects and logs in: the first message is

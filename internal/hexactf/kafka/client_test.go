@@ -489,6 +489,75 @@ func TestAStuckClientIsReplaced(t *testing.T) {
 	eventually(t, c, "key", message(1))
 }
 
+// What hangs in a client that was replaced blocks its key no longer than what hangs in the current
+// one, also for a message of another challenge of the same player and problem.
+func TestAStuckClientThatWasReplacedEnds(t *testing.T) {
+	t.Parallel()
+	cluster := broker(t)
+	release := stall(cluster, kmsg.Produce)
+	defer release()
+	cfg := settingsFor(cluster.ListenAddrs()...)
+	cfg.SendTimeout = time.Second
+	c := client(t, cfg)
+	var mu sync.Mutex
+	now := time.Now()
+	c.now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	later := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
+	attempt := func() {
+		t.Helper()
+		if err := c.Publish(t.Context(), "key", message(2)); err == nil {
+			t.Fatal("published")
+		}
+		for judged := false; !judged; {
+			wait(t, 10*time.Millisecond)
+			c.mu.Lock()
+			judged = !c.pinging
+			c.mu.Unlock()
+		}
+	}
+	buried := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.retired) == 0
+	}
+	if err := c.Publish(t.Context(), "key", message(1)); err == nil {
+		t.Fatal("published")
+	}
+	c.mu.Lock()
+	replaced := c.replace()
+	c.mu.Unlock()
+	if !replaced || buried() {
+		t.Fatal("the client was not replaced, or what hangs in it is forgotten")
+	}
+	later(stuckAfter - time.Second)
+	attempt()
+	if buried() {
+		t.Fatal("it is ended before its time")
+	}
+	later(pingPause)
+	attempt()
+	if !buried() {
+		t.Fatal("it is still there")
+	}
+	release()
+	eventually(t, c, "key", message(2))
+}
+
+// Which of several brokers an attempt met last is chance: what is told must not change with it.
+func TestSeveralBrokersThatAreAwayAreToldAsOne(t *testing.T) {
+	t.Parallel()
+	addresses := []string{"127.0.0.1:" + strconv.Itoa(freePort(t)), "127.0.0.1:" + strconv.Itoa(freePort(t))}
+	cfg := settingsFor(addresses...)
+	cfg.SendTimeout = time.Second
+	c := client(t, cfg)
+	for n := range 8 {
+		err := c.Publish(t.Context(), "key", message(1))
+		if got, want := c.Reason(err), "a broker: connection refused"; got != want {
+			t.Fatalf("attempt %d: %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	cfg := settingsFor("127.0.0.1:" + strconv.Itoa(freePort(t)))
 	c := client(t, cfg)

@@ -31,6 +31,29 @@ func Reason(err error) string {
 	return line(reason(err))
 }
 
+// Reason is that of the package for the brokers of this client. Where there are several, it is
+// nobody's address: which of them an attempt met last is chance, and a text that changes with it
+// would be written, and told, again and again.
+func (c *Client) Reason(err error) string {
+	if len(c.cfg.Brokers) < 2 {
+		return Reason(err)
+	}
+	var name *net.DNSError
+	var op *net.OpError
+	text := Reason(err)
+	if errors.As(err, &name) || errors.As(err, &op) {
+		text = anyBroker.ReplaceAllString(text, "a broker: ")
+	}
+	return anyAddress.ReplaceAllString(text, "a broker")
+}
+
+var (
+	// anyBroker begins what network says of one broker.
+	anyBroker = regexp.MustCompile(`^broker \S+: `)
+	// anyAddress is one that the texts of others name.
+	anyAddress = regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+:\d+\b|\[[0-9a-fA-F:.]+(%\w+)?\]:\d+\b`)
+)
+
 func reason(err error) string {
 	var said *kerr.Error
 	var file *credentialsError

@@ -56,6 +56,29 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+func TestReasonsOfSeveralBrokers(t *testing.T) {
+	one, several := &Client{}, &Client{}
+	one.cfg.Brokers, several.cfg.Brokers = []string{"a:1"}, []string{"a:1", "b:1"}
+	dial := &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.ParseIP("fd00::1"), Port: 9092}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	for name, test := range map[string]struct {
+		err            error
+		alone, several string
+	}{
+		"none":          {nil, "", ""},
+		"refused":       {&unansweredError{dial}, "broker [fd00::1]:9092: connection refused", "a broker: connection refused"},
+		"no name":       {&net.DNSError{Name: "kafka", IsNotFound: true}, "broker kafka: no address is known for it", "a broker: no address is known for it"},
+		"the cluster's": {kerr.TopicAuthorizationFailed, "the broker refuses: TOPIC_AUTHORIZATION_FAILED: allow the user Describe and Write on the topic", "the broker refuses: TOPIC_AUTHORIZATION_FAILED: allow the user Describe and Write on the topic"},
+		"anything else": {errors.New("read tcp 10.0.0.1:9092: odd thing"), "read tcp 10.0.0.1:9092: odd thing", "read tcp a broker: odd thing"},
+	} {
+		if got := one.Reason(test.err); got != test.alone {
+			t.Errorf("%s, one broker: %q, want %q", name, got, test.alone)
+		}
+		if got := several.Reason(test.err); got != test.several {
+			t.Errorf("%s, several brokers: %q, want %q", name, got, test.several)
+		}
+	}
+}
+
 func TestWhatTheLibraryMetLast(t *testing.T) {
 	t.Parallel()
 	met := errors.New("odd thing")

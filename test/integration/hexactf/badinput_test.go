@@ -159,6 +159,19 @@ var _ = Describe("A challenge without a definition", func() {
 		platform.Hears(c, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
 	})
 
+	It("has all of its time to start when the definition comes late", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"HEXACTF_START_DEADLINE": "4s"}, nil)
+		ns := hexactftest.Namespace(ctx)
+		c := hexactftest.Challenge(ctx, ns, "late")
+		expect.Shows(ctx, c, hexactfv1.ConditionDefinitionFound, metav1.ConditionFalse, hexactfv1.ReasonDefinitionNotFound)
+		<-time.After(5 * time.Second)
+		hexactftest.Definition(ctx, ns, "late", hexactftest.OneComponent)
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+		// On a busy machine it may be late all the same, but not before it was begun.
+		Eventually(func() []hexactfv1.State { return platform.States(c) }).Should(ContainElement(hexactfv1.StateRunning))
+		Expect(platform.States(c)[:2]).To(Equal([]hexactfv1.State{hexactfv1.StateError, hexactfv1.StateCreating}))
+	})
+
 	It("is deleted when there is none for long enough", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"HEXACTF_DEFINITION_TIMEOUT": "3s"}, nil)
 		ns := hexactftest.Namespace(ctx)
@@ -209,6 +222,30 @@ var _ = Describe("What belongs to somebody else", func() {
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
 		owner := metav1.GetControllerOf(get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{}))
 		Expect(owner.UID).To(Equal(c.UID))
+	})
+
+	It("may be a Service, at which players would come to others", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		c := hexactftest.New(ns, "web")
+		theirs := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: prefix(c, "web") + "-svc", Labels: map[string]string{"whose": "mine"}},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 80}}},
+		}
+		Expect(k8s.Create(ctx, theirs)).To(Succeed())
+		Expect(k8s.Create(ctx, c)).To(Succeed())
+		expect.Shows(ctx, c, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonOwnershipConflict)
+		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateError))
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring(theirs.Name))
+		Expect(c.Status.Endpoint).To(BeZero(), "nobody is told the port of somebody else")
+		now := get(ctx, ns, theirs.Name, &corev1.Service{})
+		Expect(now.ResourceVersion).To(Equal(theirs.ResourceVersion))
+		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty(), "something runs that nobody reaches")
+		Expect(k8s.Delete(ctx, theirs)).To(Succeed())
+		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+		service := get(ctx, ns, theirs.Name, &corev1.Service{})
+		Expect(c.Status.Endpoint).To(Equal(service.Spec.Ports[0].NodePort))
+		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
 	})
 
 	It("may be refused to us, which ends nothing", func(ctx context.Context) {

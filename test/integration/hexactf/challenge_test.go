@@ -189,6 +189,17 @@ var _ = Describe("A challenge", func() {
 		}).WithTimeout(2 * time.Second).Should(Succeed())
 	})
 
+	It("shows in the metric of dashboards right after a restart", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		runs := lives(ctx, ns, "web")
+		waits := hexactftest.Challenge(ctx, ns, "missing")
+		hexactftest.Reaches(ctx, waits, hexactfv1.StateError)
+		inprocess.Restart(nil, nil)
+		Expect(inprocess.Metric("challenge_resource_status", "challenge_name", runs.Name)).To(Equal(1.0))
+		Expect(inprocess.Metric("challenge_resource_status", "challenge_name", waits.Name)).To(Equal(3.0))
+	})
+
 	It("is not Running before its pods are", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		misbehaving := func(behaviour string) func(*hexactfv1.ChallengeDefinitionSpec) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,10 +25,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// mortal is an operator's connection that is cut for good at one of its writes: that one
-// reaches the API server, and its answer nobody. So it is when a process is killed.
+// mortal is an operator's connection that is cut for good at one of its writes. So it is when a
+// process is killed. Either that write reaches the API server, and its answer nobody; or it
+// reaches nobody, and whoever takes over must do it again.
 type mortal struct {
 	at     int64
+	before bool // the write reaches nobody
 	writes atomic.Int64
 	dead   chan struct{}
 }
@@ -43,9 +47,13 @@ func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
 		if r.Method == http.MethodGet || !about || m.writes.Add(1) < m.at {
 			return next.RoundTrip(r)
 		}
-		response, err := next.RoundTrip(r)
-		if err == nil {
-			_ = response.Body.Close()
+		switch {
+		case !m.before:
+			if response, err := next.RoundTrip(r); err == nil {
+				_ = response.Body.Close()
+			}
+		case r.Body != nil:
+			_ = r.Body.Close()
 		}
 		select {
 		case <-m.dead:
@@ -85,4 +93,61 @@ var _ = Describe("An operator that is killed", func() {
 			}).Should(BeEmpty())
 		}
 	}, SpecTimeout(8*time.Minute))
+
+	DescribeTable("has a successor that brings the challenge to Running with its endpoint, and tells all of it,", func(ctx SpecContext, before bool) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		const writes = 9 // of one life that somebody else ends
+		for at := range int64(writes) {
+			By(fmt.Sprint("write ", at+1))
+			m := &mortal{at: at + 1, before: before, dead: make(chan struct{})}
+			stop := inprocess.Instead(clock.RealClock{}, nil, m.wrap)
+			c := hexactftest.Challenge(ctx, ns, "web")
+			// It is left alone until it runs and that was told, unless the operator ends before.
+			Eventually(func(g Gomega) {
+				now := &hexactfv1.Challenge{}
+				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), now)).To(Succeed())
+				if !m.ended() {
+					g.Expect(now.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
+					g.Expect(now.Status.Messages.Outbox).To(BeEmpty())
+				}
+			}).Should(Succeed())
+			deleted := false
+			if !m.ended() {
+				hexactftest.Delete(ctx, c)
+				deleted = true
+			}
+			Eventually(m.dead).Should(BeClosed())
+			stop()
+			resume := inprocess.Pause()
+			resume()
+			if !deleted {
+				hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
+				service := get(ctx, ns, prefix(c, "web")+"-svc", &corev1.Service{})
+				Expect(c.Status.Endpoint).NotTo(BeZero())
+				Expect(c.Status.Endpoint).To(Equal(service.Spec.Ports[0].NodePort))
+				hexactftest.Delete(ctx, c)
+			}
+			expect.Gone(ctx, c)
+			platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
+			running := platform.About(c)[1]
+			Expect(running.Endpoint).To(MatchRegexp(`^[1-9]\d+$`), "players are told where it is")
+			if !deleted {
+				Expect(running.Endpoint).To(Equal(strconv.Itoa(int(c.Status.Endpoint))))
+			}
+		}
+	},
+		Entry("when its last write was done", false, SpecTimeout(10*time.Minute)),
+		Entry("when its last write was not done", true, SpecTimeout(10*time.Minute)),
+	)
 })
+
+// ended reports whether the operator was cut off.
+func (m *mortal) ended() bool {
+	select {
+	case <-m.dead:
+		return true
+	default:
+		return false
+	}
+}

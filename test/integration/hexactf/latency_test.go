@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,13 +24,15 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/broker"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
 // From the moment at which the operator sees that a challenge has come to another state, which
 // its message tells, until the platform's consumer has that message: beside two bare clients that
 // send as many messages to the same broker, at the same moments, seen by the same consumer. One
 // only sends. The other first writes something into a custom resource, as whoever must not lose a
-// message has to.
+// message has to. Of those two the way after that write is told too: from its answer until the
+// consumer has the message, which is when the broker acknowledges it.
 var _ = Describe("A message to a real Kafka", Serial, func() {
 	It("arrives as soon as that of a bare client, but for the write of the status", func(ctx SpecContext) {
 		const (
@@ -46,16 +50,17 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 		log, err := kafka.Follow(context.Background())
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(log.Close)
-		inprocess.Restart(map[string]string{"KAFKA_BROKERS": kafka.Plaintext}, nil)
+		written := &statusWrites{at: map[string]time.Time{}}
+		inprocess.Restart(map[string]string{"KAFKA_BROKERS": kafka.Plaintext}, written.wrap)
 		bare, err := kgo.NewClient(kgo.SeedBrokers(kafka.Plaintext), kgo.DefaultProduceTopic("challenge-status"), kgo.ProducerLinger(0))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(bare.Close)
 
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-		const sends, records = "only sends", "records and sends"
+		const sends, records, operator, after = "only sends", "records and sends", "operator", ", after the write"
 		send := func(key string, began time.Time) {
-			value, err := json.Marshal(map[string]string{"timestamp": began.UTC().Format(time.RFC3339Nano), "filling": strings.Repeat("a", 200)})
+			value, err := json.Marshal(map[string]any{"timestamp": began.UTC(), "written": time.Now().UTC(), "filling": strings.Repeat("a", 200)})
 			Expect(err).NotTo(HaveOccurred())
 			Expect(bare.ProduceSync(ctx, &kgo.Record{Key: []byte(key), Value: value}).FirstErr()).To(Succeed())
 		}
@@ -102,7 +107,11 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 			for _, m := range all[min(warm, len(all)):] {
 				var told struct {
 					Timestamp time.Time `json:"timestamp"`
+					Written   time.Time `json:"written"`
 					NewStatus string    `json:"newStatus"`
+					Namespace string    `json:"namespace"`
+					Name      string    `json:"name"`
+					Sequence  int64     `json:"sequence"`
 				}
 				if err := json.Unmarshal([]byte(m.Value), &told); err != nil {
 					return err
@@ -110,12 +119,16 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 				delay := m.Seen.Sub(told.Timestamp)
 				if told.NewStatus == "" {
 					delays[m.Key] = append(delays[m.Key], delay)
+					delays[m.Key+after] = append(delays[m.Key+after], m.Seen.Sub(told.Written))
 					continue
 				}
-				delays["operator"] = append(delays["operator"], delay)
+				delays[operator] = append(delays[operator], delay)
+				if at, known := written.of(told.Namespace, told.Name, told.Sequence); known {
+					delays[operator+after] = append(delays[operator+after], m.Seen.Sub(at))
+				}
 				delays[told.NewStatus] = append(delays[told.NewStatus], delay)
 			}
-			for _, who := range []string{sends, records, "operator"} {
+			for _, who := range []string{sends, records, operator, operator + after} {
 				if n := len(delays[who]); n < states*count {
 					return fmt.Errorf("%d messages of %s have arrived, want %d", n, who, states*count)
 				}
@@ -131,10 +144,50 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 		}
 		report("a client that only sends", delays[sends])
 		report("a client that records and sends", delays[records])
-		report("operator", delays["operator"])
+		report("operator", delays[operator])
+		report("a client that records and sends, from the answer to its write", delays[records+after])
+		report("operator, from the answer to its write of the status", delays[operator+after])
 		for _, state := range []hexactfv1.State{hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted} {
 			report("of which "+string(state), delays[string(state)])
 		}
-		Expect(at(delays["operator"], 0.99)).To(BeNumerically("<=", at(delays[records], 0.99)+within))
+		Expect(at(delays[operator], 0.99)).To(BeNumerically("<=", at(delays[records], 0.99)+within))
 	}, SpecTimeout(15*time.Minute))
 })
+
+// statusWrites are when the API server had answered the first write of a status that records a
+// message.
+type statusWrites struct {
+	mu sync.Mutex
+	at map[string]time.Time
+}
+
+var recordedSequence = regexp.MustCompile(`"sequence":(\d+)`)
+
+func (w *statusWrites) wrap(next http.RoundTripper) http.RoundTripper {
+	return transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		about, found := strings.CutSuffix(r.URL.Path, "/status")
+		if !found || r.Method != http.MethodPatch {
+			return next.RoundTrip(r)
+		}
+		body := transport.Body(r)
+		response, err := next.RoundTrip(r)
+		if err != nil || response.StatusCode != http.StatusOK {
+			return response, err
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, sequence := range recordedSequence.FindAllStringSubmatch(body, -1) {
+			if key := about + " " + sequence[1]; w.at[key].IsZero() {
+				w.at[key] = time.Now()
+			}
+		}
+		return response, nil
+	})(next)
+}
+
+func (w *statusWrites) of(namespace, name string, sequence int64) (time.Time, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, known := w.at[fmt.Sprintf("/apis/%s/namespaces/%s/challenges/%s %d", hexactfv1.GroupVersion, namespace, name, sequence)]
+	return at, known
+}

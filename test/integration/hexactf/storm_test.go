@@ -3,10 +3,16 @@ package hexactf
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,18 +30,35 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
 // sky is what a storm does to a broker, and what arrives there all the same.
 type sky struct {
 	brokers    string
 	away, back func()
-	about      func(*hexactfv1.Challenge) []hexactftest.Message
+	// pause lets the broker answer nobody, until back.
+	pause func()
+	// rob takes its disk from the broker, which has to be there, and nobody may send. What was
+	// acknowledged before was seen. Nil: the broker has no disk.
+	rob   func()
+	about func(*hexactfv1.Challenge) []hexactftest.Message
+	// unfinished are the challenges whose last message is not the latest about them.
+	unfinished func() []string
 }
 
 // fakeSky is that of the broker of this suite.
 func fakeSky() sky {
-	return sky{platform.Brokers, platform.Away, platform.Back, platform.About}
+	return sky{brokers: platform.Brokers, away: platform.Away, back: platform.Back, pause: platform.Away, about: platform.About, unfinished: platform.Unfinished}
+}
+
+// aboveUs is the sky of a spec: with a real Kafka where make says so (HEXACTF_KAFKA).
+func aboveUs(ctx context.Context, random *rand.Rand) sky {
+	GinkgoHelper()
+	if os.Getenv("HEXACTF_KAFKA") != "" {
+		return realSky(ctx, random)
+	}
+	return fakeSky()
 }
 
 // realSky is that of a real Kafka, which is paused at times and killed at others.
@@ -47,19 +71,36 @@ func realSky(ctx context.Context, random *rand.Rand) sky {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(log.Close)
 	var mend func() error
+	pause := func() {
+		if mend == nil {
+			Expect(kafka.Pause()).To(Succeed())
+			mend = kafka.Resume
+		}
+	}
+	consumer := func() *hexactftest.Consumer {
+		all := &hexactftest.Consumer{}
+		for _, m := range log.Messages() {
+			all.Read(m.Key, []byte(m.Value), m.Seen)
+		}
+		return all
+	}
 	return sky{
 		brokers: kafka.Plaintext,
+		pause:   pause,
 		away: func() {
-			if mend != nil {
-				return
-			}
-			hurt := kafka.Pause
-			mend = kafka.Resume
 			if random.IntN(2) == 0 {
-				hurt = kafka.Kill
+				pause()
+			} else if mend == nil {
+				Expect(kafka.Kill()).To(Succeed())
 				mend = func() error { return kafka.Restart(context.Background()) }
 			}
-			Expect(hurt()).To(Succeed())
+		},
+		rob: func() {
+			Expect(log.CatchUp(ctx)).To(Succeed())
+			Expect(kafka.Kill()).To(Succeed())
+			Expect(kafka.LoseDisk()).To(Succeed())
+			Expect(kafka.Restart(context.Background())).To(Succeed())
+			Expect(log.Rejoin(context.Background())).To(Succeed())
 		},
 		back: func() {
 			if mend != nil {
@@ -67,27 +108,75 @@ func realSky(ctx context.Context, random *rand.Rand) sky {
 				mend = nil
 			}
 		},
-		about: func(c *hexactfv1.Challenge) []hexactftest.Message {
-			var all hexactftest.Consumer
-			for _, m := range log.Messages() {
-				all.Read(m.Key, []byte(m.Value), m.Seen)
-			}
-			return all.About(c)
-		},
+		about:      func(c *hexactfv1.Challenge) []hexactftest.Message { return consumer().About(c) },
+		unfinished: func() []string { return consumer().Unfinished() },
 	}
+}
+
+// weather spoils what an operator asks of the API server, as chance has it, once it blows.
+type weather struct {
+	blows atomic.Bool
+	mu    sync.Mutex
+	// chance is under mu.
+	chance *rand.Rand
+	// spoilt and missed count requests that were refused, and writes whose answer was lost.
+	spoilt, missed atomic.Int64
+}
+
+func (w *weather) number(below int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.chance.IntN(below)
+}
+
+func (w *weather) wrap(next http.RoundTripper) http.RoundTripper {
+	return transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if !w.blows.Load() || strings.Contains(r.URL.RawQuery, "watch=true") {
+			return next.RoundTrip(r)
+		}
+		switch n := w.number(1000); {
+		case n < 30:
+			return w.refuse(r, http.StatusInternalServerError, metav1.StatusReasonInternalError)
+		case n < 45:
+			return w.refuse(r, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+		case n < 85 && r.Method != http.MethodGet:
+			response, err := next.RoundTrip(r)
+			if err != nil {
+				return nil, err
+			}
+			_ = response.Body.Close()
+			w.missed.Add(1)
+			return nil, errors.New("the answer was lost")
+		}
+		return next.RoundTrip(r)
+	})(next)
+}
+
+func (w *weather) refuse(r *http.Request, code int, reason metav1.StatusReason) (*http.Response, error) {
+	w.spoilt.Add(1)
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if code == http.StatusTooManyRequests {
+		header.Set("Retry-After", "1")
+	}
+	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not now","reason":%q,"code":%d}`, reason, code)
+	return &http.Response{
+		StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: header,
+		Body: io.NopCloser(strings.NewReader(text)),
+	}, nil
 }
 
 // HEXACTF_LIVES is how many challenges live in the storm: few, unless it says otherwise, as
 // make chaos-hexactf does, which has a real broker too (HEXACTF_KAFKA). The seed of a run is that of Ginkgo.
-var _ = Describe("While operators are killed and the broker comes and goes,", func() {
+var _ = Describe("While operators are killed, the API server fails and the broker comes and goes,", func() {
 	It("nothing is lost, nothing is left, and every life is told from its beginning to its end", func(ctx context.Context) {
 		count, err := strconv.Atoi(cmp.Or(os.Getenv("HEXACTF_LIVES"), "24"))
 		Expect(err).NotTo(HaveOccurred())
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
-		over := fakeSky()
-		if os.Getenv("HEXACTF_KAFKA") != "" {
-			over = realSky(ctx, random)
-		}
+		over := aboveUs(ctx, random)
+		about := &weather{chance: rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 2))}
 		env := inprocess.With(map[string]string{"KAFKA_BROKERS": over.brokers, "KAFKA_DELETE_TIMEOUT": "10m"})
 		lost := inprocess.Metric("hexactf_messages_lost_total")
 		ns := hexactftest.Namespace(ctx)
@@ -97,9 +186,16 @@ var _ = Describe("While operators are killed and the broker comes and goes,", fu
 		DeferCleanup(over.back)
 
 		all := make([]*hexactfv1.Challenge, 0, count)
+		deaths, robberies := 0, 0
 		for len(all) < count {
-			m := &mortal{at: 1 + random.Int64N(40), dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, env, m.wrap)
+			if over.rob != nil && random.IntN(4) == 0 {
+				over.back()
+				over.rob()
+				robberies++
+			}
+			m := &mortal{at: 1 + random.Int64N(40), before: random.IntN(2) == 0, dead: make(chan struct{})}
+			stop := inprocess.Instead(clock.RealClock{}, env, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.wrap(next)) })
+			about.blows.Store(true)
 			if random.IntN(2) == 0 {
 				over.away()
 			} else {
@@ -110,10 +206,14 @@ var _ = Describe("While operators are killed and the broker comes and goes,", fu
 			}
 			select {
 			case <-m.dead:
+				deaths++
 			case <-time.After(time.Duration(random.IntN(4000)) * time.Millisecond):
 			}
+			about.blows.Store(false)
 			stop()
 		}
+		AddReportEntry("the storm", fmt.Sprintf("%d challenges; operators cut off at a write: %d; requests refused: %d; answers lost: %d; disks of the broker lost: %d",
+			len(all), deaths, about.spoilt.Load(), about.missed.Load(), robberies))
 
 		By("calm")
 		over.back()
@@ -132,9 +232,85 @@ var _ = Describe("While operators are killed and the broker comes and goes,", fu
 				g.Expect(told[len(told)-1].NewStatus).To(Equal(hexactfv1.StateDeleted))
 			}).Should(Succeed())
 		}
+		Eventually(over.unfinished).Should(BeEmpty())
 		for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}} {
 			Eventually(func() []string { return apiserver.Names(ctx, list, client.InNamespace(ns)) }).Should(BeEmpty())
 		}
 		Expect(inprocess.Metric("hexactf_messages_lost_total")).To(Equal(lost))
+	}, SpecTimeout(time.Hour))
+})
+
+// KAFKA_PAUSE is for how long the broker is away: a little, unless it says otherwise, as make
+// hexactf-pause does, which has a real broker too (HEXACTF_KAFKA).
+var _ = Describe("While the broker is paused for long,", func() {
+	It("challenges start, run and expire, and all of it arrives in order when it is back", func(ctx context.Context) {
+		const every, together = 4 * time.Second, 4
+		pause, err := time.ParseDuration(cmp.Or(os.Getenv("KAFKA_PAUSE"), "20s"))
+		Expect(err).NotTo(HaveOccurred())
+		over := aboveUs(ctx, rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 3)))
+		inprocess.Restart(map[string]string{"KAFKA_BROKERS": over.brokers, "KAFKA_DELETE_TIMEOUT": (2*pause + 10*time.Minute).String()}, nil)
+		lost := inprocess.Metric("hexactf_messages_lost_total")
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		hexactftest.Definition(ctx, ns, "short", hexactftest.OneComponent, hexactftest.Lasting(10*time.Second))
+		before := lives(ctx, ns, "web")
+		Eventually(func() int { return len(over.about(before)) }).Should(Equal(2))
+
+		DeferCleanup(over.back)
+		over.pause()
+		meanwhile := lives(ctx, ns, "web")
+		var all []*hexactfv1.Challenge
+		elapsed := time.After(pause)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for paused := true; paused; {
+			for range together {
+				all = append(all, hexactftest.Challenge(ctx, ns, "short"))
+			}
+			select {
+			case <-ticker.C:
+			case <-elapsed:
+				paused = false
+			}
+		}
+		first := all[0]
+		hexactftest.Reaches(ctx, first, hexactfv1.StateTerminating)
+		Expect(first.Status.RunningAt).NotTo(BeNil(), "it did not run")
+		for _, c := range append([]*hexactfv1.Challenge{before, meanwhile}, all...) {
+			now := get(ctx, ns, c.Name, &hexactfv1.Challenge{})
+			if c == before || c == meanwhile {
+				Expect(now.DeletionTimestamp).To(BeNil(), "a challenge has ended since the broker is away")
+				Expect(now.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
+			}
+			if c != before {
+				Expect(over.about(c)).To(BeEmpty(), "the broker was not away")
+			}
+		}
+
+		over.back()
+		for _, c := range all {
+			expect.Gone(ctx, c)
+		}
+		hears := func(c *hexactfv1.Challenge, want ...hexactfv1.State) {
+			GinkgoHelper()
+			Eventually(func() (states []hexactfv1.State) {
+				for _, m := range over.about(c) {
+					states = append(states, m.NewStatus)
+				}
+				return states
+			}).Should(Equal(want))
+		}
+		hears(before, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		hears(meanwhile, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		for _, c := range all {
+			hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
+		}
+		Expect(inprocess.Metric("hexactf_messages_lost_total")).To(Equal(lost))
+		AddReportEntry("the pause", fmt.Sprintf("%s, in which %d challenges began", pause, len(all)))
+		// The challenges that are left tell of their end before the real broker stops.
+		for _, c := range []*hexactfv1.Challenge{before, meanwhile} {
+			hexactftest.Delete(ctx, c)
+			expect.Gone(ctx, c)
+		}
 	}, SpecTimeout(time.Hour))
 })

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -25,7 +26,8 @@ type Log struct {
 
 	mu       sync.Mutex
 	messages []Message
-	more     chan struct{} // closed when there are more, and replaced
+	next     map[int32]int64 // offsets of the messages to come, by partition, since the last join
+	more     chan struct{}   // closed when there are more, and replaced
 
 	end func()
 }
@@ -57,6 +59,9 @@ func (l *Log) join(ctx context.Context) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	l.mu.Lock()
+	l.next = map[int32]int64{}
+	l.mu.Unlock()
 	ended := make(chan struct{})
 	l.end = sync.OnceFunc(func() {
 		cancel()
@@ -76,6 +81,7 @@ func (l *Log) add(records []*kgo.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range records {
+		l.next[r.Partition] = r.Offset + 1
 		l.messages = append(l.messages, Message{
 			Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Value: string(r.Value), Time: r.Timestamp, Seen: time.Now(),
 		})
@@ -99,6 +105,30 @@ func (l *Log) now() ([]Message, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]Message(nil), l.messages...), l.more
+}
+
+// CatchUp waits until all is seen that the broker, which must run, has now.
+func (l *Log) CatchUp(ctx context.Context) error {
+	var ends kadm.ListedOffsets
+	err := l.b.as(func(admin *kadm.Client) (err error) {
+		if ends, err = admin.ListEndOffsets(ctx, l.b.opts.Topic); err == nil {
+			err = ends.Error()
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ask for the end of the topic: %w", err)
+	}
+	return l.Await(ctx, func([]Message) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for partition, end := range ends[l.b.opts.Topic] {
+			if at := l.next[partition]; at < end.Offset {
+				return fmt.Errorf("partition %d was seen up to %d of %d", partition, at, end.Offset)
+			}
+		}
+		return nil
+	})
 }
 
 // Of returns the values of a key, in order.

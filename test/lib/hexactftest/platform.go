@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -57,6 +57,8 @@ type Message struct {
 	Sequence  int64           `json:"sequence"`
 	// Seen is when the consumer had it.
 	Seen time.Time `json:"-"`
+	// Raw is all of it.
+	Raw string `json:"-"`
 }
 
 // NewPlatform starts one, until close is called.
@@ -90,6 +92,7 @@ func NewPlatform() (_ *Platform, stop func()) {
 		<-ended
 		consumer.Close()
 		cluster.Close()
+		Expect(p.Unfinished()).To(BeEmpty(), "repetitions that broke off")
 	}
 }
 
@@ -97,7 +100,7 @@ func NewPlatform() (_ *Platform, stop func()) {
 func (c *Consumer) Read(key string, value []byte, seen time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := Message{Key: key, Seen: seen}
+	m := Message{Key: key, Seen: seen, Raw: string(value)}
 	if err := json.Unmarshal(value, &m); err != nil || m.User == "" || m.ProblemID == "" || m.NewStatus == "" || m.Timestamp.IsZero() {
 		c.broken = append(c.broken, string(value))
 		return
@@ -112,24 +115,78 @@ func (p *Platform) Away() { p.away.Store(true) }
 func (p *Platform) Back() { p.away.Store(false) }
 
 // About returns the messages about a challenge, repetitions left out, and checks that they are
-// in their order and under their key.
+// under their key and in their order.
 func (c *Consumer) About(challenge *hexactfv1.Challenge) []Message {
+	GinkgoHelper()
+	all := c.of(challenge.UID)
+	told, err := once(all)
+	Expect(err).NotTo(HaveOccurred(), "of %d messages about %s", len(all), challenge.Name)
+	for _, m := range told {
+		Expect(m.Key).To(Equal(m.User + "-" + m.ProblemID))
+	}
+	return told
+}
+
+// Unfinished names the challenges whose last message is not the latest about them: at the end
+// the platform would believe in a state that was over.
+func (c *Consumer) Unfinished() (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, latest := map[types.UID]Message{}, map[types.UID]int64{}
+	for _, m := range c.messages {
+		last[m.UID], latest[m.UID] = m, max(latest[m.UID], m.Sequence)
+	}
+	for uid, m := range last {
+		if m.Sequence < latest[uid] {
+			names = append(names, fmt.Sprintf("%s ends with %s", m.Name, m.Raw))
+		}
+	}
+	return names
+}
+
+// of returns all that was read about a challenge, as it came.
+func (c *Consumer) of(uid types.UID) (all []Message) {
 	GinkgoHelper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	Expect(c.broken).To(BeEmpty(), "messages that no consumer understands")
-	var all []Message
 	for _, m := range c.messages {
-		if m.UID != challenge.UID || slices.ContainsFunc(all, func(o Message) bool { return o.Sequence == m.Sequence }) {
-			continue
+		if m.UID == uid {
+			all = append(all, m)
 		}
-		Expect(m.Key).To(Equal(m.User + "-" + m.ProblemID))
-		if len(all) > 0 {
-			Expect(m.Sequence).To(BeNumerically(">", all[len(all)-1].Sequence), "the order of messages")
-		}
-		all = append(all, m)
 	}
 	return all
+}
+
+// once returns the messages about one challenge, in the order in which they came, without
+// repetitions. It is as strict as "at least once, in order" allows: whoever takes over from an
+// operator that was killed sends what it finds recorded once more, from any message on, each the
+// same to the byte, one after the other, before anything new.
+func once(all []Message) (told []Message, err error) {
+	heard := map[int64]string{}
+	var before, latest int64
+	for n, m := range all {
+		first, repeated := heard[m.Sequence]
+		switch {
+		case m.Sequence < 1:
+			return nil, fmt.Errorf("message %d has no sequence: %s", n+1, m.Raw)
+		case repeated && first != m.Raw:
+			return nil, fmt.Errorf("message %d is %s, and was %s", n+1, m.Raw, first)
+		case !repeated && m.Sequence < latest:
+			return nil, fmt.Errorf("message %d comes after the one of sequence %d: %s", n+1, latest, m.Raw)
+		}
+		for skipped := before + 1; skipped < m.Sequence; skipped++ {
+			if _, known := heard[skipped]; known {
+				return nil, fmt.Errorf("message %d comes in the middle of a repetition, which got to %d of %d: %s", n+1, before, latest, m.Raw)
+			}
+		}
+		if !repeated {
+			heard[m.Sequence] = m.Raw
+			told = append(told, m)
+		}
+		before, latest = m.Sequence, max(latest, m.Sequence)
+	}
+	return told, nil
 }
 
 // States returns the states that were told about a challenge.

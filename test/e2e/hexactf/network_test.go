@@ -1,0 +1,116 @@
+package hexactf
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+)
+
+// The components of a challenge of these journeys: what players reach, what it alone reaches, and
+// a shell that an attacker got.
+const (
+	frontComponent = "web"
+	backComponent  = "back"
+	shellComponent = "shell"
+)
+
+func attacked(spec *hexactfv1.ChallengeDefinitionSpec) {
+	inner := *spec.Components[0].DeepCopy()
+	inner.Name = backComponent
+	inner.Service.Spec.Type = corev1.ServiceTypeClusterIP
+	tools := *spec.Components[0].DeepCopy()
+	tools.Name, tools.Service = shellComponent, nil
+	tools.Deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: shellComponent, Image: deployed.ToolboxImage}}
+	spec.Components = append(spec.Components, inner, tools)
+}
+
+// podOf returns the pod of a component.
+func podOf(ctx context.Context, c *hexactfv1.Challenge, component string) *corev1.Pod {
+	GinkgoHelper()
+	pods, err := world.Pods(ctx, c.Namespace, client.MatchingLabels{hexactfv1.LabelPartOf: c.Name, hexactfv1.LabelName: component})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(pods).To(HaveLen(1))
+	return &pods[0]
+}
+
+// runs starts a pod that no policy is about, and waits until it is ready.
+func (p *platform) runs(ctx context.Context, name, image string) *corev1.Pod {
+	GinkgoHelper()
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = p.namespace, name
+	pod.Spec.Containers = []corev1.Container{{Name: name, Image: image}}
+	Expect(world.Create(ctx, pod)).To(Succeed())
+	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		return deployed.ErrorIf(!deployed.PodReady(pod), name+" is not ready")
+	})
+	return pod
+}
+
+func addressOf(pod *corev1.Pod) string {
+	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(webPort))
+}
+
+func fetchFrom(ctx context.Context, pod *corev1.Pod, address string) error {
+	out, err := world.ExecIn(ctx, client.ObjectKeyFromObject(pod), "", "get", "http://"+address+"/")
+	if err != nil {
+		return err
+	}
+	return deployed.ErrorIf(!strings.Contains(out.Stdout, "The Mountain Herald"), fmt.Sprintf("%s shows %q", address, out.Stdout))
+}
+
+func reachesFrom(ctx context.Context, pod *corev1.Pod, address string) {
+	GinkgoHelper()
+	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return fetchFrom(ctx, pod, address) })
+}
+
+// keptFrom wants attempts to get no answer at all: a refusal would have come from who was asked.
+func keptFrom(ctx context.Context, pod *corev1.Pod, address, whose string) {
+	GinkgoHelper()
+	Consistently(ctx, func(ctx context.Context) error { return fetchFrom(ctx, pod, address) }).WithTimeout(3*time.Second).
+		Should(MatchError(Or(ContainSubstring("timeout"), ContainSubstring("deadline"), ContainSubstring("timed out"))), whose)
+}
+
+// What a policy keeps out shows only where one is enforced.
+var _ = Describe("Where network policies are enforced,", Label("network"), func() {
+	It("players reach a challenge, its components reach each other, and nobody gets any further", func(ctx SpecContext) {
+		p, elsewhere := newPlatform(ctx), newPlatform(ctx)
+		p.define(ctx, "attacked", attacked)
+		one, other := p.request(ctx, "attacked"), p.request(ctx, "attacked")
+		visitor, server := elsewhere.runs(ctx, "visitor", deployed.ToolboxImage), elsewhere.runs(ctx, "server", webImage)
+		for _, c := range []*hexactfv1.Challenge{one, other} {
+			reaches(ctx, c, hexactfv1.StateRunning)
+			visits(ctx, c.Status.Endpoint)
+		}
+		attacker := podOf(ctx, one, shellComponent)
+
+		By("what is open")
+		reachesFrom(ctx, visitor, addressOf(server)) // else what follows would show nothing
+		reachesFrom(ctx, visitor, addressOf(podOf(ctx, one, frontComponent)))
+		reachesFrom(ctx, attacker, addressOf(podOf(ctx, one, frontComponent)))
+		reachesFrom(ctx, attacker, addressOf(podOf(ctx, one, backComponent)))
+		service := "chall-" + one.Labels[hexactfv1.LabelChallengeID] + "-" + backComponent + "-" + one.Labels[hexactfv1.LabelUser] + "-svc"
+		reachesFrom(ctx, attacker, net.JoinHostPort(service, strconv.Itoa(webPort)))
+
+		By("what is not")
+		keptFrom(ctx, visitor, addressOf(podOf(ctx, one, backComponent)), "a component that nobody is to reach")
+		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, backComponent)), "a component of another player's challenge")
+		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, frontComponent)), "what another player reaches")
+		keptFrom(ctx, attacker, addressOf(server), "a pod of somebody else")
+		keptFrom(ctx, attacker, world.AtNode(other.Status.Endpoint), "a node port")
+	}, SpecTimeout(2*deployed.SpecLimit))
+})
