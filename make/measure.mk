@@ -202,6 +202,9 @@ KIBASHIP_CROWD         ?= 200
 KIBASHIP_APPLICATIONS  ?= 500
 KIBASHIP_ROUNDS        ?= 1
 KIBASHIP_ADMISSIONS    ?= 1000
+# The least ratio to the rate of the bare client, and the longest that an admission may take.
+KIBASHIP_TARGET        ?= 0.85
+KIBASHIP_P99           ?= 20ms
 KIBASHIP_QUIET         ?= 1000
 KIBASHIP_QUIET_SECONDS ?= 120
 
@@ -210,6 +213,7 @@ kibaship-crowd: ## Create KIBASHIP_CROWD=200 KibaShip projects and KIBASHIP_APPL
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env KIBASHIP_CROWD=$(KIBASHIP_CROWD) KIBASHIP_APPLICATIONS=$(KIBASHIP_APPLICATIONS) \
 		KIBASHIP_ROUNDS=$(KIBASHIP_ROUNDS) KIBASHIP_ADMISSIONS=$(KIBASHIP_ADMISSIONS) \
+		KIBASHIP_TARGET=$(KIBASHIP_TARGET) KIBASHIP_P99=$(KIBASHIP_P99) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.focus='A crowd of projects is made|Admission takes'
 
 .PHONY: kibaship-quiet

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
@@ -63,7 +64,10 @@ type Builds struct {
 	// StorageClass and StorageSize are those of the volume of a run; an empty class is the
 	// cluster's default.
 	StorageClass string
-	StorageSize  resource.Quantity
+	// StorageSize is also how much the directory of a pod may hold that takes its place.
+	StorageSize resource.Quantity
+	// Limits are how much the step that builds may take; nothing of what is not named.
+	Limits corev1.ResourceList
 }
 
 // BuildWorkspace says where a clone lies until it is built.
@@ -192,8 +196,13 @@ func (b *Builds) settings() []settings.Setting {
 		},
 		{
 			Name: "BUILD_STORAGE_SIZE", Default: "24Gi",
-			Help:  "Size of that volume.",
+			Help:  "Size of that volume; with emptyDir, what clone and image together may take on the node before the run is ended.",
 			Value: settings.Amount(&b.StorageSize),
+		},
+		{
+			Name: "BUILD_LIMITS", Default: "cpu=2,memory=4Gi,ephemeral-storage=48Gi",
+			Help:  "What the step that builds may take at most, as resource=amount with commas between: cpu, memory, and ephemeral-storage, which is that of the whole pod with its emptyDir. What is not named is not limited; none: nothing is. Steps that clone and push may take as much, and no more than 1 cpu and 1Gi. Nothing of it is reserved.",
+			Value: settings.Func(b.setLimits),
 		},
 	}
 }
@@ -222,6 +231,31 @@ func (b *Builds) setProviders(text string) error {
 			return fmt.Errorf("the URL of %s: must be https://host[:port][/path], without credentials", provider)
 		}
 		b.Providers[provider] = strings.TrimRight(base, "/")
+	}
+	return nil
+}
+
+// limited are the resources that BUILD_LIMITS can name.
+var limited = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+
+func (b *Builds) setLimits(text string) error {
+	b.Limits = corev1.ResourceList{}
+	if text == "none" {
+		return nil
+	}
+	for part := range settings.Parts(text) {
+		name, amount, ok := strings.Cut(part, "=")
+		if !ok || !slices.Contains(limited, corev1.ResourceName(name)) {
+			return fmt.Errorf("%q: must be cpu, memory or ephemeral-storage, then = and an amount, for example memory=4Gi; or none alone", part)
+		}
+		if _, twice := b.Limits[corev1.ResourceName(name)]; twice {
+			return fmt.Errorf("%s is given twice", name)
+		}
+		q, err := resource.ParseQuantity(amount)
+		if err != nil || q.Sign() <= 0 {
+			return fmt.Errorf("%s: must be an amount above zero, for example 500m or 256Mi", name)
+		}
+		b.Limits[corev1.ResourceName(name)] = q
 	}
 	return nil
 }

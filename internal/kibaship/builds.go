@@ -8,6 +8,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 )
@@ -29,6 +30,7 @@ func setupDeployments(ctx context.Context, site family.Site, names *secrets.Watc
 		Config:   cfg,
 		Presence: site.Presence,
 		Direct:   site.Direct,
+		Reach:    registry.Public,
 		Pod:      client.ObjectKey{Namespace: site.Namespace, Name: pod},
 		Secrets:  names,
 		Workers:  site.Workers,

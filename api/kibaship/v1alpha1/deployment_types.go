@@ -94,6 +94,12 @@ type DeploymentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// Stands for the value of the annotation run-again that counts for this generation: the last
+	// one that it had, also where it is taken off.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Run Again"
+	RunAgain string `json:"runAgain,omitempty"`
+
 	// The run that was started last.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Current Pipeline Run"
@@ -193,6 +199,12 @@ type BuiltImage struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Commit SHA"
 	CommitSHA string `json:"commitSha,omitempty"`
+
+	// For what the image was looked up: the generation of the Deployment, and what stands for its
+	// annotation run-again. Empty where it was built.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Request"
+	Request string `json:"request,omitempty"`
 }
 
 // DeploymentPhase is a step in the life of a Deployment, or of one of its runs.
@@ -212,8 +224,8 @@ const (
 // DeploymentPhases lists every phase, in the order of a life.
 var DeploymentPhases = []DeploymentPhase{DeploymentInitializing, DeploymentRunning, DeploymentSucceeded, DeploymentFailed, DeploymentWaiting}
 
-// AnnotationRunAgain on a Deployment asks for another run of the same: any value that it did not
-// have before.
+// AnnotationRunAgain on a Deployment asks for another run of the same, or for another look at
+// what a tag means: any value that it did not have before. To take it off asks for nothing.
 const AnnotationRunAgain = "platform.operator.kibaship.com/run-again"
 
 // HistoryLimit is how many runs are remembered and kept.

@@ -320,8 +320,8 @@ func roomOf(n Node) load {
 }
 
 // shareOf is how much of a node a pod takes.
-func shareOf(l, of load) float64 {
-	return max(part(l.cpu, of.cpu), part(l.memory, of.memory), part(l.disk, of.disk))
+func shareOf(pod, room load) float64 {
+	return max(part(pod.cpu, room.cpu), part(pod.memory, room.memory), part(pod.disk, room.disk))
 }
 
 // impossible names the Challenges of which a container asks for more than a node has, "" if none

@@ -139,7 +139,7 @@ func labels(has map[string]string, project *kibashipv1.Project) map[string]strin
 	return wanted
 }
 
-// closeUnused ends the watch of Secrets in a namespace where no Application names one.
+// closeUnused leaves the watch of Secrets in a namespace where no Application names one.
 func (r *Reconciler) closeUnused(ctx context.Context, namespace string) error {
 	var rest kibashipv1.ApplicationList
 	if err := r.Client.List(ctx, &rest, client.InNamespace(namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
@@ -150,9 +150,12 @@ func (r *Reconciler) closeUnused(ctx context.Context, namespace string) error {
 			return nil
 		}
 	}
-	r.Secrets.Close(namespace)
+	r.Secrets.Close(secretsUser, namespace)
 	return nil
 }
+
+// secretsUser is who looks at Secrets here.
+const secretsUser = "application"
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, a *kibashipv1.Application) error {

@@ -41,7 +41,7 @@ func (r *Reconciler) observe(ctx context.Context, a *kibashipv1.Application) (o 
 	names := slices.Sorted(maps.Keys(rules.Secrets(&a.Spec)))
 	// Without the Project's rights there is nothing to be seen.
 	if len(names) > 0 && o.usable(a) {
-		o.Missing, o.SecretsKnown = r.Secrets.Missing(a.Namespace, names) //nolint:contextcheck // a watch outlives the pass that opens it
+		o.Missing, o.SecretsKnown = r.Secrets.Missing(secretsUser, a.Namespace, names) //nolint:contextcheck // a watch outlives the pass that opens it
 	}
 	return o, nil
 }

@@ -11,9 +11,12 @@ git init --quiet .
 git remote add origin "$URL"
 if [ -n "$TOKEN_FILE" ]; then
 	[ -s "$TOKEN_FILE" ] || { echo "spec.gitRepository.secretRef: the Secret has no key token" >&2; exit 1; }
-	# Asked by git itself, so that the token stands in no argument, variable or file of the clone.
+	# Asked by git itself, so that the token stands in no argument, variable or file of the clone;
+	# and for the server of the URL alone, as it may send on to another one.
+	host=${URL#*://}
+	server=${URL%%://*}://${host%%/*}
 	fetch() {
-		git -c credential.helper= -c credential.helper='!f() { test "$1" = get || exit 0; echo "username=$GIT_USER"; echo "password=$(cat "$TOKEN_FILE")"; }; f' \
+		git -c credential.helper= -c "credential.$server.helper="'!f() { test "$1" = get || exit 0; echo "username=$GIT_USER"; echo "password=$(cat "$TOKEN_FILE")"; }; f' \
 			fetch --quiet --no-tags --depth 1 origin "$1"
 	}
 else

@@ -1,10 +1,13 @@
 package deployment
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -92,5 +95,71 @@ func TestClone(t *testing.T) {
 				t.Errorf("%s: %q, %v", tc.file, text, err)
 			}
 		})
+	}
+}
+
+// TestTheTokenIsForItsServerAlone has a git server send on to another one, which asks for a login.
+func TestTheTokenIsForItsServerAlone(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	const token = "token-of-the-server"
+	var given, taken atomic.Int32
+	asks := func(got *atomic.Int32, then http.HandlerFunc) *httptest.Server {
+		return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if _, password, _ := r.BasicAuth(); password == token {
+				got.Add(1)
+				then(w, r)
+				return
+			}
+			w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+	}
+	other := asks(&taken, http.NotFound)
+	defer other.Close()
+	known := asks(&given, http.NotFound)
+	defer known.Close()
+	sends := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+r.URL.RequestURI(), http.StatusMovedPermanently)
+	}))
+	defer sends.Close()
+	within := asks(&given, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/old/") {
+			http.Redirect(w, r, "/new"+strings.TrimPrefix(r.URL.RequestURI(), "/old"), http.StatusMovedPermanently)
+			return
+		}
+		http.NotFound(w, r)
+	})
+	defer within.Close()
+
+	for name, tc := range map[string]struct {
+		url         string
+		gets, leaks int32
+	}{
+		"the server itself":           {known.URL + "/team/web.git", 1, 0},
+		"another server":              {sends.URL + "/team/web.git", 0, 0},
+		"another place of the server": {within.URL + "/old/team/web.git", 1, 0},
+	} {
+		given.Store(0)
+		taken.Store(0)
+		source, results := t.TempDir(), t.TempDir()
+		file := filepath.Join(results, "token")
+		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cloneScript, "/tmp/problem", filepath.Join(results, "stderr")))
+		cmd.Env = []string{
+			"PATH=" + os.Getenv("PATH"), "SOURCE=" + source, "CONTEXT=" + source, "URL=" + tc.url, "COMMIT=", "BRANCH=main",
+			"TOKEN_FILE=" + file, "GIT_USER=x", "DOCKERFILE=",
+			"RESULT=" + filepath.Join(results, "commit"), "PROBLEM=" + filepath.Join(results, "problem"),
+		}
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			t.Errorf("%s: there is nothing to clone: %s", name, out)
+		}
+		if given.Load() < tc.gets || taken.Load() != tc.leaks {
+			t.Errorf("%s: its server got the token %d times, another one %d times: %s", name, given.Load(), taken.Load(), out)
+		}
 	}
 }

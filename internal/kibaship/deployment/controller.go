@@ -13,6 +13,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
@@ -37,6 +38,8 @@ type Reconciler struct {
 	// Presence knows whether Tekton is installed, and Direct reads past it.
 	Presence *optional.Presence
 	Direct   client.Reader
+	// Reach says to which addresses the operator goes to ask for an image.
+	Reach registry.Reach
 	// Pod is the operator's own, whose image pushes unless the settings name another one.
 	Pod client.ObjectKey
 	// Secrets tells when a Secret comes or goes.
@@ -73,6 +76,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, d)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			r.finalizers.Forget(req.NamespacedName)
+			return 0, errors.Join(r.closeUnused(ctx, req.Namespace), err)
 		}
 		return 0, err
 	}
@@ -82,15 +86,19 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, r.finalizers.Remove(ctx, r.Client, d, kibashipv1.DeploymentFinalizer)
 	}
 	now := r.Clock.Now()
-	if err := r.label(ctx, d); err != nil {
-		return 0, err
+	unlabelled := r.label(ctx, d)
+	if unlabelled != nil && outcome.CauseOf(unlabelled) != outcome.Rejected {
+		return 0, unlabelled
 	}
 	o, err := r.observe(ctx, d)
 	if err != nil {
 		return 0, err
 	}
 	before := d.DeepCopy()
-	out, started := r.take(ctx, o)
+	out, started := Outcome{Observed: o, Problem: judgeLabel(unlabelled)}, ""
+	if out.Problem == nil {
+		out, started = r.take(ctx, o)
+	}
 	if out.Problem != nil && out.Problem.Class == outcome.Raced {
 		return 0, outcome.ErrRaced
 	}
@@ -110,6 +118,13 @@ func (r *Reconciler) take(ctx context.Context, o Observed) (out Outcome, started
 	out.Observed = o
 	if out.Problem = judge(o); out.Problem != nil {
 		return out, ""
+	}
+	if o.Application.Spec.Type != kibashipv1.TypeGitRepository {
+		// It was one before, perhaps: nobody asks for that image any more.
+		if err := r.endOthers(ctx, o, ""); err != nil {
+			out.Problem = r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
+			return out, ""
+		}
 	}
 	switch o.Application.Spec.Type {
 	case kibashipv1.TypeGitRepository:
@@ -136,13 +151,32 @@ func (r *Reconciler) label(ctx context.Context, d *kibashipv1.Deployment) error 
 	if d.Labels[kibashipv1.LabelApplication] == want {
 		return nil
 	}
-	before := d.DeepCopy()
-	if d.Labels == nil {
-		d.Labels = map[string]string{}
+	labelled := d.DeepCopy()
+	if labelled.Labels == nil {
+		labelled.Labels = map[string]string{}
 	}
-	d.Labels[kibashipv1.LabelApplication] = want
-	return outcome.Itself(r.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	labelled.Labels[kibashipv1.LabelApplication] = want
+	if err := outcome.Itself(r.Client.Patch(ctx, labelled, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))); err != nil {
+		return err
+	}
+	*d = *labelled
+	return nil
 }
+
+// closeUnused leaves the watch of Secrets in a namespace where there is no Deployment any more.
+func (r *Reconciler) closeUnused(ctx context.Context, namespace string) error {
+	var rest kibashipv1.DeploymentList
+	if err := r.Client.List(ctx, &rest, client.InNamespace(namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		return err
+	}
+	if len(rest.Items) == 0 {
+		r.Secrets.Close(secretsUser, namespace)
+	}
+	return nil
+}
+
+// secretsUser is who looks at Secrets here.
+const secretsUser = "deployment"
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, d *kibashipv1.Deployment) error {

@@ -40,6 +40,18 @@ func judge(o Observed) *outcome.Problem {
 	return nil
 }
 
+// judgeLabel returns what it means that the label of a Deployment was not written: without it,
+// who looks for the Deployments of an Application misses this one.
+func judgeLabel(err error) *outcome.Problem {
+	if err == nil {
+		return nil
+	}
+	return &outcome.Problem{
+		Condition: kibashipv1.ConditionApplicationReady, Reason: kibashipv1.ReasonRefused, Class: outcome.Foreign, Err: err,
+		Message: "The API server refuses the label of this Deployment: " + err.Error(),
+	}
+}
+
 // ready reports whether an Application is, as its controller says of its present spec.
 func ready(app *kibashipv1.Application) bool {
 	return app.Status.ObservedGeneration == app.Generation && app.Status.Phase == kibashipv1.ApplicationReady

@@ -10,6 +10,9 @@ import (
 const (
 	paramCommit = "git-commit"
 	paramBranch = "git-branch"
+	// paramRepository is where the image goes. It is given to each run, as the Pipeline is brought
+	// up to date with the settings while runs are under way.
+	paramRepository = "image-repository"
 
 	taskClone = "clone-repository"
 	taskBuild = "build"
@@ -41,6 +44,7 @@ func pipeline(in Inputs) *unstructured.Unstructured {
 		"params": []any{
 			object{"name": paramCommit, "type": "string", "default": ""},
 			object{"name": paramBranch, "type": "string", "default": ""},
+			object{"name": paramRepository, "type": "string", "default": in.repository()},
 		},
 		"workspaces": workspaces(all),
 		"tasks":      tasks,

@@ -21,6 +21,7 @@ func newPipelineRun(in Inputs) *unstructured.Unstructured {
 		"params": []any{
 			object{"name": paramCommit, "value": in.Commit},
 			object{"name": paramBranch, "value": in.Branch},
+			object{"name": paramRepository, "value": in.repository()},
 		},
 		"timeouts": object{"pipeline": in.Builds.Timeout.String()},
 		"taskRunTemplate": object{

@@ -3,6 +3,7 @@ package deployment
 import (
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,7 @@ type Inputs struct {
 	UID        types.UID
 	Name       types.NamespacedName
 	Generation int64
-	// Again is the value of AnnotationRunAgain, "" for none.
+	// Again stands for the value of AnnotationRunAgain, "" for none.
 	Again string
 	// Project, Application and Deployment are the slugs that names are made of.
 	Project, Application, Deployment string
@@ -75,7 +76,7 @@ func (in Inputs) pipelineName() string {
 func (in Inputs) runName() string {
 	name := fmt.Sprintf("%s-run-%d", in.stem(), in.Generation)
 	if in.Again != "" {
-		name += "-" + hash(in.Again)
+		name += "-" + in.Again
 	}
 	return kitnaming.Within(name, longestName)
 }
@@ -129,7 +130,7 @@ func inputsOf(d *kibashipv1.Deployment, app *kibashipv1.Application, builds conf
 	slug, _ := naming.Deployment(d.Name, app.Name)
 	in := Inputs{
 		UID: d.UID, Name: types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, Generation: d.Generation,
-		Again:   d.Annotations[kibashipv1.AnnotationRunAgain],
+		Again:   markOf(d),
 		Project: project, Application: appSlug, Deployment: slug, ApplicationName: app.Name,
 		Builds: builds, PushImage: pushImage,
 	}
@@ -144,6 +145,28 @@ func inputsOf(d *kibashipv1.Deployment, app *kibashipv1.Application, builds conf
 		}
 	}
 	return in
+}
+
+// markOf stands for the value of AnnotationRunAgain that counts. One that is taken off asks for
+// nothing: what was last asked for stays, until the spec changes.
+func markOf(d *kibashipv1.Deployment) string {
+	if value := d.Annotations[kibashipv1.AnnotationRunAgain]; value != "" {
+		return hash(value)
+	}
+	if d.Status.ObservedGeneration == d.Generation {
+		return d.Status.RunAgain
+	}
+	return ""
+}
+
+// requestOf says of an image for what it was looked up: one that is known for it is not looked up
+// again.
+func requestOf(d *kibashipv1.Deployment) string {
+	text := strconv.FormatInt(d.Generation, 10)
+	if mark := markOf(d); mark != "" {
+		text += "-" + mark
+	}
+	return text
 }
 
 // labelOf is the value of LabelDeployment of what belongs to a Deployment.

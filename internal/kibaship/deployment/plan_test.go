@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -29,6 +30,7 @@ func inputs(modify ...func(*Inputs)) Inputs {
 			Providers: map[string]string{"github.com": "https://github.com", "bitbucket.com": "https://bitbucket.org"},
 			GitImage:  "git:1", BuilderImage: "kaniko:1", Registry: "registry.example.org/kibaship", Timeout: 30 * time.Minute,
 			Workspace: config.WorkspaceEmptyDir, StorageSize: resource.MustParse("24Gi"),
+			Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourceEphemeralStorage: resource.MustParse("48Gi")},
 		},
 		PushImage: "operator:1",
 	}
@@ -52,6 +54,7 @@ func TestPlan(t *testing.T) {
 			in.Builds.Workspace, in.Builds.StorageClass, in.Builds.RegistrySecret = config.WorkspaceVolume, "fast", "login"
 		},
 		"generated": func(in *Inputs) {
+			in.Builds.Limits = nil
 			in.Builds.BaseImage, in.Git.BuildCommand, in.Git.StartCommand, in.Git.SPAOutputDirectory = "node:24", `npm run "build"`, "npm start", "dist"
 		},
 	} {

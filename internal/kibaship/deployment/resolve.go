@@ -14,7 +14,8 @@ import (
 )
 
 // resolve finds out which image a DockerImage means now. It asks once for each spec of the
-// Deployment: that a tag moves deploys nothing by itself.
+// Deployment, and for each value of AnnotationRunAgain: that a tag moves deploys nothing by
+// itself.
 func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, *outcome.Problem) {
 	d, spec := o.Deployment, o.Application.Spec.DockerImage
 	blocked := func(class outcome.Class, reason, message string) *outcome.Problem {
@@ -31,7 +32,7 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	if err != nil {
 		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, "spec.dockerImage of the Application: "+err.Error())
 	}
-	if known := d.Status.BuiltImage; known != nil && d.Status.ObservedGeneration == d.Generation && known.Digest != "" &&
+	if known := d.Status.BuiltImage; known != nil && known.Request == requestOf(d) && known.Digest != "" &&
 		known.Tag == registry.TagOf(ref) && known.Reference == ref.Context().Digest(known.Digest).String() &&
 		(known.Tag != "" || known.Digest == ref.Identifier()) {
 		return &registry.Image{Reference: known.Reference, Digest: known.Digest, Tag: known.Tag}, nil
@@ -55,7 +56,7 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	if problem != nil {
 		return nil, problem
 	}
-	through, err := registry.Transport(authorities)
+	through, err := registry.Transport(authorities, r.Reach)
 	if err != nil {
 		return nil, blocked(outcome.Foreign, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("ConfigMap %s: key %s %v", r.Config.Builds.CAConfigMap, authorityKey, err))
 	}

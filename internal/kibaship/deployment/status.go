@@ -33,9 +33,10 @@ func derive(out Outcome, shown time.Duration, now time.Time) {
 	d := out.Deployment
 	s := &d.Status
 	handled := s.ObservedGeneration == d.Generation
-	s.ObservedGeneration = d.Generation
-	deriveHistory(out)
-	deriveImage(out, now)
+	mark, asked := markOf(d), requestOf(d)
+	s.ObservedGeneration, s.RunAgain = d.Generation, mark
+	deriveHistory(out, now)
+	deriveImage(out, asked, now)
 
 	current := currentRun(out, handled)
 	s.Phase, s.Message = phaseOf(out, current, shown, now)
@@ -46,21 +47,26 @@ func derive(out Outcome, shown time.Duration, now time.Time) {
 }
 
 // deriveHistory writes what is known of the runs, the newest first. One that is gone stays.
-func deriveHistory(out Outcome) {
+func deriveHistory(out Outcome, now time.Time) {
 	s := &out.Deployment.Status
 	var all []kibashipv1.PipelineRunStatus
 	for _, run := range out.Runs {
+		known := knownRun(s, run.Name)
 		entry := kibashipv1.PipelineRunStatus{
 			Name: run.Name, Namespace: out.Deployment.Namespace, Phase: run.Phase, StartTime: run.Started, CompletionTime: run.Completed,
-			CommitSHA: run.Commit, Message: conditions.Bound(run.Message),
+			CommitSHA: run.Commit, Message: conditions.Bound(messageOf(run, known)),
 		}
 		if run.Phase == kibashipv1.DeploymentSucceeded {
-			entry.Image = imageOf(out, run)
+			entry.Image = imageOf(out, run, known)
 		}
 		all = append(all, entry)
 	}
 	for _, known := range s.RunHistory {
 		if !slices.ContainsFunc(all, func(r kibashipv1.PipelineRunStatus) bool { return r.Name == known.Name }) {
+			if out.lost(known) {
+				known.Phase, known.Message = kibashipv1.DeploymentFailed, "The PipelineRun was deleted before its end"
+				known.CompletionTime = &metav1.Time{Time: now.Truncate(time.Second)}
+			}
 			all = append(all, known)
 		}
 	}
@@ -82,37 +88,85 @@ func deriveHistory(out Outcome) {
 
 // begun orders runs: one that Tekton has not looked at yet is the newest.
 func begun(r kibashipv1.PipelineRunStatus) time.Time {
-	if r.StartTime == nil {
+	switch {
+	case r.StartTime != nil:
+		return r.StartTime.Time
+	case r.CompletionTime != nil:
+		return r.CompletionTime.Time
+	default:
 		return time.Unix(1<<40, 0)
 	}
-	return r.StartTime.Time
 }
 
-// imageOf is the reference of what a run pushed. What was told once stays: the settings may
-// name another registry by now.
-func imageOf(out Outcome, run Run) string {
-	for _, known := range out.Deployment.Status.RunHistory {
-		if known.Name == run.Name && known.Image != "" {
-			return known.Image
+// knownRun is what the status says of a run, nothing where it does not know it.
+func knownRun(s *kibashipv1.DeploymentStatus, name string) kibashipv1.PipelineRunStatus {
+	for _, known := range s.RunHistory {
+		if known.Name == name {
+			return known
 		}
 	}
-	if out.In == nil {
-		return ""
-	}
-	return out.In.repository() + "@" + run.Digest
+	return kibashipv1.PipelineRunStatus{}
 }
 
-// deriveImage writes which image there is.
-func deriveImage(out Outcome, now time.Time) {
+// lost reports whether a run that is not over, as far as was known, is gone, and is not the one
+// that the spec asks for, which is started again. While it is not known what that is, nothing is
+// said.
+func (out Outcome) lost(known kibashipv1.PipelineRunStatus) bool {
+	if !out.Tekton || known.Phase != kibashipv1.DeploymentRunning {
+		return false
+	}
+	return out.buildsNothing() || out.In != nil && out.In.runName() != known.Name
+}
+
+// buildsNothing reports whether the Application is known, and is none that is built.
+func (out Outcome) buildsNothing() bool {
+	return out.Application != nil && out.Application.Spec.Type != kibashipv1.TypeGitRepository
+}
+
+// messageOf is what is told of a run. Tekton forgets what a pod waited for with the pod: where
+// none of its steps began, that is why the time ran out.
+func messageOf(run Run, known kibashipv1.PipelineRunStatus) string {
+	switch {
+	case run.Begun || known.Message == "":
+	case !run.over() && run.Message == "" && run.Ending:
+		return known.Message
+	case run.over() && run.Reason == kibashipv1.ReasonRunTimedOut && known.Phase == kibashipv1.DeploymentRunning:
+		return run.Message + ". No step of it began: " + known.Message
+	case run.over() && run.Reason == kibashipv1.ReasonRunTimedOut:
+		return known.Message
+	}
+	return run.Message
+}
+
+// imageOf is the reference of what a run pushed: to where it was told to when it was started, as
+// the settings may name another registry by now. What was told once stays.
+func imageOf(out Outcome, run Run, known kibashipv1.PipelineRunStatus) string {
+	repository := run.Repository
+	switch {
+	case known.Image != "":
+		return known.Image
+	case repository == "" && out.In != nil:
+		repository = out.In.repository()
+	case repository == "":
+		return ""
+	}
+	return repository + "@" + run.Digest
+}
+
+// deriveImage writes which image there is. asked is what it was looked up for, where it was.
+func deriveImage(out Outcome, asked string, now time.Time) {
 	s := &out.Deployment.Status
 	switch {
 	case out.Image != nil:
-		if s.BuiltImage != nil && s.BuiltImage.Reference == out.Image.Reference && s.BuiltImage.Tag == out.Image.Tag {
+		if known := s.BuiltImage; known != nil && known.Reference == out.Image.Reference && known.Tag == out.Image.Tag && known.Request == asked {
 			return
 		}
 		s.BuiltImage = &kibashipv1.BuiltImage{
-			Reference: out.Image.Reference, Digest: out.Image.Digest, Tag: out.Image.Tag, BuiltAt: &metav1.Time{Time: now.Truncate(time.Second)},
+			Reference: out.Image.Reference, Digest: out.Image.Digest, Tag: out.Image.Tag,
+			BuiltAt: &metav1.Time{Time: now.Truncate(time.Second)}, Request: asked,
 		}
+	case out.buildsNothing(), out.Application == nil && s.BuiltImage != nil && s.BuiltImage.Request != "":
+		// The runs of what it was before have nothing to say.
 	case s.LastSuccessfulRun != nil && s.LastSuccessfulRun.Image != "":
 		last := s.LastSuccessfulRun
 		_, digest, _ := strings.Cut(last.Image, "@")
@@ -122,11 +176,12 @@ func deriveImage(out Outcome, now time.Time) {
 	}
 }
 
-// currentRun is the run that the spec asks for, nil if there is none yet. Where the Application
-// is not known, it is the last one, if it was started for this spec.
+// currentRun is the run that the spec asks for, nil if there is none yet, or if the Application
+// is none that is built. Where the Application is not known, it is the last one, if it was
+// started for this spec.
 func currentRun(out Outcome, handled bool) *kibashipv1.PipelineRunStatus {
 	current := out.Deployment.Status.CurrentPipelineRun
-	if current == nil || out.In == nil && !handled || out.In != nil && current.Name != out.In.runName() {
+	if current == nil || out.buildsNothing() || out.In == nil && !handled || out.In != nil && current.Name != out.In.runName() {
 		return nil
 	}
 	return current
@@ -150,7 +205,7 @@ func phaseOf(out Outcome, current *kibashipv1.PipelineRunStatus, shown time.Dura
 	case over:
 		text := fmt.Sprintf("PipelineRun %s: %s", current.Name, current.Message)
 		if current.Phase == kibashipv1.DeploymentSucceeded {
-			text = "Built " + current.Image
+			text = "Built " + cmp.Or(current.Image, "by PipelineRun "+current.Name)
 		}
 		if resultShown(current, shown, now) > 0 {
 			return current.Phase, text
@@ -185,7 +240,7 @@ func wakeUp(out Outcome, shown time.Duration, now time.Time) time.Duration {
 	default:
 		return 0
 	}
-	if out.In == nil && s.BuiltImage != nil && s.BuiltImage.BuiltAt != nil {
+	if out.buildsNothing() && s.BuiltImage != nil && s.BuiltImage.BuiltAt != nil {
 		return max(s.BuiltImage.BuiltAt.Add(shown).Sub(now), time.Millisecond)
 	}
 	if s.CurrentPipelineRun != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -142,6 +144,204 @@ func TestHistoryKeepsFive(t *testing.T) {
 	}
 	if names != "ihgfe" {
 		t.Errorf("got %s", names)
+	}
+}
+
+// What an Application was before is not what a Deployment of it is now.
+func TestTheRunsOfAnotherTypeAreHistory(t *testing.T) {
+	in := inputs()
+	for title, tc := range map[string]struct {
+		last  kibashipv1.DeploymentPhase
+		kind  kibashipv1.ApplicationType
+		image *registry.Image
+		want  string
+	}{
+		"a failed run, and an image":  {kibashipv1.DeploymentFailed, kibashipv1.TypeDockerImage, &registry.Image{Reference: "x@" + digest, Digest: digest}, "x@" + digest},
+		"a built image, and another":  {kibashipv1.DeploymentSucceeded, kibashipv1.TypeDockerImage, &registry.Image{Reference: "x@" + digest, Digest: digest}, "x@" + digest},
+		"a failed run, and nothing":   {kibashipv1.DeploymentFailed, kibashipv1.TypeMySQL, nil, ""},
+		"a run that lives, and image": {kibashipv1.DeploymentRunning, kibashipv1.TypeDockerImage, &registry.Image{Reference: "x@" + digest, Digest: digest}, "x@" + digest},
+	} {
+		d := aDeployment()
+		runs := []Run{aRun(in.runName(), tc.last, now)}
+		derive(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}, shown, now)
+		out := Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(tc.kind), Runs: runs}, Image: tc.image}
+		derive(out, shown, now)
+		if c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionReady); c.Status != metav1.ConditionTrue {
+			t.Errorf("%s: Ready is %s: %s: %s", title, c.Status, c.Reason, c.Message)
+		}
+		if strings.Contains(d.Status.Message, in.runName()) || strings.Contains(d.Status.Message, "refused") {
+			t.Errorf("%s: %s", title, d.Status.Message)
+		}
+		if tc.want != "" && (d.Status.BuiltImage == nil || d.Status.BuiltImage.Reference != tc.want) {
+			t.Errorf("%s: %+v", title, d.Status.BuiltImage)
+		}
+		before := d.DeepCopy()
+		if derive(out, shown, now.Add(time.Minute)); !equality.Semantic.DeepEqual(before.Status, d.Status) {
+			t.Errorf("%s: another pass changes the status", title)
+		}
+	}
+}
+
+func TestAnImageIsLookedUpOnceForEachRequest(t *testing.T) {
+	d := aDeployment()
+	image := &registry.Image{Reference: "x@" + digest, Digest: digest, Tag: "1"}
+	pass := func() (asked string, moved bool) {
+		asked = requestOf(d)
+		before := d.Status.BuiltImage.DeepCopy()
+		derive(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeDockerImage)}, Image: image}, shown, now)
+		if d.Status.BuiltImage.Request != asked || requestOf(d) != asked {
+			t.Errorf("asked for %s, told %s, asks for %s next", asked, d.Status.BuiltImage.Request, requestOf(d))
+		}
+		return asked, before == nil || before.Request != asked
+	}
+	seen := map[string]bool{}
+	for _, step := range []struct {
+		title, again string
+		generation   int64
+		asks         bool
+	}{
+		{"at first", "", 3, true},
+		{"once more", "", 3, false},
+		{"annotated", "now", 3, true},
+		{"once more", "now", 3, false},
+		{"taken off", "", 3, false},
+		{"with another value", "later", 3, true},
+		{"another spec", "later", 4, true},
+		{"taken off", "", 4, false},
+		{"another spec, unannotated", "", 5, true},
+	} {
+		d.Generation = step.generation
+		if d.Annotations = nil; step.again != "" {
+			d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: step.again}
+		}
+		asked, moved := pass()
+		if moved != step.asks || moved && seen[asked] {
+			t.Errorf("%s: asks: %v, as %s", step.title, moved, asked)
+		}
+		seen[asked] = true
+	}
+}
+
+// Where the annotation is taken off, the run that it asked for stays the one of its generation.
+func TestTheLastRunOfAGenerationStays(t *testing.T) {
+	app := application(kibashipv1.TypeGitRepository)
+	app.Name, app.Spec.ProjectRef.Name = "project-shop-app-web-kibaship-com", "shop"
+	d := aDeployment()
+	d.Spec.ApplicationRef.Name = app.Name
+	pass := func() string {
+		in := inputsOf(d, app, inputs().Builds, "push")
+		derive(Outcome{Observed: Observed{Deployment: d, Application: app, Runs: []Run{aRun(in.runName(), kibashipv1.DeploymentSucceeded, now)}}, In: &in}, shown, now)
+		return in.runName()
+	}
+	first := pass()
+	d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"}
+	again := pass()
+	d.Annotations = nil
+	if off := pass(); again == first || off != again {
+		t.Errorf("first %s, then %s, and %s when it was taken off", first, again, off)
+	}
+	d.Generation++
+	if next := pass(); next == first || next == again || strings.Contains(next, d.Status.RunAgain) && d.Status.RunAgain != "" {
+		t.Errorf("of another generation: %s", next)
+	}
+}
+
+func TestTheImageIsWhereTheRunWasToldToPush(t *testing.T) {
+	in := inputs()
+	run := aRun(in.runName(), kibashipv1.DeploymentSucceeded, now)
+	run.Repository = "old.example.org/shop/web"
+	git := application(kibashipv1.TypeGitRepository)
+	notReady := &outcome.Problem{Condition: kibashipv1.ConditionApplicationReady, Reason: kibashipv1.ReasonApplicationNotReady, Class: outcome.Blocked, Message: "not yet"}
+	for title, out := range map[string]Outcome{
+		"another registry by now":     {Observed: Observed{Application: git, Runs: []Run{run}}, In: &in},
+		"an Application not Ready":    {Observed: Observed{Application: git, Runs: []Run{run}}, Problem: notReady},
+		"an Application that is gone": {Observed: Observed{Runs: []Run{run}}, Problem: notReady},
+	} {
+		out.Deployment = aDeployment()
+		out.Deployment.Status.ObservedGeneration = out.Deployment.Generation
+		derive(out, shown, now)
+		s := out.Deployment.Status
+		if want := "old.example.org/shop/web@" + digest; s.BuiltImage == nil || s.BuiltImage.Reference != want || !strings.Contains(s.Message, "Built "+want) {
+			t.Errorf("%s: %s, %+v", title, s.Message, s.BuiltImage)
+		}
+	}
+}
+
+func TestALostRunIsOver(t *testing.T) {
+	in := inputs()
+	git, image := application(kibashipv1.TypeGitRepository), application(kibashipv1.TypeDockerImage)
+	running := kibashipv1.PipelineRunStatus{Name: "earlier", Phase: kibashipv1.DeploymentRunning, StartTime: &metav1.Time{Time: now.Add(-time.Hour)}}
+	wanted := running
+	wanted.Name = in.runName()
+	for title, tc := range map[string]struct {
+		known kibashipv1.PipelineRunStatus
+		out   Outcome
+		want  bool
+	}{
+		"gone, and not wanted":          {running, Outcome{Observed: Observed{Tekton: true, Application: git}, In: &in}, true},
+		"gone, of another type":         {wanted, Outcome{Observed: Observed{Tekton: true, Application: image}}, true},
+		"gone, and started again":       {wanted, Outcome{Observed: Observed{Tekton: true, Application: git}, In: &in}, false},
+		"there":                         {running, Outcome{Observed: Observed{Tekton: true, Application: git, Runs: []Run{{Name: "earlier", Phase: kibashipv1.DeploymentRunning}}}, In: &in}, false},
+		"not seen":                      {running, Outcome{Observed: Observed{Application: git}, In: &in}, false},
+		"it is not known what is asked": {running, Outcome{Observed: Observed{Tekton: true, Application: git}}, false},
+	} {
+		d := aDeployment()
+		d.Status.RunHistory = []kibashipv1.PipelineRunStatus{tc.known}
+		tc.out.Deployment = d
+		derive(tc.out, shown, now)
+		got := knownRun(&d.Status, tc.known.Name)
+		if (got.Phase == kibashipv1.DeploymentFailed) != tc.want || tc.want && (got.CompletionTime == nil || !strings.Contains(got.Message, "deleted before its end")) {
+			t.Errorf("%s: %+v", title, got)
+		}
+		before := d.DeepCopy()
+		if derive(tc.out, shown, now.Add(time.Hour)); !equality.Semantic.DeepEqual(before.Status.RunHistory, d.Status.RunHistory) {
+			t.Errorf("%s: another pass changes it", title)
+		}
+	}
+}
+
+func TestARunThatNeverBeganTellsWhatItWaitedFor(t *testing.T) {
+	in := inputs()
+	d := aDeployment()
+	pass := func(run Run) string {
+		run.Name = in.runName()
+		derive(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{run}}, In: &in}, shown, now)
+		return d.Status.Message
+	}
+	over := Run{Phase: kibashipv1.DeploymentFailed, Reason: kibashipv1.ReasonRunTimedOut, Message: "too late", Completed: &metav1.Time{Time: now}, Ending: true}
+	pass(Run{Phase: kibashipv1.DeploymentRunning, Message: "Pending: no volume"})
+	if got := pass(Run{Phase: kibashipv1.DeploymentRunning, Ending: true}); got != "Pending: no volume" {
+		t.Errorf("while it is ended: %s", got)
+	}
+	for range 2 {
+		if got := pass(over); !strings.Contains(got, "too late. No step of it began: Pending: no volume") || strings.Count(got, "no volume") != 1 {
+			t.Errorf("afterwards: %s", got)
+		}
+	}
+	d = aDeployment()
+	pass(Run{Phase: kibashipv1.DeploymentRunning, Message: "Pending: no volume"})
+	if got := pass(Run{Phase: kibashipv1.DeploymentRunning, Begun: true}); strings.Contains(got, "no volume") {
+		t.Errorf("of one that runs: %s", got)
+	}
+	over.Begun = true
+	if got := pass(over); strings.Contains(got, "No step") {
+		t.Errorf("of one that ran: %s", got)
+	}
+}
+
+// Time alone changes the phase of a result, and of nothing else.
+func TestNoTimerGoesOffAtOnce(t *testing.T) {
+	in := inputs()
+	d := aDeployment()
+	runs := []Run{aRun(in.runName(), kibashipv1.DeploymentFailed, now), aRun("earlier", kibashipv1.DeploymentSucceeded, now.Add(-time.Hour))}
+	runs[1].Repository = "registry.example.org/shop/web"
+	d.Status.ObservedGeneration = d.Generation
+	out := Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}
+	derive(out, shown, now)
+	out.In, out.Problem = nil, &outcome.Problem{Condition: kibashipv1.ConditionApplicationReady, Reason: kibashipv1.ReasonApplicationNotReady, Class: outcome.Blocked, Message: "not yet"}
+	derive(out, shown, now)
+	if got := wakeUp(out, shown, now); got < time.Minute {
+		t.Errorf("%s is looked at again after %s", d.Status.Phase, got)
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
@@ -80,7 +83,7 @@ func (in Inputs) binding(name string) object {
 		}
 		return object{"name": name, "volumeClaimTemplate": object{"spec": claim}}
 	case name == workspaceSource:
-		return object{"name": name, "emptyDir": object{}}
+		return object{"name": name, "emptyDir": object{"sizeLimit": in.Builds.StorageSize.String()}}
 	case name == workspaceToken && in.private():
 		return object{"name": name, "secret": object{
 			"secretName": in.Git.SecretRef.Name, "items": []any{object{"key": tokenKey, "path": tokenKey}}, "optional": true,
@@ -172,11 +175,46 @@ func (in Inputs) cloneStep() object {
 	return object{
 		"name": stepClone, "image": in.Builds.GitImage,
 		"command": []any{"/bin/sh", "-c"}, "args": []any{cloneScript},
-		"env":             env,
-		"results":         resultsOf(resultCommit, resultProblem),
-		"workspaces":      workspaces(in.with(workspaceToken, workspaceAuthority)),
-		"securityContext": confined(nobody),
+		"env":              env,
+		"results":          resultsOf(resultCommit, resultProblem),
+		"computeResources": in.computeResources(false),
+		"workspaces":       workspaces(in.with(workspaceToken, workspaceAuthority)),
+		"securityContext":  confined(nobody),
 	}
+}
+
+// What a step is given where something limits it: without a request of its own, a node would
+// have to have room for the limits of all steps at once. And what one that does not build may
+// take at most.
+var (
+	requested = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("0"),
+	}
+	enough = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+)
+
+// computeResources are those of a step. The storage of a pod is limited by the sum of what its
+// containers may take, so one of them names it: that which builds.
+func (in Inputs) computeResources(builds bool) object {
+	limits, requests := object{}, object{}
+	for name, limit := range in.Builds.Limits {
+		most, less := enough[name]
+		switch {
+		case !builds && !less:
+			continue
+		case !builds && most.Cmp(limit) < 0:
+			limit = most
+		}
+		request := requested[name]
+		if request.Cmp(limit) > 0 {
+			request = limit
+		}
+		limits[string(name)], requests[string(name)] = limit.String(), request.String()
+	}
+	if len(limits) == 0 {
+		return object{}
+	}
+	return object{"limits": limits, "requests": requests}
 }
 
 // dockerfile is for a repository that has none, "" where none can be made.
@@ -227,8 +265,9 @@ func (in Inputs) buildStep() object {
 	step := object{
 		"name": stepBuild, "image": in.Builds.BuilderImage,
 		"command": []any{"/kaniko/executor"}, "args": args,
-		"workspaces":      workspaces(in.with(workspaceAuthority)),
-		"securityContext": confined(0, "CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"),
+		"workspaces":       workspaces(in.with(workspaceAuthority)),
+		"computeResources": in.computeResources(true),
+		"securityContext":  confined(0, "CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"),
 	}
 	if authority := in.file(workspaceAuthority, authorityKey); authority != "" {
 		step["env"] = variables("SSL_CERT_FILE", authority)
@@ -240,7 +279,7 @@ func (in Inputs) buildStep() object {
 func (in Inputs) pushStep(commit string) object {
 	push := registry.Push{
 		Root: in.workspace(workspaceSource), Archive: archiveName,
-		Destination: in.repository() + ":" + commit,
+		Destination: "$(params." + paramRepository + "):" + commit,
 		Login:       in.file(workspaceLogin, registry.ConfigKey),
 		Authorities: in.file(workspaceAuthority, authorityKey),
 		Digest:      "$(step.results." + resultDigest + ".path)",
@@ -252,8 +291,9 @@ func (in Inputs) pushStep(commit string) object {
 	}
 	return object{
 		"name": stepPush, "image": in.PushImage, "command": []any{program}, "args": args,
-		"results":         resultsOf(resultDigest, resultProblem),
-		"workspaces":      workspaces(in.with(workspaceLogin, workspaceAuthority)),
-		"securityContext": confined(nobody),
+		"results":          resultsOf(resultDigest, resultProblem),
+		"computeResources": in.computeResources(false),
+		"workspaces":       workspaces(in.with(workspaceLogin, workspaceAuthority)),
+		"securityContext":  confined(nobody),
 	}
 }

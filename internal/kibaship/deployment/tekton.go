@@ -51,17 +51,28 @@ type runStatus struct {
 }
 
 type stepState struct {
-	Name       string `json:"name"`
-	Container  string `json:"container"`
-	Terminated *struct {
-		ExitCode int32 `json:"exitCode"`
-	} `json:"terminated"`
+	Name              string    `json:"name"`
+	Container         string    `json:"container"`
+	Terminated        *endState `json:"terminated"`
 	Running           *struct{} `json:"running"`
 	TerminationReason string    `json:"terminationReason"`
 	Results           []struct {
 		Name  string `json:"name"`
 		Value any    `json:"value"`
 	} `json:"results"`
+}
+
+// endState is how a container ended. Tekton writes one for containers that never began, too,
+// when it ends their pod: without the time of their beginning.
+type endState struct {
+	ExitCode  int32        `json:"exitCode"`
+	Reason    string       `json:"reason"`
+	StartedAt *metav1.Time `json:"startedAt"`
+}
+
+// began reports whether the container of a step ran.
+func (s stepState) began() bool {
+	return s.Running != nil || s.Terminated != nil && s.Terminated.StartedAt != nil && s.TerminationReason != "Skipped"
 }
 
 func (s stepState) result(name string) string {
@@ -82,7 +93,15 @@ var (
 	pulling   = []string{"TaskRunImagePullFailed", "PullImageFailed"}
 	// stuck are those of a TaskRun that is not over and gets no further by itself.
 	stuck = []string{"PullImageFailed", "CreateContainerConfigError", "ExceededResourceQuota", "ExceededNodeResources", "PodCreationFailed"}
+	// unplaced is what Tekton says of a pod that has no node, often because a volume is not bound,
+	// or whose containers cannot be made. Every other pod is Pending for a moment, too.
+	unplaced = regexp.MustCompile(`"PodScheduled":"False"|^build step .* is pending with reason `)
+	// evicted is what a kubelet says of a pod that it ended because it took too much:
+	// https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#resource-emphemeralstorage-consumption
+	evicted = regexp.MustCompile(`exceeds the (total )?limit|exceeded its local ephemeral storage limit|[Nn]ode was low on resource`)
 )
+
+const pending = "Pending"
 
 // Run is what is known of a PipelineRun.
 type Run struct {
@@ -94,11 +113,13 @@ type Run struct {
 	Phase kibashipv1.DeploymentPhase
 	// Reason and Message say why it failed, or what it waits for.
 	Reason, Message string
-	// Begun: a container of it ran.
-	Begun bool
+	// Begun: a container of it ran. Ending: a TaskRun of it is over.
+	Begun, Ending bool
 	// Commit is the one that was asked for, else what the step that clones said; Digest is what
 	// the one that pushes said. Nothing that ran between them could write there.
 	Commit, Digest string
+	// Repository is where it was told to push to, "" of one that was told nothing.
+	Repository string
 	// Cancelling: somebody asked for its end.
 	Cancelling bool
 }
@@ -119,9 +140,11 @@ func readRun(pipelineRun *unstructured.Unstructured, taskRuns []unstructured.Uns
 	run.Started, run.Completed = status.StartTime, status.CompletionTime
 	succeeded := succeededOf(status)
 	children := childrenOf(pipelineRun, status, taskRuns)
+	run.Repository = paramOf(pipelineRun, paramRepository)
 	for _, child := range children {
+		run.Ending = run.Ending || succeededOf(child).Status != metav1.ConditionUnknown
 		for _, s := range child.Steps {
-			run.Begun = run.Begun || s.Running != nil || s.Terminated != nil && s.TerminationReason != "Skipped"
+			run.Begun = run.Begun || s.began()
 			switch s.Name {
 			case stepClone:
 				if commit := s.result(resultCommit); commitPattern.MatchString(commit) {
@@ -221,6 +244,9 @@ func whyFailed(namespace string, succeeded metav1.Condition, children []runStatu
 		if reason != kibashipv1.ReasonRunFailed {
 			break // Tekton ends the steps of such a TaskRun, as if they had failed themselves
 		}
+		if evicted.MatchString(failed.Message) {
+			return reason, failed.Message + ": make the build smaller, or raise BUILD_LIMITS or BUILD_STORAGE_SIZE"
+		}
 		for _, s := range child.Steps {
 			if s.Terminated != nil && s.Terminated.ExitCode != 0 && s.TerminationReason != "Skipped" {
 				return reason, whyStep(namespace, child.PodName, s)
@@ -236,6 +262,9 @@ func whyStep(namespace, pod string, s stepState) string {
 	logs := fmt.Sprintf("kubectl logs -n %s %s -c %s", namespace, pod, cmp.Or(s.Container, "step-"+s.Name))
 	if problem != "" {
 		return fmt.Sprintf("Step %s failed: %s", s.Name, problem)
+	}
+	if s.Terminated.Reason == "OOMKilled" {
+		return fmt.Sprintf("Step %s needed more memory than it may have: make the build smaller, or raise BUILD_LIMITS", s.Name)
 	}
 	return fmt.Sprintf("Step %s failed with exit code %d: %s tells more", s.Name, s.Terminated.ExitCode, logs)
 }
@@ -261,7 +290,12 @@ func classify(reason string) string {
 // whyStuck says what keeps a run that is not over, "" if nothing is known to.
 func whyStuck(children []runStatus) string {
 	for _, child := range children {
-		if c := succeededOf(child); c.Status == metav1.ConditionUnknown && slices.Contains(stuck, c.Reason) {
+		c := succeededOf(child)
+		if c.Status != metav1.ConditionUnknown {
+			continue
+		}
+		waits := c.Reason == pending && unplaced.MatchString(c.Message) && !slices.ContainsFunc(child.Steps, stepState.began)
+		if waits || slices.Contains(stuck, c.Reason) {
 			return c.Reason + ": " + c.Message
 		}
 	}

@@ -16,10 +16,10 @@ func failedFor(reason, message string) metav1.Condition {
 
 func TestWhyARunFailed(t *testing.T) {
 	exited := func(step string) stepState {
-		s := stepState{Name: step, TerminationReason: "Error"}
-		s.Terminated = &struct {
-			ExitCode int32 `json:"exitCode"`
-		}{ExitCode: 1}
+		s := stepState{Name: step, TerminationReason: "Error", Terminated: &endState{ExitCode: 1}}
+		if step == "greedy" {
+			s.Terminated = &endState{ExitCode: 137, Reason: "OOMKilled"}
+		}
 		return s
 	}
 	for name, tc := range map[string]struct {
@@ -50,6 +50,18 @@ func TestWhyARunFailed(t *testing.T) {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "exit status 7"), step: stepBuild,
 			reason: kibashipv1.ReasonRunFailed, told: []string{"Step build failed", "kubectl logs"},
 		},
+		"a step that takes too much memory": {
+			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "exit status 137"), step: "greedy",
+			reason: kibashipv1.ReasonRunFailed, told: []string{"memory", "BUILD_LIMITS"}, not: "kubectl logs",
+		},
+		"a directory that is full": {
+			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", `Usage of EmptyDir volume "ws-a" exceeds the limit "24Gi". `), step: stepBuild,
+			reason: kibashipv1.ReasonRunFailed, told: []string{"ws-a", "BUILD_STORAGE_SIZE"}, not: "kubectl logs",
+		},
+		"a pod that fills the node": {
+			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "Pod ephemeral local storage usage exceeds the total limit of containers 48Gi. "), step: stepBuild,
+			reason: kibashipv1.ReasonRunFailed, told: []string{"BUILD_LIMITS"}, not: "kubectl logs",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			child := runStatus{Conditions: []metav1.Condition{tc.child}}
@@ -69,5 +81,53 @@ func TestWhyARunFailed(t *testing.T) {
 				t.Errorf("%q tells %q", message, tc.not)
 			}
 		})
+	}
+}
+
+func TestWhatARunIsStuckAt(t *testing.T) {
+	const unbound = `pod status "PodScheduled":"False"; message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."`
+	ran := stepState{Name: stepClone, Terminated: &endState{StartedAt: &metav1.Time{Time: now}}}
+	for name, tc := range map[string]struct {
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+		steps   []stepState
+		want    bool
+	}{
+		"a quota":                         {metav1.ConditionUnknown, "ExceededResourceQuota", "no room", nil, true},
+		"no node":                         {metav1.ConditionUnknown, "ExceededNodeResources", "no room", nil, true},
+		"an image that is not there":      {metav1.ConditionUnknown, "PullImageFailed", "gone", []stepState{ran}, true},
+		"a volume that is not bound":      {metav1.ConditionUnknown, "Pending", unbound, nil, true},
+		"a container that cannot be made": {metav1.ConditionUnknown, "Pending", `build step "step-clone" is pending with reason "no such mount"`, []stepState{{Name: stepClone}}, true},
+		"a pod that begins":               {metav1.ConditionUnknown, "Pending", `pod status "Initialized":"False"; message: "containers with incomplete status: [prepare]"`, nil, false},
+		"a pod of which nothing is known": {metav1.ConditionUnknown, "Pending", "Pending", nil, false},
+		"a step that ran":                 {metav1.ConditionUnknown, "Pending", unbound, []stepState{ran}, false},
+		"a run that goes on":              {metav1.ConditionUnknown, "Running", "Not all Steps in the Task have finished executing", []stepState{{Name: stepClone, Running: &struct{}{}}}, false},
+		"a run that is over":              {metav1.ConditionFalse, "Pending", unbound, nil, false},
+	} {
+		c := metav1.Condition{Type: "Succeeded", Status: tc.status, Reason: tc.reason, Message: tc.message}
+		got := whyStuck([]runStatus{{Conditions: []metav1.Condition{c}, Steps: tc.steps}})
+		if (got != "") != tc.want || tc.want && !strings.Contains(got, tc.message) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// Tekton writes an end for containers that never began.
+func TestWhichStepBegan(t *testing.T) {
+	at := &metav1.Time{Time: now}
+	for name, tc := range map[string]struct {
+		step stepState
+		want bool
+	}{
+		"waits":                    {stepState{}, false},
+		"runs":                     {stepState{Running: &struct{}{}}, true},
+		"ran":                      {stepState{Terminated: &endState{StartedAt: at}}, true},
+		"ended while it waited":    {stepState{Terminated: &endState{ExitCode: 1, Reason: "TaskRunTimeout"}}, false},
+		"skipped after a failure ": {stepState{Terminated: &endState{StartedAt: at}, TerminationReason: "Skipped"}, false},
+	} {
+		if got := tc.step.began(); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,6 +126,12 @@ type Deletion struct {
 	TektonErr, DeleteErr error
 }
 
+// goesWith reports whether Kubernetes deletes a namespace when a Project is gone: nobody else
+// owns it.
+func goesWith(ns *corev1.Namespace, p *kibashipv1.Project) bool {
+	return len(ns.OwnerReferences) > 0 && !slices.ContainsFunc(ns.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID != p.UID })
+}
+
 // deriveDeleting writes the status of a Project that is being deleted.
 func deriveDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
 	s := &p.Status
@@ -133,6 +140,9 @@ func deriveDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
 	reason, message := kibashipv1.ReasonTerminating, "The namespace is gone"
 	switch {
 	case e.Namespace == nil:
+	case e.Foreign && goesWith(e.Namespace, p):
+		reason, message = kibashipv1.ReasonNamespaceConflict, fmt.Sprintf(
+			"Namespace %s lacks the proof that it belongs to this Project, and is left to the garbage collector: it is owned by the Project, and goes with it", e.Namespace.Name)
 	case e.Foreign:
 		reason, message = kibashipv1.ReasonNamespaceConflict, fmt.Sprintf("Namespace %s does not belong to this Project and stays", e.Namespace.Name)
 	case e.DeleteErr != nil:

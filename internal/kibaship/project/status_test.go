@@ -2,6 +2,8 @@ package project
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +144,51 @@ func TestDeriveDeleting(t *testing.T) {
 		}
 		if err := conditions.Violations(nil, p.Status.Conditions, 2); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A namespace that has lost its label goes all the same where the Project owns it.
+func TestWhatBecomesOfANamespaceWithoutProof(t *testing.T) {
+	p := good()
+	for name, tc := range map[string]struct {
+		owners []metav1.OwnerReference
+		told   string
+	}{
+		"nobody's":             {nil, "stays"},
+		"owned by the Project": {[]metav1.OwnerReference{{UID: p.UID}}, "goes with it"},
+		"owned by another":     {[]metav1.OwnerReference{{UID: "uid-b"}}, "stays"},
+		"owned by both":        {[]metav1.OwnerReference{{UID: p.UID}, {UID: "uid-b"}}, "stays"},
+	} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: naming.Namespace(p.Name), OwnerReferences: tc.owners}}
+		p := good()
+		deriveDeleting(p, Deletion{Namespace: ns, Foreign: true}, noon)
+		if !strings.Contains(p.Status.Message, tc.told) {
+			t.Errorf("%s: %s", name, p.Status.Message)
+		}
+	}
+}
+
+func TestTheOperatorComesBackIntoTheSharedBinding(t *testing.T) {
+	me := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "system", Name: "operator"}
+	other := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "system", Name: "operator-of-before"}
+	for name, tc := range map[string]struct {
+		modify func(*rbacv1.RoleBinding)
+		want   []rbacv1.Subject
+	}{
+		"as it was made":     {func(*rbacv1.RoleBinding) {}, nil},
+		"with another":       {func(b *rbacv1.RoleBinding) { b.Subjects = append(b.Subjects, other) }, nil},
+		"empty":              {func(b *rbacv1.RoleBinding) { b.Subjects = nil }, []rbacv1.Subject{me}},
+		"of another alone":   {func(b *rbacv1.RoleBinding) { b.Subjects = []rbacv1.Subject{other} }, []rbacv1.Subject{other, me}},
+		"of somebody else's": {func(b *rbacv1.RoleBinding) { b.Subjects, b.Labels = nil, nil }, nil},
+		"to another role":    {func(b *rbacv1.RoleBinding) { b.Subjects, b.RoleRef.Name = nil, "x" }, nil},
+		"being deleted":      {func(b *rbacv1.RoleBinding) { b.Subjects, b.DeletionTimestamp = nil, &metav1.Time{Time: noon} }, nil},
+	} {
+		live := sharedBinding(me)
+		tc.modify(live)
+		got := withOperator(live, me)
+		if (got != nil) != (tc.want != nil) || got != nil && !slices.Equal(got.Subjects, tc.want) {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

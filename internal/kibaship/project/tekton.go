@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,10 +62,11 @@ func tektonBinding(in Inputs) *rbacv1.RoleBinding {
 	}
 }
 
-// integrate makes what is needed in the namespace of Tekton. What all Projects share is only
-// made where it is missing: one that an administrator made, or changed, stays as it is.
+// integrate makes what is needed in the namespace of Tekton. What all Projects share is made
+// where it is missing; one that an administrator made stays as it is, and of the operator's own
+// binding no more is put back than the operator itself.
 func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in Inputs) error {
-	if err := r.createMissing(ctx, sharedBinding(in.Operator)); err != nil {
+	if err := r.bindOperator(ctx, in.Operator); err != nil {
 		return err
 	}
 	if err := whenGranted(ctx, func() error { return r.createMissing(ctx, tasksReader()) }); err != nil {
@@ -76,6 +78,36 @@ func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in In
 		_, err := apply.Apply(ctx, w, proofOf(p), tektonBinding(in))
 		return err
 	})
+}
+
+// bindOperator makes the shared binding, or puts the operator back into it.
+func (r *Reconciler) bindOperator(ctx context.Context, operator rbacv1.Subject) error {
+	live := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: naming.TektonNamespace, Name: tektonOperatorBinding}}
+	there, err := apply.Find(ctx, r.Writer, live)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return r.createMissing(ctx, sharedBinding(operator))
+	}
+	repaired := withOperator(live, operator)
+	if repaired == nil {
+		return nil
+	}
+	return r.Client.Update(ctx, repaired, client.FieldOwner(r.Writer.Manager))
+}
+
+// withOperator returns the shared binding with the operator in it, nil where it is, or where the
+// binding is not the operator's.
+func withOperator(live *rbacv1.RoleBinding, operator rbacv1.Subject) *rbacv1.RoleBinding {
+	ours := sharedBinding(operator)
+	if live.Labels[kibashipv1.LabelManagedBy] != kibashipv1.ManagedBy || live.RoleRef != ours.RoleRef ||
+		live.DeletionTimestamp != nil || slices.Contains(live.Subjects, operator) {
+		return nil
+	}
+	repaired := live.DeepCopy()
+	repaired.Subjects = append(repaired.Subjects, operator)
+	return repaired
 }
 
 // createMissing makes an object where there is none of its name. Another Project may do the

@@ -102,7 +102,7 @@ func (p Push) push(ctx context.Context) (digest string, err error) {
 			return "", errors.New("the ConfigMap of BUILD_CA_CONFIG_MAP has no key ca.crt")
 		}
 	}
-	through, err := Transport(authorities)
+	through, err := Transport(authorities, Nearby)
 	if err != nil {
 		return "", fmt.Errorf("key ca.crt of the ConfigMap of BUILD_CA_CONFIG_MAP: %w", err)
 	}

@@ -3,12 +3,15 @@ package registry
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -65,7 +68,7 @@ func TestErrorsTellNothingOfTheAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		through, err := Transport(nil)
+		through, err := Transport(nil, Nearby)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,17 +80,77 @@ func TestErrorsTellNothingOfTheAnswer(t *testing.T) {
 	}
 }
 
-func TestNoLinkLocalAddress(t *testing.T) {
-	through, err := Transport(nil)
+func TestWhereTheOperatorGoes(t *testing.T) {
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "10.1.2.3": true, "192.168.1.1": true, "172.16.0.1": true, "100.64.0.1": true, "2001:db8::1": true, "fd00::1": true,
+		"64:ff9b::a01:203": true,
+		"127.0.0.1":        false, "127.8.8.8": false, "::1": false, "::ffff:127.0.0.1": false, "64:ff9b::7f00:1": false,
+		"0.0.0.0": false, "::": false, "255.255.255.255": false, "224.0.0.1": false, "ff02::1": false,
+		"169.254.169.254": false, "fe80::1": false, "fe80::1%eth0": false, "::ffff:169.254.169.254": false, "64:ff9b::a9fe:a9fe": false,
+	} {
+		if got := Public(netip.MustParseAddr(address)); got != want {
+			t.Errorf("%s: %v", address, got)
+		}
+	}
+	undo := Exempt(netip.MustParsePrefix("127.0.0.1/32"))
+	if !Public(netip.MustParseAddr("127.0.0.1")) || Public(netip.MustParseAddr("127.0.0.2")) {
+		t.Error("an exemption is too small, or too large")
+	}
+	if undo(); Public(netip.MustParseAddr("127.0.0.1")) {
+		t.Error("an exemption outlives its end")
+	}
+}
+
+func TestForbiddenAddressesAreNotConnectedTo(t *testing.T) {
+	through, err := Transport(nil, Public)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, err := Parse("169.254.169.254/team/app", "1")
-	if err != nil {
-		t.Fatal(err)
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	defer server.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(server.URL, "http://"), ":")
+	for _, host := range []string{"169.254.169.254", "127.0.0.1:" + port, "localhost:" + port, "[::1]:" + port, "0.0.0.0:" + port} {
+		ref, err := Parse(host+"/team/app", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Resolve(context.Background(), ref, nil, through); err == nil || !strings.Contains(err.Error(), "to which the operator does not go") {
+			t.Errorf("%s: %v", host, err)
+		}
 	}
-	if _, err := Resolve(context.Background(), ref, nil, through); err == nil || !strings.Contains(err.Error(), "link-local") {
-		t.Errorf("got %v", err)
+}
+
+// A registry that may be asked names who gives tokens for it, and where its content is.
+func TestNobodyIsSentToAForbiddenAddress(t *testing.T) {
+	forbidden := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	defer forbidden.Close()
+	// By a name: the library refuses some addresses itself.
+	elsewhere := strings.Replace(forbidden.URL, "127.0.0.1", "localhost", 1)
+	for name, answer := range map[string]http.HandlerFunc{
+		"a realm": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+elsewhere+`/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		},
+		"a redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) },
+	} {
+		// Both are on this machine: what comes after the registry's answer goes to the other one.
+		var sent atomic.Bool
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sent.Store(true)
+			answer(w, r)
+		}))
+		through, err := Transport(nil, func(netip.Addr) bool { return !sent.Load() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref, err := Parse(strings.TrimPrefix(server.URL, "http://")+"/team/app", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Resolve(context.Background(), ref, nil, through); !errors.Is(err, errForbiddenAddress) {
+			t.Errorf("%s: %v", name, err)
+		}
+		server.Close()
 	}
 }
 
@@ -150,7 +213,7 @@ func TestPush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	through, err := Transport(nil)
+	through, err := Transport(nil, Nearby)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,12 +22,67 @@ import (
 const dialTimeout = 5 * time.Second
 
 // errForbiddenAddress keeps those who choose an image from having the operator talk to what
-// only the node should: the metadata service of a cloud.
-var errForbiddenAddress = errors.New("the registry has a link-local address, to which the operator does not go")
+// only the node or the operator itself should: the metadata service of a cloud, and whatever
+// listens in its own pod.
+var errForbiddenAddress = errors.New("the registry has a loopback, link-local or multicast address, to which the operator does not go")
 
-// Transport returns one that trusts the authorities of a PEM text beside the public ones. It
-// connects to no link-local address.
-func Transport(authorities []byte) (*http.Transport, error) {
+// Reach says to which addresses a connection may be made.
+type Reach func(netip.Addr) bool
+
+// Public are the addresses to which the operator goes for somebody who chose an image: no
+// loopback, unspecified, link-local, multicast or broadcast one. Private ranges are among them:
+// registries of a company have such addresses.
+func Public(to netip.Addr) bool {
+	return meant(to).IsGlobalUnicast() || exempt(to)
+}
+
+// Nearby are those to which a push goes, whose registry an administrator chose.
+func Nearby(to netip.Addr) bool { return !meant(to).IsLinkLocalUnicast() }
+
+// translated are addresses that hold one of IPv4, for networks that have no other:
+// https://www.rfc-editor.org/rfc/rfc6052
+var translated = netip.MustParsePrefix("64:ff9b::/96")
+
+// meant is the address that is meant.
+func meant(a netip.Addr) netip.Addr {
+	if a = a.WithZone(""); translated.Contains(a) {
+		bytes := a.As16()
+		a, _ = netip.AddrFromSlice(bytes[12:]) // four bytes are one
+	}
+	return a.Unmap()
+}
+
+var exemptions struct {
+	sync.RWMutex
+	all []netip.Prefix
+}
+
+// Exempt lets Public have the addresses of a prefix until undo is called: for tests, whose
+// registries are on their own machine.
+func Exempt(prefix netip.Prefix) (undo func()) {
+	exemptions.Lock()
+	defer exemptions.Unlock()
+	exemptions.all = append(exemptions.all, prefix)
+	return func() {
+		exemptions.Lock()
+		defer exemptions.Unlock()
+		if at := slices.Index(exemptions.all, prefix); at >= 0 {
+			exemptions.all = slices.Delete(exemptions.all, at, at+1)
+		}
+	}
+}
+
+func exempt(to netip.Addr) bool {
+	exemptions.RLock()
+	defer exemptions.RUnlock()
+	return slices.ContainsFunc(exemptions.all, func(p netip.Prefix) bool { return p.Contains(to.Unmap()) })
+}
+
+// Transport returns one that trusts the authorities of a PEM text beside the public ones, and
+// connects to what may be reached alone: registries, where these send on to, and who gives tokens
+// for them. Where a proxy is set, it is the proxy that looks names up; only addresses are known
+// here.
+func Transport(authorities []byte, may Reach) (*http.Transport, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
@@ -37,13 +95,18 @@ func Transport(authorities []byte) (*http.Transport, error) {
 		if err != nil {
 			return fmt.Errorf("connect: %w", err)
 		}
-		if to.Addr().Unmap().IsLinkLocalUnicast() {
+		if !may(to.Addr()) {
 			return errForbiddenAddress
 		}
 		return nil
 	}}
 	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
+		Proxy: func(r *http.Request) (*url.URL, error) {
+			if to, err := netip.ParseAddr(r.URL.Hostname()); err == nil && !may(to) {
+				return nil, errForbiddenAddress
+			}
+			return http.ProxyFromEnvironment(r)
+		},
 		DialContext:           dialer.DialContext,
 		TLSClientConfig:       &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:   dialTimeout,

@@ -38,6 +38,8 @@ type Watches struct {
 
 // watch is that of one namespace.
 type watch struct {
+	// users are those who asked since they closed it last.
+	users    map[string]bool
 	informer toolscache.SharedIndexInformer
 	end      context.CancelFunc
 }
@@ -68,9 +70,10 @@ func (w *Watches) Source(handle handler.EventHandler) source.Source {
 }
 
 // Missing returns which of some names no Secret of a namespace has, in their order. While the
-// namespace is not known yet, known is false; Source tells when it is.
-func (w *Watches) Missing(namespace string, names []string) (missing []string, known bool) {
-	o := w.of(namespace)
+// namespace is not known yet, known is false; Source tells when it is. The watch is kept open for
+// the user until that one closes it.
+func (w *Watches) Missing(user, namespace string, names []string) (missing []string, known bool) {
+	o := w.of(user, namespace)
 	if !o.informer.HasSynced() {
 		return nil, false
 	}
@@ -82,21 +85,27 @@ func (w *Watches) Missing(namespace string, names []string) (missing []string, k
 	return slices.Clip(missing), true
 }
 
-// Close ends the watch of a namespace, in which nobody needs a Secret any more.
-func (w *Watches) Close(namespace string) {
+// Close is called where a user needs no Secret of a namespace any more. With its last user the
+// watch ends.
+func (w *Watches) Close(user, namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o := w.open[namespace]; o != nil {
+	o := w.open[namespace]
+	if o == nil {
+		return
+	}
+	if delete(o.users, user); len(o.users) == 0 {
 		o.end()
 		delete(w.open, namespace)
 	}
 }
 
 // of returns the watch of a namespace, which it opens if need be.
-func (w *Watches) of(namespace string) *watch {
+func (w *Watches) of(user, namespace string) *watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if o := w.open[namespace]; o != nil {
+		o.users[user] = true
 		return o
 	}
 	ctx, end := context.WithCancel(w.begun)
@@ -115,7 +124,7 @@ func (w *Watches) of(namespace string) *watch {
 		},
 		DeleteFunc: func(o any) { w.wake(ctx, o) },
 	})
-	o := &watch{informer: informer, end: end}
+	o := &watch{users: map[string]bool{user: true}, informer: informer, end: end}
 	w.open[namespace] = o
 	go informer.RunWithContext(ctx)
 	go func() {

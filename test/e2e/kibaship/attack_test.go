@@ -5,6 +5,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
 )
 
 // What the author of a Dockerfile has run in a build is written to a file of the image, which a
@@ -48,6 +52,35 @@ for f in /tekton/results/commit /tekton/steps/step-clone/results/commit /tekton/
 done
 for f in /tekton/results/digest /tekton/steps/step-push/results/digest /tekton/run/*/status/results/digest; do printf sha256:`+fake+` >$f; done`)
 	}, SpecTimeout(2*buildLimit))
+})
+
+var _ = Describe("An author whose code fills the node", Serial, func() {
+	It("is stopped where the bound of the clone and its image is", func(ctx SpecContext) {
+		deployed.SetVariable(ctx, "BUILD_STORAGE_SIZE", "64Mi")
+		DeferCleanup(func(ctx SpecContext) { deployed.SetVariable(ctx, "BUILD_STORAGE_SIZE", "24Gi") }, NodeTimeout(deployed.StartLimit))
+		p := newPlatform(ctx)
+		newRepository(ctx, "public/"+p.project, map[string]string{
+			// It is looked at what a directory holds every few seconds.
+			"Dockerfile": "FROM registry.berg.test/base:1\nRUN dd if=/dev/zero of=/workspace/source/filled bs=1M count=256 && sleep 120\n",
+		})
+		d := p.deploy(ctx, p.application(ctx, "public/"+p.project), "")
+		ends(ctx, d, metav1.ConditionFalse, kibashipv1.ReasonRunFailed)
+		Expect(d.Status.Message).To(And(ContainSubstring("exceeds the limit"), ContainSubstring("BUILD_STORAGE_SIZE")))
+	}, SpecTimeout(3*buildLimit))
+
+	It("gets no more memory than the step that builds may have", func(ctx SpecContext) {
+		deployed.SetVariable(ctx, "BUILD_LIMITS", "memory=256Mi")
+		DeferCleanup(func(ctx SpecContext) {
+			deployed.SetVariable(ctx, "BUILD_LIMITS", "cpu=2,memory=4Gi,ephemeral-storage=48Gi")
+		}, NodeTimeout(deployed.StartLimit))
+		p := newPlatform(ctx)
+		newRepository(ctx, "public/"+p.project, map[string]string{
+			"Dockerfile": "FROM registry.berg.test/base:1\nRUN dd if=/dev/zero of=/dev/null bs=1G count=1\n",
+		})
+		d := p.deploy(ctx, p.application(ctx, "public/"+p.project), "")
+		// The kernel ends the greediest process: kaniko, or dd, whose end is that of the build.
+		ends(ctx, d, metav1.ConditionFalse, kibashipv1.ReasonRunFailed)
+	}, SpecTimeout(3*buildLimit))
 })
 
 // planted is what search finds wherever it works.

@@ -4,9 +4,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -118,6 +120,22 @@ var _ = Describe("From a Project to an image that runs", func() {
 			g.Expect(d.Status.Message).To(ContainSubstring("no-such"))
 		}).WithContext(ctx).WithTimeout(buildLimit).Should(Succeed())
 	}, SpecTimeout(3*buildLimit))
+})
+
+var _ = Describe("What breaks a rule", func() {
+	It("is refused by the webhook as it is shipped, with the rule", func(ctx SpecContext) {
+		for told, modify := range map[string]func(*kibashipv1.Project){
+			"platform.kibaship.com/uuid]: is required": func(p *kibashipv1.Project) { p.Labels = nil },
+			"in lower case":     func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelUUID] = "0F0E0D0C-0B0A-4908-8706-050403020100" },
+			"no longer than 39": func(p *kibashipv1.Project) { p.Name = "p" + strings.Repeat("x", 39) },
+		} {
+			p := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: "p" + uuid.NewString()[:6], Labels: map[string]string{kibashipv1.LabelUUID: uuid.NewString()}}}
+			modify(p)
+			err := world.Create(ctx, p)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(ContainSubstring(told)))
+		}
+	}, SpecTimeout(deployed.ReactLimit))
 })
 
 var _ = Describe("A build that cannot come to its end", Serial, func() {

@@ -4,9 +4,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -22,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -126,6 +130,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		w := newWorld(ctx, git())
 		d := w.deploy(ctx, sha(1))
 		first := w.running(ctx, d)
+		volume := w.volume(ctx, first)
 		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
 		w.running(ctx, d)
 		Eventually(func() string {
@@ -148,6 +153,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 			g.Expect(d.Status.RunHistory[0].Name).To(HaveSuffix("-run-7"))
 			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(6)))
 		}).Should(Succeed())
+		expect.GoneWithin(ctx, volume, time.Minute)
 	})
 
 	It("runs again where the annotation asks for it, and where an unfinished run is deleted", func(ctx SpecContext) {
@@ -168,6 +174,114 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"} })
 		again := w.running(ctx, d)
 		Expect(again.GetName()).NotTo(Equal(run.GetName()))
+	})
+
+	It("keeps what the annotation asked for when it is taken off", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		w.succeeds(ctx, w.running(ctx, d), 1)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"} })
+		again := w.running(ctx, d)
+		w.succeeds(ctx, again, 2)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		apiserver.Change(ctx, d, func() { d.Annotations = nil })
+		Consistently(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.CurrentPipelineRun.Name).To(Equal(again.GetName()))
+			g.Expect(d.Status.BuiltImage.CommitSHA).To(Equal(sha(1)))
+			g.Expect(d.Status.BuiltImage.Digest).To(Equal(digest(2)))
+		}, time.Second).Should(Succeed())
+		Expect(w.runs(ctx)).To(HaveLen(2))
+	})
+
+	It("leaves what its Application was before behind, with the run that is under way", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		w.ends(ctx, w.running(ctx, d), "False", "Failed", failed("StepFailed", "x", step("clone", 128, nil)))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
+		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
+		run := w.running(ctx, d)
+		apiserver.Change(ctx, w.app, func() {
+			w.app.Spec.Type, w.app.Spec.Postgres = kibashipv1.TypePostgres, &kibashipv1.Database{}
+		})
+		expect.Shows(ctx, d, kibashipv1.ConditionReady, metav1.ConditionTrue, kibashipv1.ReasonNothingToBuild)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		Expect(d.Status.Message).To(ContainSubstring("Postgres"))
+		Eventually(func() string {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
+			status, _, _ := unstructured.NestedString(run.Object, "spec", "status")
+			return status
+		}).Should(Equal("Cancelled"))
+	})
+
+	It("tells the image where it was pushed, also when the registry is another one by then", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		inprocess.Restart(map[string]string{"BUILD_REGISTRY": "other.example.org"}, nil)
+		w.succeeds(ctx, run, 1)
+		expect.Reaches(ctx, d, kibashipv1.DeploymentSucceeded)
+		Expect(d.Status.BuiltImage.Reference).To(Equal(registryURL + "/" + w.project + "/web@" + digest(1)))
+	})
+
+	It("tells what was built while its Application is not Ready", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		apiserver.Change(ctx, w.app, func() { w.app.Spec.GitRepository.RootDirectory = "../../etc" })
+		expect.Reaches(ctx, w.app, kibashipv1.ApplicationFailed)
+		w.succeeds(ctx, run, 1)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.BuiltImage).NotTo(BeNil(), d.Status.Message)
+			g.Expect(d.Status.BuiltImage.Reference).To(HaveSuffix("/web@" + digest(1)))
+			g.Expect(d.Status.LastSuccessfulRun.Image).To(Equal(d.Status.BuiltImage.Reference))
+		}).Should(Succeed())
+	})
+
+	It("remembers a run that was deleted before its end as one that failed", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		lost := w.running(ctx, d)
+		resume := inprocess.Pause()
+		apiserver.Change(ctx, d, func() { d.Spec.GitRepository.CommitSHA = sha(2) })
+		Expect(k8s.Delete(ctx, lost)).To(Succeed())
+		resume()
+		w.running(ctx, d)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.RunHistory).To(HaveLen(2))
+			for _, entry := range d.Status.RunHistory {
+				if entry.Name == lost.GetName() {
+					g.Expect(entry.Phase).To(Equal(kibashipv1.DeploymentFailed))
+					g.Expect(entry.Message).To(ContainSubstring("deleted before its end"))
+					g.Expect(entry.CompletionTime).NotTo(BeNil())
+				}
+			}
+		}).Should(Succeed())
+	})
+
+	It("says that a volume is not bound, also when the time of the run is over", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		d := w.deploy(ctx, sha(1))
+		run := w.running(ctx, d)
+		const unbound = `pod status "PodScheduled":"False"; message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."`
+		task := func(status, reason, message string) map[string]any {
+			return map[string]any{"podName": "pod", "conditions": []any{map[string]any{"type": "Succeeded", "status": status, "reason": reason, "message": message}}}
+		}
+		w.ends(ctx, run, "Unknown", "Running", task("Unknown", "Pending", unbound))
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning))
+			g.Expect(d.Status.Message).To(ContainSubstring("unbound immediate PersistentVolumeClaims"))
+		}).Should(Succeed())
+		w.ends(ctx, run, "False", "PipelineRunTimeout", task("False", "TaskRunTimeout", "too late"))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonRunTimedOut)
+		Expect(d.Status.Message).To(And(ContainSubstring("BUILD_TIMEOUT"), ContainSubstring("unbound immediate PersistentVolumeClaims")))
+		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
+		Expect(d.Status.Message).To(ContainSubstring("unbound immediate PersistentVolumeClaims"), "what it waits with")
 	})
 
 	It("waits for the Secrets that a run needs, and says for which", func(ctx SpecContext) {
@@ -293,6 +407,7 @@ var _ = Describe("A Deployment of an image", func() {
 			store.ServeHTTP(rw, r)
 		}))
 		DeferCleanup(server.Close)
+		DeferCleanup(registry.Exempt(loopback))
 		host := strings.TrimPrefix(server.URL, "http://")
 		tag, err := name.NewTag(host + "/team/app:1.2")
 		Expect(err).NotTo(HaveOccurred())
@@ -321,6 +436,92 @@ var _ = Describe("A Deployment of an image", func() {
 		expect.Shows(ctx, d, kibashipv1.ConditionPipelineAvailable, metav1.ConditionTrue, kibashipv1.ReasonPipelineNotNeeded)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
 	}, SpecTimeout(3*time.Minute))
+})
+
+// loopback is where registries of specs are, to which the operator goes for nobody else.
+var loopback = netip.MustParsePrefix("127.0.0.0/8")
+
+var _ = Describe("A Deployment of an image whose tag moves", func() {
+	It("keeps the image until it is asked again, and asks no address of the operator's own", func(ctx SpecContext) {
+		var asked atomic.Int32
+		store := ggcr.New(ggcr.Logger(log.New(GinkgoWriter, "", 0)))
+		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/manifests/1.2") && r.Method != http.MethodPut {
+				asked.Add(1)
+			}
+			store.ServeHTTP(rw, r)
+		}))
+		DeferCleanup(server.Close)
+		host := strings.TrimPrefix(server.URL, "http://")
+		tag, err := name.NewTag(host + "/team/app:1.2")
+		Expect(err).NotTo(HaveOccurred())
+		push := func() string {
+			image, err := random.Image(64, 1)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(remote.Write(tag, image)).To(Succeed())
+			sum, err := image.Digest()
+			Expect(err).NotTo(HaveOccurred())
+			asked.Store(0)
+			return host + "/team/app@" + sum.String()
+		}
+		first := push()
+		w := newWorld(ctx, kibashipv1.ApplicationSpec{Type: kibashipv1.TypeDockerImage, DockerImage: &kibashipv1.DockerImage{Image: host + "/team/app", Tag: "1.2"}})
+		d := w.create(ctx, "")
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonImageNotResolved)
+		Expect(d.Status.Message).To(ContainSubstring("to which the operator does not go"))
+		Expect(asked.Load()).To(BeZero())
+
+		DeferCleanup(registry.Exempt(loopback))
+		expect.ReachesWithin(ctx, d, kibashipv1.DeploymentSucceeded, time.Minute)
+		Expect(d.Status.BuiltImage.Reference).To(Equal(first))
+		reference := func() string {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			return d.Status.BuiltImage.Reference
+		}
+		second := push()
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{"somebody": "else"} })
+		Consistently(reference, time.Second).Should(Equal(first))
+		Expect(asked.Load()).To(BeZero())
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"} })
+		Eventually(reference).Should(Equal(second))
+
+		By("taking the annotation off, which asks for nothing")
+		third := push()
+		apiserver.Change(ctx, d, func() { d.Annotations = nil })
+		Consistently(reference, time.Second).Should(Equal(second))
+		Expect(asked.Load()).To(BeZero())
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "later"} })
+		Eventually(reference).Should(Equal(third))
+	}, SpecTimeout(3*time.Minute))
+})
+
+var _ = Describe("A Deployment whose label is refused", func() {
+	It("says so, and goes on when it is not", func(ctx SpecContext) {
+		w := newWorld(ctx, git())
+		w.secret(ctx, registrySecret)
+		lift := apiserver.Deny(ctx, apiserver.Denial{
+			Name: "no-label-" + w.project, Group: kibashipv1.GroupVersion.Group, Resources: []string{"deployments"}, Operation: "UPDATE",
+			Labels: map[string]string{"kubernetes.io/metadata.name": w.namespace}, Conditions: []string{apiserver.ByOperator},
+		})
+		d := &kibashipv1.Deployment{}
+		Eventually(func(g Gomega) { // the API server takes a moment before it follows a new policy
+			if d.Name != "" {
+				g.Expect(k8s.Delete(ctx, d)).To(Succeed())
+				expect.Gone(ctx, d)
+			}
+			d = w.create(ctx, sha(1))
+			expect.Observed(ctx, d)
+			g.Expect(d.Labels).NotTo(HaveKey(kibashipv1.LabelApplication))
+		}).WithContext(ctx).Should(Succeed())
+		expect.Shows(ctx, d, kibashipv1.ConditionApplicationReady, metav1.ConditionFalse, kibashipv1.ReasonRefused)
+		Expect(d.Status.Message).To(ContainSubstring(apiserver.Refusal))
+		lift()
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
+			g.Expect(d.Labels).To(HaveKeyWithValue(kibashipv1.LabelApplication, w.app.Name))
+			g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning), d.Status.Message)
+		}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
+	}, SpecTimeout(5*time.Minute))
 })
 
 var _ = Describe("A Deployment of a database", func() {

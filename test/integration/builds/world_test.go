@@ -8,9 +8,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -104,6 +106,25 @@ func (w world) running(ctx context.Context, d *kibashipv1.Deployment) *unstructu
 		g.Expect(k8s.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: d.Status.CurrentPipelineRun.Name}, run)).To(Succeed())
 	}).Should(Succeed())
 	return run
+}
+
+// volume is the one of a run, which Tekton makes and the run owns. Nothing here provides one: the
+// protection of volumes in use is taken off, as it is where no pod has it any more.
+func (w world) volume(ctx context.Context, run *unstructured.Unstructured) *corev1.PersistentVolumeClaim {
+	GinkgoHelper()
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.namespace, Name: "pvc-" + run.GetName(),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "tekton.dev/v1", Kind: "PipelineRun", Name: run.GetName(), UID: run.GetUID()}},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: ptr.To("none"),
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	Expect(k8s.Create(ctx, claim)).To(Succeed())
+	apiserver.RemoveFinalizers(ctx, claim)
+	return claim
 }
 
 // step is what Tekton says of a step of a TaskRun.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/yaml"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/operator"
@@ -36,33 +39,32 @@ func freeAddress() string {
 	return l.Addr().String()
 }
 
-// asked installs the configuration of config/default, with the difference that the API server
-// of the tests asks an address of this machine, and starts an operator there.
+// shipped is the configuration of config/kibaship, with the difference that the API server of the
+// tests asks an address of this machine.
+func shipped(address string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	GinkgoHelper()
+	_, port, err := net.SplitHostPort(address)
+	Expect(err).NotTo(HaveOccurred())
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "kibaship", "webhook", "configuration.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	Expect(yaml.UnmarshalStrict(text, configuration)).To(Succeed())
+	Expect(configuration.Webhooks).To(HaveLen(3))
+	// Kustomize gives it the name by which the operator knows it.
+	configuration.Name, configuration.Labels = operator.WebhookConfiguration, map[string]string{"app.kubernetes.io/name": "berg-operator"}
+	for i := range configuration.Webhooks {
+		where := &configuration.Webhooks[i].ClientConfig
+		Expect(where.Service).NotTo(BeNil())
+		*where = admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://localhost:" + port + *where.Service.Path)}
+	}
+	return configuration
+}
+
+// asked installs the configuration that is shipped, and starts an operator that is asked.
 func asked(ctx context.Context) (address string) {
 	GinkgoHelper()
 	address = freeAddress()
-	_, port, err := net.SplitHostPort(address)
-	Expect(err).NotTo(HaveOccurred())
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-		Name: operator.WebhookConfiguration, Labels: map[string]string{"app.kubernetes.io/name": "berg-operator"},
-	}}
-	for _, kind := range []string{"project", "application", "deployment"} {
-		configuration.Webhooks = append(configuration.Webhooks, admissionregistrationv1.ValidatingWebhook{
-			Name:                    kind + ".platform.operator.kibaship.com",
-			AdmissionReviewVersions: []string{"v1"},
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL: ptr.To("https://localhost:" + port + "/validate-platform-operator-kibaship-com-v1alpha1-" + kind),
-			},
-			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			SideEffects:   ptr.To(admissionregistrationv1.SideEffectClassNone),
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-				Rule: admissionregistrationv1.Rule{
-					APIGroups: []string{kibashipv1.GroupVersion.Group}, APIVersions: []string{"v1alpha1"}, Resources: []string{kind + "s"},
-				},
-			}},
-		})
-	}
+	configuration := shipped(address)
 	Expect(k8s.Create(ctx, configuration)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, configuration))).To(Succeed())
@@ -171,12 +173,17 @@ var _ = Describe("Admission", Serial, func() {
 	It("has nobody to answer while the operator is down: these kinds wait, others do not", func(ctx context.Context) {
 		asked(ctx)
 		p := ready(ctx)
+		apiserver.Change(ctx, p, func() { p.Finalizers = append(p.Finalizers, "example.org/holds") })
 		inprocess.End()
 		err := k8s.Create(ctx, kibashiptest.NewProject(kibashiptest.NewName()))
 		Expect(err).To(MatchError(ContainSubstring("project.platform.operator.kibaship.com")))
 		Expect(k8s.Create(ctx, kibashiptest.NewApplication(p.Name, "web"))).To(MatchError(ContainSubstring("application.platform.operator.kibaship.com")))
 		Expect(k8s.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: kibashiptest.Namespace(p.Name), Name: "any"}})).To(Succeed())
 		Expect(k8s.Delete(ctx, p)).To(Succeed(), "deletions are never asked about")
+		apiserver.Change(ctx, p, func() {
+			p.Finalizers = slices.DeleteFunc(p.Finalizers, func(f string) bool { return f == "example.org/holds" })
+		})
+		Expect(p.Finalizers).To(ConsistOf(kibashipv1.ProjectFinalizer), "whoever cleans up by hand is not asked about either")
 	})
 
 	It("goes on without a gap when its Secret is deleted, and repairs what the API server was told", func(ctx context.Context) {
@@ -244,8 +251,13 @@ var _ = Describe("Admission", Serial, func() {
 		more, longer := handled()
 		AddReportEntry("Admission", fmt.Sprintf("p99 of %d requests: %s with the webhook, %s without; the operator answered in %s on average",
 			requests, with, without, time.Duration((longer-spent)/float64(more-answered)*float64(time.Second)).Round(time.Microsecond)))
-		// Generous where others work on the machine; make kibaship-crowd is where it is measured.
+		// Generous where others work on the machine; make kibaship-crowd sets what it must keep to.
 		Expect(with - without).To(BeNumerically("<", 2*time.Second))
+		if most := os.Getenv("KIBASHIP_P99"); most != "" {
+			limit, err := time.ParseDuration(most)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(with).To(BeNumerically("<=", limit))
+		}
 	})
 })
 

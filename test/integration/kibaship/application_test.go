@@ -2,6 +2,7 @@ package kibaship
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -214,6 +215,21 @@ var _ = Describe("An application", func() {
 			a.Spec.Type, a.Spec.MySQLCluster = kibashipv1.TypeMySQLCluster, &kibashipv1.DatabaseCluster{Replicas: -1}
 		}, "replicas"),
 	)
+
+	It("is no cluster of zero, which a client that writes what it says can ask for", func(ctx context.Context) {
+		p := ready(ctx)
+		for block, kind := range map[string]kibashipv1.ApplicationType{"mysqlCluster": kibashipv1.TypeMySQLCluster, "postgresCluster": kibashipv1.TypePostgresCluster} {
+			a := apiserver.Object(fmt.Sprintf(`
+apiVersion: platform.operator.kibaship.com/v1alpha1
+kind: Application
+metadata: {namespace: %s, name: %s}
+spec: {projectRef: {name: %s}, type: %s, %s: {replicas: 0}}`,
+				kibashiptest.Namespace(p.Name), kibashiptest.ApplicationName(p.Name, "none"), p.Name, kind, block))
+			err := k8s.Create(ctx, a)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err).To(MatchError(And(ContainSubstring("spec."+block+".replicas"), ContainSubstring("greater than or equal to 1"))))
+		}
+	})
 
 	DescribeTable("that came past the webhook is told what is wrong", func(ctx context.Context, modify func(*kibashipv1.Application), reason, told string) {
 		p := ready(ctx)

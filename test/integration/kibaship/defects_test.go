@@ -3,19 +3,29 @@ package kibaship
 import (
 	"context"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -23,10 +33,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// trouble is an API server that fails at some requests, as long as it lasts.
+// trouble is an API server that fails at some requests, as long as it lasts: with an error, or,
+// where silent says so, without an answer.
 type trouble struct {
-	match func(*http.Request) bool
-	over  atomic.Bool
+	match  func(*http.Request) bool
+	silent func() bool
+	over   atomic.Bool
 }
 
 func (t *trouble) wrap(next http.RoundTripper) http.RoundTripper {
@@ -36,6 +48,9 @@ func (t *trouble) wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		if r.Body != nil {
 			_ = r.Body.Close()
+		}
+		if t.silent != nil && t.silent() {
+			return nil, os.ErrDeadlineExceeded
 		}
 		return &http.Response{
 			StatusCode: http.StatusInternalServerError, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
@@ -80,14 +95,29 @@ var _ = Describe("When the API server fails,", Serial, func() {
 
 var _ = Describe("The samples", Serial, func() {
 	It("are taken, one after the other, and say where they stand", func(ctx context.Context) {
-		sample := func(kind string, into client.Object) {
+		// What a sample names is on the Internet, where no test goes.
+		server := httptest.NewServer(ggcr.New(ggcr.Logger(log.New(GinkgoWriter, "", 0))))
+		DeferCleanup(server.Close)
+		DeferCleanup(registry.Exempt(netip.MustParsePrefix("127.0.0.0/8")))
+		host := strings.TrimPrefix(server.URL, "http://")
+		pushed, err := random.Image(64, 1)
+		Expect(err).NotTo(HaveOccurred())
+		sample := func(file string, into client.Object) {
 			GinkgoHelper()
-			text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "kibaship", "samples", "platform_v1alpha1_"+kind+".yaml"))
+			text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "kibaship", "samples", "platform_v1alpha1_"+file+".yaml"))
 			Expect(err).NotTo(HaveOccurred())
-			Expect(k8s.Create(ctx, apiserver.Object(string(text)))).To(Succeed())
 			of := apiserver.Object(string(text))
+			if image, tag := textOf(of, "spec", "dockerImage", "image"), textOf(of, "spec", "dockerImage", "tag"); image != "" {
+				_, path, found := strings.Cut(image, "/")
+				Expect(found).To(BeTrue(), "the image names its registry")
+				Expect(unstructured.SetNestedField(of.Object, host+"/"+path, "spec", "dockerImage", "image")).To(Succeed())
+				here, err := name.NewTag(host + "/" + path + ":" + tag)
+				Expect(err).NotTo(HaveOccurred())
+				Expect(remote.Write(here, pushed)).To(Succeed())
+			}
 			into.SetNamespace(of.GetNamespace())
 			into.SetName(of.GetName())
+			Expect(k8s.Create(ctx, of)).To(Succeed())
 		}
 		p, a, d := &kibashipv1.Project{}, &kibashipv1.Application{}, &kibashipv1.Deployment{}
 		sample("project", p)
@@ -100,5 +130,36 @@ var _ = Describe("The samples", Serial, func() {
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
 		sample("deployment", d)
 		expect.Shows(ctx, d, kibashipv1.ConditionApplicationReady, metav1.ConditionTrue, kibashipv1.ReasonApplicationReady)
+		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionTrue, kibashipv1.ReasonImageResolved)
+
+		By("those of a repository, which nobody builds here")
+		source, wanted := &kibashipv1.Application{}, &kibashipv1.Deployment{}
+		sample("application_git", source)
+		expect.Settles(ctx, source, kibashipv1.ApplicationReady)
+		sample("deployment_git", wanted)
+		expect.Shows(ctx, wanted, kibashipv1.ConditionApplicationReady, metav1.ConditionTrue, kibashipv1.ReasonApplicationReady)
+		expect.Shows(ctx, wanted, kibashipv1.ConditionPipelineAvailable, metav1.ConditionFalse, kibashipv1.ReasonPipelineUnavailable)
+	})
+
+	It("are all listed, and none else", func() {
+		dir := filepath.Join("..", "..", "..", "config", "kibaship", "samples")
+		text, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		var listed struct {
+			Resources []string `json:"resources"`
+		}
+		Expect(yaml.Unmarshal(text, &listed)).To(Succeed())
+		files, err := filepath.Glob(filepath.Join(dir, "platform_*.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		for i := range files {
+			files[i] = filepath.Base(files[i])
+		}
+		Expect(listed.Resources).To(ConsistOf(files))
 	})
 })
+
+// textOf is a text in an object, "" where there is none.
+func textOf(of *unstructured.Unstructured, path ...string) string {
+	text, _, _ := unstructured.NestedString(of.Object, path...)
+	return text
+}

@@ -33,6 +33,38 @@ const (
 // everything is all verbs on all resources, as the contract has it.
 var everything = []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 
+// inprocess has the operator of all specs in this process, with its registry.
+var _ = Describe("The metrics of a running operator", Serial, func() {
+	It("tell how many there are in each phase, how long, and what was done", func(ctx context.Context) {
+		made, passes := inprocess.Metric("kibaship_project_time_to_ready_seconds"), inprocess.Metric("kibaship_application_reconcile_duration_seconds")
+		p := ready(ctx)
+		a := kibashiptest.Application(ctx, p.Name, "web", kibashiptest.Private("no-such"))
+		expect.Settles(ctx, a, kibashipv1.ApplicationPending)
+		d := kibashiptest.NewDeployment(p.Name, "web", "live")
+		Expect(k8s.Create(ctx, d)).To(Succeed())
+		expect.Reaches(ctx, d, kibashipv1.DeploymentInitializing)
+		failed := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { p.Labels = nil })
+		expect.Settles(ctx, failed, kibashipv1.ProjectFailed)
+
+		in := func(kind, phase string) func() float64 {
+			return func() float64 { return inprocess.Metric("kibaship_"+kind+"_active", "phase", phase) }
+		}
+		Eventually(in("project", "Ready")).Should(BeNumerically(">=", 1))
+		Eventually(in("project", "Failed")).Should(BeNumerically(">=", 1))
+		Eventually(in("application", kibashipv1.ApplicationPending)).Should(BeNumerically(">=", 1))
+		Eventually(in("deployment", "Initializing")).Should(BeNumerically(">=", 1))
+		Eventually(func() float64 {
+			return inprocess.Metric("kibaship_project_longest_in_phase_seconds", "phase", "Failed")
+		}).Should(BeNumerically(">", 0))
+		Expect(inprocess.Metric("kibaship_project_time_to_ready_seconds")).To(BeNumerically(">", made))
+		Expect(inprocess.Metric("kibaship_application_reconcile_duration_seconds")).To(BeNumerically(">", passes))
+
+		Expect(k8s.Delete(ctx, failed)).To(Succeed())
+		expect.Gone(ctx, failed)
+		Eventually(in("project", "Failed")).Should(BeZero())
+	})
+})
+
 var _ = Describe("A project", func() {
 	It("gets its namespace and the rights in it, under the names of the contract, and takes them along", func(ctx context.Context) {
 		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) {

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,10 +18,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
@@ -57,12 +64,92 @@ func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+// dice can be thrown by many at once.
+type dice struct {
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+// hits is true once in n throws, in the long run.
+func (d *dice) hits(n int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.random.IntN(n) == 0
+}
+
+// failing is an API server that answers one of thirty requests with an error, or not at all. What
+// an operator needs to start is left out: it would not live long enough.
+func failing(random *rand.Rand) *trouble {
+	d := &dice{random: random}
+	return &trouble{
+		match: func(r *http.Request) bool {
+			return r.URL.Query().Get("watch") == "" && strings.Contains(r.URL.Path, "it-") && d.hits(30)
+		},
+		silent: func() bool { return d.hits(2) },
+	}
+}
+
+// tektonsKinds installs the definitions of Tekton's kinds, and nothing that works on them, until
+// the spec ends.
+func tektonsKinds(ctx context.Context) {
+	GinkgoHelper()
+	text, err := os.ReadFile(filepath.Join("..", "builds", "testdata", "tekton.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	for part := range strings.SplitSeq(string(text), "\n---\n") {
+		definition := apiserver.Object(part)
+		apiserver.InstallDefinition(ctx, definition)
+		DeferCleanup(func(ctx context.Context) {
+			Expect(client.IgnoreNotFound(k8s.Delete(ctx, definition))).To(Succeed())
+			expect.Gone(ctx, definition)
+		})
+	}
+}
+
+// runsOf are the PipelineRuns of a namespace, or of all.
+func runsOf(ctx context.Context, g Gomega, namespace string) []unstructured.Unstructured {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "tekton.dev", Version: "v1", Kind: "PipelineRunList"})
+	g.Expect(k8s.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+	return list.Items
+}
+
+// oneRunEach waits until each Deployment of a repository in a Project has its one run, and there is
+// no other; it returns how many there are.
+func oneRunEach(ctx context.Context, project string) (builds int) {
+	GinkgoHelper()
+	where := kibashiptest.Namespace(project)
+	Eventually(func(g Gomega) {
+		var deployments kibashipv1.DeploymentList
+		g.Expect(k8s.List(ctx, &deployments, client.InNamespace(where))).To(Succeed())
+		runs := runsOf(ctx, g, where)
+		g.Expect(runs).To(HaveLen(len(deployments.Items)))
+		for i := range deployments.Items {
+			d := &deployments.Items[i]
+			g.Expect(d.Status.CurrentPipelineRun).NotTo(BeNil(), d.Status.Message)
+			g.Expect(slices.ContainsFunc(runs, func(run unstructured.Unstructured) bool {
+				status, _, _ := unstructured.NestedString(run.Object, "spec", "status")
+				return run.GetName() == d.Status.CurrentPipelineRun.Name && metav1.IsControlledBy(&run, d) && status == ""
+			})).To(BeTrue(), "no live run of its own")
+		}
+		builds = len(runs)
+	}).WithTimeout(2 * time.Minute).Should(Succeed())
+	return builds
+}
+
+// building are the settings by which a storm builds. Nobody works on the runs: they all stay alive.
+var building = map[string]string{
+	"BUILD_REGISTRY": "registry.example.org", "BUILD_PUSH_IMAGE": "example.org/operator:v1",
+	"BUILD_GIT_IMAGE": "example.org/git:v1", "BUILD_IMAGE": "example.org/kaniko:v1",
+}
+
 // KIBASHIP_LIVES is how many Projects live in the storm: few, unless make chaos-kibaship asks
 // for more. The seed of a run is that of Ginkgo.
 var _ = Describe("While operators are killed,", Serial, func() {
-	It("projects and applications come and go, nothing is lost, nothing is left, and nothing foreign is touched", func(ctx context.Context) {
+	It("projects, applications and builds come and go, nothing is lost, nothing is left, and nothing foreign is touched", func(ctx context.Context) {
 		count := number("KIBASHIP_LIVES", "16")
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
+
+		tektonsKinds(ctx)
 
 		By("making what must not be touched")
 		foreign := kibashiptest.NewName()
@@ -80,7 +167,8 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		var alive, doomed []string
 		for len(alive)+len(doomed) < count {
 			m := &mortal{at: 1 + random.Int64N(60), dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(nil), m.wrap)
+			t := failing(rand.New(rand.NewPCG(random.Uint64(), 2)))
+			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(building), func(next http.RoundTripper) http.RoundTripper { return m.wrap(t.wrap(next)) })
 			for range min(count-len(alive)-len(doomed), 1+random.IntN(8)) {
 				name := kibashiptest.NewName()
 				Expect(k8s.Create(ctx, kibashiptest.NewProject(name))).To(Succeed())
@@ -88,6 +176,13 @@ var _ = Describe("While operators are killed,", Serial, func() {
 			}
 			for _, name := range alive { // where the namespace is there by now
 				_ = k8s.Create(ctx, kibashiptest.NewApplication(name, fmt.Sprint("a", random.IntN(3))))
+			}
+			for at, name := range alive {
+				if at%3 == 0 {
+					if err := k8s.Create(ctx, kibashiptest.NewApplication(name, "site", kibashiptest.Public)); client.IgnoreAlreadyExists(err) == nil {
+						_ = k8s.Create(ctx, kibashiptest.NewDeployment(name, "site", "live"))
+					}
+				}
 			}
 			if len(alive) > 2 && random.IntN(2) == 0 {
 				name := alive[0]
@@ -102,7 +197,8 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		}
 
 		By("calm")
-		inprocess.Instead(clock.RealClock{}, inprocess.With(nil), nil)
+		inprocess.Instead(clock.RealClock{}, inprocess.With(building), nil)
+		builds := 0
 		for _, name := range alive {
 			p := &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			expect.Settles(ctx, p, kibashipv1.ProjectReady)
@@ -111,10 +207,15 @@ var _ = Describe("While operators are killed,", Serial, func() {
 			for i := range applications.Items {
 				expect.Settles(ctx, &applications.Items[i], kibashipv1.ApplicationReady)
 			}
+			builds += oneRunEach(ctx, name)
 		}
 		for _, name := range doomed {
 			expect.Gone(ctx, &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
+		Eventually(func(g Gomega) {
+			g.Expect(runsOf(ctx, g, metav1.NamespaceAll)).To(HaveLen(builds), "runs of nobody are left over")
+		}).WithTimeout(time.Minute).Should(Succeed())
+		AddReportEntry("The storm", fmt.Sprintf("%d projects live, %d builds, %d projects went", len(alive), builds, len(doomed)))
 		expect.Settles(ctx, intruder, kibashipv1.ProjectFailed)
 		Expect(k8s.Delete(ctx, intruder)).To(Succeed())
 		expect.Gone(ctx, intruder)

@@ -83,6 +83,17 @@ var _ = Describe("Tekton", Serial, func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(reader), &rbacv1.Role{})).To(Succeed())
 		}).Should(Succeed())
 
+		By("taking the operator out of its own binding: it comes back, and whoever was put there stays")
+		shared := &rbacv1.RoleBinding{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "kibaship-operator-tekton-binding"}, shared)).To(Succeed())
+		operators, somebody := shared.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "somebody"}
+		Expect(operators).To(HaveLen(1))
+		apiserver.Change(ctx, shared, func() { shared.Subjects = []rbacv1.Subject{somebody} })
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(shared), shared)).To(Succeed())
+			g.Expect(shared.Subjects).To(ConsistOf(somebody, operators[0]))
+		}).Should(Succeed())
+
 		By("deleting one of two projects: the Role stays")
 		second := kibashiptest.Project(ctx, kibashiptest.NewName())
 		expect.Shows(ctx, second, kibashipv1.ConditionTektonIntegrated, metav1.ConditionTrue, kibashipv1.ReasonCreated)

@@ -97,6 +97,12 @@ func Private(secret string) func(*kibashipv1.Application) {
 	}
 }
 
+// Public makes an Application one of a public repository.
+func Public(a *kibashipv1.Application) {
+	a.Spec.Type, a.Spec.DockerImage = kibashipv1.TypeGitRepository, nil
+	a.Spec.GitRepository = &kibashipv1.GitRepository{Provider: kibashipv1.GitHub, Repository: "org/app", PublicAccess: true}
+}
+
 // NewDeployment returns a Deployment of an Application, good and not created yet.
 func NewDeployment(project, app, deployment string) *kibashipv1.Deployment {
 	return &kibashipv1.Deployment{

@@ -92,6 +92,10 @@ func (x kibashipExamples) application(a *kibashipv1.Application, project string,
 	example := a.Name
 	a.ObjectMeta = metav1.ObjectMeta{Namespace: p.Status.NamespaceName, Name: moved(a.Name, project, p.Name)}
 	a.Spec.ProjectRef.Name = p.Name
+	if a.Spec.DockerImage != nil {
+		// Which image the example means nobody needs to know: no registry of the Internet is asked.
+		a.Spec.DockerImage.Image = "registry.invalid/team/app"
+	}
 	return resource{
 		Object: a, example: example,
 		runs: kibashipv1.ApplicationReady, fails: kibashipv1.ApplicationFailed,

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+func loadKibaShip(env map[string]string) (KibaShip, error) {
+	var cfg KibaShip
+	_, err := settings.Load("", []settings.Section{cfg.Section()}, nil, func(name string) string { return env[name] }, nil)
+	return cfg, err
+}
+
+func TestBuildLimits(t *testing.T) {
+	for text, want := range map[string]map[corev1.ResourceName]string{
+		"":                                 {corev1.ResourceCPU: "2", corev1.ResourceMemory: "4Gi", corev1.ResourceEphemeralStorage: "48Gi"},
+		"memory=2Gi":                       {corev1.ResourceMemory: "2Gi"},
+		"cpu=500m, ephemeral-storage=10Gi": {corev1.ResourceCPU: "500m", corev1.ResourceEphemeralStorage: "10Gi"},
+		"none":                             {},
+	} {
+		cfg, err := loadKibaShip(map[string]string{"BUILD_LIMITS": text})
+		if err != nil || len(cfg.Builds.Limits) != len(want) {
+			t.Errorf("%q: %v, %v", text, cfg.Builds.Limits, err)
+		}
+		for name, amount := range want {
+			if got := cfg.Builds.Limits[name]; got.String() != amount {
+				t.Errorf("%q: %s is %s, want %s", text, name, got.String(), amount)
+			}
+		}
+	}
+	for _, text := range []string{"4Gi", "memory", "memory=", "memory=0", "memory=-1Gi", "memory=much", "gpu=1", "cpu=1,cpu=2", "none,cpu=1", "memory=4Gi;cpu=2"} {
+		if _, err := loadKibaShip(map[string]string{"BUILD_LIMITS": text}); err == nil || !strings.Contains(err.Error(), "BUILD_LIMITS") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
