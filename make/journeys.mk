@@ -88,6 +88,7 @@ tunnel-image: image
 
 .PHONY: e2e-tunnel
 e2e-tunnel: tunnel-image ## Run the journeys of container networks and tunnels on real pods; needs root.
+	hack/packages node
 	go run $(IMAGES) --output $(DIST)/images toolbox
 	hack/with-cluster --profile node --name $(TUNNEL_CLUSTER) -- $(MAKE) e2e-tunnel-run TUNNEL_CLUSTER=$(TUNNEL_CLUSTER)
 

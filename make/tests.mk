@@ -50,6 +50,10 @@ test-unit: ## Run the unit tests; needs no cluster.
 	$(GO_TEST) -short $(CLUSTER)
 	for module in $(filter-out .,$(GO_MODULES)); do go test -C $$module -count=1 $(if $(RACE),-race) $(TESTARGS) ./...; done
 
+.PHONY: stress-tunnel
+stress-tunnel: ## Send a GiB each way, and make 10,000 connections, through a pair of tunnel proxies.
+	TUNNEL_BYTES=1073741824 TUNNEL_CONNECTIONS=10000 $(GO_TEST) -v -count=1 -timeout 20m -run '^(TestBytesArriveAsTheyWereSent|TestShortConnections)$$' ./internal/tunnel/proxy
+
 # As root it starts real nodes too, where they are built; make e2e builds them.
 .PHONY: test-cluster
 test-cluster: ## Test that clusters start, and are removed without a trace.

@@ -344,6 +344,8 @@ func TestWrongUsage(t *testing.T) {
 		{"client more", 2, "more"},
 		{"client " + client + " --client-data-port 70000", 2, "--client-data-port"},
 		{"client " + client + " --max-tunnels 0", 2, "--max-tunnels"},
+		{"client " + client + " --max-tunnel-streams 0", 2, "--max-tunnel-streams"},
+		{"client " + client + " --idle-timeout -1s", 2, "--idle-timeout"},
 		{"client " + client + " --log-level loud", 2, "--log-level"},
 		{"client " + client + " --drain soon", 2, "drain"},
 		{"server " + client, 2, "--client-control-address"},
@@ -360,6 +362,7 @@ func TestWrongUsage(t *testing.T) {
 		{"control list " + client + " --server-control-port 1", 1, "127.0.0.1:1"},
 		{"--help", 0, "Exit codes"},
 		{"client --help", 0, "--max-opening"},
+		{"--version", 0, "berg-tunnel version v"},
 		{"--version", 0, "v0.0.0-dev"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

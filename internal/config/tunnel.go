@@ -44,8 +44,10 @@ type Tunnel struct {
 	// serverPort. What is denied is so even if it is allowed too.
 	AllowedServers, DeniedServers []netip.Prefix
 	DeniedServerPorts             []PortRange
-	// Tunnels, Streams and IdleTimeout bound what one pair of proxies does.
-	Tunnels, Streams int
+	// Tunnels and Streams bound what one pair of proxies does, TunnelStreams what one tunnel of
+	// it does. IdleTimeout is how long a stream may carry nothing; 0: for ever.
+	Tunnels, Streams, TunnelStreams int
+	IdleTimeout                     time.Duration
 	// PrepareAttempts is how often a tunnel is tried that cannot be prepared.
 	PrepareAttempts int
 	// StartTimeout is how long a proxy may take to start, CallTimeout one call.
@@ -165,12 +167,12 @@ func (t *Tunnel) Section() settings.Section {
 			},
 			{
 				Name: "TUNNEL_DENIED_SERVERS", Default: "",
-				Help:  "Comma-separated addresses and address ranges that they may not lead to, whatever is allowed. Where the operator itself finds the API server is always among them.",
+				Help:  "Comma-separated addresses and address ranges that they may not lead to, whatever is allowed. Where the operator itself finds the API server, by address or by name, is always among them.",
 				Value: networks(&t.DeniedServers),
 			},
 			{
 				Name: "TUNNEL_DENIED_SERVER_PORTS", Default: "2379,2380,6443,10248-10250,10255-10257,10259",
-				Help:  "Comma-separated ports, and ranges of them, that they may not lead to: by default those of etcd, API server, kubelet and the rest of Kubernetes, which listen at the loopback of nodes.",
+				Help:  "Comma-separated ports, and ranges of them, that they may not lead to: by default those of etcd, API server, kubelet and the rest of Kubernetes, which listen at the loopback of nodes. The port of the kubelet of the host is always among them.",
 				Value: portRanges(&t.DeniedServerPorts),
 			},
 			{
@@ -180,8 +182,18 @@ func (t *Tunnel) Section() settings.Section {
 			},
 			{
 				Name: "TUNNEL_MAX_STREAMS", Default: "10000",
-				Help:  "How many connections of clients a tunnel has at once at most.",
+				Help:  "How many connections of clients a pair of proxies has at once at most, in all of its tunnels. More are closed.",
 				Value: settings.Int(&t.Streams, 1, 1000000),
+			},
+			{
+				Name: "TUNNEL_MAX_TUNNEL_STREAMS", Default: "5000",
+				Help:  "How many of them one tunnel has at most, so that it leaves some to the others.",
+				Value: settings.Int(&t.TunnelStreams, 1, 1000000),
+			},
+			{
+				Name: "TUNNEL_IDLE_TIMEOUT", Default: "",
+				Help:  "How long a connection of a client may carry nothing in either direction before it is cut. Empty: for ever.",
+				Value: settings.OptionalDuration(&t.IdleTimeout),
 			},
 			{
 				Name: "TUNNEL_PREPARE_ATTEMPTS", Default: "20",

@@ -21,6 +21,9 @@ func TestTunnelDefaults(t *testing.T) {
 	if cfg.ControlPort != 36672 || cfg.DataPort != 36673 || cfg.Backend != BackendHostPod || cfg.Publish != PublishPodIP {
 		t.Errorf("%+v", cfg)
 	}
+	if cfg.TunnelStreams >= cfg.Streams || cfg.IdleTimeout != 0 {
+		t.Errorf("one tunnel may have %d of %d streams, each idle for %s", cfg.TunnelStreams, cfg.Streams, cfg.IdleTimeout)
+	}
 	if len(cfg.AllowedServers) != 2 || cfg.HostPorts != (PortRange{28000, 28511}) || len(cfg.DeniedServerPorts) < 4 {
 		t.Errorf("%+v", cfg)
 	}

@@ -3,6 +3,7 @@ package tunnel
 
 import (
 	"context"
+	"net"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +83,11 @@ func setup(ctx context.Context, site family.Site, cfg config.Tunnel) error {
 	if err != nil {
 		return err
 	}
+	denied, err := proxyroom.DenyAPIServer(ctx, cfg, mgr.GetConfig().Host, net.DefaultResolver)
+	if err != nil {
+		// By way of a proxy the operator may reach what it cannot look up.
+		mgr.GetLogger().Error(err, "What the name of the API server leads to is not denied to tunnels: name its addresses in TUNNEL_DENIED_SERVERS")
+	}
 	logs, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
@@ -91,7 +97,7 @@ func setup(ctx context.Context, site family.Site, cfg config.Tunnel) error {
 		Writer:    site.Writer,
 		Events:    mgr.GetEventRecorder("tunnel-proxy"),
 		Clock:     site.Clock,
-		Config:    proxyroom.DenyAPIServer(cfg, mgr.GetConfig().Host),
+		Config:    denied,
 		Namespace: site.Namespace,
 		Workers:   site.Workers,
 		Images:    newRegistry(cfg, site.Direct, site.Namespace),

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"regexp"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,33 +19,39 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/proxyroom"
 )
 
-// registry builds images for a registry, one at a time. What it logs in with is read for each,
+// registry builds images for a registry. What it logs in with is read for each,
 // so that a password may be changed.
 type registry struct {
 	config    config.Tunnel
 	secrets   client.Reader
 	namespace string
-	turn      chan struct{}
 }
 
-// longestBuild is enough for a large base over a slow line.
-const longestBuild = 15 * time.Minute
+const (
+	// longestBuild is enough for a large base over a slow line.
+	longestBuild = 15 * time.Minute
+	// versionPatience is enough for a program that only says which one it is.
+	versionPatience = 10 * time.Second
+)
 
 func newRegistry(cfg config.Tunnel, secrets client.Reader, namespace string) proxyroom.Images {
 	if cfg.Registry == "" {
 		return nil
 	}
-	return &registry{config: cfg, secrets: secrets, namespace: namespace, turn: make(chan struct{}, 1)}
+	return &registry{config: cfg, secrets: secrets, namespace: namespace}
 }
 
-// Ensure implements proxyroom.Images.
-func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
-	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
-	case <-ctx.Done():
-		return "", &proxyroom.RetriableError{Err: ctx.Err()}
+// Ping implements proxyroom.Images.
+func (r *registry) Ping(ctx context.Context) error {
+	builder, err := r.builder(image.Credentials{}, "")
+	if err != nil {
+		return nil //nolint:nilerr // what is wrong with the settings Ensure tells
 	}
+	return builder.Ping(ctx)
+}
+
+// Ensure implements proxyroom.Images. One image is built at a time: package work sees to that.
+func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	// A registry that stops in the middle of an answer must not hold up all others for ever.
 	ctx, cancel := context.WithTimeout(ctx, longestBuild)
 	defer cancel()
@@ -54,20 +63,9 @@ func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 		// A Secret is made, or mended, by somebody who need not know of this object.
 		return "", &proxyroom.RetriableError{Err: err}
 	}
-	options := image.Options{
-		Repository:  r.config.Registry + "/" + r.config.Repository,
-		Insecure:    r.config.RegistryInsecure,
-		Credentials: credentials,
-		Program:     r.config.Binary,
-	}
-	if r.config.RegistryCAFile != "" {
-		if options.Authorities, err = os.ReadFile(r.config.RegistryCAFile); err != nil {
-			return "", &proxyroom.RetriableError{Err: fmt.Errorf("TUNNEL_REGISTRY_CA_FILE: %w", err)}
-		}
-	}
-	builder, err := image.New(options)
+	builder, err := r.builder(credentials, r.version(ctx))
 	if err != nil {
-		return "", fmt.Errorf("TUNNEL_REGISTRY, TUNNEL_REPOSITORY: %w", err)
+		return "", err
 	}
 	made, err := builder.Ensure(ctx, base)
 	switch {
@@ -79,6 +77,52 @@ func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 		return "", err
 	}
 }
+
+func (r *registry) builder(credentials image.Credentials, version string) (*image.Builder, error) {
+	options := image.Options{
+		Repository:  r.config.Registry + "/" + r.config.Repository,
+		Insecure:    r.config.RegistryInsecure,
+		Credentials: credentials,
+		Program:     r.config.Binary,
+		Version:     version,
+	}
+	if r.config.RegistryCAFile != "" {
+		var err error
+		if options.Authorities, err = os.ReadFile(r.config.RegistryCAFile); err != nil {
+			return nil, &proxyroom.RetriableError{Err: fmt.Errorf("TUNNEL_REGISTRY_CA_FILE: %w", err)}
+		}
+	}
+	builder, err := image.New(options)
+	if err != nil {
+		return nil, fmt.Errorf("TUNNEL_REGISTRY, TUNNEL_REPOSITORY: %w", err)
+	}
+	return builder, nil
+}
+
+// version asks the program which one it is: it may be another than the operator. "" if it does not
+// say, then its digest tells it from others.
+func (r *registry) version(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	defer cancel()
+	said, err := exec.CommandContext(ctx, r.config.Binary, "--version").Output()
+	if err != nil {
+		return ""
+	}
+	return parseVersion(string(said))
+}
+
+// parseVersion returns the version of "berg-tunnel version v0.1.0", "" where there is none that can
+// stand in a tag.
+func parseVersion(said string) string {
+	fields := strings.Fields(said)
+	if len(fields) != 3 || fields[1] != "version" || !taggable.MatchString(fields[2]) {
+		return ""
+	}
+	return fields[2]
+}
+
+// taggable leaves room for what follows a version in a tag.
+var taggable = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_.+-]{0,63}$`)
 
 func (r *registry) credentials(ctx context.Context) (image.Credentials, error) {
 	if r.config.RegistrySecret == "" {

@@ -67,7 +67,7 @@ type ContainerNetworkTunnelProxySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(o, o.name == t.name))",message="each tunnel must have a name of its own: rename those that have the same"
-	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.clientProxyPort) || t.clientProxyPort == 0 || self.filter(o, has(o.clientProxyPort) && o.clientProxyPort == t.clientProxyPort && (!has(o.clientProxyAddress) && !has(t.clientProxyAddress) || has(o.clientProxyAddress) && has(t.clientProxyAddress) && o.clientProxyAddress == t.clientProxyAddress)).size() == 1)",message="two tunnels must not have the same clientProxyPort at the same clientProxyAddress: change one, or leave it out for a random port"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.clientProxyPort) || t.clientProxyPort == 0 || self.filter(o, has(o.clientProxyPort) && o.clientProxyPort == t.clientProxyPort && (has(o.clientProxyAddress) && o.clientProxyAddress != '' ? o.clientProxyAddress : '0.0.0.0') == (has(t.clientProxyAddress) && t.clientProxyAddress != '' ? t.clientProxyAddress : '0.0.0.0')).size() == 1)",message="two tunnels must not have the same clientProxyPort at the same clientProxyAddress: change one, or leave it out for a random port"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tunnels"
 	Tunnels []TunnelConfiguration `json:"tunnels,omitempty"`
 
@@ -184,6 +184,13 @@ type ContainerNetworkTunnelProxyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Data Port"
 	ClientProxyDataPort int32 `json:"clientProxyDataPort,omitempty"`
 
+	// How the server proxy reaches the client proxy, as TUNNEL_PUBLISH was when the pair was
+	// started: it stays so.
+	// +optional
+	// +kubebuilder:validation:Enum=PodIP;NodePort;HostPort
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Publish"
+	ClientProxyPublish string `json:"clientProxyPublish,omitempty"`
+
 	// Process ID of the server proxy, as it sees itself: in a pod it is that of the container.
 	// Absent unless it runs.
 	// +optional
@@ -195,13 +202,20 @@ type ContainerNetworkTunnelProxyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Startup Timestamp"
 	ServerProxyStartupTimestamp *metav1.MicroTime `json:"serverProxyStartupTimestamp,omitempty"`
 
-	// File with what the server proxy writes to its standard output: a path on the operator's
-	// host, or that of the pod's log on its node.
+	// How the server proxy runs, as TUNNEL_BACKEND was when the pair was started: it stays so.
+	// +optional
+	// +kubebuilder:validation:Enum=HostPod;LocalProcess
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Backend"
+	ServerProxyBackend string `json:"serverProxyBackend,omitempty"`
+
+	// File on the operator's host with what the server proxy writes to its standard output. It stays
+	// until the object is deleted. Absent where the server proxy is a pod: its log goes with it, and
+	// message tells the last of it.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Standard Output File"
 	ServerProxyStdOutFile string `json:"serverProxyStdOutFile,omitempty"`
 
-	// File with what it writes to its standard error.
+	// The same for its standard error.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Standard Error File"
 	ServerProxyStdErrFile string `json:"serverProxyStdErrFile,omitempty"`
@@ -366,6 +380,8 @@ const (
 	ReasonImageFailed = "ImageFailed"
 	// ReasonImageRetried: a registry cannot be reached, which is tried again.
 	ReasonImageRetried = "ImageRetried"
+	// ReasonRegistryNotReady: the registry is asked whether it answers, and does not yet.
+	ReasonRegistryNotReady = "RegistryNotReady"
 	// ReasonImageNotConfigured: the operator was told no registry and no image.
 	ReasonImageNotConfigured = "ImageNotConfigured"
 	// ReasonProxiesStarting: the proxies are being started.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,7 +121,7 @@ type shared struct {
 
 func (s *shared) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tlsDir, "tls-dir", "", "folder with ca.crt, tls.crt and tls.key; read again when they change (required)")
-	flags.IntVar(&s.maxStreams, "max-streams", proxy.DefaultMaxStreams, "streams at once, at most")
+	flags.IntVar(&s.maxStreams, "max-streams", proxy.DefaultMaxStreams, "streams at once of all tunnels, at most")
 	flags.DurationVar(&s.peerGrace, "peer-grace", proxy.DefaultPeerGrace, "how long the other proxy may be unreachable before this one ends")
 	flags.DurationVar(&s.drain, "drain", proxy.DefaultDrain, "how long streams may go on after SIGTERM or shutdown")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -192,8 +193,8 @@ func (p *program) client() *cobra.Command {
 			if err := checkPorts(0, map[string]int{"client-control-port": o.Control.Port, "client-data-port": o.Data.Port}); err != nil {
 				return err
 			}
-			if o.MaxTunnels < 1 || o.MaxOpening < 1 || o.OpeningTimeout <= 0 {
-				return usage("--max-tunnels and --max-opening have to be 1 or more, and --opening-timeout above 0")
+			if o.MaxTunnels < 1 || o.MaxTunnelStreams < 1 || o.MaxOpening < 1 || o.OpeningTimeout <= 0 || o.IdleTimeout < 0 {
+				return usage("--max-tunnels, --max-tunnel-streams and --max-opening have to be 1 or more, --opening-timeout above 0, and --idle-timeout 0 or more")
 			}
 			if o.Common, err = s.common(p); err != nil {
 				return err
@@ -207,6 +208,8 @@ func (p *program) client() *cobra.Command {
 	addEndpoint(flags, &o.Control, "client-control", "0.0.0.0", proxy.DefaultControlPort, "to listen at for the server proxy's control connection")
 	addEndpoint(flags, &o.Data, "client-data", "0.0.0.0", proxy.DefaultDataPort, "to listen at for data connections")
 	flags.IntVar(&o.MaxTunnels, "max-tunnels", proxy.DefaultMaxTunnels, "tunnels, at most")
+	flags.IntVar(&o.MaxTunnelStreams, "max-tunnel-streams", proxy.DefaultTunnelStreams, "streams at once of one tunnel, at most")
+	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 0, "how long a stream may carry nothing in either direction before it is cut; 0 is for ever")
 	flags.IntVar(&o.MaxOpening, "max-opening", proxy.DefaultMaxOpening, "streams of one tunnel that may wait for their server")
 	flags.DurationVar(&o.OpeningTimeout, "opening-timeout", proxy.DefaultOpeningTimeout, "how long a stream may wait for its server")
 	return c
@@ -242,6 +245,7 @@ func (p *program) server() *cobra.Command {
 			if o.Common, err = s.common(p); err != nil {
 				return err
 			}
+			o.Names = net.DefaultResolver
 			return proxy.RunServer(c.Context(), o)
 		},
 	}

@@ -134,9 +134,9 @@ func (r *Reconciler) inputs(o *Observed, operator rbacv1.Subject) Inputs {
 	n := o.Network
 	return Inputs{
 		UID: n.UID, Name: n.Name, Spec: n.Spec,
-		Made:        makes(n.Spec) && (o.Namespace == nil || o.Ours),
-		Operator:    operator,
-		ControlPort: r.Config.ControlPort, DataPort: r.Config.DataPort,
+		Made:     makes(n.Spec) && (o.Namespace == nil || o.Ours),
+		Operator: operator,
+		Closed:   append([]int32{r.Config.ControlPort, r.Config.DataPort}, o.ControlPorts...),
 	}
 }
 

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -62,7 +63,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestPlanLeavesForeignNamespacesAlone(t *testing.T) {
-	in := Inputs{UID: "u-1", Name: "dev.example", ControlPort: 36672, DataPort: 36673, Operator: rbacv1.Subject{Kind: "ServiceAccount", Namespace: "operator", Name: "account"}}
+	in := Inputs{UID: "u-1", Name: "dev.example", Closed: []int32{36672, 36673}, Operator: rbacv1.Subject{Kind: "ServiceAccount", Namespace: "operator", Name: "account"}}
 	in.Spec.NetworkName, in.Spec.Mode = "dev", tunnelv1.ModeExisting
 	if p := plan(in); p.Namespace != nil || p.Policy != nil || p.Binding == nil || p.Binding.RoleRef.Name != Role {
 		t.Errorf("%+v", p)
@@ -83,18 +84,28 @@ func TestPlanLeavesForeignNamespacesAlone(t *testing.T) {
 	}
 }
 
-func TestPortsBesideTwo(t *testing.T) {
-	for _, pair := range [][2]int32{{36672, 36673}, {36673, 36672}, {1, 65535}, {80, 443}} {
+func TestPortsBeside(t *testing.T) {
+	for _, closed := range [][]int32{{36672, 36673}, {36673, 36672}, {1, 65535}, {80, 443}, {80, 80, 79}, {443, 36672, 36673, 80, 443}} {
 		for _, port := range []int32{1, 79, 80, 81, 443, 36671, 36672, 36673, 36674, 65535} {
 			open := false
-			for _, p := range PortsBeside(pair[0], pair[1]) {
+			for _, p := range PortsBeside(closed...) {
 				if *p.Protocol == corev1.ProtocolTCP && p.Port.IntVal <= port && port <= *p.EndPort {
 					open = true
 				}
 			}
-			if want := port != pair[0] && port != pair[1]; open != want {
-				t.Errorf("without %v, %d is open: %t", pair, port, open)
+			if want := !slices.Contains(closed, port); open != want {
+				t.Errorf("without %v, %d is open: %t", closed, port, open)
 			}
 		}
+	}
+}
+
+func TestPortsOfClientProxiesThatAreThere(t *testing.T) {
+	proxy := func(control, data int32) corev1.Pod {
+		return corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: control}, {ContainerPort: data}}}}}}
+	}
+	got := controlPorts([]corev1.Pod{proxy(36672, 36673), proxy(40002, 40001), proxy(36672, 36673), {}})
+	if want := []int32{36672, 36673, 40001, 40002}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

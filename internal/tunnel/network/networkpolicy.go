@@ -1,6 +1,8 @@
 package network
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +25,7 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: among, Ports: PortsBeside(in.ControlPort, in.DataPort)}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: among, Ports: PortsBeside(in.Closed...)}},
 			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()},
 		},
 	}
@@ -33,20 +35,21 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 	return p
 }
 
-// PortsBeside are all ports of TCP but two, and all of the other protocols.
-func PortsBeside(a, b int32) []networkingv1.NetworkPolicyPort {
-	if a > b {
-		a, b = b, a
-	}
+// PortsBeside are all ports of TCP but some, and all of the other protocols.
+func PortsBeside(closed ...int32) []networkingv1.NetworkPolicyPort {
+	closed = slices.Sorted(slices.Values(closed))
 	var ports []networkingv1.NetworkPolicyPort
 	add := func(first, last int32, protocol corev1.Protocol) {
 		if first <= last {
 			ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: ptr.To(protocol), Port: ptr.To(intstr.FromInt32(first)), EndPort: ptr.To(last)})
 		}
 	}
-	add(1, a-1, corev1.ProtocolTCP)
-	add(a+1, b-1, corev1.ProtocolTCP)
-	add(b+1, 65535, corev1.ProtocolTCP)
+	next := int32(1)
+	for _, port := range closed {
+		add(next, port-1, corev1.ProtocolTCP)
+		next = port + 1
+	}
+	add(next, 65535, corev1.ProtocolTCP)
 	add(1, 65535, corev1.ProtocolUDP)
 	add(1, 65535, corev1.ProtocolSCTP)
 	return ports

@@ -22,6 +22,9 @@ type Observed struct {
 	Ours bool
 	// Subnets are the ranges of pods' addresses that nodes tell, sorted.
 	Subnets []string
+	// ControlPorts are those by which the client proxies that are there are controlled: the settings
+	// may have been others when they were made.
+	ControlPorts []int32
 	// Containers are the IDs of those in the namespace, sorted, if they are Counted yet.
 	Containers []string
 	Counted    bool
@@ -48,7 +51,26 @@ func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) 
 	}
 	slices.Sort(o.Subnets)
 	o.Subnets = slices.Compact(o.Subnets)
+	var proxies corev1.PodList
+	if err := r.Client.List(ctx, &proxies, client.UnsafeDisableDeepCopy, client.InNamespace(ns.Name), client.MatchingLabels{tunnelv1.LabelRole: tunnelv1.RoleClient}); err != nil {
+		return o, err
+	}
+	o.ControlPorts = controlPorts(proxies.Items)
 	return o, nil
+}
+
+// controlPorts returns the ports of client proxies: tunnels have none in their pods.
+func controlPorts(proxies []corev1.Pod) []int32 {
+	var all []int32
+	for i := range proxies {
+		for _, c := range proxies[i].Spec.Containers {
+			for _, port := range c.Ports {
+				all = append(all, port.ContainerPort)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // gateways are the first addresses of ranges.

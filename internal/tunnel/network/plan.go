@@ -39,8 +39,8 @@ type Inputs struct {
 	Made bool
 	// Operator is who is bound in the namespace.
 	Operator rbacv1.Subject
-	// ControlPort and DataPort are those of client proxies.
-	ControlPort, DataPort int32
+	// Closed are the ports by which client proxies are controlled.
+	Closed []int32
 }
 
 // Plan is every object that a network consists of.

@@ -62,7 +62,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 		instance:      newInstance(),
 		tunnels:       tunnels{limit: options.MaxTunnels, byID: map[uint32]*tunnel{}, byName: map[string]*tunnel{}, gone: map[*tunnel]bool{}, past: &control.Traffic{}},
 		openings:      openings{all: map[uint64]*opening{}},
-		streams:       newStreams(options.MaxStreams),
+		streams:       newStreams(options.MaxStreams, options.IdleTimeout),
 		data:          map[*secure]bool{},
 		noise:         rate.NewLimiter(1, 20),
 		ending:        make(chan struct{}),
@@ -447,12 +447,21 @@ func (c *client) acceptClients(t *tunnel) {
 
 // open asks the server proxy for the other half of a stream.
 func (c *client) open(t *tunnel, connection *net.TCPConn) {
-	if !c.streams.reserve() {
-		t.fail(control.StreamError_STREAM_ERROR_LIMIT, "there are too many streams, or the proxy is about to end", c.Now())
+	refuse := func(why string) {
+		t.fail(control.StreamError_STREAM_ERROR_LIMIT, why, c.Now())
 		<-t.room
 		_ = connection.Close()
+	}
+	// Nobody else raises it: clients of one tunnel are taken in one after the other.
+	if t.places.Load() >= int64(c.MaxTunnelStreams) {
+		refuse("the tunnel has as many streams as one may have")
 		return
 	}
+	if !c.streams.reserve() {
+		refuse("there are too many streams, or the proxy is about to end")
+		return
+	}
+	t.places.Add(1)
 	t.opening.Add(1)
 	o := c.openings.add(t, connection)
 	o.arm(c.OpeningTimeout, func() {
@@ -480,6 +489,7 @@ func (c *client) giveUp(id uint64, reason control.StreamError, message string, t
 	// The client comes last: whoever sees it closed finds it counted.
 	o.tunnel.fail(reason, message, c.Now())
 	o.tunnel.opening.Add(-1)
+	o.tunnel.places.Add(-1)
 	<-o.tunnel.room
 	c.streams.release()
 	_ = o.client.Close()
@@ -548,11 +558,9 @@ func (c *client) join(data *secure) bool {
 	}
 	o.disarm()
 	t := o.tunnel
-	t.opening.Add(-1)
-	t.active.Add(1)
-	t.streams.Add(1)
+	t.begin()
 	<-t.room
-	defer t.active.Add(-1)
+	defer t.end()
 	c.Log.Debug("a stream begins", "tunnel", t.request.GetName(), "stream", o.id)
 	return c.streams.run(&stream{plain: o.client, data: data, out: &t.toServer, in: &t.toClient})
 }

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -387,5 +389,48 @@ func TestWhatCannotBegin(t *testing.T) {
 		if !errors.Is(err, ErrNotStarted) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// mute are name servers that say nothing of some names.
+type mute struct{}
+
+func (mute) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, error) {
+	if host == "silent.test" {
+		<-ctx.Done()
+		return nil, &net.DNSError{Err: ctx.Err().Error(), Name: host, IsTimeout: true}
+	}
+	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
+}
+
+// A server's name that nobody answers for is that tunnel's failure before a caller loses patience,
+// and nobody else waits.
+func TestNameServersThatSayNothing(t *testing.T) {
+	p := start(t, func(o *options) { o.server.Names = mute{} })
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := p.PrepareTunnel(ctx, &control.TunnelRequest{Name: "silent", ServerAddress: "silent.test", ServerPort: 80})
+		failed <- err
+	}()
+	port := serve(t, echo)
+	spec, err := p.PrepareTunnel(ctx, &control.TunnelRequest{Name: "known", ServerAddress: "known.test", ServerPort: int32(port), ClientProxyAddress: "127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := once(Endpoint{Address: "127.0.0.1", Port: int(spec.GetClientProxyPort())}.String()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-failed:
+		t.Fatalf("%v, while the other tunnel was prepared: it waited", err)
+	default:
+	}
+	if err := <-failed; status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "silent.test") || ctx.Err() != nil {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+	if all := p.list().GetTunnels(); len(all) != 1 {
+		t.Errorf("%d tunnels", len(all))
 	}
 }

@@ -19,6 +19,7 @@ const (
 	DefaultDataPort       = 36673
 	DefaultMaxTunnels     = 256
 	DefaultMaxStreams     = 16384
+	DefaultTunnelStreams  = 8192
 	DefaultMaxOpening     = 256
 	DefaultOpeningTimeout = 2 * time.Minute
 	DefaultPeerGrace      = 10 * time.Second
@@ -71,6 +72,10 @@ type ClientOptions struct {
 	Control, Data Endpoint
 	// MaxTunnels is how many tunnels there may be.
 	MaxTunnels int
+	// MaxTunnelStreams is how many streams one tunnel may have, so that it leaves some to the others.
+	MaxTunnelStreams int
+	// IdleTimeout is how long a stream may carry nothing in either direction; 0 is for ever.
+	IdleTimeout time.Duration
 	// MaxOpening is how many streams of one tunnel may wait for their server.
 	MaxOpening int
 	// OpeningTimeout is for how long each may.
@@ -86,6 +91,8 @@ type ServerOptions struct {
 	ClientControl, ClientData Endpoint
 	// Servers are those that tunnels may lead to.
 	Servers allow.Rules
+	// Names looks up the names of servers.
+	Names allow.Resolver
 	// ConnectTimeout is how long to try to reach the client proxy at the start.
 	ConnectTimeout time.Duration
 	// DialTimeout is how long to try to reach a server.

@@ -129,8 +129,8 @@ func start(t testing.TB, change ...func(*options)) *pair {
 	common := Common{MaxStreams: 20000, PeerGrace: 2 * time.Second, Drain: 200 * time.Millisecond, Log: log, Now: time.Now}
 	anywhere := Endpoint{Address: "127.0.0.1"}
 	o := &options{
-		client: ClientOptions{Common: common, Control: anywhere, Data: anywhere, MaxTunnels: 16, MaxOpening: 64, OpeningTimeout: time.Minute},
-		server: ServerOptions{Common: common, Control: anywhere, Servers: allow.Default(), ConnectTimeout: patience, DialTimeout: time.Minute},
+		client: ClientOptions{Common: common, Control: anywhere, Data: anywhere, MaxTunnels: 16, MaxTunnelStreams: 20000, MaxOpening: 64, OpeningTimeout: time.Minute},
+		server: ServerOptions{Common: common, Control: anywhere, Servers: allow.Default(), Names: net.DefaultResolver, ConnectTimeout: patience, DialTimeout: time.Minute},
 	}
 	o.client.Identity, o.server.Identity = identityOf(t, p.dirs[pki.ClientProxy]), identityOf(t, p.dirs[pki.ServerProxy])
 	for _, c := range change {

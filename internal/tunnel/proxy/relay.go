@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // flow counts bytes of payload.
@@ -25,6 +26,12 @@ type stream struct {
 
 	once sync.Once
 	cut  bool
+
+	// carried counts what went through in both directions; seen is what it was when somebody looked
+	// last and found more, at since. These two are under the lock of the streams.
+	carried atomic.Uint64
+	seen    uint64
+	since   time.Time
 }
 
 // run returns when both directions have ended and the plain connection is closed. The data
@@ -62,6 +69,7 @@ func (s *stream) outward() {
 			err = s.data.writeFrame(buffer, n)
 			giveBack(buffer)
 			s.out.Add(uint64(n))
+			s.carried.Add(uint64(n))
 		}
 		if errors.Is(err, io.EOF) {
 			if err = s.data.writeEnd(); err == nil {
@@ -79,6 +87,7 @@ func (s *stream) inward() {
 	err := s.data.readFrames(func(p []byte) error {
 		_, err := s.plain.Write(p)
 		s.in.Add(uint64(len(p)))
+		s.carried.Add(uint64(len(p)))
 		return err
 	})
 	if err == nil {

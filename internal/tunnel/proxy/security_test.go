@@ -138,7 +138,7 @@ func newThief(t *testing.T) *thief {
 				Log: slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: ready, Now: time.Now,
 			},
 			Control: Endpoint{Address: "127.0.0.1"}, Data: Endpoint{Address: "127.0.0.1"},
-			MaxTunnels: 10, MaxOpening: 10, OpeningTimeout: time.Minute,
+			MaxTunnels: 10, MaxTunnelStreams: 10, MaxOpening: 10, OpeningTimeout: time.Minute,
 		})
 	})
 	peer, err := control.Dial(Endpoint{Address: "127.0.0.1", Port: h.client.ClientControlPort}.String(), h.self, pki.ClientProxy)

@@ -62,7 +62,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 	s := &server{
 		ServerOptions: options,
 		instance:      newInstance(),
-		streams:       newStreams(options.MaxStreams),
+		streams:       newStreams(options.MaxStreams, 0),
 		openings:      map[uint64]context.CancelFunc{},
 		ending:        make(chan struct{}),
 	}
@@ -334,7 +334,7 @@ func (s *server) dialServer(ctx context.Context, spec *control.TunnelSpec) (*net
 	dialer := net.Dialer{Timeout: dialTry}
 	return persist(ctx, func() (*net.TCPConn, error) {
 		// Each time: a name may lead elsewhere now, and what it leads to is what has to be allowed.
-		addresses, err := s.Servers.Resolve(ctx, net.DefaultResolver, spec.GetServerAddress(), port)
+		addresses, err := s.Servers.Resolve(ctx, s.Names, spec.GetServerAddress(), port)
 		if err != nil {
 			return nil, err
 		}
@@ -442,9 +442,9 @@ func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest
 
 // allowed returns a status if no server may be at an address and port.
 func (s *server) allowed(ctx context.Context, host string, port int) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
-	switch _, err := s.Servers.Resolve(ctx, net.DefaultResolver, host, port); {
+	switch _, err := s.Servers.Resolve(ctx, s.Names, host, port); {
 	case errors.Is(err, allow.ErrRefused):
 		return status.Error(codes.PermissionDenied, err.Error())
 	case err != nil:

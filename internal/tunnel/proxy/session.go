@@ -27,6 +27,9 @@ const (
 	newcomerPatience = 10 * time.Second
 	// callTimeout is that of a call that is passed on.
 	callTimeout = 5 * time.Second
+	// lookUpTimeout is that of the look-up of a server's name when its tunnel is prepared. It is
+	// shorter than what a controller waits for, so that he hears what is wrong.
+	lookUpTimeout = 2 * time.Second
 	// messageLimit is far above any message's size.
 	messageLimit = 1 << 20
 )

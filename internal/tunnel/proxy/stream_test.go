@@ -371,3 +371,98 @@ func TestTooManyStreams(t *testing.T) {
 	_ = held[1].Close()
 	within(t, "the place is free", func() bool { return once(at) == nil })
 }
+
+// One tunnel of which clients keep all that they get leaves some to the others.
+func TestAGreedyTunnelBesideALiveOne(t *testing.T) {
+	p := start(t, func(o *options) { o.client.MaxStreams, o.client.MaxTunnelStreams = 5, 3 })
+	_, greedy := p.prepare("greedy", serve(t, echo))
+	_, lives := p.prepare("lives", serve(t, echo))
+	var held []*net.TCPConn
+	for range 3 {
+		c := dial(t, greedy)
+		asks(t, c, "a place")
+		held = append(held, c)
+	}
+	for range 5 {
+		isClosed(t, dial(t, greedy))
+	}
+	for range 20 {
+		if err := once(lives); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks(t, held[0], "still there?")
+	failures := p.list().GetTunnels()[0].GetTraffic().GetFailures()
+	if len(failures) != 1 || failures[0].GetError() != control.StreamError_STREAM_ERROR_LIMIT || failures[0].GetCount() != 5 {
+		t.Errorf("failures: %v", failures)
+	}
+	_ = held[1].Close()
+	within(t, "the place is free", func() bool { return once(greedy) == nil })
+}
+
+// Streams that wait for their server have places, too, and give them back.
+func TestPlacesOfStreamsThatFail(t *testing.T) {
+	p := start(t, func(o *options) {
+		o.client.MaxTunnelStreams = 2
+		o.server.DialTimeout = 100 * time.Millisecond
+	})
+	_, at := p.prepare("refuses", closedPort(t))
+	for range 6 {
+		isClosed(t, dial(t, at))
+	}
+	for _, f := range p.list().GetTunnels()[0].GetTraffic().GetFailures() {
+		if f.GetError() == control.StreamError_STREAM_ERROR_LIMIT {
+			t.Errorf("%d streams found no place", f.GetCount())
+		}
+	}
+}
+
+func TestIdleStreamsAreCut(t *testing.T) {
+	p := start(t, func(o *options) { o.client.IdleTimeout = 400 * time.Millisecond })
+	_, at := p.prepare("idle", serve(t, echo))
+	idle, busy := dial(t, at), dial(t, at)
+	asks(t, idle, "once")
+	begin := time.Now()
+	cut := make(chan time.Duration, 1)
+	go func() {
+		_, _ = idle.Read(make([]byte, 1))
+		cut <- time.Since(begin)
+	}()
+	var after time.Duration
+	for after == 0 && time.Since(begin) < patience {
+		asks(t, busy, "again")
+		select {
+		case after = <-cut:
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if after < 300*time.Millisecond {
+		t.Errorf("an idle stream was cut after %s; 0 is never", after)
+	}
+	asks(t, busy, "still here")
+	within(t, "the place is free", func() bool { return p.list().GetActiveStreams() == 1 })
+}
+
+// Whoever looks at a deleted tunnel while its last stream begins does not find it without any: what
+// went through that would be counted by nobody.
+func TestATunnelWhoseStreamBeginsIsNotIdle(t *testing.T) {
+	for range 20000 {
+		one := &tunnel{}
+		one.opening.Add(1)
+		begun := make(chan struct{})
+		go func() {
+			one.begin()
+			close(begun)
+		}()
+		for waits := true; waits; {
+			if one.isIdle() {
+				t.Fatal("a stream was lost sight of")
+			}
+			select {
+			case <-begun:
+				waits = false
+			default:
+			}
+		}
+	}
+}

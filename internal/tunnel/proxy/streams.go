@@ -18,6 +18,11 @@ type streams struct {
 	// empty is closed when there is none left after close.
 	empty chan struct{}
 
+	// idle is how long a stream may carry nothing; 0 is for ever. janitor looks from time to time
+	// while there are streams.
+	idle    time.Duration
+	janitor *time.Timer
+
 	// What a rush of new streams has left behind, most of it handshakes, is given back when the rush
 	// is over: those that stay may do nothing for long, and nothing else would collect it.
 	rush int
@@ -30,8 +35,8 @@ const (
 	rushPause   = time.Second
 )
 
-func newStreams(limit int) *streams {
-	return &streams{limit: limit, running: map[*stream]bool{}, empty: make(chan struct{})}
+func newStreams(limit int, idle time.Duration) *streams {
+	return &streams{limit: limit, idle: idle, running: map[*stream]bool{}, empty: make(chan struct{})}
 }
 
 // reserve takes a place for a stream that is about to be made, and tells whether there was one.
@@ -73,6 +78,12 @@ func (s *streams) release() {
 func (s *streams) run(one *stream) bool {
 	s.mu.Lock()
 	s.running[one] = true
+	if s.idle > 0 {
+		one.since = time.Now()
+		if s.janitor == nil {
+			s.janitor = time.AfterFunc(s.idle/idleLooks, s.cutIdle)
+		}
+	}
 	s.mu.Unlock()
 	free := one.run()
 	s.mu.Lock()
@@ -81,6 +92,32 @@ func (s *streams) run(one *stream) bool {
 	s.places--
 	s.look()
 	return free
+}
+
+// idleLooks is how often it is looked for idle streams while one may be idle: so much too late the
+// last of them is cut.
+const idleLooks = 4
+
+// cutIdle cuts the streams that have carried nothing for too long.
+func (s *streams) cutIdle() {
+	now := time.Now()
+	var idle []*stream
+	s.mu.Lock()
+	for one := range s.running {
+		if carried := one.carried.Load(); carried != one.seen {
+			one.seen, one.since = carried, now
+		} else if now.Sub(one.since) >= s.idle {
+			idle = append(idle, one)
+		}
+	}
+	s.janitor = nil
+	if len(s.running) > 0 {
+		s.janitor = time.AfterFunc(s.idle/idleLooks, s.cutIdle)
+	}
+	s.mu.Unlock()
+	for _, one := range idle {
+		one.abort()
+	}
 }
 
 func (s *streams) look() {

@@ -23,8 +23,27 @@ type tunnel struct {
 	closed chan struct{}
 
 	traffic
-	active, opening atomic.Int64
+	// active are streams that run, and opening those that wait for their server; places are both.
+	active, opening, places atomic.Int64
 }
+
+// begin makes a stream that waits one that runs. At no moment it is neither, so that whoever looks
+// does not take the tunnel for one without streams: see isIdle.
+func (t *tunnel) begin() {
+	t.active.Add(1)
+	t.opening.Add(-1)
+	t.streams.Add(1)
+}
+
+// end is that of a stream that ran.
+func (t *tunnel) end() {
+	t.active.Add(-1)
+	t.places.Add(-1)
+}
+
+// isIdle reports whether a tunnel that takes no more clients in has no stream. Those that wait are
+// looked at first: one that has begun meanwhile is seen among those that run.
+func (t *tunnel) isIdle() bool { return t.opening.Load() == 0 && t.active.Load() == 0 }
 
 // reasons is how many reasons a stream may fail for.
 const reasons = int(control.StreamError_STREAM_ERROR_CANCELLED) + 1
@@ -106,7 +125,7 @@ func (s *tunnels) live() []*tunnel {
 func (s *tunnels) deleted() *control.Traffic {
 	sum := add(&control.Traffic{}, s.past)
 	for t := range s.gone {
-		if t.active.Load() == 0 && t.opening.Load() == 0 {
+		if t.isIdle() {
 			add(s.past, t.proto())
 			delete(s.gone, t)
 		}

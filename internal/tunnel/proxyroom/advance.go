@@ -1,9 +1,12 @@
 package proxyroom
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
+	"runtime"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +17,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
+
+// secretPause is how often a Secret that is missing is looked for.
+const secretPause = 5 * time.Second
 
 // Outcome is what one pass saw and did, and all that a status is derived from.
 type Outcome struct {
@@ -28,6 +34,9 @@ type Outcome struct {
 	Image string
 	// Client is where the server proxy finds the client proxy.
 	Endpoint Endpoint
+	// Backend and Publish are how the pair is made.
+	Backend config.TunnelBackend
+	Publish config.TunnelPublish
 	// Tunnels are what the proxies said of them. Current: about all as they are wanted now.
 	// Calling: they are being asked.
 	Tunnels          Synced
@@ -45,6 +54,8 @@ func (r *Reconciler) advance(ctx context.Context, out *Outcome, now time.Time) {
 	p, o := out.Proxy, &out.Observed
 	ran := p.Status.State == tunnelv1.StateRunning
 	out.Image = p.Status.ClientProxyContainerImage
+	cfg := settingsOf(r.Config, *o)
+	out.Backend, out.Publish = cfg.Backend, cfg.Publish
 	if out.End = judgeEnd(*o, r.Config.StartTimeout, now); out.End != "" {
 		out.State, out.Step = tunnelv1.StateFailed, tunnelv1.ConditionProxiesReady
 		return
@@ -69,6 +80,13 @@ func (r *Reconciler) advance(ctx context.Context, out *Outcome, now time.Time) {
 	out.wakeAt(keys.Renew, now)
 	if ran {
 		r.serve(ctx, out, keys, now)
+		return
+	}
+	if problem, again := r.awaitRegistry(p, now); problem != nil { //nolint:contextcheck // the work outlives the pass
+		out.stop(tunnelv1.StatePending, problem)
+		if !again.IsZero() {
+			out.wakeAt(again, now)
+		}
 		return
 	}
 	image, problem, fatal := r.ensureImage(p, now) //nolint:contextcheck // the work outlives the pass
@@ -101,6 +119,12 @@ func (r *Reconciler) begin(ctx context.Context, out *Outcome, keys Keys, now tim
 	failed := func(err error) {
 		out.stop(tunnelv1.StateStarting, problemOf(tunnelv1.ConditionProxiesReady, err, r.Namespace))
 	}
+	if o.Client == nil || !podReady(o.Client) {
+		if err := r.pullSecret(ctx, o.Proxy, o.namespace()); err != nil {
+			r.withoutPullSecret(out, err, now)
+			return
+		}
+	}
 	in, err := r.inputs(ctx, out)
 	if err != nil {
 		failed(err)
@@ -128,7 +152,7 @@ func (r *Reconciler) begin(ctx context.Context, out *Outcome, keys Keys, now tim
 	}
 	out.Endpoint, in.Client, in.Host = endpoint, endpoint, o.Host.Name
 	if !o.Server.Exists {
-		if err := r.backend.start(ctx, o.Proxy, in, keys); err != nil {
+		if err := r.backendOf(o.Proxy).start(ctx, o.Proxy, in, keys); err != nil {
 			failed(inOwnNamespace(err))
 			return
 		}
@@ -140,6 +164,24 @@ func (r *Reconciler) begin(ctx context.Context, out *Outcome, keys Keys, now tim
 		return
 	}
 	r.serve(ctx, out, keys, now)
+}
+
+// withoutPullSecret is what becomes of a start without what nodes log in at the registry with.
+// Nobody watches that Secret: it is looked for again.
+func (r *Reconciler) withoutPullSecret(out *Outcome, err error, now time.Time) {
+	state := tunnelv1.StateBuildingImage
+	if out.Client != nil {
+		state = tunnelv1.StateStarting
+		out.wakeAt(startDeadline(out.Client, r.Config.StartTimeout), now)
+	}
+	if missing := (*missingSecretError)(nil); errors.As(err, &missing) {
+		out.stop(state, &outcome.Problem{
+			Condition: tunnelv1.ConditionImageReady, Reason: tunnelv1.ReasonImageRetried, Class: outcome.UnderWay, Message: missing.Error(),
+		})
+		out.wakeAt(now.Add(secretPause), now)
+		return
+	}
+	out.stop(state, problemOf(tunnelv1.ConditionImageReady, err, r.Namespace))
 }
 
 // serve keeps the tunnels of a pair that runs as they are wanted.
@@ -154,7 +196,7 @@ func (r *Reconciler) serve(ctx context.Context, out *Outcome, keys Keys, now tim
 		}
 		return
 	}
-	if err := r.backend.renew(o.Proxy, keys); err != nil {
+	if err := r.backendOf(o.Proxy).renew(o.Proxy, keys); err != nil {
 		out.Problem = &outcome.Problem{Condition: tunnelv1.ConditionProxiesReady, Reason: tunnelv1.ReasonWriteFailed, Class: outcome.Retry, Message: err.Error(), Err: err}
 		return
 	}
@@ -191,19 +233,52 @@ func (r *Reconciler) build(ctx context.Context, out Outcome, in Inputs) error {
 
 func (r *Reconciler) inputs(ctx context.Context, out *Outcome) (Inputs, error) {
 	p, o := out.Proxy, out.Observed
+	cfg := settingsOf(r.Config, o)
 	in := Inputs{
 		UID: p.UID, Name: p.Name, Aliases: p.Spec.Aliases,
 		Namespace: o.namespace(), OperatorNamespace: r.Namespace,
 		Image: out.Image, Host: o.HostName, Nodes: nodeAddresses(o.Host),
-		PullSecret: r.Config.RegistrySecret != "",
-		Config:     r.Config,
+		PullSecret: cfg.RegistrySecret != "",
+		Config:     cfg,
 	}
-	if r.Config.Publish != config.PublishHostPort {
+	if cfg.Image == "" {
+		// The operator builds images of its own program.
+		in.Architecture = runtime.GOARCH
+	}
+	if cfg.Publish != config.PublishHostPort {
 		return in, nil
 	}
 	var err error
 	in.HostPorts, err = r.chooseHostPorts(ctx, o)
 	return in, err
+}
+
+// settingsOf returns the settings as they count for a pair: what it was made with stays, whatever
+// an administrator has set since. A tunnel must not lead to the kubelet of its host, either.
+func settingsOf(cfg config.Tunnel, o Observed) config.Tunnel {
+	s := o.Proxy.Status
+	cfg.Backend = cmp.Or(config.TunnelBackend(s.ServerProxyBackend), cfg.Backend)
+	if o.Client != nil {
+		cfg.Publish = cmp.Or(config.TunnelPublish(s.ClientProxyPublish), cfg.Publish)
+		control, data := portsOfPod(o.Client)
+		cfg.ControlPort, cfg.DataPort = cmp.Or(control, cfg.ControlPort), cmp.Or(data, cfg.DataPort)
+	}
+	return denyKubelet(cfg, o.Host)
+}
+
+// portsOfPod returns the ports at which a client proxy listens for its server proxy.
+func portsOfPod(pod *corev1.Pod) (control, data int32) {
+	for _, c := range pod.Spec.Containers {
+		for _, port := range c.Ports {
+			switch port.Name {
+			case "control":
+				control = port.ContainerPort
+			case "data":
+				data = port.ContainerPort
+			}
+		}
+	}
+	return control, data
 }
 
 // namespace is that of the pair's network.
@@ -223,22 +298,13 @@ func (r *Reconciler) endpoint(o Observed) (e Endpoint, known bool) {
 	if o.Client == nil {
 		return e, false
 	}
-	if r.Config.Publish == config.PublishPodIP {
+	publish := settingsOf(r.Config, o).Publish
+	if publish == config.PublishPodIP {
 		e.Address = o.Client.Status.PodIP
-		// Those that the pod was made with: settings may have changed.
-		for _, c := range o.Client.Spec.Containers {
-			for _, port := range c.Ports {
-				switch port.Name {
-				case "control":
-					e.Control = port.ContainerPort
-				case "data":
-					e.Data = port.ContainerPort
-				}
-			}
-		}
+		e.Control, e.Data = portsOfPod(o.Client)
 	} else {
 		e.Address, e.Control, e.Data = "127.0.0.1", o.Published.Control, o.Published.Data
-		if r.Config.Publish == config.PublishNodePort {
+		if publish == config.PublishNodePort {
 			e.Address = ""
 			if addresses := nodeAddresses(o.Host); o.Host != nil && len(addresses) > 0 {
 				for _, a := range o.Host.Status.Addresses {

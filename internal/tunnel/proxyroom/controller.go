@@ -43,7 +43,8 @@ type Reconciler struct {
 	finalizers finalizer.Remover
 	work       *work.Work
 	memory     memory
-	backend    backend
+	// backends are all of them: a pair stays with the one that it was made with.
+	backends map[config.TunnelBackend]backend
 }
 
 // What pods and Secrets need in the namespaces of networks stands in config/tunnel/rbac, and
@@ -77,7 +78,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 	if p.Status.State == tunnelv1.StateFailed {
-		return 0, r.tidy(ctx, p)
+		return 0, r.afterEnd(ctx, p, now)
 	}
 	o, err := r.observe(ctx, p)
 	if err != nil {
@@ -107,6 +108,18 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		}
 	}
 	return out.Again, err
+}
+
+// afterEnd looks after a pair that has ended, for ever.
+func (r *Reconciler) afterEnd(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) error {
+	if p.Status.ObservedGeneration != p.Generation {
+		before := p.DeepCopy()
+		deriveChangedAfterEnd(p, now)
+		if err := r.patchStatus(ctx, before, p); err != nil {
+			return err
+		}
+	}
+	return r.tidy(ctx, p)
 }
 
 // tidy takes away what is left of a pair that has ended; what its server proxy has written

@@ -15,6 +15,7 @@
 // a restart pods, Secrets and processes tell what there is, and the server proxy lists its
 // tunnels. Nothing else is needed to go on.
 //
-// Two facts stand in the status and nowhere else: that a pair has run, from which on a proxy
-// that is missing means its end, and that it has ended, which is for ever.
+// Three facts stand in the status and nowhere else: that a pair has run, from which on a proxy
+// that is missing means its end; that it has ended, which is for ever; and by which settings it was
+// made, which stay its own when an administrator changes them.
 package proxyroom

@@ -2,6 +2,7 @@ package proxyroom
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,10 @@ func (r *Reconciler) finalize(ctx context.Context, p *tunnelv1.ContainerNetworkT
 	if !controllerutil.ContainsFinalizer(p, tunnelv1.Finalizer) || r.finalizers.Done(p) {
 		return nil
 	}
-	r.work.Cancel(p.UID, workReady) // it only waits for what will not be needed
+	// These only wait for what will not be needed.
+	r.work.Cancel(p.UID, workReady)
+	r.work.Cancel(p.UID, workPing)
+	r.work.Withdraw(p.UID)
 	if r.work.Busy(p.UID) {
 		return r.tell(ctx, p, "What is under way is completed first", now) // its end wakes us
 	}
@@ -84,9 +88,14 @@ func (r *Reconciler) tell(ctx context.Context, p *tunnelv1.ContainerNetworkTunne
 // tearDown ends both proxies, and deletes all that belongs to a pair when they have ended. It
 // reports whether nothing is left.
 func (r *Reconciler) tearDown(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, keepLogs bool) (gone bool, err error) {
-	serverGone, err := r.backend.stop(ctx, p)
-	if err != nil {
-		return false, inOwnNamespace(err)
+	// Of all backends: the setting may have been another one when the server proxy was started.
+	serverGone := true
+	for _, b := range r.backends {
+		gone, err := b.stop(ctx, p)
+		if err != nil {
+			return false, inOwnNamespace(err)
+		}
+		serverGone = serverGone && gone
 	}
 	clientGone, err := stopPods(ctx, r.Writer, p, "")
 	if err != nil || !serverGone || !clientGone {
@@ -105,7 +114,11 @@ func (r *Reconciler) tearDown(ctx context.Context, p *tunnelv1.ContainerNetworkT
 	if err := r.dropSecrets(ctx, p, namespace); err != nil {
 		return false, err
 	}
-	return true, r.backend.clean(p, keepLogs)
+	var errs []error
+	for _, b := range r.backends {
+		errs = append(errs, b.clean(p, keepLogs))
+	}
+	return true, errors.Join(errs...)
 }
 
 // usableNamespace returns the namespace of a pair's network; "" if that is gone, or about to be:

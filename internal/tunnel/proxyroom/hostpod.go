@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,11 +38,8 @@ func (h *hostPod) observe(ctx context.Context, p *tunnelv1.ContainerNetworkTunne
 	if err != nil || !proofOf(p).Holds(pod) {
 		return Server{}, apply.IgnoreAbsent(err)
 	}
-	s := Server{
-		Exists: true, Ended: ended("the server proxy", pod), Waiting: waiting("the server proxy", pod), Address: pod.Status.HostIP,
-		Out: fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/0.log", pod.Namespace, pod.Name, pod.UID, serverContainer),
-	}
-	s.Err = s.Out
+	// Its log goes with the pod, so no file is told: what it said last is in Ended.
+	s := Server{Exists: true, Ended: ended("the server proxy", pod), Waiting: waiting("the server proxy", pod), Address: pod.Status.HostIP}
 	if s.Ended != "" || len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Running == nil {
 		return s, nil
 	}

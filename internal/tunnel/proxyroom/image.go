@@ -12,6 +12,8 @@ import (
 
 // Images finds the image of both proxies, and builds it if need be.
 type Images interface {
+	// Ping returns an error if the registry does not answer.
+	Ping(ctx context.Context) error
 	// Ensure returns the image that is made from a base, with its digest. A RetriableError
 	// may pass.
 	Ensure(ctx context.Context, base string) (image string, err error)
@@ -32,10 +34,61 @@ type built struct {
 }
 
 const (
-	workImage = "image"
+	workImage, workPing = "image", "registry"
 	// imagePause and longestImagePause are between attempts.
 	imagePause, longestImagePause = 2 * time.Second, time.Minute
 )
+
+// awaitRegistry returns what keeps an image from being looked for: a registry that has not
+// answered yet. One that breaks off later is tried again by the build.
+func (r *Reconciler) awaitRegistry(p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) (problem *outcome.Problem, again time.Time) {
+	if p.Status.ClientProxyContainerImage != "" || p.Status.State == tunnelv1.StateBuildingImage || r.Config.Image != "" || r.Config.Registry == "" || r.Images == nil {
+		return nil, again
+	}
+	silent := func(why string, next time.Time) (*outcome.Problem, time.Time) {
+		return &outcome.Problem{
+			Condition: tunnelv1.ConditionImageReady, Reason: tunnelv1.ReasonRegistryNotReady, Class: outcome.UnderWay,
+			Message: "The registry (TUNNEL_REGISTRY) must answer first, and is asked again: " + why,
+		}, next
+	}
+	var attempt int
+	var next time.Time
+	var why string
+	r.memory.with(p.UID, func(m *remembered) { attempt, next, why = m.pingAttempt, m.pingNext, m.pingFailed })
+	if now.Before(next) {
+		return silent(why, next)
+	}
+	answer, done := work.Do(r.work, p.UID, p.Name, workPing, fmt.Sprint(attempt), func(ctx context.Context) pong {
+		ctx, cancel := context.WithTimeout(ctx, r.Config.CallTimeout)
+		defer cancel()
+		return pong{r.Images.Ping(ctx), true}
+	})
+	switch {
+	case !done && why != "":
+		return silent(why, time.Time{}) // until more is known
+	case !done:
+		return &outcome.Problem{
+			Condition: tunnelv1.ConditionImageReady, Reason: tunnelv1.ReasonImageBuilding, Class: outcome.UnderWay, Message: "The registry is asked whether it answers",
+		}, again
+	case answer.answered && answer.err == nil:
+		return nil, again
+	case answer.err == nil:
+		answer.err = context.Canceled // it was not even asked: the operator was about to end
+	}
+	r.memory.with(p.UID, func(m *remembered) {
+		m.pingAttempt++
+		m.pingNext = now.Add(min(imagePause<<min(m.pingAttempt, 10), longestImagePause))
+		m.pingFailed = answer.err.Error()
+		next, why = m.pingNext, m.pingFailed
+	})
+	return silent(why, next)
+}
+
+// pong is what came of asking a registry whether it is there.
+type pong struct {
+	err      error
+	answered bool
+}
 
 // ensureImage returns the image of a pair, or what keeps it. fatal says why there will never be one.
 func (r *Reconciler) ensureImage(p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) (image string, problem *outcome.Problem, fatal string) {

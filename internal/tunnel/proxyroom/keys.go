@@ -76,9 +76,6 @@ func (r *Reconciler) keys(ctx context.Context, p *tunnelv1.ContainerNetworkTunne
 			return Keys{}, err
 		}
 	}
-	if err := r.pullSecret(ctx, p, proof, namespace); err != nil {
-		return Keys{}, err
-	}
 	r.memory.setKeys(p.UID, k)
 	return k, nil
 }
@@ -143,14 +140,26 @@ func (r *Reconciler) leaf(ctx context.Context, proof ownership.Proof, desired *c
 	return pair, nil
 }
 
-// pullSecret copies what nodes log in at the registry with.
-func (r *Reconciler) pullSecret(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, proof ownership.Proof, namespace string) error {
+// missingSecretError is the error of a Secret that a setting names and nobody has made: it is not
+// one of the pair's own, of which a missing one means that somebody was faster.
+type missingSecretError struct{ setting, namespace, name string }
+
+func (e *missingSecretError) Error() string {
+	return fmt.Sprintf("There is no Secret %s/%s, which %s names: create it, or have an administrator name another one", e.namespace, e.name, e.setting)
+}
+
+// pullSecret copies what nodes log in at the registry with. Only a pair that is being started
+// needs it: what runs has its image.
+func (r *Reconciler) pullSecret(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, namespace string) error {
 	if r.Config.RegistrySecret == "" {
 		return nil
 	}
-	source := &corev1.Secret{}
+	proof, source := proofOf(p), &corev1.Secret{}
 	if err := r.Writer.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: r.Config.RegistrySecret}, source); err != nil {
-		return fmt.Errorf("TUNNEL_REGISTRY_SECRET: %w", err)
+		if apply.Absent(err) {
+			return &missingSecretError{"TUNNEL_REGISTRY_SECRET", r.Namespace, r.Config.RegistrySecret}
+		}
+		return inOwnNamespace(fmt.Errorf("TUNNEL_REGISTRY_SECRET: %w", err))
 	}
 	desired := &corev1.Secret{
 		ObjectMeta: metaOf(p.UID, p.Name, namespace, objectName(p.Name, partPull, p.UID), ""),

@@ -47,25 +47,33 @@ type localProcess struct {
 // killAfter is how long a process may drain.
 const killAfter = drainSeconds * time.Second
 
-// newLocalProcess makes the folder.
-func newLocalProcess(binary string, w *work.Work, now clock.PassiveClock) (*localProcess, error) {
-	dir := filepath.Join(os.TempDir(), "berg-tunnel-"+strconv.Itoa(os.Geteuid()))
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("folder for server proxies: %w", err)
+func newLocalProcess(binary string, w *work.Work, now clock.PassiveClock) *localProcess {
+	return &localProcess{
+		binary: binary, dir: filepath.Join(os.TempDir(), "berg-tunnel-"+strconv.Itoa(os.Geteuid())), work: w, clock: now,
+		exits: map[types.UID]string{}, watched: map[int]bool{}, asked: map[types.UID]time.Time{},
 	}
-	info, err := os.Lstat(dir)
+}
+
+// makeFolder makes the folder, or makes sure that it is nobody else's.
+func (l *localProcess) makeFolder() error {
+	if err := os.Mkdir(l.dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("folder for server proxies: %w", err)
+	}
+	return l.checkFolder()
+}
+
+// checkFolder returns an error unless there is a folder of ours.
+func (l *localProcess) checkFolder() error {
+	info, err := os.Lstat(l.dir)
 	if err != nil {
-		return nil, fmt.Errorf("folder for server proxies: %w", err)
+		return fmt.Errorf("folder for server proxies: %w", err)
 	}
 	// In a folder that all may write to, somebody may have been there first.
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || !info.IsDir() || int(owner.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("folder for server proxies: %s must be a folder that only user %d may enter: remove it", dir, os.Geteuid())
+		return fmt.Errorf("folder for server proxies: %s must be a folder that only user %d may enter: remove it", l.dir, os.Geteuid())
 	}
-	return &localProcess{
-		binary: binary, dir: dir, work: w, clock: now,
-		exits: map[types.UID]string{}, watched: map[int]bool{}, asked: map[types.UID]time.Time{},
-	}, nil
+	return nil
 }
 
 func (l *localProcess) tls(p *tunnelv1.ContainerNetworkTunnelProxy) string {
@@ -206,6 +214,9 @@ func bootTime() (time.Time, error) {
 }
 
 func (l *localProcess) start(_ context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, in Inputs, keys Keys) error {
+	if err := l.makeFolder(); err != nil {
+		return err
+	}
 	if err := l.renew(p, keys); err != nil {
 		return err
 	}
@@ -336,6 +347,9 @@ func (l *localProcess) stop(_ context.Context, p *tunnelv1.ContainerNetworkTunne
 }
 
 func (l *localProcess) clean(p *tunnelv1.ContainerNetworkTunnelProxy, keepLogs bool) error {
+	if l.checkFolder() != nil {
+		return nil //nolint:nilerr // this operator has never run processes, and nobody else's files are touched
+	}
 	err := os.RemoveAll(l.tls(p))
 	if keepLogs {
 		return err

@@ -29,6 +29,11 @@ type remembered struct {
 	// imageAttempt and imageNext are the same for the image.
 	imageAttempt int
 	imageNext    time.Time
+	// pingAttempt and pingNext are the same for the registry, and pingFailed is why it did not answer
+	// the last time.
+	pingAttempt int
+	pingNext    time.Time
+	pingFailed  string
 	// hostPorts are those that were chosen for a pod that may not exist yet.
 	hostPorts HostPorts
 	// cleaned: nothing of the pair is left.

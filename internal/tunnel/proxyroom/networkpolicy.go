@@ -44,7 +44,8 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 }
 
 // nodeAddresses are those from which the server proxy on a node may come: the node's own, and
-// the first of each of its ranges of pods, at which a bridge to them stands.
+// of each of its ranges of pods the first, at which a bridge to them stands, and that of the range
+// itself, which the tunnel between nodes has where there is one.
 func nodeAddresses(node *corev1.Node) []netip.Addr {
 	if node == nil {
 		return nil
@@ -60,7 +61,7 @@ func nodeAddresses(node *corev1.Node) []netip.Addr {
 	}
 	for _, cidr := range node.Spec.PodCIDRs {
 		if prefix, err := netip.ParsePrefix(cidr); err == nil {
-			all = append(all, prefix.Masked().Addr().Next())
+			all = append(all, prefix.Masked().Addr(), prefix.Masked().Addr().Next())
 		}
 	}
 	slices.SortFunc(all, netip.Addr.Compare)

@@ -41,7 +41,7 @@ func (r *Reconciler) observe(ctx context.Context, p *tunnelv1.ContainerNetworkTu
 	if err := r.observeClient(ctx, &o); err != nil {
 		return o, err
 	}
-	if o.Server, err = r.backend.observe(ctx, p); err != nil {
+	if o.Server, err = r.backendOf(p).observe(ctx, p); err != nil {
 		return o, err
 	}
 	return o, r.observeHost(ctx, &o)
@@ -63,7 +63,7 @@ func (r *Reconciler) observeClient(ctx context.Context, o *Observed) error {
 	if o.Client == nil {
 		return nil
 	}
-	switch r.Config.Publish {
+	switch settingsOf(r.Config, *o).Publish {
 	case config.PublishHostPort:
 		o.Published = hostPortsOf(o.Client)
 	case config.PublishNodePort:
@@ -136,7 +136,7 @@ func nodeReady(node *corev1.Node) bool {
 
 // TrimNode keeps of a node what networks and pairs are judged by: its status is written often.
 func TrimNode(n *corev1.Node) {
-	status := corev1.NodeStatus{Addresses: n.Status.Addresses}
+	status := corev1.NodeStatus{Addresses: n.Status.Addresses, DaemonEndpoints: n.Status.DaemonEndpoints}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}

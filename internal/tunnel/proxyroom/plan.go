@@ -14,6 +14,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -34,6 +35,8 @@ type Inputs struct {
 	// Namespace is that of the network, OperatorNamespace that of the operator.
 	Namespace, OperatorNamespace string
 	Image                        string
+	// Architecture is what the image was built for, as Go calls it; "": nobody knows.
+	Architecture string
 	// Host is the node that servers are on; "" before it is known.
 	Host string
 	// Nodes are the addresses from which the client proxy may be controlled.
@@ -85,10 +88,12 @@ const (
 	partPull    = "pull"
 )
 
-// objectName is its own for each pair that ever was: its UID is in it.
+// objectName is its own for each pair that ever was: its UID is in it. It fits where a Service is
+// called so.
 func objectName(name, part string, uid types.UID) string {
 	sum := sha256.Sum256([]byte(uid))
-	return name + "-" + part + "-" + hex.EncodeToString(sum[:5])
+	end := "-" + part + "-" + hex.EncodeToString(sum[:5])
+	return naming.Within(name, naming.MaxLabelValue-len(end)) + end
 }
 
 func (in Inputs) object(part string) string { return objectName(in.Name, part, in.UID) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -26,8 +27,8 @@ func loaded(t *testing.T, changes ...string) config.Tunnel {
 	var cfg config.Tunnel
 	env := map[string]string{"TUNNEL_IMAGE": "example.com/berg-tunnel:1"}
 	for _, c := range changes {
-		name, value, _ := strings.Cut(c, "=")
-		env[name] = value
+		name, set, _ := strings.Cut(c, "=")
+		env[name] = set
 	}
 	if _, err := settings.Load("", []settings.Section{cfg.Section()}, nil, func(name string) string { return env[name] }, nil); err != nil {
 		t.Fatal(err)
@@ -48,10 +49,21 @@ func TestPlan(t *testing.T) {
 	published.Config = loaded(t, "TUNNEL_PUBLISH=HostPort", "TUNNEL_REGISTRY_SECRET=registry")
 	node := base
 	node.Config = loaded(t, "TUNNEL_PUBLISH=NodePort")
-	for name, in := range map[string]Inputs{"podip": base, "hostport": published, "nodeport": node} {
+	// The longest name that there may be.
+	long := node
+	long.Name, long.Aliases = strings.Repeat("long-name-", 6)+"end", nil
+	// Images that the operator built are for one kind of processor.
+	built, builtHere := base, published
+	built.Architecture, builtHere.Architecture = "arm64", "arm64"
+	for name, in := range map[string]Inputs{
+		"podip": base, "hostport": published, "nodeport": node, "nodeport-long": long, "built": built, "built-hostport": builtHere,
+	} {
 		p := plan(in)
 		objects := []client.Object{p.Policy}
 		for _, s := range p.Services {
+			if wrong := validation.IsDNS1035Label(s.Name); len(wrong) > 0 {
+				t.Errorf("%s: no Service can be called %s: %v", name, s.Name, wrong)
+			}
 			objects = append(objects, s)
 		}
 		objects = append(objects, clientPod(in), serverPod(in))

@@ -37,6 +37,7 @@ func clientPod(in Inputs) *corev1.Pod {
 			"client", "--tls-dir=" + tlsFolder,
 			"--client-control-port=" + digits(cfg.ControlPort), "--client-data-port=" + digits(cfg.DataPort),
 			"--max-tunnels=" + strconv.Itoa(cfg.Tunnels), "--max-streams=" + strconv.Itoa(cfg.Streams),
+			"--max-tunnel-streams=" + strconv.Itoa(cfg.TunnelStreams), "--idle-timeout=" + cfg.IdleTimeout.String(),
 		},
 		Ports: []corev1.ContainerPort{
 			{Name: "control", ContainerPort: cfg.ControlPort, Protocol: corev1.ProtocolTCP},
@@ -56,10 +57,8 @@ func clientPod(in Inputs) *corev1.Pod {
 		ports := pod.Spec.Containers[0].Ports
 		ports[0].HostIP, ports[0].HostPort = "127.0.0.1", in.HostPorts.Control
 		ports[1].HostIP, ports[1].HostPort = "127.0.0.1", in.HostPorts.Data
-		if in.Host != "" {
-			pod.Spec.Affinity = onNode(in.Host)
-		}
 	}
+	pod.Spec.Affinity = affinity(in)
 	return pod
 }
 
@@ -128,12 +127,27 @@ func basePod(in Inputs, namespace, part, role string, c corev1.Container) *corev
 	}
 }
 
-// onNode has the scheduler choose one node, unlike a node's name in the pod, which passes it by.
-func onNode(name string) *corev1.Affinity {
+// affinity has the scheduler choose a node that can run the client proxy: one of the processor
+// that its image was built for, and where it is reached at the loopback of the host, the host. A
+// node's name in the pod would pass the scheduler by.
+func affinity(in Inputs) *corev1.Affinity {
+	var term corev1.NodeSelectorTerm
+	if in.Architecture != "" {
+		term.MatchExpressions = []corev1.NodeSelectorRequirement{
+			{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{in.Architecture}},
+		}
+	}
+	if in.Config.Publish == config.PublishHostPort && in.Host != "" {
+		term.MatchFields = []corev1.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{in.Host}},
+		}
+	}
+	// A term without anything matches no node.
+	if term.MatchExpressions == nil && term.MatchFields == nil {
+		return nil
+	}
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
-			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}},
-		}}},
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{term},
 	}}}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
@@ -67,6 +68,9 @@ func ended(what string, pod *corev1.Pod) string {
 			if t.Reason != "" && t.Reason != "Error" && t.Reason != "Completed" {
 				text += " (" + t.Reason + ")"
 			}
+			if last := lastWords(t.Message); last != "" {
+				text += "; it said last: " + last
+			}
 			return text
 		}
 	}
@@ -77,6 +81,24 @@ func ended(what string, pod *corev1.Pod) string {
 		return fmt.Sprintf("the pod of %s is being deleted", what)
 	}
 	return ""
+}
+
+const (
+	// lastLines and longestLastWords bound what is told of the log of a container that has ended.
+	lastLines, longestLastWords = 2, 512
+)
+
+// lastWords returns the last of what a container said, as its status has it. The log of a pod
+// goes with the pod.
+func lastWords(said string) string {
+	var last []string
+	for line := range strings.Lines(said) {
+		if line = strings.TrimSpace(line); line != "" {
+			last = append(last, line)
+		}
+	}
+	last = last[max(0, len(last)-lastLines):]
+	return conditions.Shorten(strings.ToValidUTF8(strings.Join(last, " | "), "?"), longestLastWords)
 }
 
 // passing are the reasons for which a container waits that pass by themselves.

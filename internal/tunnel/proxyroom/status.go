@@ -35,6 +35,7 @@ func derive(out Outcome, now time.Time) {
 	}
 	switch out.State {
 	case tunnelv1.StateRunning, tunnelv1.StateStarting:
+		s.ServerProxyBackend, s.ClientProxyPublish = string(out.Backend), string(out.Publish)
 		locate(out)
 	default:
 		clearPlaces(s)
@@ -94,6 +95,34 @@ func messageOf(out Outcome) string {
 	}
 }
 
+// deriveChangedAfterEnd writes into the status of a pair that has ended that its spec was changed
+// since, which makes no difference: the tunnels that it has now have ended, too.
+func deriveChangedAfterEnd(p *tunnelv1.ContainerNetworkTunnelProxy, now time.Time) {
+	s := &p.Status
+	before := map[string]tunnelv1.TunnelStatus{}
+	for _, t := range s.TunnelStatuses {
+		before[t.Name] = t
+	}
+	s.TunnelStatuses = nil
+	for _, t := range p.Spec.Tunnels {
+		status, known := before[t.Name]
+		if !known {
+			status = tunnelv1.TunnelStatus{
+				Name: t.Name, State: tunnelv1.TunnelFailed, Timestamp: metav1.MicroTime{Time: now.Truncate(time.Microsecond)},
+				ErrorMessage: "The proxies had ended before this tunnel was added: delete this object and create another one",
+			}
+		}
+		s.TunnelStatuses = append(s.TunnelStatuses, status)
+	}
+	sortTunnels(s.TunnelStatuses)
+	s.ObservedGeneration = p.Generation
+	conditions.Upsert(&s.Conditions, p.Generation, now, slices.Clone(s.Conditions)...)
+}
+
+func sortTunnels(all []tunnelv1.TunnelStatus) {
+	slices.SortFunc(all, func(a, b tunnelv1.TunnelStatus) int { return cmp.Compare(a.Name, b.Name) })
+}
+
 func failures(tunnels []Tunnel) (all []string) {
 	for _, t := range tunnels {
 		if t.Err != "" {
@@ -132,7 +161,7 @@ func tunnelStatuses(out Outcome, now time.Time) []tunnelv1.TunnelStatus {
 			after[i].Timestamp = was.Timestamp
 		}
 	}
-	slices.SortFunc(after, func(a, b tunnelv1.TunnelStatus) int { return cmp.Compare(a.Name, b.Name) })
+	sortTunnels(after)
 	return after
 }
 

@@ -1,16 +1,24 @@
 package proxyroom
 
 import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -191,14 +199,21 @@ func TestPrerequisites(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	var cfg config.Tunnel
+	var err error
 	for _, s := range cfg.Section().Settings {
 		if s.Name == "" {
 			t.Fatal("a setting without a name")
 		}
 	}
 	cfg = loaded(t)
-	cfg = DenyAPIServer(cfg, "https://127.0.0.1:16443")
-	other := DenyAPIServer(loaded(t), "https://10.96.0.1:443")
+	cfg, err = DenyAPIServer(t.Context(), cfg, "https://127.0.0.1:16443", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := DenyAPIServer(t.Context(), loaded(t), "https://10.96.0.1:443", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	other.AllowedServers = append(other.AllowedServers, other.DeniedServers[0])
 	for _, test := range []struct {
 		cfg    config.Tunnel
@@ -221,5 +236,158 @@ func TestRefused(t *testing.T) {
 		if (why == "") != (test.field == "") || test.field != "" && !contains(why, "spec.tunnels[4]."+test.field) {
 			t.Errorf("%+v: %q, want %s", test.tunnel, why, test.field)
 		}
+	}
+}
+
+func TestAChangeAfterTheEndIsObserved(t *testing.T) {
+	p := pairIn(tunnelv1.StatePending, tunnelv1.TunnelConfiguration{Name: "b", ServerPort: 80}, tunnelv1.TunnelConfiguration{Name: "c", ServerPort: 81})
+	out := servesWith(p)
+	out.State, out.End, out.Step, out.Current = tunnelv1.StateFailed, "the client proxy has ended", tunnelv1.ConditionProxiesReady, false
+	derive(out, noon)
+	before := p.DeepCopy()
+	p.Generation++
+	p.Spec.Tunnels = []tunnelv1.TunnelConfiguration{{Name: "c", ServerPort: 81}, {Name: "a", ServerPort: 82}}
+	deriveChangedAfterEnd(p, noon.Add(time.Minute))
+	s := p.Status
+	if s.ObservedGeneration != p.Generation || s.State != tunnelv1.StateFailed || s.Message != before.Status.Message {
+		t.Errorf("%+v", s)
+	}
+	if len(s.TunnelStatuses) != 2 || s.TunnelStatuses[0].Name != "a" || s.TunnelStatuses[0].State != tunnelv1.TunnelFailed || s.TunnelStatuses[0].ErrorMessage == "" ||
+		!equality.Semantic.DeepEqual(s.TunnelStatuses[1], before.Status.TunnelStatuses[1]) {
+		t.Errorf("tunnels: %+v", s.TunnelStatuses)
+	}
+	for i, c := range s.Conditions {
+		if old := before.Status.Conditions[i]; c.ObservedGeneration != p.Generation || c.Status != old.Status || c.Message != old.Message || !c.LastTransitionTime.Equal(&old.LastTransitionTime) {
+			t.Errorf("%+v, before %+v", c, old)
+		}
+	}
+	again := p.DeepCopy()
+	deriveChangedAfterEnd(again, noon.Add(time.Hour))
+	if !equality.Semantic.DeepEqual(p.Status, again.Status) {
+		t.Error("a second look changes the status")
+	}
+}
+
+func TestWhatAPairWasMadeWithStays(t *testing.T) {
+	made := loaded(t, "TUNNEL_BACKEND=LocalProcess", "TUNNEL_PUBLISH=NodePort", "TUNNEL_CONTROL_PORT=40001", "TUNNEL_DATA_PORT=40002")
+	p := pairIn(tunnelv1.StateStarting)
+	o := Observed{Proxy: p, Network: runningNetwork()}
+	if got := settingsOf(made, o); got.Backend != made.Backend || got.Publish != made.Publish || got.ControlPort != 40001 {
+		t.Errorf("of a new pair: %+v", got)
+	}
+	out := Outcome{Observed: o, State: tunnelv1.StateStarting, Image: "i", Backend: made.Backend, Publish: made.Publish}
+	derive(out, noon)
+	o.Client = clientPod(Inputs{UID: p.UID, Name: p.Name, Config: made})
+	got := settingsOf(loaded(t), o)
+	if got.Backend != config.BackendLocalProcess || got.Publish != config.PublishNodePort || got.ControlPort != 40001 || got.DataPort != 40002 {
+		t.Errorf("%s, %s, %d, %d", got.Backend, got.Publish, got.ControlPort, got.DataPort)
+	}
+	in := Inputs{Name: p.Name, UID: p.UID, Config: got, Nodes: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
+	if port := policy(in).Spec.Ingress[1].Ports[0].Port.IntValue(); port != 40001 {
+		t.Errorf("the policy opens port %d", port)
+	}
+	if port := publisher(in).Spec.Ports[1].TargetPort.IntValue(); port != 40002 {
+		t.Errorf("the Service leads to port %d", port)
+	}
+	if why := refused(0, tunnelv1.TunnelConfiguration{ServerPort: 80, ClientProxyPort: 40001}, got); why == "" {
+		t.Error("a tunnel may have the pair's control port")
+	}
+	if why := refused(0, tunnelv1.TunnelConfiguration{ServerPort: 80, ClientProxyPort: 36672}, got); why != "" {
+		t.Error(why)
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	pod := &corev1.Pod{}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		ExitCode: 4, Reason: "Error", Message: "{\"msg\":\"long ago\"}\n{\"msg\":\"it is so\"}\n\nberg-tunnel: it could not begin: port 1 is taken\n",
+	}}}}
+	got := ended("the server proxy", pod)
+	if !contains(got, "exit code 4") || !contains(got, "port 1 is taken") || contains(got, "long ago") {
+		t.Errorf("%q", got)
+	}
+	for said, want := range map[string]string{"": "", "\n \n": "", "one\n": "one", "one\ntwo\nthree": "two | three", "\xff\n": "?"} {
+		if got := lastWords(said); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+	if got := lastWords(strings.Repeat("x", 5000)); len(got) > longestLastWords {
+		t.Errorf("%d bytes are told", len(got))
+	}
+}
+
+func TestNodesThatWakePairs(t *testing.T) {
+	node := func(cidr, address string, ready corev1.ConditionStatus) *corev1.Node {
+		n := &corev1.Node{}
+		n.Spec.PodCIDRs = []string{cidr}
+		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}, {Type: corev1.NodeHostName, Address: "n"}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+		return n
+	}
+	before := node("10.1.2.0/24", "192.0.2.1", corev1.ConditionTrue)
+	var got []string
+	for _, a := range nodeAddresses(before) {
+		got = append(got, a.String())
+	}
+	if want := []string{"10.1.2.0", "10.1.2.1", "192.0.2.1"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for what, test := range map[string]struct {
+		after *corev1.Node
+		wakes bool
+	}{
+		"nothing":           {node("10.1.2.0/24", "192.0.2.1", corev1.ConditionTrue), false},
+		"not ready":         {node("10.1.2.0/24", "192.0.2.1", corev1.ConditionFalse), true},
+		"another address":   {node("10.1.2.0/24", "192.0.2.2", corev1.ConditionTrue), true},
+		"another pod range": {node("10.1.3.0/24", "192.0.2.1", corev1.ConditionTrue), true},
+	} {
+		if nodeChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: test.after}) != test.wakes {
+			t.Errorf("%s: want %t", what, test.wakes)
+		}
+	}
+}
+
+// noSecrets is an API server without Secrets.
+type noSecrets struct{ client.Reader }
+
+func (noSecrets) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
+}
+
+func TestAMissingPullSecretIsTold(t *testing.T) {
+	r := &Reconciler{Namespace: "operator", Config: loaded(t, "TUNNEL_REGISTRY_SECRET=login"), Writer: apply.Writer{Live: noSecrets{}}}
+	for _, test := range []struct {
+		client *corev1.Pod
+		state  tunnelv1.ContainerNetworkTunnelProxyState
+	}{{nil, tunnelv1.StateBuildingImage}, {&corev1.Pod{}, tunnelv1.StateStarting}} {
+		out := &Outcome{Observed: Observed{Proxy: pairIn(tunnelv1.StatePending), Network: runningNetwork(), Client: test.client}, Image: "i"}
+		r.begin(t.Context(), out, Keys{}, noon)
+		p := out.Problem
+		if p == nil || p.Condition != tunnelv1.ConditionImageReady || p.Reason != tunnelv1.ReasonImageRetried || p.Class == outcome.Raced || out.State != test.state || out.Again == 0 {
+			t.Fatalf("%+v in %s, again in %s", p, out.State, out.Again)
+		}
+		if !contains(p.Message, "TUNNEL_REGISTRY_SECRET") || !contains(p.Message, "operator/login") {
+			t.Error(p.Message)
+		}
+		derive(*out, noon)
+		if c := meta.FindStatusCondition(out.Proxy.Status.Conditions, tunnelv1.ConditionImageReady); c.Status != metav1.ConditionFalse || c.Reason != tunnelv1.ReasonImageRetried {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestTheBackendOfAPair(t *testing.T) {
+	pods, processes := &hostPod{}, &localProcess{}
+	r := &Reconciler{
+		Config:   loaded(t, "TUNNEL_BACKEND=HostPod"),
+		backends: map[config.TunnelBackend]backend{config.BackendHostPod: pods, config.BackendLocalProcess: processes},
+	}
+	p := pairIn(tunnelv1.StateRunning)
+	if r.backendOf(p) != pods {
+		t.Error("a new pair has not the backend of the settings")
+	}
+	p.Status.ServerProxyBackend = string(config.BackendLocalProcess)
+	if r.backendOf(p) != processes {
+		t.Error("a pair that runs has another backend than the one that it was made with")
 	}
 }

@@ -29,6 +29,18 @@ var (
 		Name: "tunnel_streams_active",
 		Help: "Streams that run, of all pairs of proxies. Only the leader reports it.",
 	})
+	tunnelsNow = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tunnel_tunnels",
+		Help: "Tunnels of all pairs of proxies that run, by state. Only the leader reports it.",
+	}, []string{"state"})
+	certificateExpiry = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tunnel_certificate_expiry_timestamp_seconds",
+		Help: "When the first of the certificates that proxies show ends, in seconds since 1970; 0 while no pair runs. Only the leader reports it.",
+	})
+	certificateLifetime = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tunnel_certificate_lifetime_seconds",
+		Help: "TUNNEL_CERTIFICATE_LIFETIME, after two thirds of which certificates are renewed.",
+	})
 	streams = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tunnel_streams_total",
 		Help: "Streams whose two ends were joined.",
@@ -44,7 +56,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(streamsActive, streams, streamFailures, bytesCarried)
+	metrics.Registry.MustRegister(streamsActive, tunnelsNow, certificateExpiry, certificateLifetime, streams, streamFailures, bytesCarried)
 	// Series that begin at 0 tell of the first failure.
 	for number, name := range control.StreamError_name {
 		if number != 0 {
@@ -53,7 +65,13 @@ func init() {
 	}
 	bytesCarried.WithLabelValues("to_server")
 	bytesCarried.WithLabelValues("to_client")
+	for _, state := range tunnelStates {
+		tunnelsNow.WithLabelValues(string(state))
+	}
 }
+
+// tunnelStates are those that a tunnel may be in.
+var tunnelStates = []tunnelv1.TunnelState{tunnelv1.TunnelReady, tunnelv1.TunnelFailed}
 
 func reasonLabel(name string) string {
 	return strings.ToLower(strings.TrimPrefix(name, "STREAM_ERROR_"))
@@ -73,7 +91,9 @@ type sum struct {
 	streams, toServer, toClient uint64
 	failures                    map[string]uint64
 	active                      uint64
-	known                       bool
+	// notAfter is when the first certificate of the pair ends, in seconds since 1970.
+	notAfter int64
+	known    bool
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader may call proxies.
@@ -99,13 +119,16 @@ func (t *traffic) round(ctx context.Context) {
 		return // only a cache that is shutting down fails
 	}
 	turns, asked := make(chan struct{}, askedAtOnce), sync.WaitGroup{}
-	live := map[types.UID]bool{}
+	live, states := map[types.UID]bool{}, map[tunnelv1.TunnelState]int{}
 	for i := range all.Items {
 		p := &all.Items[i]
 		if p.Status.State != tunnelv1.StateRunning || p.DeletionTimestamp != nil || p.Status.ServerProxyControlPort == 0 {
 			continue
 		}
 		live[p.UID] = true
+		for _, tunnel := range p.Status.TunnelStatuses {
+			states[tunnel.State]++
+		}
 		turns <- struct{}{}
 		asked.Go(func() {
 			defer func() { <-turns }()
@@ -113,17 +136,31 @@ func (t *traffic) round(ctx context.Context) {
 		})
 	}
 	asked.Wait()
+	active, expiry := t.totals(live)
+	streamsActive.Set(float64(active))
+	certificateExpiry.Set(float64(expiry))
+	certificateLifetime.Set(t.Config.CertificateLifetime.Seconds())
+	for _, state := range tunnelStates {
+		tunnelsNow.WithLabelValues(string(state)).Set(float64(states[state]))
+	}
+}
+
+// totals forgets pairs that do not run any more, and returns of the others how many streams they
+// have, and when the first of their certificates ends; 0: nobody knows of one.
+func (t *traffic) totals(live map[types.UID]bool) (active uint64, expiry int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var active uint64
 	for uid, s := range t.seen {
 		if !live[uid] {
 			delete(t.seen, uid)
 			continue
 		}
 		active += s.active
+		if s.notAfter != 0 && (expiry == 0 || s.notAfter < expiry) {
+			expiry = s.notAfter
+		}
 	}
-	streamsActive.Set(float64(active))
+	return active, expiry
 }
 
 func (t *traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) {
@@ -146,7 +183,7 @@ func (t *traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPro
 }
 
 func sumOf(listed *control.ListTunnelsResponse) sum {
-	s := sum{instance: listed.GetInstance(), active: listed.GetActiveStreams(), failures: map[string]uint64{}, known: true}
+	s := sum{instance: listed.GetInstance(), active: listed.GetActiveStreams(), notAfter: listed.GetCertificateNotAfter(), failures: map[string]uint64{}, known: true}
 	add := func(some *control.Traffic) {
 		s.streams += some.GetStreams()
 		s.toServer += some.GetBytesToServer()

@@ -1,6 +1,7 @@
 package proxyroom
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -103,70 +104,121 @@ func rulesOf(cfg config.Tunnel) allow.Rules {
 // synchronise has the server proxy make its tunnels what they should be. What has not changed is not
 // touched. refusals are by name.
 func synchronise(ctx context.Context, c control.TunnelControlClient, perCall time.Duration, wanted []tunnelv1.TunnelConfiguration, refusals map[string]string) Synced {
-	listing, done := context.WithTimeout(ctx, perCall)
-	listed, err := c.ListTunnels(listing, &control.ListTunnelsRequest{})
-	done()
+	t := talk{c, perCall}
+	listed, err := t.list(ctx)
 	if err != nil {
 		return Synced{Err: errorText(err)}
 	}
 	requests := map[string]*control.TunnelRequest{}
-	for _, t := range wanted {
-		if refusals[t.Name] == "" {
-			requests[t.Name] = request(t)
+	for _, w := range wanted {
+		if refusals[w.Name] == "" {
+			requests[w.Name] = request(w)
 		}
 	}
 	// What is in the way of others goes first: two tunnels may exchange their ports.
-	drop := func(ctx context.Context, id uint32) error {
-		deleting, done := context.WithTimeout(ctx, perCall)
-		defer done()
-		_, err := c.DeleteTunnel(deleting, &control.TunnelRef{TunnelId: id})
-		if status.Code(err) == codes.NotFound {
-			return nil
-		}
-		return err
-	}
 	ids := map[string]uint32{}
-	for _, t := range listed.GetTunnels() {
-		spec := t.GetSpec()
+	for _, tunnel := range listed.GetTunnels() {
+		spec := tunnel.GetSpec()
 		ids[spec.GetName()] = spec.GetTunnelRef().GetTunnelId()
 		if want := requests[spec.GetName()]; want == nil || differs(want, spec) {
-			if err := drop(ctx, spec.GetTunnelRef().GetTunnelId()); err != nil {
+			if err := t.drop(ctx, spec.GetTunnelRef().GetTunnelId()); err != nil {
 				return Synced{Err: errorText(err)}
 			}
 		}
 	}
-	var result Synced
-	for _, t := range wanted {
-		if why := refusals[t.Name]; why != "" {
-			result.Tunnels = append(result.Tunnels, Tunnel{Name: t.Name, Err: why, Final: true})
-			continue
-		}
-		prepare := func(ctx context.Context) (*control.TunnelSpec, error) {
-			preparing, done := context.WithTimeout(ctx, perCall)
-			defer done()
-			return c.PrepareTunnel(preparing, requests[t.Name])
-		}
-		spec, err := prepare(ctx)
-		if status.Code(err) == codes.AlreadyExists {
-			if err = drop(ctx, ids[t.Name]); err == nil {
-				spec, err = prepare(ctx)
-			}
-		}
-		switch status.Code(err) {
-		case codes.OK:
-			result.Tunnels = append(result.Tunnels, Tunnel{
-				Name: t.Name, ID: spec.GetTunnelRef().GetTunnelId(), Addresses: spec.GetClientProxyAddresses(), Port: spec.GetClientProxyPort(),
+	result, errs := Synced{Tunnels: make([]Tunnel, len(wanted))}, make([]error, len(wanted))
+	turns, looked := make(chan struct{}, lookedUpAtOnce), sync.WaitGroup{}
+	for i, w := range wanted {
+		asked := requests[w.Name]
+		switch {
+		case asked == nil:
+			result.Tunnels[i] = Tunnel{Name: w.Name, Err: refusals[w.Name], Final: true}
+		case isName(asked.GetServerAddress()):
+			// The name servers may say nothing: the other tunnels need not wait for them.
+			looked.Go(func() {
+				turns <- struct{}{}
+				defer func() { <-turns }()
+				result.Tunnels[i], errs[i] = t.prepare(ctx, asked, ids[w.Name])
 			})
-		case codes.InvalidArgument, codes.PermissionDenied:
-			result.Tunnels = append(result.Tunnels, Tunnel{Name: t.Name, Err: errorText(err), Final: true})
-		case codes.Internal, codes.ResourceExhausted, codes.AlreadyExists:
-			result.Tunnels = append(result.Tunnels, Tunnel{Name: t.Name, Err: errorText(err)})
 		default:
-			// Of the others nothing is known either.
-			return Synced{Err: errorText(err)}
+			// One after the other: of two that want the same port it is always the first that has it.
+			result.Tunnels[i], err = t.prepare(ctx, asked, ids[w.Name])
+		}
+		if err != nil {
+			break
 		}
 	}
+	looked.Wait()
+	for _, failure := range errs {
+		err = cmp.Or(err, failure)
+	}
+	if err != nil {
+		return Synced{Err: errorText(err)} // of the others nothing is known either
+	}
 	return result
+}
+
+// talk are calls of a server proxy, each with a limit.
+type talk struct {
+	control.TunnelControlClient
+	perCall time.Duration
+}
+
+func (t talk) list(ctx context.Context) (*control.ListTunnelsResponse, error) {
+	ctx, done := context.WithTimeout(ctx, t.perCall)
+	defer done()
+	return t.ListTunnels(ctx, &control.ListTunnelsRequest{})
+}
+
+// drop deletes a tunnel that may be gone already.
+func (t talk) drop(ctx context.Context, id uint32) error {
+	ctx, done := context.WithTimeout(ctx, t.perCall)
+	defer done()
+	if _, err := t.DeleteTunnel(ctx, &control.TunnelRef{TunnelId: id}); status.Code(err) != codes.NotFound {
+		return err
+	}
+	return nil
+}
+
+// prepare makes a tunnel ready, in place of another one of its name whose ID is id. What is wrong
+// with it alone stands in the tunnel; an error tells nothing of it.
+func (t talk) prepare(ctx context.Context, asked *control.TunnelRequest, id uint32) (Tunnel, error) {
+	once := func() (*control.TunnelSpec, error) {
+		ctx, done := context.WithTimeout(ctx, t.perCall)
+		defer done()
+		return t.PrepareTunnel(ctx, asked)
+	}
+	spec, err := once()
+	if status.Code(err) == codes.AlreadyExists {
+		if err = t.drop(ctx, id); err == nil {
+			spec, err = once()
+		}
+	}
+	switch status.Code(err) {
+	case codes.OK:
+		return Tunnel{
+			Name: asked.GetName(), ID: spec.GetTunnelRef().GetTunnelId(), Addresses: spec.GetClientProxyAddresses(), Port: spec.GetClientProxyPort(),
+		}, nil
+	case codes.InvalidArgument, codes.PermissionDenied:
+		return Tunnel{Name: asked.GetName(), Err: errorText(err), Final: true}, nil
+	case codes.Internal, codes.ResourceExhausted, codes.AlreadyExists:
+		return Tunnel{Name: asked.GetName(), Err: errorText(err)}, nil
+	case codes.DeadlineExceeded:
+		// Whoever answers another call is there: it is this tunnel that takes too long.
+		if _, silent := t.list(ctx); silent == nil {
+			return Tunnel{Name: asked.GetName(), Err: fmt.Sprintf("it could not be prepared within TUNNEL_CALL_TIMEOUT (%s): %s", t.perCall, errorText(err))}, nil
+		}
+	}
+	return Tunnel{}, err
+}
+
+// lookedUpAtOnce is how many tunnels to servers with a name are prepared at the same time.
+const lookedUpAtOnce = 16
+
+// isName reports whether the server proxy has to look an address up.
+func isName(server string) bool {
+	_, err := netip.ParseAddr(server)
+	return err != nil && server != defaultServer
 }
 
 // differs reports whether a tunnel is certainly not what is wanted. Where any port will do,
@@ -191,7 +243,7 @@ func errorText(err error) string {
 // syncTunnels asks the server proxy beside the workers. current: what is returned is about the
 // tunnels as they are wanted now. again is when to look once more, zero for never.
 func (r *Reconciler) syncTunnels(o Observed, keys Keys, now time.Time) (result Synced, current bool, again time.Duration) {
-	p, cfg := o.Proxy, r.Config
+	p, cfg := o.Proxy, settingsOf(r.Config, o)
 	address := net.JoinHostPort(o.Server.Address, strconv.Itoa(int(o.Server.Ready.ControlPort)))
 	what := fmt.Sprintf("%d %s %s", p.Generation, address, o.Server.StartedAt.Format(time.RFC3339Nano))
 	var attempt int
@@ -276,31 +328,3 @@ func (r *Reconciler) shutDown(o Observed, keys Keys) bool {
 }
 
 func asRetriable(err error, to **RetriableError) bool { return errors.As(err, to) }
-
-// DenyAPIServer returns settings by which no tunnel leads to where the operator itself finds the
-// API server: host is that of its configuration. At a loopback other servers listen too: there
-// it is the port that is denied.
-func DenyAPIServer(cfg config.Tunnel, host string) config.Tunnel {
-	_, rest, found := strings.Cut(host, "://")
-	if !found {
-		rest = host
-	}
-	rest, _, _ = strings.Cut(rest, "/")
-	name, port, err := net.SplitHostPort(rest)
-	if err != nil {
-		name = rest
-	}
-	address, err := netip.ParseAddr(strings.Trim(name, "[]"))
-	if err != nil {
-		return cfg
-	}
-	address = address.Unmap()
-	if !address.IsLoopback() {
-		cfg.DeniedServers = append(slices.Clone(cfg.DeniedServers), netip.PrefixFrom(address, address.BitLen()))
-		return cfg
-	}
-	if number, err := strconv.ParseUint(port, 10, 16); err == nil && number > 0 {
-		cfg.DeniedServerPorts = append(slices.Clone(cfg.DeniedServerPorts), config.PortRange{First: int32(number), Last: int32(number)})
-	}
-	return cfg
-}

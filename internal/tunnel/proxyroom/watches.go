@@ -3,6 +3,7 @@ package proxyroom
 import (
 	"context"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -25,16 +26,16 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/work"
 )
 
-// worksAtOnce is how many images, calls and waits are under way at the same time. Most of
-// them wait.
+// worksAtOnce is how many calls are under way at the same time, and as many waits; most of them
+// wait. Images are built one at a time.
 const worksAtOnce = 64
 
 // SetupWithManager opens the watches. The only timers are those of retries, of certificates
 // and of the deadline of a start. The index of networks is that of package network.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
-	r.work = work.New(worksAtOnce)
-	if err := r.chooseBackend(); err != nil {
+	r.work = work.New(worksAtOnce, map[string]int{workImage: 1})
+	if err := r.openBackends(); err != nil {
 		return err
 	}
 	if err := mgr.Add(&traffic{Reconciler: r, seen: map[types.UID]sum{}}); err != nil {
@@ -53,7 +54,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, owner).
 		Watches(&corev1.Service{}, owner).
 		Watches(&networkingv1.NetworkPolicy{}, owner).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(readinessChanged)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(nodeChanged)).
 		WatchesRawSource(r.work.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
@@ -62,16 +63,27 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
 }
 
-func (r *Reconciler) chooseBackend() (err error) {
-	if r.Config.Backend == config.BackendLocalProcess {
-		r.backend, err = newLocalProcess(r.Config.Binary, r.work, r.Clock)
-		return err
-	}
+func (r *Reconciler) openBackends() error {
 	if r.Logs == nil {
 		return errors.New("server proxies in pods need a reader of logs")
 	}
-	r.backend = &hostPod{reader: r.Client, writer: r.Writer, logs: r.Logs, work: r.work, namespace: r.Namespace}
+	local := newLocalProcess(r.Config.Binary, r.work, r.Clock)
+	r.backends = map[config.TunnelBackend]backend{
+		config.BackendHostPod:      &hostPod{reader: r.Client, writer: r.Writer, logs: r.Logs, work: r.work, namespace: r.Namespace},
+		config.BackendLocalProcess: local,
+	}
+	if r.Config.Backend == config.BackendLocalProcess {
+		return local.makeFolder()
+	}
 	return nil
+}
+
+// backendOf is how the server proxy of a pair runs, or is to.
+func (r *Reconciler) backendOf(p *tunnelv1.ContainerNetworkTunnelProxy) backend {
+	if b := r.backends[config.TunnelBackend(p.Status.ServerProxyBackend)]; b != nil {
+		return b
+	}
+	return r.backends[r.Config.Backend]
 }
 
 // ofObject maps an object to the pair that owns it.
@@ -92,9 +104,11 @@ func (r *Reconciler) every(ctx context.Context, _ client.Object) []reconcile.Req
 	return pass.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkTunnelProxyList{}, nil)
 }
 
-// readinessChanged passes nodes that come, go, become ready or cease to be.
-var readinessChanged = predicate.Funcs{
+// nodeChanged passes nodes that come, go, become ready or cease to be, and those that have other
+// addresses: policies let these in.
+var nodeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return nodeReady(e.ObjectOld.(*corev1.Node)) != nodeReady(e.ObjectNew.(*corev1.Node))
+		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+		return nodeReady(before) != nodeReady(after) || !slices.Equal(nodeAddresses(before), nodeAddresses(after))
 	},
 }

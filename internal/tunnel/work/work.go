@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -17,7 +18,11 @@ type Work struct {
 	ctx   context.Context
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	all   map[key]*piece
-	turns chan struct{}
+	// turns has those of each kind: what waits for somebody who does not answer keeps nothing of
+	// another kind waiting.
+	turns  map[string]chan struct{}
+	most   int
+	limits map[string]int
 }
 
 type key struct {
@@ -29,13 +34,24 @@ type piece struct {
 	// what tells one piece of a kind from the next.
 	what   string
 	cancel context.CancelFunc
+	// begun: it has its turn.
+	begun  bool
 	done   bool
 	result any
 }
 
-// New returns a Work that does so many pieces at the same time at most.
-func New(most int) *Work {
-	return &Work{all: map[key]*piece{}, turns: make(chan struct{}, most)}
+// New returns a Work that does so many pieces of a kind at the same time at most: of those that
+// limits names as many as it says.
+func New(most int, limits map[string]int) *Work {
+	return &Work{all: map[key]*piece{}, turns: map[string]chan struct{}{}, most: most, limits: limits}
+}
+
+// turnsOf is called with the lock held.
+func (w *Work) turnsOf(kind string) chan struct{} {
+	if w.turns[kind] == nil {
+		w.turns[kind] = make(chan struct{}, cmp.Or(w.limits[kind], w.most))
+	}
+	return w.turns[kind]
 }
 
 // Source takes requests to the queue of the controller that waits for results.
@@ -67,15 +83,18 @@ func Do[T any](w *Work, uid types.UID, name, kind, what string, do func(context.
 	ctx, cancel := context.WithCancel(w.ctx)
 	p := &piece{what: what, cancel: cancel}
 	w.all[k] = p
+	turns := w.turnsOf(kind)
 	go func() {
 		defer cancel()
 		var got T
 		select {
-		case w.turns <- struct{}{}:
-			got = do(ctx)
-			<-w.turns
+		case turns <- struct{}{}:
+			if w.begin(ctx, p) {
+				got = do(ctx)
+			}
+			<-turns
 		case <-ctx.Done():
-			// The operator stops: nobody asks any more.
+			// The operator stops, or nobody wants it any more.
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -83,6 +102,25 @@ func Do[T any](w *Work, uid types.UID, name, kind, what string, do func(context.
 		w.call(name, 0)
 	}()
 	return result, false
+}
+
+// begin tells that a piece has its turn, and reports whether somebody still wants it.
+func (w *Work) begin(ctx context.Context, p *piece) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.begun = ctx.Err() == nil
+	return p.begun
+}
+
+// Withdraw ends what a UID still waits for its turn with. What has begun is completed.
+func (w *Work) Withdraw(uid types.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, p := range w.all {
+		if k.uid == uid && !p.begun {
+			p.cancel()
+		}
+	}
 }
 
 // Last returns the result of the last piece of a kind that is done, whatever it was.

@@ -5,13 +5,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 func TestWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(1)
+		w := New(1, nil)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
 		ctx, stop := context.WithCancel(t.Context())
@@ -59,5 +60,66 @@ func TestWork(t *testing.T) {
 		if _, done := Last[int](w, "u", "kind"); done || w.Busy("u") {
 			t.Fatal("it was not forgotten")
 		}
+	})
+}
+
+// Of one kind, however many wait for somebody who does not answer: others have turns of their own.
+func TestKindsDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(2, map[string]int{"image": 1})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		if err := w.Source().Start(ctx, queue); err != nil {
+			t.Fatal(err)
+		}
+		release := make(chan struct{})
+		images := 0
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			Do(w, uid, "name", "image", "", func(context.Context) bool {
+				images++
+				<-release
+				return true
+			})
+			Do(w, uid, "name", "wait", "", func(ctx context.Context) bool { <-ctx.Done(); return true })
+		}
+		synctest.Wait()
+		if images != 1 {
+			t.Errorf("%d images are built at the same time, want 1", images)
+		}
+		call := func() bool {
+			_, done := Do(w, "d", "name", "call", "", func(context.Context) bool { return true })
+			return done
+		}
+		call()
+		synctest.Wait()
+		if !call() {
+			t.Error("a call waits for images and waits")
+		}
+
+		// What has not begun need not be completed.
+		w.Withdraw("a")
+		w.Withdraw("b")
+		w.Withdraw("c")
+		synctest.Wait()
+		busy := 0
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			w.Cancel(uid, "wait")
+			synctest.Wait()
+			if w.Busy(uid) {
+				busy++
+			}
+		}
+		if busy != 1 {
+			t.Errorf("%d are busy, want the one whose image is being built", busy)
+		}
+		close(release)
+		synctest.Wait()
+		if images != 1 {
+			t.Errorf("%d images were built, of which nobody wants 2", images)
+		}
+		stop()
+		synctest.Wait()
 	})
 }

@@ -118,6 +118,8 @@ func alertsOfBerg() map[string]alertTest {
 				without(healthy(), "berg_challengecheck_solvable"),
 				// It was mended, and checked at once.
 				with(healthy(), `berg_challengecheck_solvable{`+job+`,instance="a",challenge="pwn"} 1x30 0x9 1x50`),
+				// Its check was suspended, or the Challenge deleted: then there is no number.
+				with(healthy(), `berg_challengecheck_solvable{`+job+`,instance="a",challenge="pwn"} 1x30 0x9 stale`),
 			},
 		},
 		"BergChallengeChecksLate": {

@@ -90,7 +90,8 @@ func startRegistry(ctx context.Context, secure bool, user, password string) *ima
 func (r *imageRegistry) handler() http.Handler {
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if held := r.held.Load(); held != nil {
+		// It tells that it is there all the same: without that nobody begins to look for an image.
+		if held := r.held.Load(); held != nil && request.URL.Path != "/v2/" {
 			select {
 			case <-*held:
 			case <-request.Context().Done():
@@ -106,7 +107,7 @@ func (r *imageRegistry) handler() http.Handler {
 	})
 }
 
-// hold lets nobody have an answer until release.
+// hold lets nobody have an image, or put one there, until release.
 func (r *imageRegistry) hold() {
 	until := make(chan struct{})
 	r.held.Store(&until)

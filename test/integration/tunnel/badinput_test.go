@@ -37,6 +37,9 @@ var _ = Describe("Bad input", func() {
 		Entry("a port twice", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
 			p.Spec.Tunnels = []tunnelv1.TunnelConfiguration{{Name: "a", ServerPort: 80, ClientProxyPort: 8080}, {Name: "b", ServerPort: 81, ClientProxyPort: 8080}}
 		}, "same clientProxyPort"),
+		Entry("a port twice, once at all addresses in words", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
+			p.Spec.Tunnels = []tunnelv1.TunnelConfiguration{{Name: "a", ServerPort: 80, ClientProxyPort: 8080}, {Name: "b", ServerPort: 81, ClientProxyPort: 8080, ClientProxyAddress: "0.0.0.0"}}
+		}, "same clientProxyPort"),
 		Entry("a name that no Service can have", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Name = "1.example" }, "a Service has it"),
 	)
 

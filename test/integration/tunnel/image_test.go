@@ -64,11 +64,11 @@ var _ = Describe("The image of the proxies", func() {
 		Expect(p.Status.Message).To(ContainSubstring("/missing:1"))
 		expect.Shows(ctx, p, tunnelv1.ConditionImageReady, "False", tunnelv1.ReasonImageFailed)
 
-		By("a registry that does not answer is tried again, and a deletion does not wait for it")
+		By("a registry that does not answer is asked again, and a deletion does not wait for it")
 		server.Close()
 		p = tunneltest.Proxy(ctx, n.Name)
-		expect.Shows(ctx, p, tunnelv1.ConditionImageReady, "False", tunnelv1.ReasonImageRetried)
-		Expect(p.Status.State).To(Equal(tunnelv1.StateBuildingImage))
+		expect.Shows(ctx, p, tunnelv1.ConditionImageReady, "False", tunnelv1.ReasonRegistryNotReady)
+		Expect(p.Status.State).To(Equal(tunnelv1.StatePending))
 		goneWithAll(ctx, p)
 	})
 

@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -75,6 +76,31 @@ var _ = Describe("An operator that starts anew", func() {
 			g.Expect(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).TunnelID).NotTo(Equal(web.TunnelID))
 		}).Should(Succeed())
 		Expect(tunneltest.Exchange(live, "four")).To(Equal("four"), "the stream of the former tunnel goes on")
+	})
+
+	It("with other settings leaves a pair that runs as it was made", func(ctx context.Context) {
+		p, _ := running(ctx)
+		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
+		pod := tunneltest.ClientPod(ctx, p)
+		policy, before := &networkingv1.NetworkPolicy{}, &networkingv1.NetworkPolicy{}
+		at := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}
+		Expect(k8s.Get(ctx, at, before)).To(Succeed())
+		inprocess.Restart(map[string]string{
+			"TUNNEL_BACKEND": "HostPod", "TUNNEL_PUBLISH": "PodIP", "TUNNEL_CONTROL_PORT": "40001", "TUNNEL_DATA_PORT": "40002",
+			"TUNNEL_REGISTRY_SECRET": "nobody-has-made-it",
+		}, nil)
+		other := tunneltest.NewEcho(0)
+		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) {
+			s.Tunnels = append(s.Tunnels, tunneltest.To("more", other.Port))
+		})
+		through(tunneltest.Tunnel(ctx, p, "more", tunnelv1.TunnelReady).ClientProxyPort)
+		Expect(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)).To(Equal(web))
+		Expect(p.Status.State).To(Equal(tunnelv1.StateRunning))
+		Expect(p.Status.ServerProxyBackend).To(Equal("LocalProcess"))
+		Expect(p.Status.ClientProxyPublish).To(Equal("HostPort"))
+		Expect(k8s.Get(ctx, at, policy)).To(Succeed())
+		Expect(policy.Spec).To(Equal(before.Spec))
+		goneWithAll(ctx, p)
 	})
 
 	It("finds a pair whose server proxy ended meanwhile Failed", func(ctx context.Context) {

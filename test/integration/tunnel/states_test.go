@@ -29,7 +29,8 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
-// silent is a registry that answers nobody before it is told to, and has nothing then.
+// silent is a registry that is there, answers nobody's question for an image before it is told to,
+// and has none then.
 func silent() (host string, speak func()) {
 	GinkgoHelper()
 	until := make(chan struct{})
@@ -41,6 +42,9 @@ func silent() (host string, speak func()) {
 		}
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v2/" {
+			return
+		}
 		select {
 		case <-until:
 		case <-r.Context().Done():
@@ -102,6 +106,42 @@ var _ = Describe("A pair that waits", func() {
 		through(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).ClientProxyPort)
 	})
 
+	It("for the registry to answer is Pending, and a deletion does not wait for it", func(ctx context.Context) {
+		until := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-until:
+			case <-r.Context().Done():
+			}
+		}))
+		DeferCleanup(func() {
+			close(until)
+			server.Close()
+		})
+		host := strings.TrimPrefix(server.URL, "http://")
+		inprocess.Restart(map[string]string{
+			"TUNNEL_IMAGE": "", "TUNNEL_REGISTRY": host, "TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_BASE_IMAGE": host + "/base:1", "TUNNEL_CALL_TIMEOUT": "2s",
+		}, nil)
+		p := tunneltest.Proxy(ctx, tunneltest.Network(ctx).Name)
+		expect.Shows(ctx, p, tunnelv1.ConditionImageReady, "False", tunnelv1.ReasonRegistryNotReady)
+		Expect(p.Status.State).To(Equal(tunnelv1.StatePending))
+		Expect(p.Status.Message).To(And(ContainSubstring(host), ContainSubstring("TUNNEL_REGISTRY")))
+		goneWithAll(ctx, p)
+	})
+
+	It("for the Secret of the registry says so, and goes on when that is made", func(ctx context.Context) {
+		secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}}
+		secret.Namespace, secret.Name = installed.Namespace, "tunnel-registry-late"
+		inprocess.Restart(map[string]string{"TUNNEL_REGISTRY_SECRET": secret.Name}, nil)
+		p := tunneltest.Proxy(ctx, tunneltest.Network(ctx).Name, tunneltest.To("web", tunneltest.NewEcho(0).Port))
+		expect.Shows(ctx, p, tunnelv1.ConditionImageReady, "False", tunnelv1.ReasonImageRetried)
+		Expect(p.Status.Message).To(And(ContainSubstring("TUNNEL_REGISTRY_SECRET"), ContainSubstring(secret.Namespace+"/"+secret.Name)))
+		Expect(k8s.Create(ctx, secret)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, secret)).To(Succeed()) })
+		tunneltest.Reaches(ctx, p, tunnelv1.StateRunning)
+		through(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).ClientProxyPort)
+	})
+
 	It("for its pod is Failed after TUNNEL_START_TIMEOUT, and nothing is left of it", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"TUNNEL_START_TIMEOUT": "4s"}, nil)
 		kubelet.Hold()
@@ -112,6 +152,15 @@ var _ = Describe("A pair that waits", func() {
 		Expect(p.Status.TunnelStatuses).To(HaveLen(1))
 		Expect(p.Status.TunnelStatuses[0].State).To(Equal(tunnelv1.TunnelFailed))
 		Eventually(func() []string { return leftOf(ctx, p) }).Should(BeEmpty())
+
+		By("a change of its tunnels is observed, and changes nothing else")
+		message := p.Status.Message
+		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) {
+			s.Tunnels = append(s.Tunnels, tunneltest.To("more", 81))
+		})
+		Expect(tunneltest.Tunnel(ctx, p, "more", tunnelv1.TunnelFailed).ErrorMessage).NotTo(BeEmpty())
+		Expect(p.Status.State).To(Equal(tunnelv1.StateFailed))
+		Expect(p.Status.Message).To(Equal(message))
 	})
 })
 

@@ -34,6 +34,9 @@ type result struct {
 	P50, P99 float64
 	// Memory of all processes of the tunnel that 1,000 idle streams add, in bytes.
 	Memory float64
+	// Memory that all processes have with 1,000 idle streams after all else was measured, in bytes:
+	// what bulk and rushes have left behind is in it.
+	MemoryAfter float64
 
 	failures []error
 }
@@ -41,18 +44,19 @@ type result struct {
 // measure measures one tunnel. What fails is noted, and the rest is measured all the same: an
 // error is returned if nothing works.
 func (p plan) measure(t *tunnel) (r result, err error) {
-	// Memory first, while the processes are fresh: later there would be garbage to make room in.
+	// What 1,000 streams add comes first, while the processes are fresh: later there would be garbage to make room in.
 	// And what warms up is measured for nobody.
 	for _, f := range []struct {
 		what string
 		take func() error
 	}{
-		{"idle streams", func() (err error) { r.Memory, err = p.memory(t); return err }},
+		{"idle streams", func() (err error) { r.Memory, _, err = p.memory(t); return err }},
 		{"warm up", func() error { _, err := p.throughput(t.at, 1, p.duration/10); return err }},
 		{"one stream", func() (err error) { r.One, err = p.throughput(t.at, 1, p.duration); return err }},
 		{fmt.Sprint(p.streams, " streams"), func() (err error) { r.Many, err = p.throughput(t.at, p.streams, p.duration); return err }},
 		{"latency", func() (err error) { r.P50, r.P99, err = p.latency(t.at); return err }},
 		{"connections", func() (err error) { r.Connections, err = p.connections(t.at); return err }},
+		{"idle streams after bulk", func() (err error) { _, r.MemoryAfter, err = p.memory(t); return err }},
 	} {
 		if err := f.take(); err != nil {
 			r.failures = append(r.failures, fmt.Errorf("%s: %w", f.what, err))
@@ -172,40 +176,41 @@ func (p plan) connections(at string) (float64, error) {
 	return float64(count.Load()) / time.Since(begin).Seconds(), nil
 }
 
-// memory opens streams that do nothing, and returns how much memory a thousand of them take.
-func (p plan) memory(t *tunnel) (float64, error) {
+// memory opens streams that do nothing, and returns how much memory a thousand of them add, and
+// how much there is of it then.
+func (p plan) memory(t *tunnel) (added, all float64, err error) {
 	if len(t.pids()) == 0 {
-		return 0, nil
+		return 0, 0, nil
 	}
 	settle := 2 * time.Second
 	<-time.After(settle)
 	before, err := t.memory()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	all := make([]net.Conn, p.idle)
-	defer closeAll(all)
-	for i := range all {
+	streams := make([]net.Conn, p.idle)
+	defer closeAll(streams)
+	for i := range streams {
 		c, err := open(t.at, repeatAfterMe)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		all[i] = c
+		streams[i] = c
 		// Each was used once.
 		if _, err := c.Write([]byte{1}); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	<-time.After(settle)
 	after, err := t.memory()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return float64(after-before) * 1000 / float64(p.idle), nil
+	return float64(after-before) * 1000 / float64(p.idle), float64(after), nil
 }
 
 func closeAll(all []net.Conn) {
@@ -252,5 +257,6 @@ func median(rounds []result) (m result) {
 	of(func(r *result) *float64 { return &r.P50 })
 	of(func(r *result) *float64 { return &r.P99 })
 	of(func(r *result) *float64 { return &r.Memory })
+	of(func(r *result) *float64 { return &r.MemoryAfter })
 	return m
 }

@@ -84,8 +84,12 @@ type way struct {
 	start func(*bench, *tunnel) error
 }
 
-// errMissing: the program is not there.
-var errMissing = errors.New("it is not installed")
+var (
+	// errMissing: the program is not there.
+	errMissing = errors.New("it is not installed")
+	// errNotAsked: there is no cluster, without which nobody wants to know.
+	errNotAsked = errors.New("there is no cluster")
+)
 
 var ways = []way{
 	{"direct", "no tunnel", func(b *bench, t *tunnel) error {
@@ -359,7 +363,7 @@ func (b *bench) rathole(t *tunnel, noise bool) error {
 // a port to it.
 func (b *bench) portForward(t *tunnel) error {
 	if os.Getenv("KUBECONFIG") == "" || len(b.kubectl) == 0 {
-		return errMissing
+		return errNotAsked
 	}
 	kubectl := func(input string, args ...string) error {
 		c := exec.CommandContext(b.ctx, b.kubectl[0], append(b.kubectl[1:], args...)...)
