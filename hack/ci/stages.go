@@ -205,6 +205,11 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			clusters: []string{clusterName("TEST_CLUSTER") + "-load"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
 		},
 	)
+	list = append(list, stage{
+		name: "a full tunnel", command: []string{"make", "stress-tunnel"}, class: suite, optional: true,
+		after: []string{"generated files"}, usual: seconds(30), first: minutes(1),
+		indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "config/", "test/"}),
+	})
 	if withE2E {
 		list = append(list, stage{
 			name: "rights granted and used", command: []string{"make", "rights"}, class: suite, optional: true,
