@@ -26,7 +26,8 @@ func TestOneThatIsFrozenDoesNotEndByItself(t *testing.T) {
 
 func TestATimeIsReadBeforeAnybodyIsAsked(t *testing.T) {
 	for _, args := range [][]string{
-		{"extend", "--until", "nonsense", "--all", "--dry-run"}, {"end", "--after", "nonsense", "--all", "--dry-run"},
+		{"extend", "--until", "nonsense", "--all", "--dry-run"},
+		{"end", "--after", "nonsense", "--all", "--dry-run"},
 		{"rollout", "guestbook", "--settle", "0s"},
 	} {
 		var out bytes.Buffer
