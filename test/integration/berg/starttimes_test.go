@@ -148,8 +148,7 @@ var _ = Describe("Why an instance does not run", func() {
 		}),
 		Entry("its Challenge is frozen", bergv1.CauseFrozen, func(ctx context.Context) (*bergv1.ChallengeInstance, func()) {
 			ns := bergtest.Namespace(ctx)
-			c := bergtest.Challenge(ctx, ns, "frozen-cause", bergtest.OneContainer)
-			apiserver.Change(ctx, c, func() { c.Annotations = map[string]string{bergv1.AnnotationFrozen: "yes"} })
+			c := bergtest.Challenge(ctx, ns, "frozen-cause", bergtest.OneContainer, bergtest.Frozen)
 			return bergtest.Instance(ctx, ns, "frozen-cause"), func() { apiserver.Change(ctx, c, func() { c.Annotations = nil }) }
 		}),
 		Entry("there is no such Challenge", bergv1.CauseInvalid, func(ctx context.Context) (*bergv1.ChallengeInstance, func()) {

@@ -82,13 +82,20 @@ func NoneLeft(ctx context.Context) {
 }
 
 // Challenge creates a Challenge from the YAML of its spec.
-func Challenge(ctx context.Context, namespace, name, spec string) *bergv1.Challenge {
+func Challenge(ctx context.Context, namespace, name, spec string, modify ...func(*bergv1.Challenge)) *bergv1.Challenge {
 	GinkgoHelper()
 	c := &bergv1.Challenge{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	Expect(yaml.UnmarshalStrict([]byte(spec), &c.Spec)).To(Succeed())
+	for _, m := range modify {
+		m(c)
+	}
 	Expect(apiserver.Client.Create(ctx, c)).To(Succeed())
 	return c
 }
+
+// Frozen is for a Challenge that is frozen from its beginning: of one that is frozen later the
+// operator may hear after it has heard of an instance, by another watch.
+func Frozen(c *bergv1.Challenge) { c.Annotations = map[string]string{bergv1.AnnotationFrozen: "yes"} }
 
 // Instance creates an instance of a Challenge, for an owner of its own.
 func Instance(ctx context.Context, namespace, challenge string, modify ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeInstance {
