@@ -124,7 +124,7 @@ func (c projects) check(ctx context.Context, before, after *kibashipv1.Project) 
 	if err := c.client.List(ctx, &same, client.MatchingFields{project.IndexUUID: id}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
 	}
-	return append(violations, rules.UUIDTaken(after, same.Items)...), nil
+	return append(violations, rules.UUIDInUse(after, same.Items)...), nil
 }
 
 type applications struct{ client client.Reader }

@@ -109,13 +109,24 @@ func ProjectChange(before, after *kibashipv1.Project) Violations {
 // UUIDTaken returns the violation of a Project whose uuid an older one has. Of two of the same
 // second it is the one whose name comes later.
 func UUIDTaken(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
+	return uuidOfAnother(p, others, func(other *kibashipv1.Project) bool { return older(&other.ObjectMeta, &p.ObjectMeta) })
+}
+
+// UUIDInUse returns the violation of a Project that asks for a uuid that another one has. How old
+// they are does not matter: at admission the API server has given the newcomer a time already, and
+// that may be of the same second.
+func UUIDInUse(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
+	return uuidOfAnother(p, others, func(*kibashipv1.Project) bool { return true })
+}
+
+func uuidOfAnother(p *kibashipv1.Project, others []kibashipv1.Project, goesBefore func(*kibashipv1.Project) bool) Violations {
 	id := p.Labels[kibashipv1.LabelUUID]
 	if id == "" {
 		return nil
 	}
 	for i := range others {
 		other := &others[i]
-		if other.Name == p.Name || other.Labels[kibashipv1.LabelUUID] != id || !older(&other.ObjectMeta, &p.ObjectMeta) {
+		if other.Name == p.Name || other.Labels[kibashipv1.LabelUUID] != id || !goesBefore(other) {
 			continue
 		}
 		return Violations{violated(kibashipv1.ReasonUUIDTaken, "metadata.labels["+kibashipv1.LabelUUID+"]",
@@ -124,18 +135,11 @@ func UUIDTaken(p *kibashipv1.Project, others []kibashipv1.Project) Violations {
 	return nil
 }
 
-// older: one that is about to be created has no time yet.
 func older(a, b *metav1.ObjectMeta) bool {
-	switch {
-	case b.CreationTimestamp.IsZero():
-		return true
-	case a.CreationTimestamp.IsZero():
-		return false
-	case a.CreationTimestamp.Equal(&b.CreationTimestamp):
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.Name < b.Name
-	default:
-		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
 // UUID reports whether a text is a UUID as labels must be.

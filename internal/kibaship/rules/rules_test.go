@@ -111,7 +111,8 @@ func TestTheOlderOneHasTheUUID(t *testing.T) {
 	tells(t, UUIDTaken(a, all), kibashipv1.ReasonUUIDTaken, field)
 	tells(t, UUIDTaken(b, all), "")
 	tells(t, UUIDTaken(c, all), kibashipv1.ReasonUUIDTaken, field)
-	tells(t, UUIDTaken(born("new", metav1.Time{}), all), kibashipv1.ReasonUUIDTaken, field)
+	tells(t, UUIDInUse(born("a-new-one", noon), all), kibashipv1.ReasonUUIDTaken, field) // of the same second, and first by name
+	tells(t, UUIDInUse(b, []kibashipv1.Project{*b}), "")
 	tells(t, UUIDTaken(b, []kibashipv1.Project{*goodProject(func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelUUID] = otherUUID })}), "")
 }
 

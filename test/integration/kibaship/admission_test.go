@@ -111,7 +111,7 @@ var _ = Describe("Admission", Serial, func() {
 			},
 		} {
 			err := k8s.Create(ctx, kibashiptest.NewProject(kibashiptest.NewName(), modify))
-			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", told, err)
 			Expect(err).To(MatchError(ContainSubstring(told)))
 		}
 		before := first.DeepCopy()
@@ -135,7 +135,7 @@ var _ = Describe("Admission", Serial, func() {
 			"leads out of the repository": func(a *kibashipv1.Application) { kibashiptest.Private("x")(a); a.Spec.GitRepository.Path = "/etc" },
 		} {
 			err := k8s.Create(ctx, kibashiptest.NewApplication(first.Name, "bad", modify))
-			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", told, err)
 			Expect(err).To(MatchError(ContainSubstring(told)))
 		}
 		a := kibashiptest.Application(ctx, first.Name, "web")
