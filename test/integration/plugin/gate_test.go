@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,5 +46,9 @@ func bindViewer(ctx context.Context, namespace string) string {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "viewer"}},
 	})).To(Succeed())
+	// The API server goes by a new binding a moment after it has stored it.
+	Eventually(apiserver.May).WithArguments(ctx, "viewer", authorizationv1.ResourceAttributes{
+		Namespace: namespace, Group: "berg.norelect.ch", Resource: "challengeinstances", Verb: "list",
+	}).Should(BeTrue())
 	return "viewer"
 }
