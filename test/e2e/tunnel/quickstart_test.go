@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -63,9 +64,11 @@ var _ = Describe("The page for who is in a hurry", func() {
 			script = strings.ReplaceAll(script, change[0], change[1])
 		}
 		DeferCleanup(func(ctx context.Context) {
-			for _, left := range []client.Object{&corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}} {
+			visitor := &corev1.Pod{}
+			visitor.SetName("visitor")
+			for _, left := range []client.Object{visitor, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}} {
 				left.SetNamespace("default")
-				left.SetName("laptop")
+				left.SetName(cmp.Or(left.GetName(), "laptop"))
 				Expect(client.IgnoreNotFound(world.Delete(ctx, left))).To(Succeed())
 				expect.Gone(ctx, left)
 			}
