@@ -101,19 +101,22 @@ func play(ctx context.Context, getenv func(string) string) (flag string, err err
 
 // await tries again until an attempt succeeds or there was time enough for many.
 func await(ctx context.Context, attempt func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, persistence)
+	end := time.Now().Add(persistence)
+	limited, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	var why error
 	for {
-		one, end := context.WithTimeout(limited, patience)
+		one, release := context.WithTimeout(limited, patience)
 		err := attempt(one)
-		end()
+		release()
 		if err == nil {
 			return nil
 		}
-		if why == nil || limited.Err() == nil { // the last attempt may have had no time
+		// The last attempt may have had no time. A connection gives up by itself then, and that
+		// may be before the context says that it has ended.
+		if why == nil || limited.Err() == nil && time.Now().Before(end) {
 			why = err
 		}
 		select {
