@@ -64,9 +64,9 @@ var _ = Describe("The page for who is in a hurry", func() {
 			script = strings.ReplaceAll(script, change[0], change[1])
 		}
 		DeferCleanup(func(ctx context.Context) {
-			visitor := &corev1.Pod{}
-			visitor.SetName("visitor")
-			for _, left := range []client.Object{visitor, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}} {
+			guest := &corev1.Pod{}
+			guest.SetName("visitor")
+			for _, left := range []client.Object{guest, &corev1.Pod{}, &corev1.Service{}, &corev1.Secret{}} {
 				left.SetNamespace("default")
 				left.SetName(cmp.Or(left.GetName(), "laptop"))
 				Expect(client.IgnoreNotFound(world.Delete(ctx, left))).To(Succeed())
