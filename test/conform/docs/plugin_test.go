@@ -1,7 +1,9 @@
 package docs
 
 import (
+	"html"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
@@ -24,6 +26,22 @@ func TestThePluginKnowsTheOperatorsDefaults(t *testing.T) {
 	for name, value := range doctor.Defaults {
 		if byDefault, exists := known[name]; !exists || byDefault != value {
 			t.Errorf("%s: the plugin takes %q for its default, it is %q", name, value, byDefault)
+		}
+	}
+}
+
+// What the program says today is in its recordings: make plugin-recordings makes them anew.
+func TestRecordingsShowWhatThePluginSays(t *testing.T) {
+	tag := regexp.MustCompile(`<[^>]*>`)
+	for file, phrases := range map[string][]string{
+		"try": {"the Challenge can be run", "its pods are ordered", "namespace 0.", "Ctrl-C", "it is gone, and nothing is left of it"},
+		"why": {"cannot be pulled", "PodsReady:", "players are told: ImageUnavailable", "its start: namespace"},
+	} {
+		text := html.UnescapeString(tag.ReplaceAllString(string(read(t, "docs/kubectl-berg/"+file+".svg")), ""))
+		for _, phrase := range phrases {
+			if !strings.Contains(text, phrase) {
+				t.Errorf("the recording of %s does not show %q", file, phrase)
+			}
 		}
 	}
 }
