@@ -107,7 +107,6 @@ var _ = Describe("Where network policies are enforced,", Label("network"), func(
 		reachesFrom(ctx, attacker, net.JoinHostPort(service, strconv.Itoa(webPort)))
 
 		By("what is not")
-		keptFrom(ctx, visitor, addressOf(podOf(ctx, one, backComponent)), "a component that nobody is to reach")
 		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, backComponent)), "a component of another player's challenge")
 		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, frontComponent)), "what another player reaches")
 		keptFrom(ctx, attacker, addressOf(server), "a pod of somebody else")
