@@ -90,7 +90,9 @@ tunnel-image: image
 e2e-tunnel: tunnel-image ## Run the journeys of container networks and tunnels on real pods; needs root.
 	hack/packages node
 	go run $(IMAGES) --output $(DIST)/images toolbox
-	hack/with-cluster --profile node --name $(TUNNEL_CLUSTER) -- $(MAKE) e2e-tunnel-run TUNNEL_CLUSTER=$(TUNNEL_CLUSTER)
+	rm -f $(TUNNEL_USED)
+	hack/with-cluster --profile node --name $(TUNNEL_CLUSTER) --audit -- bash -c \
+		'$(MAKE) e2e-tunnel-run TUNNEL_CLUSTER=$(TUNNEL_CLUSTER) && go run $(RIGHTS) --collect $(TUNNEL_USED)'
 
 # Which of them run: what a policy keeps out shows only where one is enforced (profile network).
 TUNNEL_LABELS ?= !network

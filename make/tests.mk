@@ -82,10 +82,12 @@ $(TEST_INTEGRATION): test-integration-%: $(BIN)/ginkgo
 		$(BIN)/ginkgo run --procs=$(call processes,$*) --timeout=40m $(if $(RACE),--race) ./test/integration/$*
 
 # What was granted and is not used shows only when every suite has run.
-USED := $(INTEGRATION:%=$(DIST)/rights/integration-%.json) $(DIST)/rights/e2e.json
+# The journeys of tunnels may have a DIST of their own.
+TUNNEL_USED := $(CURDIR)/dist/rights/e2e-tunnel.json
+USED        := $(INTEGRATION:%=$(DIST)/rights/integration-%.json) $(DIST)/rights/e2e.json $(TUNNEL_USED)
 
 .PHONY: rights
-rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
+rights: ## Compare the rights of the operator with what it used in test-integration, e2e and e2e-tunnel, which must have run before.
 	@for file in $(USED); do [[ -e $$file ]] || { \
-		echo "make: $$file is missing, which tells what the operator used: run 'make test-integration' and 'make e2e' first" >&2; exit 1; }; done
+		echo "make: $$file is missing, which tells what the operator used: run 'make test-integration', 'make e2e' and 'make e2e-tunnel' first" >&2; exit 1; }; done
 	go run $(RIGHTS) $(USED)

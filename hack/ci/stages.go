@@ -213,7 +213,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 	if withE2E {
 		list = append(list, stage{
 			name: "rights granted and used", command: []string{"make", "rights"}, class: suite, optional: true,
-			after: append(integration, "journeys on a real node"), usual: seconds(10), first: seconds(10),
+			after: append(integration, "journeys on a real node", "journeys of tunnels"), usual: seconds(10), first: seconds(10),
 		})
 	}
 	return list
