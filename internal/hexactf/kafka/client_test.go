@@ -452,6 +452,17 @@ func TestAMessageThatIsRefusedSpoilsNothing(t *testing.T) {
 	}
 }
 
+// judged waits until no ping is under way, by which a client is judged.
+func judged(t *testing.T, c *Client) {
+	t.Helper()
+	for pinging := true; pinging; {
+		wait(t, 10*time.Millisecond)
+		c.mu.Lock()
+		pinging = c.pinging
+		c.mu.Unlock()
+	}
+}
+
 // A broker that answers, and acknowledges nothing for half a minute, gets another client.
 func TestAStuckClientIsReplaced(t *testing.T) {
 	t.Parallel()
@@ -469,12 +480,7 @@ func TestAStuckClientIsReplaced(t *testing.T) {
 		if err := c.Publish(t.Context(), "key", message(1)); err == nil {
 			t.Fatal("published")
 		}
-		for judged := false; !judged; {
-			wait(t, 10*time.Millisecond)
-			c.mu.Lock()
-			judged = !c.pinging
-			c.mu.Unlock()
-		}
+		judged(t, c)
 		mu.Lock()
 		now = now.Add(10 * time.Second)
 		mu.Unlock()
@@ -508,12 +514,7 @@ func TestAStuckClientThatWasReplacedEnds(t *testing.T) {
 		if err := c.Publish(t.Context(), "key", message(2)); err == nil {
 			t.Fatal("published")
 		}
-		for judged := false; !judged; {
-			wait(t, 10*time.Millisecond)
-			c.mu.Lock()
-			judged = !c.pinging
-			c.mu.Unlock()
-		}
+		judged(t, c)
 	}
 	buried := func() bool {
 		c.mu.Lock()
