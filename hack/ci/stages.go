@@ -13,7 +13,10 @@ import (
 )
 
 // How many stages of a class run at once.
-var slots = map[class]int{work: 1, suite: 3}
+//
+// Of suites two, which keep two processors busy. A third does not make the whole shorter, and each takes twice as long:
+// specs then wait longer than their deadlines allow.
+var slots = map[class]int{work: 1, suite: 2}
 
 // The profiles of test/cluster with real nodes that a stage needs, in the order in which they are built.
 var profilesOnNodes = []string{"node", "network", "olm", "tekton"}
@@ -134,27 +137,14 @@ func stages(withE2E bool, suites, missing []string) []stage {
 	if withE2E {
 		list = append(list,
 			stage{
-				name: "journeys with a real OLM", command: []string{"make", "e2e-olm"}, class: suite, optional: true,
-				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(10), first: minutes(2),
-				clusters: []string{clusterName("OLM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
-			},
-		)
-	}
-	var integration []string
-	for _, folder := range suites {
-		integration = append(integration, "integration: "+folder)
-		list = append(list, stage{
-			name: "integration: " + folder, command: []string{"make", "test-integration-" + folder}, class: suite, optional: true,
-			after: []string{"generated files", "build: simulated"}, usual: known(integrationTimes, folder), first: minutes(2),
-			clusters: clustersOf(folder), indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
-		})
-	}
-	if withE2E {
-		list = append(list,
-			stage{
 				name: "journeys on a real node", command: []string{"make", "e2e"}, class: suite, optional: true, holds: "dist/images",
 				after: []string{"generated files", "build: node"}, usual: minutes(10), first: minutes(2),
 				clusters: []string{clusterName("E2E_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
+			},
+			stage{
+				name: "journeys with a real OLM", command: []string{"make", "e2e-olm"}, class: suite, optional: true,
+				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(10), first: minutes(2),
+				clusters: []string{clusterName("OLM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
 			},
 			stage{
 				name: "journeys with a real Helm", command: []string{"make", "e2e-helm"}, class: suite, optional: true,
@@ -182,6 +172,15 @@ func stages(withE2E bool, suites, missing []string) []stage {
 				clusters: []string{clusterName("NETWORK_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 		)
+	}
+	var integration []string
+	for _, folder := range suites {
+		integration = append(integration, "integration: "+folder)
+		list = append(list, stage{
+			name: "integration: " + folder, command: []string{"make", "test-integration-" + folder}, class: suite, optional: true,
+			after: []string{"generated files", "build: simulated"}, usual: known(integrationTimes, folder), first: minutes(2),
+			clusters: clustersOf(folder), indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
+		})
 	}
 	// It skips what is not built.
 	profiles := []string{"build: simulated"}

@@ -24,7 +24,7 @@ var _ = Describe("A problem is told in a few words, however long it is:", func()
 			expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge)
 			Expect(i.Status.Phase).To(Equal(bergv1.PhaseFailed))
 			for _, text := range says {
-				Expect(expect.Conditions(i)).To(ContainSubstring(text))
+				expect.Says(ctx, i, text)
 			}
 			expect.Readable(i.Status.Conditions)
 			expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonInvalidChallenge)

@@ -134,7 +134,7 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(k8s.Delete(ctx, inside)).To(Succeed())
 		expect.Shows(ctx, inside, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
 		Expect(inside.Status.Phase).To(Equal(bergv1.PhaseTerminating))
-		Expect(expect.Conditions(inside)).To(ContainSubstring("example.com/hold"))
+		expect.Says(ctx, inside, "example.com/hold")
 		release()
 		bergtest.Gone(ctx, inside)
 
@@ -150,7 +150,7 @@ var _ = Describe("Deleting an instance", func() {
 		DeferCleanup(func() { finalizers() })
 		Expect(k8s.Delete(ctx, itself)).To(Succeed())
 		expect.Shows(ctx, itself, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
-		Expect(expect.Conditions(itself)).To(ContainSubstring("example.com/hold"))
+		expect.Says(ctx, itself, "example.com/hold")
 		finalizers()
 		bergtest.Gone(ctx, itself)
 
@@ -158,7 +158,7 @@ var _ = Describe("Deleting an instance", func() {
 		lift := bergtest.Refuse(ctx, refused.Spec.OwnerID, "", "namespaces", "DELETE")
 		Expect(k8s.Delete(ctx, refused)).To(Succeed())
 		expect.Shows(ctx, refused, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
-		Expect(expect.Conditions(refused)).To(ContainSubstring(apiserver.Refusal))
+		expect.Says(ctx, refused, apiserver.Refusal)
 		lift()
 		bergtest.Gone(ctx, refused)
 	})

@@ -329,7 +329,7 @@ var _ = Describe("In the namespace of an instance", func() {
 			fought <- nil
 		}()
 		expect.Shows(ctx, i, bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonContested)
-		Expect(expect.Conditions(i)).To(ContainSubstring("fighter"))
+		expect.Says(ctx, i, "fighter")
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 		before := repairs.Load()

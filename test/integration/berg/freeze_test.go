@@ -108,7 +108,7 @@ var _ = Describe("A freeze of instances", func() {
 		}))
 		for _, blocked := range []*bergv1.ChallengeInstance{i, extended} {
 			expect.Shows(ctx, blocked, bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonDeletionBlocked)
-			Expect(expect.Conditions(blocked)).To(ContainSubstring(apiserver.Refusal), "it does not say what the API server said")
+			expect.Says(ctx, blocked, apiserver.Refusal, "it does not say what the API server said")
 			Expect(blocked.Status.Phase).To(Equal(bergv1.PhaseRunning))
 			expect.Event(ctx, blocked, corev1.EventTypeWarning, bergv1.ReasonDeletionBlocked)
 		}
@@ -143,7 +143,7 @@ var _ = Describe("A freeze of instances", func() {
 			expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonRefused)
 			if len(frozen) == 1 && frozen[0] == updates {
 				expect.Shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
-				Expect(expect.Conditions(i)).To(ContainSubstring(apiserver.Refusal))
+				expect.Says(ctx, i, apiserver.Refusal)
 				Expect(i.Status.Phase).To(Equal(bergv1.PhasePending))
 			}
 			Expect(bergtest.NamespaceExists(ctx, i)).To(BeFalse(), "made without a finalizer, or without a trace in the status")

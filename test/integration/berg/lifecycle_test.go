@@ -162,7 +162,7 @@ var _ = Describe("The life of an instance", func() {
 		i := bergtest.Instance(ctx, ns, "late")
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
 		expect.Shows(ctx, i, bergv1.ConditionPodsReady, metav1.ConditionFalse, bergv1.ReasonStartDeadline)
-		Expect(expect.Conditions(i)).To(ContainSubstring("ImagePullBackOff"), "it does not say what it waited for")
+		expect.Says(ctx, i, "ImagePullBackOff", "it does not say what it waited for")
 		Expect(time.Since(i.Status.StartedAt.Time)).To(BeNumerically(">=", 2*time.Second), "it failed early")
 		expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonStartDeadline)
 		Expect(podsByContainer(ctx, i)).To(HaveKey("web"), "the pods do not go on trying")

@@ -86,7 +86,7 @@ var _ = Describe("An owner with hundreds of instances", func() {
 		})
 		oneRunsInCrowd(ctx, ns, all)
 		for n, i := range all[1:] {
-			Expect(expect.Conditions(i)).To(ContainSubstring(ns+"/"+all[n].Name), "it does not say for whom it waits")
+			expect.Says(ctx, i, ns+"/"+all[n].Name, "it does not say for whom it waits")
 		}
 
 		By("deleting all of them at once")

@@ -57,7 +57,7 @@ var _ = Describe("An API that is not installed", func() {
 			for _, i := range []*bergv1.ChallengeInstance{waiting, deleted} {
 				expect.Reaches(ctx, i, bergv1.PhaseFailed)
 				expect.Shows(ctx, i, condition, metav1.ConditionFalse, bergv1.ReasonAPINotInstalled)
-				Expect(expect.Conditions(i)).To(ContainSubstring(missing.kind))
+				expect.Says(ctx, i, missing.kind)
 			}
 			Expect(k8s.Delete(ctx, deleted)).To(Succeed())
 			bergtest.Gone(ctx, deleted)

@@ -34,7 +34,7 @@ var _ = Describe("The instances of one owner", func() {
 		expect.Reaches(ctx, first, bergv1.PhaseRunning)
 		second := bergtest.Instance(ctx, ns, "busy", ownedLike(first))
 		expectWaiting(ctx, second)
-		Expect(expect.Conditions(second)).To(ContainSubstring(first.Namespace+"/"+first.Name), "it does not say who holds the namespace")
+		expect.Says(ctx, second, first.Namespace+"/"+first.Name, "it does not say who holds the namespace")
 
 		By("holding the namespace of the first while it is being deleted")
 		release := hold(ctx, first.Status.Namespace)
@@ -156,7 +156,7 @@ var _ = Describe("The instances of one owner", func() {
 		By("the older one becomes possible and waits for the holder, which lives in another namespace")
 		bergtest.Challenge(ctx, elsewhere, "missing", bergtest.OneContainer)
 		expectWaiting(ctx, older)
-		Expect(expect.Conditions(older)).To(ContainSubstring(ns + "/" + holder.Name))
+		expect.Says(ctx, older, ns+"/"+holder.Name)
 
 		By("the holder fails: a rollout meets a Service that is not ours")
 		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: holder.Status.Namespace, Name: "db"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}

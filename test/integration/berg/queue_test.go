@@ -184,7 +184,7 @@ var _ = Describe("The queue of instances", func() {
 		GinkgoHelper()
 		expect.Shows(ctx, i, bergv1.ConditionAdmitted, metav1.ConditionFalse, bergv1.ReasonQueued)
 		Expect(i.Status.Phase).To(Equal(bergv1.PhasePending))
-		Expect(expect.Conditions(i)).To(ContainSubstring(what))
+		expect.Says(ctx, i, what)
 		Expect(i.Status.InstanceID).To(BeEmpty())
 		Expect(i.Status.ExpiresAt).To(BeNil())
 		Expect(bergtest.NamespaceExists(ctx, i)).To(BeFalse(), "something of it is built")

@@ -63,7 +63,7 @@ var _ = Describe("Pressure", func() {
 			}
 			took := time.Since(began)
 			expect.Shows(ctx, poison, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
-			Expect(expect.Conditions(poison)).To(ContainSubstring(apiserver.Refusal))
+			expect.Says(ctx, poison, apiserver.Refusal)
 			tries := 0
 			for _, w := range p.gate.work(began) {
 				if w.Method == http.MethodPost && strings.HasSuffix(w.Path, owner+"/deployments") {
@@ -111,7 +111,7 @@ var _ = Describe("Pressure", func() {
 					g.Expect(bergtest.ReasonOf(i, bergv1.ConditionNamespaceDeleted)).To(Equal(bergv1.ReasonDeletionBlocked))
 				}).WithTimeout(20 * time.Minute).Should(Succeed())
 			}
-			Expect(expect.Conditions(stuck[0])).To(ContainSubstring("example.com/hold"))
+			expect.Says(ctx, stuck[0], "example.com/hold")
 
 			began := time.Now()
 			i := bergtest.Instance(ctx, ns, "held")

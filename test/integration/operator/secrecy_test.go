@@ -82,7 +82,7 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 		bergtest.Challenge(ctx, ns, "warned-of", variable)
 		refused := bergtest.Instance(ctx, ns, "refused", flagged("flag{<%s>$}"))
 		expect.Shows(ctx, refused, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
-		Expect(expect.Conditions(refused)).To(ContainSubstring("FLAG=<flag>"), "nothing was repeated: this proves nothing")
+		expect.Says(ctx, refused, "FLAG=<flag>", "nothing was repeated: this proves nothing")
 		Eventually(list).WithArguments(ctx, &corev1.EventList{}, whole).Should(ContainSubstring(`FLAG=\u003cflag\u003e`), "no event repeats it")
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "warned-of", flagged("flag{%s}")), bergv1.PhaseRunning)
 

@@ -98,6 +98,16 @@ func Shows(ctx context.Context, o client.Object, conditionType string, want meta
 	}).Should(Succeed())
 }
 
+// Says waits until the messages of the conditions contain a text, and refreshes the resource. A reason may be there
+// before the whole of its message: what a pod waits for shows when the pod has tried.
+func Says(ctx context.Context, o client.Object, text string, why ...any) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(get(ctx, o)).To(Succeed())
+		g.Expect(Conditions(o)).To(ContainSubstring(text), why...)
+	}).Should(Succeed())
+}
+
 // Observed waits until the status describes the spec as it is, or a later one, and refreshes
 // the resource.
 func Observed(ctx context.Context, o client.Object) {
