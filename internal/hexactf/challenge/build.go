@@ -23,14 +23,10 @@ import (
 func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *outcome.Problem) {
 	in := r.inputs(o)
 	p := plan(in)
-	var policies []*networkingv1.NetworkPolicy
-	if p.NetworkPolicy != nil {
-		policies = append(policies, p.NetworkPolicy)
-	}
 	stopped := apply.Steps(ctx, r.Writer, proofOf(o.Challenge), in.Name.Namespace, []apply.Step{
 		{
 			Condition: hexactfv1.ConditionResourcesCreated,
-			Objects:   []apply.Set{apply.Only(policies...)},
+			Objects:   []apply.Set{apply.Only(p.NetworkPolicies...)},
 		},
 		{
 			Condition: hexactfv1.ConditionResourcesCreated,

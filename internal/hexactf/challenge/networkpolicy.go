@@ -16,17 +16,39 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 )
 
-// networkPolicy isolates a challenge: its components reach each other and the name servers,
-// players reach the exposed ports, and nobody else anything.
-func networkPolicy(in Inputs) *networkingv1.NetworkPolicy {
-	own := map[string]string{hexactfv1.LabelPartOf: partOf(in.Name.Name)}
-	among := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: own}}}
-	ingress := []networkingv1.NetworkPolicyIngressRule{{From: among}}
-	if ports := exposedPorts(in.Snapshot.Components); len(ports) > 0 {
+// networkPolicies isolate a challenge: its components reach each other and the name servers,
+// players reach what a component publishes, at that component alone, and nobody else anything.
+func networkPolicies(in Inputs) (all []*networkingv1.NetworkPolicy) {
+	whole := wholePolicy(in)
+	for _, component := range in.Snapshot.Components {
+		ports := publishedPorts(component)
+		if len(ports) == 0 {
+			continue
+		}
 		// From anywhere: what comes by another node bears that node's address, and players of
 		// an event may sit in the same building.
-		ingress = append(ingress, networkingv1.NetworkPolicyIngressRule{Ports: ports})
+		published := []networkingv1.NetworkPolicyIngressRule{{Ports: ports}}
+		if len(in.Snapshot.Components) == 1 {
+			// Most challenges: one object less at every start.
+			whole.Spec.Ingress = append(whole.Spec.Ingress, published...)
+			continue
+		}
+		all = append(all, &networkingv1.NetworkPolicy{
+			ObjectMeta: in.meta(in.prefix(component.Name)+ingressSuffix, in.labels(component.Name)),
+			Spec: networkingv1.NetworkPolicySpec{
+				PodSelector: metav1.LabelSelector{MatchLabels: in.selector(component.Name)},
+				PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+				Ingress:     published,
+			},
+		})
 	}
+	return append(all, whole)
+}
+
+// wholePolicy is about every pod of a challenge.
+func wholePolicy(in Inputs) *networkingv1.NetworkPolicy {
+	own := map[string]string{hexactfv1.LabelPartOf: partOf(in.Name.Name)}
+	among := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: own}}}
 	egress := []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()}
 	switch kind, pods := in.egress(); kind {
 	case config.EgressInternet:
@@ -44,7 +66,7 @@ func networkPolicy(in Inputs) *networkingv1.NetworkPolicy {
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: own},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress:     ingress,
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: among}},
 			Egress:      egress,
 		},
 	}
@@ -55,25 +77,23 @@ func policyName(challenge string) string {
 	return naming.Within(challenge, longestName-len(policySuffix)) + policySuffix
 }
 
-// exposedPorts are those of the pods that players reach, by node ports or a load balancer.
-func exposedPorts(components []hexactfv1.Component) []networkingv1.NetworkPolicyPort {
-	var out []networkingv1.NetworkPolicyPort
-	for _, component := range components {
-		if component.Service == nil {
-			continue
-		}
-		switch component.Service.Spec.Type {
-		case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
-		default:
-			continue
-		}
-		for _, p := range component.Service.Spec.Ports {
-			port := networkingv1.NetworkPolicyPort{Port: ptr.To(targetOf(p)), Protocol: ptr.To(cmp.Or(p.Protocol, corev1.ProtocolTCP))}
-			if !slices.ContainsFunc(out, func(o networkingv1.NetworkPolicyPort) bool {
-				return *o.Port == *port.Port && *o.Protocol == *port.Protocol
-			}) {
-				out = append(out, port)
-			}
+// publishedPorts are those of a component's pods that players reach, by node ports or a load
+// balancer.
+func publishedPorts(component hexactfv1.Component) (out []networkingv1.NetworkPolicyPort) {
+	if component.Service == nil {
+		return nil
+	}
+	switch component.Service.Spec.Type {
+	case corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
+	default:
+		return nil
+	}
+	for _, p := range component.Service.Spec.Ports {
+		port := networkingv1.NetworkPolicyPort{Port: ptr.To(targetOf(p)), Protocol: ptr.To(cmp.Or(p.Protocol, corev1.ProtocolTCP))}
+		if !slices.ContainsFunc(out, func(o networkingv1.NetworkPolicyPort) bool {
+			return *o.Port == *port.Port && *o.Protocol == *port.Protocol
+		}) {
+			out = append(out, port)
 		}
 	}
 	return out

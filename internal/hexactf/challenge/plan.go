@@ -29,10 +29,10 @@ type Inputs struct {
 
 // Plan is every object that a challenge consists of.
 type Plan struct {
-	// NetworkPolicy is nil where the challenge is not isolated.
-	NetworkPolicy *networkingv1.NetworkPolicy
-	Services      []*corev1.Service
-	Deployments   []*appsv1.Deployment
+	// NetworkPolicies are none where the challenge is not isolated.
+	NetworkPolicies []*networkingv1.NetworkPolicy
+	Services        []*corev1.Service
+	Deployments     []*appsv1.Deployment
 }
 
 // egress is what the challenge may reach, and the address ranges that it never may.
@@ -46,7 +46,7 @@ func (in Inputs) egress() (config.Egress, []netip.Prefix) {
 func plan(in Inputs) Plan {
 	var p Plan
 	if in.Snapshot.Isolated {
-		p.NetworkPolicy = networkPolicy(in)
+		p.NetworkPolicies = networkPolicies(in)
 	}
 	exposed := exposedComponent(in.Snapshot.Components)
 	for i, component := range in.Snapshot.Components {
@@ -84,11 +84,12 @@ var Marks = ownership.Marks{
 func proofOf(c *hexactfv1.Challenge) ownership.Proof { return Marks.Proof(c.UID, nil) }
 
 const (
-	deploymentSuffix, serviceSuffix, policySuffix = "-deploy", "-svc", "-policy"
+	deploymentSuffix, serviceSuffix, ingressSuffix = "-deploy", "-svc", "-ingress"
+	policySuffix                                   = "-policy"
 	// longestPrefix leaves room for the longest suffix in a label value, which the names of
 	// both objects are.
 	longestPrefix = naming.MaxLabelValue - len(deploymentSuffix)
-	// longestName is that of a NetworkPolicy.
+	// longestName is that of the NetworkPolicy of a whole challenge.
 	longestName = 253
 )
 

@@ -2,6 +2,7 @@ package challenge
 
 import (
 	"bytes"
+	stdcmp "cmp"
 	"flag"
 	"os"
 	"path/filepath"
@@ -122,11 +123,11 @@ func TestEgressIsThatOfTheStart(t *testing.T) {
 		}
 		in := testInputs(tc.now, web)
 		in.Snapshot = *started
-		if diff := cmp.Diff(plan(testInputs(tc.then, web)).NetworkPolicy, plan(in).NetworkPolicy); diff != "" {
+		if diff := cmp.Diff(plan(testInputs(tc.then, web)).NetworkPolicies, plan(in).NetworkPolicies); diff != "" {
 			t.Errorf("%s: the policy differs (-then +now):\n%s", name, diff)
 		}
 		in.Snapshot.Egress, in.Snapshot.PodCIDRs = "", nil
-		if diff := cmp.Diff(plan(testInputs(tc.now, web)).NetworkPolicy, plan(in).NetworkPolicy); diff != "" {
+		if diff := cmp.Diff(plan(testInputs(tc.now, web)).NetworkPolicies, plan(in).NetworkPolicies); diff != "" {
 			t.Errorf("%s, not noted: the policy differs (-now +got):\n%s", name, diff)
 		}
 	}
@@ -135,8 +136,8 @@ func TestEgressIsThatOfTheStart(t *testing.T) {
 func render(t *testing.T, p Plan) []byte {
 	t.Helper()
 	var all []any
-	if p.NetworkPolicy != nil {
-		all = append(all, p.NetworkPolicy)
+	for _, policy := range p.NetworkPolicies {
+		all = append(all, policy)
 	}
 	for _, s := range p.Services {
 		all = append(all, s)
@@ -172,7 +173,7 @@ func TestNamesFit(t *testing.T) {
 	met := map[string]bool{}
 	for _, id := range []Identity{{"1", "bob"}, {long, long}, {long, long[1:] + "b"}, {"1", long}} {
 		for _, c := range []string{"web", long, long[1:]} {
-			in := testInputs(cfg, newComponent(c, corev1.ServiceTypeNodePort, 80))
+			in := testInputs(cfg, newComponent(c, corev1.ServiceTypeNodePort, 80), newComponent("other", ""))
 			in.Identity = id
 			in.Name.Name = strings.Repeat("n", 253)
 			p := plan(in)
@@ -187,8 +188,10 @@ func TestNamesFit(t *testing.T) {
 			if msgs := validation.IsDNS1123Subdomain(dep.Name); len(msgs) > 0 {
 				t.Errorf("Deployment %s: %v", dep.Name, msgs)
 			}
-			if msgs := validation.IsDNS1123Subdomain(p.NetworkPolicy.Name); len(msgs) > 0 {
-				t.Errorf("NetworkPolicy %s: %v", p.NetworkPolicy.Name, msgs)
+			for _, policy := range p.NetworkPolicies {
+				if msgs := validation.IsDNS1123Subdomain(policy.Name); len(msgs) > 0 {
+					t.Errorf("NetworkPolicy %s: %v", policy.Name, msgs)
+				}
 			}
 			for key, value := range dep.Labels {
 				if msgs := validation.IsValidLabelValue(value); len(msgs) > 0 {
@@ -200,6 +203,41 @@ func TestNamesFit(t *testing.T) {
 	in := testInputs(cfg)
 	if got := in.prefix("web"); got != "chall-42-web-alice" {
 		t.Errorf("a short prefix is %s", got)
+	}
+}
+
+// A port is open where it is published, and at no other component; one component needs one policy.
+func TestPublishedPortsAreOpenAtTheirComponent(t *testing.T) {
+	web, admin, db := newComponent("web", corev1.ServiceTypeNodePort, 80, 443), newComponent("admin", corev1.ServiceTypeLoadBalancer, 80), newComponent("db", "", 80)
+	for _, tc := range []struct {
+		components []hexactfv1.Component
+		want       []string
+	}{
+		{[]hexactfv1.Component{web}, []string{"whole: own, 80 443"}},
+		{[]hexactfv1.Component{db}, []string{"whole: own"}},
+		{[]hexactfv1.Component{web, db}, []string{"chall-42-web-alice: 80 443", "whole: own"}},
+		{[]hexactfv1.Component{db, admin, web}, []string{"chall-42-admin-alice: 80", "chall-42-web-alice: 80 443", "whole: own"}},
+	} {
+		var got []string
+		for _, policy := range plan(testInputs(testConfig(t, nil), tc.components...)).NetworkPolicies {
+			about := stdcmp.Or(policy.Spec.PodSelector.MatchLabels[hexactfv1.LabelInstance], "whole")
+			var opens []string
+			for _, rule := range policy.Spec.Ingress {
+				if rule.From != nil {
+					opens = append(opens, "own")
+					continue
+				}
+				var ports []string
+				for _, port := range rule.Ports {
+					ports = append(ports, port.Port.String())
+				}
+				opens = append(opens, strings.Join(ports, " "))
+			}
+			got = append(got, about+": "+strings.Join(opens, ", "))
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%d components: %q, want %q", len(tc.components), got, tc.want)
+		}
 	}
 }
 

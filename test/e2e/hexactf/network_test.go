@@ -108,6 +108,7 @@ var _ = Describe("Where network policies are enforced,", Label("network"), func(
 
 		By("what is not")
 		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, backComponent)), "a component of another player's challenge")
+		keptFrom(ctx, visitor, addressOf(podOf(ctx, one, backComponent)), "a component that is not published, at a port that another publishes")
 		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, frontComponent)), "what another player reaches")
 		keptFrom(ctx, attacker, addressOf(server), "a pod of somebody else")
 		keptFrom(ctx, attacker, world.AtNode(other.Status.Endpoint), "a node port")

@@ -57,6 +57,8 @@ var _ = Describe("A challenge", func() {
 		db := get(ctx, ns, prefix(c, "db")+"-deploy", &appsv1.Deployment{})
 		get(ctx, ns, prefix(c, "db")+"-svc", &corev1.Service{})
 		policy := get(ctx, ns, c.Name+"-policy", &networkingv1.NetworkPolicy{})
+		published := get(ctx, ns, prefix(c, "web")+"-ingress", &networkingv1.NetworkPolicy{})
+		Expect(published.Labels).To(HaveKeyWithValue("apps.hexactf.io/name", "web"))
 		Expect(*web.Spec.Replicas).To(Equal(int32(2)))
 		Expect(*db.Spec.Replicas).To(Equal(int32(1)), "where a definition does not say how many")
 		labels := map[string]string{
@@ -68,7 +70,7 @@ var _ = Describe("A challenge", func() {
 		Expect(web.Spec.Template.Labels).To(Equal(labels))
 		Expect(service.Labels).To(Equal(labels))
 		Expect(service.Spec.Selector).To(Equal(map[string]string{"apps.hexactf.io/instance": prefix(c, "web")}))
-		for _, o := range []client.Object{web, service, db, policy} {
+		for _, o := range []client.Object{web, service, db, policy, published} {
 			owner := metav1.GetControllerOf(o)
 			Expect(owner).NotTo(BeNil())
 			Expect(owner.UID).To(Equal(c.UID))
@@ -102,7 +104,7 @@ var _ = Describe("A challenge", func() {
 		hexactftest.Delete(ctx, c)
 		expect.Gone(ctx, c)
 		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
-		for _, o := range []client.Object{web, service, db, policy} {
+		for _, o := range []client.Object{web, service, db, policy, published} {
 			expect.Gone(ctx, o)
 		}
 		Expect(inprocess.Metric("challenge_resource_status", "challenge_name", c.Name)).To(Equal(2.0))
