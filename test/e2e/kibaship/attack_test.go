@@ -14,24 +14,8 @@ import (
 // What the author of a Dockerfile has run in a build is written to a file of the image, which a
 // pod then shows.
 var _ = Describe("An author whose code runs in a build", func() {
-	attack := func(ctx SpecContext, script string) (loot string) {
-		GinkgoHelper()
-		p := newPlatform(ctx)
-		p.token(ctx, "git", site.Token)
-		commit := newRepository(ctx, "private/"+p.project, map[string]string{
-			"Dockerfile": "FROM registry.berg.test/base:1\nCOPY attack /attack\nRUN sh /attack >/loot 2>/dev/null; true\nCMD [\"cat\",\"/loot\"]\n",
-			"attack":     "echo began\n" + script + "\n",
-		})
-		d := p.deploy(ctx, p.application(ctx, "private/"+p.project, private("git")), "")
-		succeeds(ctx, d)
-		Expect(d.Status.BuiltImage.CommitSHA).To(Equal(commit), "the commit that the status tells is not the one that was cloned")
-		text := p.run(ctx, d.Status.BuiltImage.Reference)
-		Expect(text).To(HavePrefix("began"), "the attack did not run")
-		return strings.TrimSpace(strings.TrimPrefix(text, "began"))
-	}
-
 	It("finds no token of a ServiceAccount", func(ctx SpecContext) {
-		Expect(attack(ctx, `find / -path /proc -prune -o -path '*serviceaccount*' -name token -print; cat /var/run/secrets/kubernetes.io/serviceaccount/token`)).To(BeEmpty())
+		Expect(attack(ctx, searchToken)).To(BeEmpty())
 	}, SpecTimeout(2*buildLimit))
 
 	It("finds no token of the git server", func(ctx SpecContext) {
@@ -44,13 +28,8 @@ var _ = Describe("An author whose code runs in a build", func() {
 	}, SpecTimeout(2*buildLimit))
 
 	It("cannot forge the commit, nor the digest", func(ctx SpecContext) {
-		fake := strings.Repeat("6", 40)
 		// What could be written in vain is no loot: attack looks at what the status says.
-		attack(ctx, `mkdir -p /tekton/results
-for f in /tekton/results/commit /tekton/steps/step-clone/results/commit /tekton/steps/clone/results/commit /tekton/run/*/status/results/commit; do
-	mkdir -p "$(dirname $f)"; printf `+fake+` >$f
-done
-for f in /tekton/results/digest /tekton/steps/step-push/results/digest /tekton/run/*/status/results/digest; do printf sha256:`+fake+` >$f; done`)
+		attack(ctx, forgery())
 	}, SpecTimeout(2*buildLimit))
 })
 
@@ -82,6 +61,36 @@ var _ = Describe("An author whose code fills the node", Serial, func() {
 		ends(ctx, d, metav1.ConditionFalse, kibashipv1.ReasonRunFailed)
 	}, SpecTimeout(3*buildLimit))
 })
+
+// attack builds an image in which a script ran, and returns what it printed.
+func attack(ctx SpecContext, script string) (loot string) {
+	GinkgoHelper()
+	p := newPlatform(ctx)
+	p.token(ctx, "git", site.Token)
+	commit := newRepository(ctx, "private/"+p.project, map[string]string{
+		"Dockerfile": "FROM registry.berg.test/base:1\nCOPY attack /attack\nRUN sh /attack >/loot 2>/dev/null; true\nCMD [\"cat\",\"/loot\"]\n",
+		"attack":     "echo began\n" + script + "\n",
+	})
+	d := p.deploy(ctx, p.application(ctx, "private/"+p.project, private("git")), "")
+	succeeds(ctx, d)
+	Expect(d.Status.BuiltImage.CommitSHA).To(Equal(commit), "the commit that the status tells is not the one that was cloned")
+	text := p.run(ctx, d.Status.BuiltImage.Reference)
+	Expect(text).To(HavePrefix("began"), "the attack did not run")
+	return strings.TrimSpace(strings.TrimPrefix(text, "began"))
+}
+
+// searchToken is a script that looks for the token of a ServiceAccount.
+const searchToken = `find / -path /proc -prune -o -path '*serviceaccount*' -name token -print; cat /var/run/secrets/kubernetes.io/serviceaccount/token`
+
+// forgery is a script that writes a commit and a digest of its own wherever results may be.
+func forgery() string {
+	fake := strings.Repeat("6", 40)
+	return `mkdir -p /tekton/results
+for f in /tekton/results/commit /tekton/steps/step-clone/results/commit /tekton/steps/clone/results/commit /tekton/run/*/status/results/commit; do
+	mkdir -p "$(dirname $f)"; printf ` + fake + ` >$f
+done
+for f in /tekton/results/digest /tekton/steps/step-push/results/digest /tekton/run/*/status/results/digest; do printf sha256:` + fake + ` >$f; done`
+}
 
 // planted is what search finds wherever it works.
 const planted = "/tmp/planted"

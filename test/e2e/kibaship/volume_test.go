@@ -3,6 +3,7 @@ package kibaship
 import (
 	"os"
 	"path/filepath"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,40 +19,21 @@ import (
 )
 
 var _ = Describe("A build with a volume", Serial, func() {
-	It("waits for its StorageClass, and then clones and builds in two pods", func(ctx SpecContext) {
-		const class = "berg-local"
+	const class = "berg-local"
+	BeforeEach(func(ctx SpecContext) {
 		setOperator(ctx, map[string]string{"BUILD_WORKSPACE": "volume", "BUILD_STORAGE_CLASS": class, "BUILD_STORAGE_SIZE": "1Gi"})
 		DeferCleanup(func(ctx SpecContext) {
-			setOperator(ctx, map[string]string{"BUILD_WORKSPACE": "emptyDir", "BUILD_STORAGE_CLASS": ""})
+			setOperator(ctx, map[string]string{"BUILD_WORKSPACE": "emptyDir", "BUILD_STORAGE_CLASS": "", "BUILD_STORAGE_SIZE": "24Gi"})
 		}, NodeTimeout(deployed.StartLimit))
+	}, NodeTimeout(deployed.StartLimit))
+
+	It("waits for its StorageClass, and then clones and builds in two pods", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		commit := newRepository(ctx, "public/"+p.project, map[string]string{"Dockerfile": hello, "text": "two pods"})
 		d := p.deploy(ctx, p.application(ctx, "public/"+p.project), "")
 		expect.ReachesWithin(ctx, d, kibashipv1.DeploymentWaiting, deployed.ReactLimit)
 		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, kibashipv1.ReasonStorageClassNotFound)
-
-		// The kubelet's folder of the node is this one of the cluster's state.
-		dir := filepath.Join(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))), "kubelet", p.project)
-		Expect(os.Mkdir(dir, 0o755)).To(Succeed())
-		DeferCleanup(os.RemoveAll, dir)
-		volume := &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: p.project},
-			Spec: corev1.PersistentVolumeSpec{
-				Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
-				AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				StorageClassName:              class,
-				PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-				PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/var/lib/kubelet/" + p.project}},
-				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"node"}}},
-				}}}},
-			},
-		}
-		Expect(world.Create(ctx, volume)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, volume)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
-		storage := apiserver.Object(`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: ` + class + `}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)
-		Expect(world.Create(ctx, storage)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, storage)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
+		provideVolume(ctx, class)
 
 		// It is looked for again and again, with growing pauses.
 		Eventually(func(g Gomega) {
@@ -62,4 +44,39 @@ var _ = Describe("A build with a volume", Serial, func() {
 		Expect(d.Status.BuiltImage.CommitSHA).To(Equal(commit))
 		Expect(p.run(ctx, d.Status.BuiltImage.Reference)).To(Equal("two pods"))
 	}, SpecTimeout(3*buildLimit))
+
+	It("keeps an author's code from tokens, the login and the commit, as one without does", func(ctx SpecContext) {
+		provideVolume(ctx, class)
+		_, password, _ := strings.Cut(site.Login, ":")
+		loot := attack(ctx, strings.Join([]string{searchToken, search(site.Token), search(password), forgery()}, "\n"))
+		Expect(strings.Fields(loot)).To(Equal([]string{planted, planted}))
+	}, SpecTimeout(3*buildLimit))
 })
+
+// provideVolume makes a StorageClass with one volume, which a build on the node may claim.
+func provideVolume(ctx SpecContext, class string) {
+	GinkgoHelper()
+	// The kubelet's folder of the node is this one of the cluster's state.
+	dir, err := os.MkdirTemp(filepath.Join(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))), "kubelet"), "volume-")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.Chmod(dir, 0o755)).To(Succeed())
+	DeferCleanup(os.RemoveAll, dir)
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: filepath.Base(dir)},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			StorageClassName:              class,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/var/lib/kubelet/" + filepath.Base(dir)}},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"node"}}},
+			}}}},
+		},
+	}
+	storage := apiserver.Object(`{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: ` + class + `}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}`)
+	for _, o := range []client.Object{volume, storage} {
+		Expect(world.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, o)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
+	}
+}
