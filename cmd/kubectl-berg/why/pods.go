@@ -183,7 +183,7 @@ func (v View) notReady(f *Finding, verdict Verdict) bool {
 		}
 	}
 	if verdict == Underway && since < slow {
-		return f.says(Underway, fmt.Sprintf("Its pods are starting, since %s.", console.Duration(since)), "Wait: a first pull of an image takes its time.")
+		return f.says(Underway, "Its pods are starting.", fmt.Sprintf("Wait: it was started %s ago, and a first pull of an image takes its time.", console.Duration(since)))
 	}
 	return f.says(Wrong, "A container is not ready, and nothing says why.", logsOf(i, containerOf(strings.Join(f.Evidence, " "))))
 }

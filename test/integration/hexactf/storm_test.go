@@ -3,16 +3,11 @@ package hexactf
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -20,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,61 +107,6 @@ func realSky(ctx context.Context, random *rand.Rand) sky {
 	}
 }
 
-// weather spoils what an operator asks of the API server, as chance has it, once it blows.
-type weather struct {
-	blows atomic.Bool
-	mu    sync.Mutex
-	// chance is under mu.
-	chance *rand.Rand
-	// spoilt and missed count requests that were refused, and writes whose answer was lost.
-	spoilt, missed atomic.Int64
-}
-
-func (w *weather) number(below int) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.chance.IntN(below)
-}
-
-func (w *weather) wrap(next http.RoundTripper) http.RoundTripper {
-	return transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-		if !w.blows.Load() || strings.Contains(r.URL.RawQuery, "watch=true") {
-			return next.RoundTrip(r)
-		}
-		switch n := w.number(1000); {
-		case n < 30:
-			return w.refuse(r, http.StatusInternalServerError, metav1.StatusReasonInternalError)
-		case n < 45:
-			return w.refuse(r, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
-		case n < 85 && r.Method != http.MethodGet:
-			response, err := next.RoundTrip(r)
-			if err != nil {
-				return nil, err
-			}
-			_ = response.Body.Close()
-			w.missed.Add(1)
-			return nil, errors.New("the answer was lost")
-		}
-		return next.RoundTrip(r)
-	})(next)
-}
-
-func (w *weather) refuse(r *http.Request, code int, reason metav1.StatusReason) (*http.Response, error) {
-	w.spoilt.Add(1)
-	if r.Body != nil {
-		_ = r.Body.Close()
-	}
-	header := http.Header{"Content-Type": {"application/json"}}
-	if code == http.StatusTooManyRequests {
-		header.Set("Retry-After", "1")
-	}
-	text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not now","reason":%q,"code":%d}`, reason, code)
-	return &http.Response{
-		StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: header,
-		Body: io.NopCloser(strings.NewReader(text)),
-	}, nil
-}
-
 // HEXACTF_LIVES is how many challenges live in the storm: few, unless it says otherwise, as
 // make chaos-hexactf does, which has a real broker too (HEXACTF_KAFKA). The seed of a run is that of Ginkgo.
 var _ = Describe("While operators are killed, the API server fails and the broker comes and goes,", func() {
@@ -176,7 +115,7 @@ var _ = Describe("While operators are killed, the API server fails and the broke
 		Expect(err).NotTo(HaveOccurred())
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
 		over := aboveUs(ctx, random)
-		about := &weather{chance: rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 2))}
+		about := transport.NewWeather(GinkgoRandomSeed())
 		env := inprocess.With(map[string]string{"KAFKA_BROKERS": over.brokers, "KAFKA_DELETE_TIMEOUT": "10m"})
 		lost := inprocess.Metric("hexactf_messages_lost_total")
 		ns := hexactftest.Namespace(ctx)
@@ -194,8 +133,8 @@ var _ = Describe("While operators are killed, the API server fails and the broke
 				robberies++
 			}
 			m := &mortal{at: 1 + random.Int64N(40), before: random.IntN(2) == 0, dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, env, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.wrap(next)) })
-			about.blows.Store(true)
+			stop := inprocess.Instead(clock.RealClock{}, env, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.Wrap(next)) })
+			about.Blows.Store(true)
 			if random.IntN(2) == 0 {
 				over.away()
 			} else {
@@ -209,11 +148,11 @@ var _ = Describe("While operators are killed, the API server fails and the broke
 				deaths++
 			case <-time.After(time.Duration(random.IntN(4000)) * time.Millisecond):
 			}
-			about.blows.Store(false)
+			about.Blows.Store(false)
 			stop()
 		}
 		AddReportEntry("the storm", fmt.Sprintf("%d challenges; operators cut off at a write: %d; requests refused: %d; answers lost: %d; disks of the broker lost: %d",
-			len(all), deaths, about.spoilt.Load(), about.missed.Load(), robberies))
+			len(all), deaths, about.Spoilt.Load(), about.Lost.Load(), robberies))
 
 		By("calm")
 		over.back()

@@ -2,7 +2,6 @@ package kibaship
 
 import (
 	"context"
-	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -46,17 +45,11 @@ func (t *trouble) wrap(next http.RoundTripper) http.RoundTripper {
 		if t.over.Load() || !t.match(r) {
 			return next.RoundTrip(r)
 		}
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
+		answer := transport.Refusal(r, http.StatusInternalServerError, metav1.StatusReasonInternalError, "the store is on fire")
 		if t.silent != nil && t.silent() {
 			return nil, os.ErrDeadlineExceeded
 		}
-		return &http.Response{
-			StatusCode: http.StatusInternalServerError, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-			Header: http.Header{"Content-Type": {"application/json"}},
-			Body:   io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"the store is on fire"}`)),
-		}, nil
+		return answer, nil
 	})
 }
 

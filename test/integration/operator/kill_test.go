@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -188,7 +189,7 @@ func (l *line) pass(next http.RoundTripper, r *http.Request) (*http.Response, er
 		}
 		l.mu.Unlock()
 		if refused {
-			return conflictAnswer(r), nil
+			return transport.Refusal(r, http.StatusConflict, metav1.StatusReasonConflict, "another write was first"), nil
 		}
 		return next.RoundTrip(r)
 	}
@@ -208,15 +209,6 @@ func (l *line) pass(next http.RoundTripper, r *http.Request) (*http.Response, er
 		l.kill()
 	}
 	return nil, errors.Join(errCut, response.Body.Close())
-}
-
-// conflictAnswer is how the API server refuses a write that another one forestalled.
-func conflictAnswer(r *http.Request) *http.Response {
-	const body = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409}`
-	return &http.Response{
-		StatusCode: http.StatusConflict, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
-	}
 }
 
 // ownerOf returns whose instance a request writes, "" if it writes none.

@@ -1,21 +1,15 @@
 package tunnel
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,70 +30,6 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
-
-// weather spoils what an operator asks of the API server, as chance has it, once it blows.
-type weather struct {
-	blows atomic.Bool
-	mu    sync.Mutex
-	// chance is under mu.
-	chance *rand.Rand
-	// spoilt and lost count requests that were refused, and writes whose answer was lost.
-	spoilt, lost atomic.Int64
-}
-
-func (w *weather) number(below int) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.chance.IntN(below)
-}
-
-func (w *weather) wrap(next http.RoundTripper) http.RoundTripper {
-	return transport.Func(func(r *http.Request) (*http.Response, error) {
-		if !w.blows.Load() || strings.Contains(r.URL.RawQuery, "watch=true") {
-			return next.RoundTrip(r)
-		}
-		n := w.number(1000)
-		refuse := func(code int) (*http.Response, error) {
-			w.spoilt.Add(1)
-			if r.Body != nil {
-				_ = r.Body.Close()
-			}
-			text := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not now","reason":%q,"code":%d}`, reasons[code], code)
-			header := http.Header{"Content-Type": {"application/json"}}
-			if code == http.StatusTooManyRequests {
-				header.Set("Retry-After", "1")
-			}
-			return &http.Response{
-				StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: header,
-				Body: io.NopCloser(bytes.NewReader([]byte(text))),
-			}, nil
-		}
-		switch {
-		case n < 30:
-			return refuse(http.StatusInternalServerError)
-		case n < 45:
-			return refuse(http.StatusTooManyRequests)
-		case r.Method == http.MethodGet:
-			return next.RoundTrip(r)
-		case n < 85:
-			return refuse(http.StatusConflict)
-		case n < 125:
-			response, err := next.RoundTrip(r)
-			if err != nil {
-				return nil, err
-			}
-			_ = response.Body.Close()
-			w.lost.Add(1)
-			return nil, errors.New("the answer was lost")
-		}
-		return next.RoundTrip(r)
-	})
-}
-
-// reasons are what the API server calls these refusals.
-var reasons = map[int]string{
-	http.StatusInternalServerError: "InternalError", http.StatusTooManyRequests: "TooManyRequests", http.StatusConflict: "Conflict",
-}
 
 // fate is what a pair of the storm is meant to become.
 type fate int
@@ -143,7 +73,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 		restarts, err := strconv.Atoi(cmp.Or(os.Getenv("TUNNEL_API_RESTARTS"), "0"))
 		Expect(err).NotTo(HaveOccurred())
 		chance := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
-		about := &weather{chance: rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 2))}
+		about := transport.NewWeather(GinkgoRandomSeed())
 		networks := []*tunnelv1.ContainerNetwork{tunneltest.Network(ctx), tunneltest.Network(ctx)}
 		servers := []int32{tunneltest.NewEcho(0).Port, tunneltest.NewEcho(0).Port}
 
@@ -250,8 +180,8 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 		deaths := 0
 		for turn := 0; len(all) < count || turn < 6; turn++ {
 			m := &mortal{at: 1 + chance.Int64N(60), dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.wrap(next)) })
-			about.blows.Store(true)
+			stop := inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.Wrap(next)) })
+			about.Blows.Store(true)
 			for range min(count-len(all), 1+chance.IntN(4)) {
 				newcomer()
 			}
@@ -275,11 +205,11 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 				deaths++
 			case <-time.After(time.Duration(500+chance.IntN(3500)) * time.Millisecond):
 			}
-			about.blows.Store(false)
+			about.Blows.Store(false)
 			stop()
 		}
 		AddReportEntry("the storm", fmt.Sprintf("%d pairs, %v; operators cut off at a write: %d; requests refused: %d; answers lost: %d",
-			len(all), happens, deaths, about.spoilt.Load(), about.lost.Load()))
+			len(all), happens, deaths, about.Spoilt.Load(), about.Lost.Load()))
 
 		By("calm")
 		inprocess.Instead(clock.RealClock{}, nil, nil)
