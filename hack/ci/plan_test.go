@@ -118,7 +118,7 @@ func TestABudgetLeavesOutWhatMattersLeast(t *testing.T) {
 		kept    []string
 	}{
 		"the most expensive with its build": {
-			budget: 77 * time.Minute, changed: code,
+			budget: 70 * time.Minute, changed: code,
 			left: []string{"journeys with a real OLM", "build: olm"},
 			kept: []string{"integration: berg", "journeys on a real node"},
 		},
@@ -169,14 +169,26 @@ func TestStartable(t *testing.T) {
 		{name: "a", class: suite},
 		{name: "b", class: suite},
 		{name: "c", class: suite},
+		{name: "d", class: suite},
+		{name: "wide", class: suite, width: 2},
 	}
 	state := map[string]outcome{}
-	if got, want := listed(startable(list, state)), "first, images, a"; got != want {
+	if got, want := listed(startable(list, state)), "first, images, a, b"; got != want {
 		t.Errorf("at first %s, want %s", got, want)
 	}
 	state = map[string]outcome{"first": passed, "images": running, "a": failed, "b": passed}
-	if got, want := listed(startable(list, state)), "second, later"; got != want {
+	if got, want := listed(startable(list, state)), "second, later, c"; got != want {
 		t.Errorf("then %s, want %s", got, want)
+	}
+	for _, done := range []string{"later", "b", "c", "d", "images too"} {
+		state[done] = passed
+	}
+	if got, want := listed(startable(list, state)), "second, wide"; got != want {
+		t.Errorf("in the end %s, want %s", got, want)
+	}
+	state["images"], state["wide"], state["c"], state["d"] = passed, running, waiting, waiting
+	if got, want := listed(startable(list, state)), "second, c"; got != want {
+		t.Errorf("beside a wide one %s, want %s", got, want)
 	}
 }
 

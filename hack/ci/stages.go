@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// How many stages of a class run at once.
+// How many stages of a class run at once, a wide one counted as several.
 //
-// Of suites two, which keep two processors busy. A third does not make the whole shorter, and each takes twice as long:
-// specs then wait longer than their deadlines allow.
-var slots = map[class]int{work: 1, suite: 2}
+// Suites keep two processors busy as they are: with more of them the whole is no shorter, and each takes so much longer
+// that specs wait beyond their deadlines.
+var slots = map[class]int{work: 1, suite: 3}
 
 // The profiles of test/cluster with real nodes that a stage needs, in the order in which they are built.
 var profilesOnNodes = []string{"node", "network", "olm", "tekton"}
@@ -43,6 +43,8 @@ type stage struct {
 	first time.Duration
 	// builds are the parts of test/cluster that it builds. They take partTimes where they are missing.
 	builds []string
+	// width is how many slots of its class it takes, 1 if it does not say.
+	width int
 	// holds is something that only one stage at a time may use, such as a folder that it writes.
 	holds string
 	// clusters are the names of what it starts, and should remove.
@@ -68,6 +70,9 @@ var integrationTimes = map[string]time.Duration{
 	"tunnel":   5 * time.Minute,
 	"builds":   2 * time.Minute,
 }
+
+// suiteWidths are those of suites that make runs in several processes, each with a cluster.
+var suiteWidths = map[string]int{"berg": 2}
 
 // How long it takes to build a part of test/cluster after those before it.
 var partTimes = map[string]time.Duration{
@@ -134,6 +139,22 @@ func stages(withE2E bool, suites, missing []string) []stage {
 		stage{name: "unit tests", command: []string{"make", "test-unit"}, class: work, after: []string{"generated files"}, usual: minutes(3), first: minutes(4)},
 	)
 	list = append(list, later...)
+	var integration []string
+	var narrow []stage
+	for _, folder := range suites {
+		integration = append(integration, "integration: "+folder)
+		s := stage{
+			name: "integration: " + folder, command: []string{"make", "test-integration-" + folder}, class: suite, optional: true,
+			after: []string{"generated files", "build: simulated"}, usual: known(integrationTimes, folder), first: minutes(2),
+			clusters: clustersOf(folder), width: suiteWidths[folder], indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
+		}
+		// A wide one would wait until the end, since a narrow one takes the first slot that is free.
+		if s.width > 1 {
+			list = append(list, s)
+		} else {
+			narrow = append(narrow, s)
+		}
+	}
 	if withE2E {
 		list = append(list,
 			stage{
@@ -173,15 +194,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			},
 		)
 	}
-	var integration []string
-	for _, folder := range suites {
-		integration = append(integration, "integration: "+folder)
-		list = append(list, stage{
-			name: "integration: " + folder, command: []string{"make", "test-integration-" + folder}, class: suite, optional: true,
-			after: []string{"generated files", "build: simulated"}, usual: known(integrationTimes, folder), first: minutes(2),
-			clusters: clustersOf(folder), indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
-		})
-	}
+	list = append(list, narrow...)
 	// It skips what is not built.
 	profiles := []string{"build: simulated"}
 	if withE2E {
