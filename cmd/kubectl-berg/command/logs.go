@@ -100,6 +100,9 @@ var prefixColours = []console.Colour{console.Cyan, console.Yellow, console.Green
 // is broken.
 const nextLook = 2 * time.Second
 
+// lastWords is how long the logs of an instance that is gone are read on, unless they end before.
+const lastWords = 10 * time.Second
+
 func (r *root) showLogs(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, o logOptions) error {
 	raw, err := c.Raw(corev1.SchemeGroupVersion)
 	if err != nil {
@@ -216,9 +219,28 @@ func (l *logReader) follow(ctx context.Context, i *bergv1.ChallengeInstance) err
 		case <-l.clock.After(nextLook):
 		}
 		if latest, err := instance(ctx, l.cluster, i.Name); console.Code(err) == console.ExitNotFound || err == nil && latest.UID != i.UID {
-			return nil // the end of the instance is the end of its logs
+			return l.finish(ctx, &group, sources) // the end of the instance is the end of its logs
 		}
 	}
+}
+
+// finish lets the sources of an instance that is gone read to the end what was written.
+func (l *logReader) finish(ctx context.Context, group *sync.WaitGroup, sources map[types.UID]*source) error {
+	for _, s := range sources {
+		close(s.gone)
+	}
+	done := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-l.clock.After(lastWords): // of a node that does not close the line
+	case <-ctx.Done():
+		return l.cause(ctx)
+	}
+	return nil
 }
 
 // cause is why the logs ended: nothing where the user has ended them.
