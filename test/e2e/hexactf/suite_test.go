@@ -73,8 +73,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	Expect(world.Create(ctx, secret)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, secret)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
-	mount(ctx)
-	setOperator(ctx, map[string]string{
+	settings := map[string]string{
 		"KAFKA_BROKERS":            kafka.Login,
 		"KAFKA_TLS":                "true",
 		"KAFKA_CA_FILE":            folder + "ca.crt",
@@ -82,16 +81,36 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		"KAFKA_SASL_USERNAME":      broker.User,
 		"KAFKA_SASL_PASSWORD_FILE": folder + "password",
 		"KAFKA_DELETE_TIMEOUT":     deleteTimeout.String(),
-	})
+	}
+	mount(ctx)
+	DeferCleanup(func(ctx SpecContext) {
+		// Without the Secret no new pod of the operator would start: other journeys may follow.
+		unmount(ctx)
+		for name := range settings {
+			settings[name] = ""
+		}
+		setOperator(ctx, settings)
+	}, NodeTimeout(2*deployed.StartLimit))
+	setOperator(ctx, settings)
 }, NodeTimeout(brokerLimit+2*deployed.StartLimit))
 
 // mount has the Secret mounted into the operator's pods, as the documentation tells.
 func mount(ctx context.Context) {
 	GinkgoHelper()
+	patchPods(ctx, fmt.Sprintf(`"volumes":[{"name":"kafka","secret":{"secretName":%q}}],
+		"containers":[{"name":"manager","volumeMounts":[{"name":"kafka","mountPath":%q,"readOnly":true}]}]`, secretName, folder))
+}
+
+func unmount(ctx context.Context) {
+	GinkgoHelper()
+	patchPods(ctx, fmt.Sprintf(`"volumes":[{"name":"kafka","$patch":"delete"}],
+		"containers":[{"name":"manager","volumeMounts":[{"mountPath":%q,"$patch":"delete"}]}]`, folder))
+}
+
+func patchPods(ctx context.Context, fields string) {
+	GinkgoHelper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: world.Operator.Namespace, Name: world.Operator.Name}}
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{
-		"volumes":[{"name":"kafka","secret":{"secretName":%q}}],
-		"containers":[{"name":"manager","volumeMounts":[{"name":"kafka","mountPath":%q,"readOnly":true}]}]}}}}`, secretName, folder)
+	patch := `{"spec":{"template":{"spec":{` + fields + `}}}}`
 	Expect(world.Patch(ctx, deployment, client.RawPatch("application/strategic-merge-patch+json", []byte(patch)))).To(Succeed())
 }
 
