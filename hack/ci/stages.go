@@ -61,12 +61,12 @@ var prose = []string{"docs/", "LICENSE", "README.md", "CONTRIBUTING.md", "test/R
 
 // How long the tests in a folder below test/integration take.
 var integrationTimes = map[string]time.Duration{
-	"berg":     12 * time.Minute,
-	"operator": 7 * time.Minute,
+	"berg":     14 * time.Minute,
+	"operator": 9 * time.Minute,
 	"hexactf":  5 * time.Minute,
 	"kibaship": 5 * time.Minute,
 	"quix":     4 * time.Minute,
-	"plugin":   3 * time.Minute,
+	"plugin":   4 * time.Minute,
 	"tunnel":   5 * time.Minute,
 	"builds":   2 * time.Minute,
 }
@@ -159,12 +159,12 @@ func stages(withE2E bool, suites, missing []string) []stage {
 		list = append(list,
 			stage{
 				name: "journeys on a real node", command: []string{"make", "e2e"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node"}, usual: minutes(10), first: minutes(2),
+				after: []string{"generated files", "build: node"}, usual: minutes(12), first: minutes(2),
 				clusters: []string{clusterName("E2E_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 			stage{
 				name: "journeys with a real OLM", command: []string{"make", "e2e-olm"}, class: suite, optional: true,
-				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(10), first: minutes(2),
+				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(9), first: minutes(2),
 				clusters: []string{clusterName("OLM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
 			},
 			stage{
@@ -179,17 +179,17 @@ func stages(withE2E bool, suites, missing []string) []stage {
 			},
 			stage{
 				name: "builds with a real Tekton", command: []string{"make", "e2e-kibaship"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node", "build: tekton"}, usual: minutes(6), first: minutes(2),
+				after: []string{"generated files", "build: node", "build: tekton"}, usual: minutes(8), first: minutes(2),
 				clusters: []string{clusterName("KIBASHIP_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/hexactf/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
 			},
 			stage{
 				name: "journeys of tunnels", command: []string{"bash", "-c", `make e2e-tunnel DIST="$PWD/dist/tunnel"`}, class: suite, optional: true,
-				after: []string{"generated files", "build: node"}, usual: minutes(6), first: minutes(1),
+				after: []string{"generated files", "build: node"}, usual: minutes(5), first: minutes(1),
 				clusters: []string{clusterName("TUNNEL_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/hexactf/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
 			},
 			stage{
 				name: "attacks on a real data plane", command: []string{"make", "e2e-network"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node", "build: network"}, usual: minutes(7), first: minutes(1),
+				after: []string{"generated files", "build: node", "build: network"}, usual: minutes(10), first: minutes(1),
 				clusters: []string{clusterName("NETWORK_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
 			},
 		)
@@ -208,7 +208,7 @@ func stages(withE2E bool, suites, missing []string) []stage {
 		},
 		stage{
 			name: "lives in a storm", command: []string{"make", "chaos", "SEED=1", "LIVES=40", "STORM=45s"}, class: suite, optional: true, holds: "bin/manager",
-			after: []string{"generated files", "build: simulated"}, usual: seconds(135), first: minutes(1),
+			after: []string{"generated files", "build: simulated"}, usual: minutes(7), first: minutes(1),
 			clusters: []string{clusterName("TEST_CLUSTER") + "-chaos"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
 		},
 		stage{
