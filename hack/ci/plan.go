@@ -24,7 +24,7 @@ const (
 func startable(list []stage, state map[string]outcome) []stage {
 	busy, held := map[class]int{}, map[string]bool{}
 	take := func(s stage) {
-		busy[s.class] += max(1, s.width)
+		busy[s.class] += s.slots()
 		if s.holds != "" {
 			held[s.holds] = true
 		}
@@ -37,7 +37,7 @@ func startable(list []stage, state map[string]outcome) []stage {
 	var found []stage
 	for _, s := range list {
 		blocked := slices.ContainsFunc(s.after, func(need string) bool { return state[need] != passed })
-		if state[s.name] != waiting || blocked || held[s.holds] || busy[s.class]+max(1, s.width) > slots[s.class] {
+		if state[s.name] != waiting || blocked || held[s.holds] || busy[s.class]+s.slots() > slots[s.class] {
 			continue
 		}
 		take(s)

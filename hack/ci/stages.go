@@ -43,7 +43,7 @@ type stage struct {
 	first time.Duration
 	// builds are the parts of test/cluster that it builds. They take partTimes where they are missing.
 	builds []string
-	// width is how many slots of its class it takes, 1 if it does not say.
+	// width is how many slots of its class it takes, 0 for one.
 	width int
 	// holds is something that only one stage at a time may use, such as a folder that it writes.
 	holds string
@@ -298,6 +298,9 @@ func (s stage) concerned(changed []string) bool {
 		return !slices.ContainsFunc(s.indifferent, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 	})
 }
+
+// slots is how many of its class the stage takes.
+func (s stage) slots() int { return max(1, s.width) }
 
 // cost is how long the stage takes on a machine on which these parts of test/cluster are not built yet.
 func (s stage) cost(missing []string) time.Duration {

@@ -45,6 +45,7 @@ func (t *trouble) wrap(next http.RoundTripper) http.RoundTripper {
 		if t.over.Load() || !t.match(r) {
 			return next.RoundTrip(r)
 		}
+		// Made for silence too, since it closes the body.
 		answer := transport.Refusal(r, http.StatusInternalServerError, metav1.StatusReasonInternalError, "the store is on fire")
 		if t.silent != nil && t.silent() {
 			return nil, os.ErrDeadlineExceeded
