@@ -149,6 +149,7 @@ hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to 
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
 		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A message to a real Kafka'
+	HEXACTF_TARGETS=1 $(GO_TEST) -v -count=1 -timeout 15m -run '^TestLatencyBesideABareClient$$' $(KAFKA)
 
 KAFKA_PAUSE ?= 10m
 

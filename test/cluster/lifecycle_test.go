@@ -279,8 +279,8 @@ func TestUpRepairs(t *testing.T) {
 	if out := r.run("up", "--name", "one", "--nodes", "2"); !strings.Contains(out, "is up and healthy") {
 		t.Errorf("up of a healthy cluster says\n%s", out)
 	}
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("up of a healthy cluster takes %s, want at most 2s", took)
+	if took := time.Since(begin); took > 10*time.Second { // a second, where nothing else runs
+		t.Errorf("up of a healthy cluster takes %s, want at most 10s", took)
 	}
 
 	if err := syscall.Kill(one["kube-scheduler"], syscall.SIGKILL); err != nil {

@@ -29,6 +29,10 @@ const topic = "challenge-status"
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
+// slack is what a busy machine may take longer than a timeout to return: what is not bounded
+// would take minutes, or for ever.
+const slack = 10 * time.Second
+
 func broker(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(3, topic)}, opts...)...)
@@ -216,7 +220,7 @@ func TestABrokerThatDoesNotAnswerCostsTheTimeoutOnly(t *testing.T) {
 	for n := range 2 { // the second waits for the send of the first
 		began := time.Now()
 		err := c.Publish(t.Context(), "key", message(1))
-		if took := time.Since(began); err == nil || took > c.cfg.SendTimeout+time.Second {
+		if took := time.Since(began); err == nil || took > c.cfg.SendTimeout+slack {
 			t.Fatalf("attempt %d: %v after %s", n, err, took)
 		}
 		if why := Reason(err); why != "the broker does not acknowledge in time" {
@@ -312,7 +316,7 @@ func TestABrokerThatComesLaterIsFound(t *testing.T) {
 	c := client(t, settingsFor(address))
 	began := time.Now()
 	err := c.Publish(t.Context(), "key", message(1))
-	if took := time.Since(began); err == nil || took > c.cfg.SendTimeout+time.Second {
+	if took := time.Since(began); err == nil || took > c.cfg.SendTimeout+slack {
 		t.Fatalf("%v after %s", err, took)
 	}
 	if got, want := Reason(err), "broker "+address+": connection refused"; got != want {
@@ -664,7 +668,7 @@ func TestCloseEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	began := time.Now()
 	c.Close(ctx)
-	if took := time.Since(began); took > 2*time.Second {
+	if took := time.Since(began); took > slack {
 		t.Errorf("closing took %s", took)
 	}
 }

