@@ -232,8 +232,10 @@ func (r *Reconciler) tell(ctx context.Context, w *Wish, o Observed, now time.Tim
 	if len(c.Status.Conditions) == 0 && (w.Window.Stage == never || w.Window.Stage == over) {
 		return 0, nil // most Challenges, most of the time
 	}
-	if generation, ok := r.ledger.refused[c.UID]; ok && generation == c.Generation {
-		return 0, nil
+	if refused, ok := r.ledger.refused[c.UID]; ok && refused.Generation == c.Generation {
+		if left := refused.again().Sub(now); left > 0 {
+			return left, nil
+		}
 	}
 	after := c.DeepCopy()
 	news := derive(after, w, o, r.ledger, now)
@@ -245,12 +247,16 @@ func (r *Reconciler) tell(ctx context.Context, w *Wish, o Observed, now time.Tim
 			return left, nil
 		}
 	}
-	if err := r.patchStatus(ctx, c, after); err != nil {
-		if errors.Is(err, outcome.ErrGone) || outcome.CauseOf(err) == outcome.Rejected {
-			return 0, nil // its event comes, or it was told
-		}
+	switch err := r.patchStatus(ctx, c, after); {
+	case errors.Is(err, outcome.ErrGone): // its event comes
+		return 0, nil
+	case outcome.CauseOf(err) == outcome.Rejected: // an event tells it
+		r.ledger.refuse(c.UID, c.Generation, now)
+		return r.ledger.refused[c.UID].again().Sub(now), nil
+	case err != nil:
 		return 0, err
 	}
+	delete(r.ledger.refused, c.UID)
 	r.ledger.told[c.UID] = now
 	if news == turn {
 		r.report(after)

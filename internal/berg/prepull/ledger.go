@@ -23,14 +23,34 @@ type ledger struct {
 	rooms map[types.UID]string
 	// told is when the progress of a Challenge was last written to its status.
 	told map[types.UID]time.Time
-	// refused is the version of a Challenge of which the API server does not take the status.
-	refused map[types.UID]int64
+	// refused are the Challenges of which the API server did not take the status.
+	refused map[types.UID]refusal
 }
 
 // attempt names the Challenge too: another one tries for itself.
 type attempt struct {
 	Challenge types.UID
 	Target    Target
+}
+
+// refusal is how often the status of a version of a Challenge was refused, and when it last was.
+// It may be taken later: an API server that has just started knows of no rights, and a missing one
+// may be granted.
+type refusal struct {
+	Generation int64
+	Count      int
+	At         time.Time
+}
+
+// A status that was refused is offered again after a pause, each twice as long as the one before.
+const (
+	firstRefusal   = 5 * time.Second
+	longestRefusal = 10 * time.Minute
+)
+
+// again is when it is offered again.
+func (r refusal) again() time.Time {
+	return r.At.Add(min(firstRefusal<<min(r.Count-1, 16), longestRefusal))
 }
 
 // failure is how often a target has failed, and why it last did.
@@ -47,7 +67,7 @@ type failure struct {
 func newLedger() *ledger {
 	return &ledger{
 		done: map[Target]bool{}, failed: map[attempt]failure{}, rooms: map[types.UID]string{},
-		told: map[types.UID]time.Time{}, refused: map[types.UID]int64{},
+		told: map[types.UID]time.Time{}, refused: map[types.UID]refusal{},
 	}
 }
 
@@ -73,6 +93,17 @@ func (l *ledger) fail(a attempt, generation int64, of types.UID, message string,
 	f.At, f.Message, f.Of = now, message, of
 	l.failed[a] = f
 	return true
+}
+
+// refuse records that the API server does not take the status of a Challenge.
+func (l *ledger) refuse(challenge types.UID, generation int64, now time.Time) {
+	r := l.refused[challenge]
+	if r.Generation != generation {
+		r = refusal{Generation: generation}
+	}
+	r.Count++
+	r.At = now
+	l.refused[challenge] = r
 }
 
 // failureOf returns what is known of a target of a version of a Challenge.

@@ -297,6 +297,28 @@ func TestFailuresCountOnceAndPause(t *testing.T) {
 	}
 }
 
+func TestAStatusThatIsRefusedIsOfferedAgain(t *testing.T) {
+	l := newLedger()
+	for n, want := range []time.Duration{5, 10, 20, 40, 80, 160, 320, 600, 600} {
+		l.refuse("uid-a", 3, noon)
+		if got := l.refused["uid-a"].again().Sub(noon); got != want*time.Second {
+			t.Errorf("after %d refusals: again after %s, want %ds", n+1, got, want)
+		}
+	}
+	for range 100 {
+		l.refuse("uid-a", 3, noon)
+	}
+	if got := l.refused["uid-a"].again().Sub(noon); got != longestRefusal {
+		t.Errorf("after many refusals: again after %s", got)
+	}
+	if l.refuse("uid-a", 4, noon); l.refused["uid-a"].Count != 1 {
+		t.Errorf("an edited Challenge begins with %+v", l.refused["uid-a"])
+	}
+	if l.look(observedOf(), nil, false); len(l.refused) > 0 {
+		t.Error("a Challenge that is gone is remembered")
+	}
+}
+
 func TestLedgerLooksAtNodes(t *testing.T) {
 	c := newChallenge("web", image)
 	target := Target{Node: "uid-1", Image: image}

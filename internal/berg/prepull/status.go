@@ -143,7 +143,6 @@ func (r *Reconciler) patchStatus(ctx context.Context, before, c *bergv1.Challeng
 		Client: r.Client,
 		Of:     func(c *bergv1.Challenge) any { return &c.Status },
 		Refused: func(c *bergv1.Challenge, err error) {
-			r.ledger.refused[c.UID] = c.Generation
 			pass.Warning(r.Events, c, bergv1.ReasonRefused, actionPull, "The API server refuses the status of this Challenge: "+err.Error())
 		},
 	}.Patch(ctx, before, c)

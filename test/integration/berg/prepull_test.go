@@ -3,8 +3,10 @@ package berg
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,6 +32,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
 // Simulated nodes list no images, and seem to run whatever is put on them: a pull is done as soon
@@ -92,6 +95,23 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
 			g.Expect(c.Status.Conditions).To(BeEmpty())
 		}).Should(Succeed())
+	})
+
+	// An API server that has just started knows of no rights for a moment.
+	It("are told of also when the API server did not take the status at first", func(ctx context.Context) {
+		var refused atomic.Int32
+		inprocess.Restart(map[string]string{"IMAGE_PREPULL_LEAD": ahead.String()}, func(next http.RoundTripper) http.RoundTripper {
+			return transport.Func(func(r *http.Request) (*http.Response, error) {
+				if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challenges/refused/status") && refused.Add(1) <= 2 {
+					return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "nobody may do anything yet"), nil
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		c := bergtest.Challenge(ctx, ns, "refused", `{prepull: true, containers: [{hostname: web, image: "example.com/web:1"}]}`)
+		expect.Event(ctx, c, corev1.EventTypeWarning, bergv1.ReasonRefused)
+		pulled(ctx, c, nodes, nodes)
+		Expect(refused.Load()).To(BeNumerically(">", 2))
 	})
 
 	It("come so long before hideUntil as the operator is told", func(ctx context.Context) {

@@ -79,6 +79,9 @@ func (w *world) run(ctx context.Context) error {
 		{"operators are in order", w.inOrder},
 	} {
 		if err := errors.Join(step.check(ctx), w.observer.verdict()); err != nil {
+			for _, r := range w.replicas {
+				r.signal(syscall.SIGQUIT) // what each of its goroutines waits for is in its log
+			}
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}

@@ -196,8 +196,11 @@ func (w *world) retry(ctx context.Context, try func(context.Context) error) erro
 func (w *world) eventually(ctx context.Context, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, w.observer.verdict()
+		err := check(ctx)
+		if err == nil || ctx.Err() == nil || last == nil { // that time is over does not say what was missing
+			last = err
+		}
+		return err == nil, w.observer.verdict()
 	})
 	if wait.Interrupted(err) && last != nil {
 		return fmt.Errorf("after %s of calm: %w", patience, last)
