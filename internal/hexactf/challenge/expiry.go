@@ -35,7 +35,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		Client:  r.Client,
 		Clock:   r.Clock,
 		Jumps:   r.Jumps,
-		Workers: endingWorkers(r.Workers),
+		Workers: r.Workers,
 		Metrics: passes,
 		Due: func(c *hexactfv1.Challenge, now time.Time) (why reason, at time.Time) {
 			if c.Status.ExpiresAt == nil {

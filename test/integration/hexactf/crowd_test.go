@@ -304,22 +304,52 @@ var _ = Describe("A crowd of challenges", func() {
 func expireTogether(ctx context.Context, n int) time.Duration {
 	GinkgoHelper()
 	inprocess.Pause()()
-	ns := hexactftest.Namespace(ctx)
-	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-	o := observe(ctx, ns)
-	everybody(n, func(int) { o.create(ctx, ns, "web") })
-	o.all(n, o.running)
-	var all hexactfv1.ChallengeList
-	Expect(k8s.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
+	o, ns, all := manyRun(ctx, n)
 	// Time enough for these writes, and for the operator to be at rest again.
 	at := time.Now().Add(5*time.Second + time.Duration(n)*40*time.Millisecond).Truncate(time.Second)
 	everybody(n, func(i int) {
-		Expect(k8s.Status().Patch(ctx, &all.Items[i], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"expiresAt":%q}}`, at.UTC().Format(time.RFC3339))))).To(Succeed())
+		Expect(k8s.Status().Patch(ctx, &all[i], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"expiresAt":%q}}`, at.UTC().Format(time.RFC3339))))).To(Succeed())
 	})
 	Expect(time.Now()).To(BeTemporally("<", at.Add(-time.Second)), "the operator was not at rest")
 	first, last := o.all(n, o.deleted)
 	Expect(first).To(BeTemporally(">=", at.Add(-time.Second)))
-	// What the garbage collector has to clear away would slow down who comes next.
+	allGo(ctx, ns)
+	return last.Sub(first)
+}
+
+// deleteTogether is what a client takes that deletes as many of them, and does nothing else.
+func (b *bare) deleteTogether(ctx context.Context, n int) time.Duration {
+	GinkgoHelper()
+	inprocess.Pause()()
+	o, ns, all := manyRun(ctx, n)
+	resume := inprocess.Pause()
+	everybody(n, func(i int) {
+		Expect(b.Delete(ctx, &all[i], client.Preconditions{UID: &all[i].UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+	})
+	first, last := o.all(n, o.deleted)
+	resume()
+	allGo(ctx, ns)
+	return last.Sub(first)
+}
+
+// manyRun returns challenges that run, in a namespace of their own, and who observes them.
+func manyRun(ctx context.Context, n int) (o *observer, ns string, all []hexactfv1.Challenge) {
+	GinkgoHelper()
+	ns = hexactftest.Namespace(ctx)
+	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+	o = observe(ctx, ns)
+	everybody(n, func(int) { o.create(ctx, ns, "web") })
+	o.all(n, o.running)
+	var list hexactfv1.ChallengeList
+	Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+	Expect(list.Items).To(HaveLen(n))
+	return o, ns, list.Items
+}
+
+// allGo waits until nothing is left of challenges that are being deleted: what the garbage
+// collector has to clear away would slow down who comes next.
+func allGo(ctx context.Context, ns string) {
+	GinkgoHelper()
 	for _, list := range []client.ObjectList{
 		&hexactfv1.ChallengeList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &corev1.ServiceList{},
 		&discoveryv1.EndpointSliceList{}, &networkingv1.NetworkPolicyList{},
@@ -328,30 +358,6 @@ func expireTogether(ctx context.Context, n int) time.Duration {
 			return apiserver.Names(ctx, list, client.InNamespace(ns))
 		}).WithTimeout(20 * time.Minute).WithPolling(time.Second).Should(BeEmpty())
 	}
-	return last.Sub(first)
-}
-
-// deleteTogether is what a client takes for it that deletes and does nothing else.
-func (b *bare) deleteTogether(ctx context.Context, n int) time.Duration {
-	GinkgoHelper()
-	inprocess.Pause()
-	ns := hexactftest.Namespace(ctx)
-	o := observe(ctx, ns)
-	all := make([]*hexactfv1.Challenge, n)
-	everybody(n, func(i int) {
-		all[i] = o.create(ctx, ns, "none")
-		Expect(k8s.Patch(ctx, all[i], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, hexactfv1.Finalizer)))).To(Succeed())
-	})
-	everybody(n, func(i int) {
-		uid := all[i].UID
-		Expect(b.Delete(ctx, all[i].DeepCopy(), client.Preconditions{UID: &uid})).To(Succeed())
-	})
-	first, last := o.all(n, o.deleted)
-	everybody(n, func(i int) { apiserver.RemoveFinalizers(ctx, all[i]) })
-	Eventually(func() []string {
-		return apiserver.Names(ctx, &hexactfv1.ChallengeList{}, client.InNamespace(ns))
-	}).Should(BeEmpty())
-	return last.Sub(first)
 }
 
 // bare writes what the operator writes for a challenge: it knows it beforehand, reads nothing
