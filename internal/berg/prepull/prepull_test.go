@@ -299,9 +299,9 @@ func TestFailuresCountOnceAndPause(t *testing.T) {
 
 func TestAStatusThatIsRefusedIsOfferedAgain(t *testing.T) {
 	l := newLedger()
-	for n, want := range []time.Duration{5, 10, 20, 40, 80, 160, 320, 600, 600} {
+	for n, want := range []int{5, 10, 20, 40, 80, 160, 320, 600, 600} {
 		l.refuse("uid-a", 3, noon)
-		if got := l.refused["uid-a"].again().Sub(noon); got != want*time.Second {
+		if got := l.refused["uid-a"].again().Sub(noon); got != time.Duration(want)*time.Second {
 			t.Errorf("after %d refusals: again after %s, want %ds", n+1, got, want)
 		}
 	}
