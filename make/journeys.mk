@@ -18,7 +18,7 @@ SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
 e2e-run:
 	go run $(CLUSTER) load --name $(E2E_CLUSTER) $(DIST)/images/*.tar
 	$(MAKE) deploy
-	$(GO_TEST) -count=1 -timeout $(E2E_TIMEOUT) -p 1 $(JOURNEYS) -ginkgo.label-filter='$(E2E_LABELS)'
+	$(GO_TEST) -count=1 -timeout $(E2E_TIMEOUT) -p 1 $(JOURNEYS) -ginkgo.timeout=$(E2E_TIMEOUT) -ginkgo.label-filter='$(E2E_LABELS)'
 
 .PHONY: e2e-network
 e2e-network: image images tunnel-image ## Attack instances, and visit them, on a real data plane; needs root.

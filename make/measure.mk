@@ -57,19 +57,19 @@ chaos-hexactf: ## Let LIVES=60 HexaCTF challenges live while operators are kille
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env HEXACTF_LIVES=$(LIVES) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
-		-ginkgo.v $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
+		-ginkgo.v -ginkgo.timeout=2h $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
 
 .PHONY: chaos-tunnel
 chaos-tunnel: ## Let LIVES=60 pairs of tunnel proxies live while operators and proxies are killed and the API server fails.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env TUNNEL_LIVES=$(LIVES) TUNNEL_API_RESTARTS=4 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/tunnel \
-		-ginkgo.v $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='An operator that starts anew|While operators'
+		-ginkgo.v -ginkgo.timeout=2h $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='An operator that starts anew|While operators'
 
 .PHONY: chaos-kibaship
 chaos-kibaship: ## Let LIVES=60 KibaShip projects with applications come and go while operators are killed.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env KIBASHIP_LIVES=$(LIVES) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship \
-		-ginkgo.v $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
+		-ginkgo.v -ginkgo.timeout=2h $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
 
 FUZZTIME ?= 5m
 
@@ -87,42 +87,42 @@ QUIET_INSTANCES ?= 500
 quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no request may be made.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-quiet -- \
 		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='instances that run, while time passes'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='instances that run, while time passes'
 
 EXPIRING ?= 1000
 
 .PHONY: expiring
 expiring: ## Let EXPIRING=1000 instances expire at the same second, beside a bare client.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-expiring -- \
-		env EXPIRING=$(EXPIRING) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='Many instances that expire'
+		env EXPIRING=$(EXPIRING) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='Many instances that expire'
 
 QUEUED ?= 500
 
 .PHONY: queue
 queue: ## Let QUEUED=500 instances wait for the room of a fifth of them, while the operator is killed.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-queue -- \
-		env QUEUED=$(QUEUED) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='Many instances with room for few'
+		env QUEUED=$(QUEUED) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='Many instances with room for few'
 
 RECORD_PACE ?= 400
 
 .PHONY: record-pace
 record-pace: ## Delete RECORD_PACE=400 instances with records and as many without, by turns: at most 5 % slower (p99).
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-pace -- \
-		env RECORD_PACE=$(RECORD_PACE) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.focus='The pace of deletions'
+		env RECORD_PACE=$(RECORD_PACE) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='The pace of deletions'
 
 PRESSURE ?= 1000
 
 .PHONY: pressure
 pressure: ## One instance that always fails among PRESSURE=1000 good ones, as many namespaces that are held, a full etcd, a throttled operator.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-press -- \
-		env PRESSURE=$(PRESSURE) $(GO_TEST) -v -count=1 -timeout 3h ./test/integration/operator -ginkgo.v -ginkgo.focus='Pressure'
+		env PRESSURE=$(PRESSURE) $(GO_TEST) -v -count=1 -timeout 3h ./test/integration/operator -ginkgo.v -ginkgo.timeout=3h -ginkgo.focus='Pressure'
 
 CROWD ?= 500
 
 .PHONY: crowd
 crowd: ## Create CROWD=500 Environments at once, and tell how much longer it takes than their writes alone.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
-		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/quix -ginkgo.v -ginkgo.focus='A crowd of environments'
+		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/quix -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of environments'
 
 HEXACTF_CROWD         ?= 100
 HEXACTF_ROUNDS        ?= 3
@@ -134,13 +134,13 @@ HEXACTF_EXPIRING ?= 1000
 hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once and at half the rate, and let HEXACTF_EXPIRING=1000 expire together, beside a bare client.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env HEXACTF_TARGETS=1 HEXACTF_CROWD=$(HEXACTF_CROWD) HEXACTF_EXPIRING=$(HEXACTF_EXPIRING) HEXACTF_ROUNDS=$(HEXACTF_ROUNDS) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges (runs|expires)'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of challenges (runs|expires)'
 
 .PHONY: hexactf-quiet
 hexactf-quiet: ## Leave HEXACTF_QUIET=2000 running HexaCTF challenges alone for HEXACTF_QUIET_SECONDS=120: nothing may be written.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env HEXACTF_QUIET=$(HEXACTF_QUIET) HEXACTF_QUIET_SECONDS=$(HEXACTF_QUIET_SECONDS) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A crowd of challenges is left alone'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of challenges is left alone'
 
 HEXACTF_LATENCY ?= 200
 
@@ -148,7 +148,7 @@ HEXACTF_LATENCY ?= 200
 hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to a real Kafka, beside those of a bare client.
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
-		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.focus='A message to a real Kafka'
+		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=30m -ginkgo.focus='A message to a real Kafka'
 	HEXACTF_TARGETS=1 $(GO_TEST) -v -count=1 -timeout 15m -run '^TestLatencyBesideABareClient$$' $(KAFKA)
 
 KAFKA_PAUSE ?= 10m
@@ -158,7 +158,7 @@ hexactf-pause: ## Pause a real Kafka for KAFKA_PAUSE=10m while HexaCTF challenge
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env KAFKA_PAUSE=$(KAFKA_PAUSE) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
-		-ginkgo.v -ginkgo.focus='While the broker is paused for long'
+		-ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='While the broker is paused for long'
 
 # What berg-tunnel is compared with. Go modules are pinned in test/measure/tunnel/tools, OpenSSH is
 # Debian's, and rathole comes from crates.io, if there is a cargo.
@@ -215,10 +215,10 @@ kibaship-crowd: ## Create KIBASHIP_CROWD=200 KibaShip projects and KIBASHIP_APPL
 		env KIBASHIP_CROWD=$(KIBASHIP_CROWD) KIBASHIP_APPLICATIONS=$(KIBASHIP_APPLICATIONS) \
 		KIBASHIP_ROUNDS=$(KIBASHIP_ROUNDS) KIBASHIP_ADMISSIONS=$(KIBASHIP_ADMISSIONS) \
 		KIBASHIP_TARGET=$(KIBASHIP_TARGET) KIBASHIP_P99=$(KIBASHIP_P99) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.focus='A crowd of projects is made|Admission takes'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of projects is made|Admission takes'
 
 .PHONY: kibaship-quiet
 kibaship-quiet: ## Leave KIBASHIP_QUIET=1000 KibaShip projects alone for KIBASHIP_QUIET_SECONDS=120: nothing may be written.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env KIBASHIP_QUIET=$(KIBASHIP_QUIET) KIBASHIP_QUIET_SECONDS=$(KIBASHIP_QUIET_SECONDS) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.focus='A crowd of projects is left alone'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of projects is left alone'
