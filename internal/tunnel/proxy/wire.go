@@ -60,6 +60,7 @@ type inlet struct {
 	buffer *[bufferSize]byte
 	n      int
 	err    error
+	waits  waits
 }
 
 func newInlet(connection *net.TCPConn, room, limit int) (*inlet, error) {
@@ -72,28 +73,45 @@ func newInlet(connection *net.TCPConn, room, limit int) (*inlet, error) {
 	return i, nil
 }
 
-// take reads once, or tells that it has to be called again when there is something to read.
+// take reads, or tells that it has to be called again when there is something to read.
 func (i *inlet) take(fd uintptr) bool {
 	i.buffer = borrow()
+	try := func() bool { return i.try(fd) }
+	if !try() && !poll(i.waits.begin(time.Now()), try) {
+		i.drop()
+		return false
+	}
+	i.waits.end(time.Now)
+	if i.n == 0 {
+		i.drop()
+	}
+	return true
+}
+
+// drop gives the buffer back, in which there is nothing.
+func (i *inlet) drop() {
+	giveBack(i.buffer)
+	i.buffer = nil
+}
+
+// try reads once, and reports whether there was something: bytes, the end, or an error.
+func (i *inlet) try(fd uintptr) bool {
 	for {
 		i.n, i.err = syscall.Read(int(fd), i.buffer[i.room:i.room+i.limit])
 		if !isInterrupted(i.err) {
 			break
 		}
 	}
-	if i.n > 0 {
+	switch {
+	case i.n > 0:
 		return true
-	}
-	giveBack(i.buffer)
-	i.buffer, i.n = nil, 0
-	if isAgain(i.err) {
-		i.err = nil
+	case isAgain(i.err):
+		i.n, i.err = 0, nil
 		return false
-	}
-	if i.err == nil {
+	case i.err == nil:
 		i.err = io.EOF
-	} else {
-		i.err = readError(i.err)
+	default:
+		i.n, i.err = 0, readError(i.err)
 	}
 	return true
 }
