@@ -49,6 +49,7 @@ type Reconciler struct {
 	finalizers finalizer.Remover
 	// What follows is of the one worker.
 	refusals refusals
+	builds   patience
 	// named is the instance that was told last to be waited for.
 	named types.NamespacedName
 	// others brings an event when those that wait may begin.
@@ -81,6 +82,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	}
 	switch {
 	case c.DeletionTimestamp != nil:
+		r.builds.forget(c)
 		return 0, r.finalize(ctx, o)
 	case c.Status.Run == nil:
 		return r.rest(ctx, o, now)
@@ -176,7 +178,7 @@ func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.D
 	}
 	var failure error
 	if v.Result == nil && v.BrokenOff == "" {
-		if failure = r.build(ctx, o); refused(failure) {
+		if failure = r.build(ctx, o); r.builds.over(o.Check, failure, now) {
 			v = failed(bergv1.CheckRefused, "The API server refuses what the check consists of: "+r.withoutFlag(failure, o).Error())
 			failure = nil
 		}
@@ -270,7 +272,7 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, c *bergv1.ChallengeChec
 	return nil
 }
 
-// refused reports whether the API server will refuse a write again.
+// refused reports whether the API server, or what is there already, stands against a write.
 func refused(err error) bool {
 	switch outcome.CauseOf(err) {
 	case outcome.Rejected, outcome.NotOurs:

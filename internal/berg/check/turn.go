@@ -13,6 +13,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // contender is a ChallengeCheck among the others.
@@ -85,6 +86,45 @@ func (s *refusals) holds(c *bergv1.ChallengeCheck, now time.Time) time.Time {
 	}
 	return time.Time{}
 }
+
+// longestRefusal is how long the API server may refuse what a check consists of before that is the
+// result: one that has just started refuses everything for a moment, until it knows the roles.
+const longestRefusal = 10 * time.Second
+
+// patience is since when what a check consists of has been refused, for each ChallengeCheck of which
+// it is. The zero value is ready for use, by one worker.
+type patience struct {
+	since map[types.UID]refusedRun
+}
+
+type refusedRun struct {
+	startedAt, since time.Time
+}
+
+// over reports whether a failure to build is the result of the check: what exists and is of somebody
+// else always, what the API server refuses if it has gone on doing so.
+func (p *patience) over(c *bergv1.ChallengeCheck, failure error, now time.Time) bool {
+	switch cause := outcome.CauseOf(failure); {
+	case cause == outcome.NotOurs:
+		return true
+	case cause == outcome.Rejected:
+		first := p.since[c.UID]
+		if startedAt := c.Status.Run.StartedAt.Time; !first.startedAt.Equal(startedAt) {
+			if p.since == nil {
+				p.since = map[types.UID]refusedRun{}
+			}
+			first = refusedRun{startedAt, now}
+			p.since[c.UID] = first
+		}
+		return now.Sub(first.since) >= longestRefusal
+	case failure == nil:
+		p.forget(c)
+	}
+	return false // what it would have said is not known
+}
+
+// forget lets the next refusal of a ChallengeCheck be the first again.
+func (p *patience) forget(c *bergv1.ChallengeCheck) { delete(p.since, c.UID) }
 
 // longestWait is how long checks leave room for a player whose pods fit on no node. Who has waited
 // longer will not get it from them.

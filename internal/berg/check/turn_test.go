@@ -1,15 +1,19 @@
 package check
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 func TestTurn(t *testing.T) {
@@ -125,6 +129,48 @@ func TestWhoIsRefusedStandsBack(t *testing.T) {
 	reason, message := waiting(o, 1, noon)
 	if reason != bergv1.CheckReasonWaitingForTurn || !strings.Contains(message, "refused") {
 		t.Errorf("%s: %s", reason, message)
+	}
+}
+
+// An API server that has just started refuses everything for a moment, which says nothing of the check.
+func TestARefusalMustLast(t *testing.T) {
+	kind := schema.GroupResource{Group: "batch", Resource: "jobs"}
+	forbidden, lost := apierrors.NewForbidden(kind, "solver", nil), errors.New("connection refused")
+	type look struct {
+		at      time.Duration
+		failure error
+	}
+	for name, tc := range map[string]struct {
+		looks []look
+		over  bool
+	}{
+		"once":                  {[]look{{0, forbidden}}, false},
+		"for a moment":          {[]look{{0, forbidden}, {longestRefusal - 1, forbidden}}, false},
+		"it goes on":            {[]look{{0, forbidden}, {time.Second, forbidden}, {longestRefusal, forbidden}}, true},
+		"without an answer":     {[]look{{0, forbidden}, {time.Second, lost}, {longestRefusal, forbidden}}, true},
+		"taken meanwhile":       {[]look{{0, forbidden}, {time.Second, nil}, {longestRefusal, forbidden}}, false},
+		"no answer at all":      {[]look{{0, lost}, {time.Hour, lost}}, false},
+		"it is somebody else's": {[]look{{0, &ownership.RefusedError{}}}, true},
+	} {
+		var p patience
+		c := checkOf(func(c *bergv1.ChallengeCheck) { c.Status.Run = &bergv1.CheckRun{StartedAt: atNoon(0)} })
+		over := false
+		for _, l := range tc.looks {
+			over = p.over(c, l.failure, noon.Add(l.at))
+		}
+		if over != tc.over {
+			t.Errorf("%s: it is the result: %t", name, over)
+		}
+	}
+	var p patience
+	c := checkOf(func(c *bergv1.ChallengeCheck) { c.Status.Run = &bergv1.CheckRun{StartedAt: atNoon(0)} })
+	p.over(c, forbidden, noon)
+	c.Status.Run.StartedAt = atNoon(time.Hour)
+	if p.over(c, forbidden, noon.Add(time.Hour)) {
+		t.Error("the refusal of a former check counts")
+	}
+	if p.forget(c); len(p.since) > 0 {
+		t.Errorf("%v is remembered of one that is gone", p.since)
 	}
 }
 

@@ -253,8 +253,10 @@ func metadataOf(r *bergv1.ChallengeInstanceRecord) *metav1.PartialObjectMetadata
 func (k *Keeper) write(ctx context.Context, w written) {
 	defer k.bytes.Add(-w.bytes)
 	var last error
+	tries := 0
 	err := wait.ExponentialBackoffWithContext(ctx, attempts, func(ctx context.Context) (bool, error) {
 		// Nothing reads the whole record from a cache, which could wait for it.
+		tries++
 		last = k.Client.Create(ctx, w.record.DeepCopy(), client.DisableReadYourWritesConsistency)
 		switch {
 		case last == nil:
@@ -263,7 +265,7 @@ func (k *Keeper) write(ctx context.Context, w written) {
 		case apierrors.IsAlreadyExists(last):
 			last = nil // this one, before the operator was killed
 			return true, nil
-		case refusedForGood(last):
+		case refusedForGood(last, tries):
 			return false, last
 		default:
 			return false, nil
@@ -277,10 +279,16 @@ func (k *Keeper) write(ctx context.Context, w written) {
 	}
 }
 
-// refusedForGood reports whether another attempt within a minute is in vain: the namespace is
-// missing, a right, or the definition.
-func refusedForGood(err error) bool {
-	return apierrors.IsNotFound(err) || outcome.CauseOf(err) == outcome.Rejected
+// refusedForGood reports whether another attempt is in vain after so many: the namespace is
+// missing, a right, or the definition. An API server that has just started knows no roles for a
+// moment, so that only the fourth time, after three seconds and more, a right counts as missing.
+func refusedForGood(err error, tries int) bool {
+	switch {
+	case apierrors.IsForbidden(err):
+		return tries >= 4
+	default:
+		return apierrors.IsNotFound(err) || outcome.CauseOf(err) == outcome.Rejected
+	}
 }
 
 // reasonOf is the API server's reason in a word. What it says in words may repeat the record.

@@ -226,6 +226,28 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		Expect(k8s.Delete(ctx, foreign)).To(Succeed())
 	})
 
+	// An API server that has just started knows of no rights for a moment.
+	It("tells only of refusals that last", func(ctx context.Context) {
+		var refused atomic.Int32
+		var lasting atomic.Bool
+		inprocess.Restart(map[string]string{"CHECK_CONCURRENCY": "2"}, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/jobs") && (lasting.Load() || refused.Add(1) <= 3) {
+				return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "nobody may do anything yet"), nil
+			}
+			return next.RoundTrip(r)
+		}))
+		c := newCheck(ctx, ns, "web")
+		podEnds(ctx, solverOf(ctx, c), 0, checked(ctx, c).Spec.Flag)
+		shows(ctx, c, metav1.ConditionTrue, bergv1.CheckSolved)
+		Expect(refused.Load()).To(BeNumerically(">", 3))
+
+		lasting.Store(true)
+		bergtest.Challenge(ctx, ns, "other", toBeSolved)
+		other := newCheck(ctx, ns, "other")
+		shows(ctx, other, metav1.ConditionFalse, bergv1.CheckRefused)
+		Expect(other.Status.LastResult.Message).To(ContainSubstring("nobody may do anything yet"))
+	})
+
 	It("says what it waits for", func(ctx context.Context) {
 		missing := newCheck(ctx, ns, "missing")
 		checkRunning(ctx, missing, bergv1.ReasonChallengeMissing)

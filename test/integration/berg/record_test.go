@@ -213,6 +213,23 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		Expect(recordNames(ctx)).To(ConsistOf(string(i.UID)))
 	})
 
+	// An API server that has just started knows of no rights for a moment.
+	It("is offered again when it was refused at first", func(ctx context.Context) {
+		var refused atomic.Int64
+		inprocess.Restart(recording(), transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/challengeinstancerecords") && refused.Add(1) <= 2 {
+				return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "nobody may do anything yet"), nil
+			}
+			return next.RoundTrip(r)
+		}))
+		i := bergtest.Instance(ctx, ns, "missing")
+		expect.Reaches(ctx, i, bergv1.PhaseFailed)
+		Expect(k8s.Delete(ctx, i)).To(Succeed())
+		expect.Gone(ctx, i)
+		recordOf(ctx, i)
+		Expect(refused.Load()).To(BeEquivalentTo(3))
+	})
+
 	It("is left of each of many that end at once, and holds none of them up", func(ctx context.Context) {
 		inprocess.Restart(recording(), nil)
 		all := bergtest.Several(ctx, ns, "web", 60)
