@@ -110,8 +110,9 @@ func TestObserverCounts(t *testing.T) {
 	instance := func(uid types.UID, id string) *bergv1.ChallengeInstance {
 		return &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Name: string(uid), UID: uid}, Status: bergv1.ChallengeInstanceStatus{InstanceID: id}}
 	}
-	check := func(uid types.UID, running bool) *bergv1.ChallengeCheck {
+	check := func(uid types.UID, challenge string, running bool) *bergv1.ChallengeCheck {
 		c := &bergv1.ChallengeCheck{ObjectMeta: metav1.ObjectMeta{Name: string(uid), UID: uid}}
+		c.Spec.ChallengeRef.Name = challenge
 		if running {
 			c.Status.Run = &bergv1.CheckRun{}
 		}
@@ -140,9 +141,11 @@ func TestObserverCounts(t *testing.T) {
 		"one too many":             {[]sight{{instance("a", "1"), false}, {instance("b", "2"), false}, {instance("c", "3"), false}}, true},
 		"one of the few":           {[]sight{{ofFew("a", "1"), false}, {instance("b", "2"), false}, {ofFew("c", ""), false}}, false},
 		"too many of the few":      {[]sight{{ofFew("a", "1"), false}, {ofFew("b", "2"), false}}, true},
-		"a check after another":    {[]sight{{check("a", true), false}, {check("a", false), false}, {check("b", true), false}}, false},
-		"a check beside another":   {[]sight{{check("a", true), false}, {check("b", true), false}}, true},
-		"a check, another is gone": {[]sight{{check("a", true), false}, {check("a", true), true}, {check("b", true), false}}, false},
+		"checks of two":            {[]sight{{check("a", "web", true), false}, {check("b", "plain", true), false}}, false},
+		"checks of three":          {[]sight{{check("a", "web", true), false}, {check("b", "plain", true), false}, {check("c", few, true), false}}, true},
+		"a check after another":    {[]sight{{check("a", "web", true), false}, {check("a", "web", false), false}, {check("b", "web", true), false}}, false},
+		"a check beside another":   {[]sight{{check("a", "web", true), false}, {check("b", "web", true), false}}, true},
+		"a check, another is gone": {[]sight{{check("a", "web", true), false}, {check("a", "web", true), true}, {check("b", "web", true), false}}, false},
 	} {
 		w := roomy(2, 1)
 		for _, s := range tc.sights {

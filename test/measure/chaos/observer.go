@@ -39,8 +39,9 @@ type observer struct {
 	// met are all instances that ever were.
 	met map[types.UID]bool
 	// started are instances that hold room, startedFew those of the Challenge few, making the checks
-	// that are being made.
+	// that are being made, and makingOf those of each Challenge.
 	started, startedFew, making *crowd
+	makingOf                    map[string]*crowd
 	// queued are those that were told to wait for room.
 	queued map[types.UID]bool
 }
@@ -50,6 +51,7 @@ func newObserver(c client.WithWatch, lives []*life) *observer {
 		client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, told: map[types.UID]map[string]string{},
 		met: map[types.UID]bool{}, queued: map[types.UID]bool{},
 		started: newCrowd(roomFor(lives)), startedFew: newCrowd(roomForFew(lives)), making: newCrowd(checksAtOnce),
+		makingOf: map[string]*crowd{},
 	}
 	for _, l := range lives {
 		w.meet(l)
@@ -139,6 +141,9 @@ func (w *observer) gap(now client.ObjectList) {
 		}
 		w.mu.Lock()
 		w.making.keep(there)
+		for _, of := range w.makingOf {
+			of.keep(there)
+		}
 		w.mu.Unlock()
 	}
 	// A list of a kind that this program reads can be taken apart.
@@ -157,9 +162,7 @@ func (w *observer) see(object client.Object, gone bool) {
 	case *bergv1.ChallengeInstance:
 		w.seeInstance(o, gone)
 	case *bergv1.ChallengeCheck:
-		if err := w.making.see(o.UID, o.Name, o.Status.Run != nil && !gone); err != nil {
-			w.found = append(w.found, fmt.Sprintf("ChallengeCheck %s is being made: %s", o.Name, err))
-		}
+		w.seeCheck(o, gone)
 	case *appsv1.Deployment:
 		for _, c := range o.Spec.Template.Spec.Containers {
 			for _, m := range c.VolumeMounts {
@@ -170,6 +173,19 @@ func (w *observer) see(object client.Object, gone bool) {
 		w.tell(belongsTo, "host of HTTPRoute "+o.Name, fmt.Sprint(o.Spec.Hostnames))
 	case *gatewayv1.TLSRoute:
 		w.tell(belongsTo, "host of TLSRoute "+o.Name, fmt.Sprint(o.Spec.Hostnames))
+	}
+}
+
+func (w *observer) seeCheck(c *bergv1.ChallengeCheck, gone bool) {
+	of := w.makingOf[c.Spec.ChallengeRef.Name]
+	if of == nil {
+		of = newCrowd(1)
+		w.makingOf[c.Spec.ChallengeRef.Name] = of
+	}
+	for _, crowd := range []*crowd{w.making, of} {
+		if err := crowd.see(c.UID, c.Name, c.Status.Run != nil && !gone); err != nil {
+			w.found = append(w.found, fmt.Sprintf("ChallengeCheck %s of Challenge %s is being made: %s", c.Name, c.Spec.ChallengeRef.Name, err))
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 	// records and checks are the namespaces of ChallengeInstanceRecords and ChallengeChecks.
 	records, checks = "berg-records", "chaos-checks"
 	// checksAtOnce is how many checks may be made at a time.
-	checksAtOnce = 1
+	checksAtOnce = 2
 )
 
 // roomFor is how many of these lives may be started at a time: those that survive, since nobody
@@ -71,8 +71,9 @@ func (w *world) setUpOptional(ctx context.Context) error {
 	if err := w.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: checks}}); err != nil {
 		return err
 	}
-	// Two of one Challenge must not be made at the same time. On simulated nodes a solver runs until its time is over.
-	for name, challenge := range map[string]string{"web-1": "web", "web-2": "web", "plain": "plain"} {
+	// More than may be made at a time, and two of one Challenge, which must not be. On simulated nodes a solver runs
+	// until its time is over.
+	for name, challenge := range map[string]string{"web-1": "web", "web-2": "web", "plain-1": "plain", "plain-2": "plain", "few": few} {
 		c := &bergv1.ChallengeCheck{ObjectMeta: metav1.ObjectMeta{Namespace: checks, Name: name}, Spec: bergv1.ChallengeCheckSpec{
 			ChallengeRef: bergv1.ChallengeReference{Namespace: arena, Name: challenge},
 			Solver:       bergv1.Solver{Image: "example.com/solver:1"}, Timeout: "10s",
