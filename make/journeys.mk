@@ -122,7 +122,9 @@ e2e-olm-run:
 	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m $(OLM)
 	$(MAKE) -o test-releases run-bundle NAME=$(OLM_CLUSTER) BUNDLE_VERSION=$(word 2,$(OLM_RELEASES))
 	$(MAKE) -o test-releases run-bundle-upgrade NAME=$(OLM_CLUSTER)
-	$(MAKE) scorecard NAME=$(OLM_CLUSTER)
+	$(MAKE) bundle-checks NAME=$(OLM_CLUSTER)
+	set -o pipefail; $(MAKE) scorecard NAME=$(OLM_CLUSTER) | tee $(DIST)/scorecard.txt
+	grep -q 'Name: example-web-check-is-made' $(DIST)/scorecard.txt
 	$(MAKE) cleanup-bundle NAME=$(OLM_CLUSTER)
 
 .PHONY: test-releases

@@ -17,9 +17,19 @@ run-bundle: $(BIN)/operator-sdk load-bundle ## Install the operator with operato
 run-bundle-upgrade: $(BIN)/operator-sdk load-bundle ## Upgrade what run-bundle has installed.
 	$(OPERATOR_SDK) run bundle-upgrade @$(BUNDLE) --namespace $(BUNDLE_NAMESPACE) --timeout 5m --image-pull-policy IfNotPresent
 
+.PHONY: bundle-checks
+bundle-checks: ## Let what run-bundle has installed make ChallengeChecks, so that scorecard tries them too.
+	$(CLUSTER_KUBECTL) apply -k $(CURDIR)/config/berg/check
+	name=$$($(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) get subscriptions.operators.coreos.com -o name) && \
+		$(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) patch $$name --type merge -p '{"spec":{"config":{"env":[{"name":"CHECK_CONCURRENCY","value":"2"}]}}}'
+	$(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) wait deployment/berg-operator-controller-manager --timeout=2m \
+		--for=jsonpath='{.spec.template.spec.containers[0].env[?(@.name=="CHECK_CONCURRENCY")].value}'=2
+	$(CLUSTER_KUBECTL) -n $(BUNDLE_NAMESPACE) rollout status deployment/berg-operator-controller-manager --timeout=3m
+
 .PHONY: cleanup-bundle
 cleanup-bundle: $(BIN)/operator-sdk ## Remove what run-bundle has installed, and the CRDs with every Challenge.
 	$(MAKE) end-instances KUBECTL='$(CLUSTER_KUBECTL)'
+	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/berg/check --ignore-not-found
 	$(OPERATOR_SDK) cleanup berg-operator --namespace $(BUNDLE_NAMESPACE) --delete-all --timeout 5m
 	$(CLUSTER_KUBECTL) delete namespace $(BUNDLE_NAMESPACE) --ignore-not-found
 	$(CLUSTER_KUBECTL) delete clusterroles,priorityclasses --selector app.kubernetes.io/name=berg-operator
@@ -39,7 +49,7 @@ scorecard: $(BIN)/operator-sdk scorecard-build sdk-scorecard-build ## Run the te
 	$(CLUSTER_KUBECTL) delete namespace berg-scorecard
 
 # Images of the challenges that the examples of the bundle run.
-SAMPLES := pwn shop-bot shop-database shop-web web
+SAMPLES := pwn shop-bot shop-database shop-web solver web
 
 # The image that bundle/tests/scorecard names for the tests of operator-sdk itself.
 .PHONY: sdk-scorecard-build

@@ -89,7 +89,7 @@ func tryExamples(ctx context.Context, dir string) status {
 	}
 	var s status
 	for _, o := range outcomes {
-		s.Results = append(s.Results, verdictOf("example-"+o.Name+"-runs", o.Problems))
+		s.Results = append(s.Results, verdictOf("example-"+o.Name+"-"+o.Did, o.Problems))
 	}
 	return s
 }

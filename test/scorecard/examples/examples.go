@@ -40,6 +40,8 @@ type Run struct {
 type Outcome struct {
 	// Name of the example.
 	Name string
+	// Did is what it did if there are no problems, in a word.
+	Did string
 	// Problems, one line each; none if all went well.
 	Problems []string
 }
@@ -111,7 +113,10 @@ func (r Run) Try(ctx context.Context, examples []unstructured.Unstructured) ([]O
 
 	results := make(chan Outcome)
 	for _, x := range tried {
-		go func() { results <- Outcome{x.example, r.try(ctx, x)} }()
+		go func() {
+			problems := r.try(ctx, x)
+			results <- Outcome{x.example, x.doing(), problems}
+		}()
 	}
 	var outcomes []Outcome
 	for range tried {
@@ -145,6 +150,15 @@ type resource struct {
 	check func() []string
 	// then returns the examples that need this one, to be tried while it runs; nil for none.
 	then func() []resource
+	// did tells what came of it in a word; nil for one that runs.
+	did func() string
+}
+
+func (x resource) doing() string {
+	if x.did == nil {
+		return "runs"
+	}
+	return x.did()
 }
 
 // try runs one example from its creation to its end.
