@@ -14,6 +14,8 @@ const (
 	// trip and a quarter from its slowest hundredth; longer ones keep others from the processor.
 	pollFor   = 30 * time.Microsecond
 	shortWait = 160 * time.Microsecond
+	// smallRead is how many bytes may have come then: more are bulk, which fills its time without.
+	smallRead = recordSize
 )
 
 // polling is held by the one of a process that looks: what many wait for, something comes of all
@@ -23,7 +25,7 @@ var polling atomic.Bool
 // waits are those of one who reads.
 type waits struct {
 	since time.Time // zero: it does not wait
-	short bool      // the last one was
+	short bool      // the last one was, and for little
 }
 
 // begin notes that there is nothing to read, and returns until when to look again; zero for not at
@@ -39,12 +41,13 @@ func (w *waits) begin(now time.Time) (until time.Time) {
 	return now.Add(pollFor)
 }
 
-// end notes that there was something to read.
-func (w *waits) end(now func() time.Time) {
-	if w.since.IsZero() {
-		return
+// end notes that there were n bytes to read.
+func (w *waits) end(now func() time.Time, n int) {
+	if n > smallRead {
+		w.short = false
+	} else if !w.since.IsZero() {
+		w.short = now().Sub(w.since) < shortWait
 	}
-	w.short = now().Sub(w.since) < shortWait
 	w.since = time.Time{}
 }
 

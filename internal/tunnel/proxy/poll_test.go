@@ -8,27 +8,33 @@ import (
 // Only who has waited shortly looks again: an idle stream costs no processor.
 func TestWhoPolls(t *testing.T) {
 	noon := time.Date(2026, 7, 11, 12, 0, 0, 0, time.UTC)
+	type wait struct {
+		long time.Duration // 0: there was something at once
+		n    int
+	}
 	for name, tc := range map[string]struct {
-		waited []time.Duration // 0: there was something at once
+		waited []wait
 		polls  bool
 	}{
 		"the first":                  {nil, false},
-		"after a short wait":         {[]time.Duration{shortWait - 1}, true},
-		"after a long wait":          {[]time.Duration{shortWait}, false},
-		"short, then long":           {[]time.Duration{1, time.Second}, false},
-		"long, then short":           {[]time.Duration{time.Second, 1}, true},
-		"short, then not at all":     {[]time.Duration{1, 0}, true},
-		"long, then not at all":      {[]time.Duration{time.Second, 0}, false},
-		"nothing was waited for yet": {[]time.Duration{0}, false},
+		"after a short wait":         {[]wait{{shortWait - 1, smallRead}}, true},
+		"after a long wait":          {[]wait{{shortWait, 1}}, false},
+		"after much":                 {[]wait{{1, smallRead + 1}}, false},
+		"short, then long":           {[]wait{{1, 1}, {time.Second, 1}}, false},
+		"long, then short":           {[]wait{{time.Second, 1}, {1, 1}}, true},
+		"short, then not at all":     {[]wait{{1, 1}, {0, 1}}, true},
+		"short, then much at once":   {[]wait{{1, 1}, {0, smallRead + 1}}, false},
+		"long, then not at all":      {[]wait{{time.Second, 1}, {0, 1}}, false},
+		"nothing was waited for yet": {[]wait{{0, 1}}, false},
 	} {
 		var w waits
 		now := noon
-		for _, d := range tc.waited {
-			if d > 0 {
+		for _, a := range tc.waited {
+			if a.long > 0 {
 				w.begin(now)
-				now = now.Add(d)
+				now = now.Add(a.long)
 			}
-			w.end(func() time.Time { return now })
+			w.end(func() time.Time { return now }, a.n)
 		}
 		until := w.begin(now)
 		if want := now.Add(pollFor); tc.polls && !until.Equal(want) || !tc.polls && !until.IsZero() {

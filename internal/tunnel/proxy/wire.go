@@ -81,7 +81,7 @@ func (i *inlet) take(fd uintptr) bool {
 		i.drop()
 		return false
 	}
-	i.waits.end(time.Now)
+	i.waits.end(time.Now, i.n)
 	if i.n == 0 {
 		i.drop()
 	}
