@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,6 +24,9 @@ type tunnel struct {
 	cmds []*exec.Cmd
 	// find finds processes that were started by others, as sshd's are.
 	find func() []int
+	// carriers find those that do other work as well: of their memory counts what is more than had.
+	carriers func() []int
+	had      int64
 }
 
 func (t *tunnel) pids() (all []int) {
@@ -36,7 +40,23 @@ func (t *tunnel) pids() (all []int) {
 }
 
 func (t *tunnel) memory() (sum int64, err error) {
-	for _, pid := range t.pids() {
+	all := t.pids()
+	if t.carriers != nil {
+		all = append(all, t.carriers()...)
+	}
+	sum, err = memoryOf(all)
+	return sum - t.had, err
+}
+
+// carriedBy counts in what the processes of these names hold more than now.
+func (t *tunnel) carriedBy(names ...string) (err error) {
+	t.carriers = func() []int { return called(names) }
+	t.had, err = memoryOf(t.carriers())
+	return err
+}
+
+func memoryOf(pids []int) (sum int64, err error) {
+	for _, pid := range pids {
 		m, err := anonymous(pid)
 		if err != nil {
 			return 0, err
@@ -271,6 +291,21 @@ func descendants(of int) (all []int) {
 	return all
 }
 
+// called returns the processes of these names.
+func called(names []string) (all []int) {
+	read, _ := filepath.Glob("/proc/[0-9]*/comm")
+	for _, path := range read {
+		name, err := os.ReadFile(path)
+		if err != nil || !slices.Contains(names, strings.TrimSpace(string(name))) {
+			continue // it may have ended
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
 func (b *bench) tool(name string) (string, error) {
 	path := filepath.Join(b.tools, name)
 	if _, err := os.Stat(path); err != nil {
@@ -395,6 +430,9 @@ func (b *bench) portForward(t *tunnel) error {
 		return err
 	}
 	if err := kubectl("", "wait", "-n", "default", "--for=condition=Ready", "--timeout=60s", "pod/berg-tunnel-bench"); err != nil {
+		return err
+	}
+	if err := t.carriedBy("kube-apiserver", "kubelet", "containerd"); err != nil {
 		return err
 	}
 	front := freePort()
