@@ -106,6 +106,10 @@ func logsOf(pods []corev1.Pod) (wanted []wantedLog) {
 // it has a quarter of the room, or what the last run leaves.
 func (k *Keeper) readLog(ctx context.Context, namespace string, w wantedLog, limit int) Log {
 	last, err := k.readRun(ctx, namespace, w.LogKey, limit, false)
+	if apierrors.IsBadRequest(err) {
+		// A kubelet says so, too, while it puts a log that has become long aside.
+		last, err = k.readRun(ctx, namespace, w.LogKey, limit, false)
+	}
 	if err != nil {
 		logsMissing.Inc()
 		return Log{Missing: "It could not be read: " + inWords(err)}

@@ -82,14 +82,29 @@ func (c censor) lastWords(text string) string {
 }
 
 // log returns what may be kept of a log. cut says that the log may have begun before raw: then a
-// flag may have been cut, and what is left of it goes.
+// flag may have been cut, and what is left of it goes. So does what may be the beginning of a flag at
+// the end: a program is stopped anywhere, and a runtime writes long lines in parts.
 func (c censor) log(raw []byte, cut bool) string {
 	text := string(raw)
 	if cut {
 		text = text[c.remainder(text):]
 	}
+	text = c.text(text)
+	text = text[:len(text)-c.begun(text)]
 	// Once more at the end: what looked like something else may now be a flag.
-	return c.text(harmless(c.text(text)))
+	return c.text(harmless(text))
+}
+
+// begun is how many bytes at the end of a text may be the beginning of a flag.
+func (c censor) begun(text string) int {
+	for length := min(len(text), c.longest()-1); length > 0; length-- {
+		for _, notation := range c.notations {
+			if length < len(notation) && text[len(text)-length:] == notation[:length] {
+				return length
+			}
+		}
+	}
+	return 0
 }
 
 // remainder is how many bytes at the beginning of a text go because they may be the end of a flag. A

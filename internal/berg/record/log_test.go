@@ -55,6 +55,21 @@ func TestFlagThatWasCut(t *testing.T) {
 	}
 }
 
+// A program may be stopped, and a long line be read, in the middle of a flag.
+func TestFlagThatHasBegun(t *testing.T) {
+	c := newCensor(secretFlag)
+	for _, notation := range c.notations {
+		for until := 1; until < len(notation); until++ {
+			if got := c.log([]byte("said "+secretFlag+"\n"+notation[:until]), false); got != "said <flag>\n" {
+				t.Fatalf("of %q, of which %d were written: %q", notation, until, got)
+			}
+		}
+	}
+	if got := c.log([]byte("a flag\n"), false); got != "a flag\n" {
+		t.Errorf("of a line that has ended: %q", got)
+	}
+}
+
 // A kubelet keeps the last 4,096 bytes of what a program said at its end.
 func TestFlagThatWasCutInLastWords(t *testing.T) {
 	for _, flag := range []string{secretFlag, "flag{gr\u00fcezi_🐐_mitenand}"} {
