@@ -22,6 +22,8 @@ type kubelet struct {
 	lines, before []string
 	// forbids is how often it does not know the right yet.
 	forbids atomic.Int64
+	// moves is how often it has just put the log aside.
+	moves atomic.Int64
 	// asked counts requests, sent the bytes of their answers.
 	asked, sent atomic.Int64
 	hangs       bool
@@ -40,6 +42,10 @@ func (s *kubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.forbids.Add(-1) >= 0 {
 		refuse(http.StatusForbidden, "Forbidden")
+		return
+	}
+	if s.moves.Add(-1) >= 0 {
+		refuse(http.StatusBadRequest, "BadRequest")
 		return
 	}
 	lines := s.lines
@@ -152,6 +158,19 @@ func TestALogThatMayBeReadInAMoment(t *testing.T) {
 	s = &kubelet{lines: []string{"here\n"}}
 	s.forbids.Store(1000)
 	if got := s.reads(t, 100, false); !strings.Contains(got.Missing, "not this one") || s.asked.Load() > 20 {
+		t.Errorf("%+v after %d requests", got, s.asked.Load())
+	}
+}
+
+func TestALogThatIsPutAside(t *testing.T) {
+	s := &kubelet{lines: []string{"here\n"}}
+	s.moves.Store(1)
+	if got := s.reads(t, 100, false); string(got.Raw) != "here\n" || s.asked.Load() != 2 {
+		t.Errorf("%+v after %d requests", got, s.asked.Load())
+	}
+	s = &kubelet{lines: []string{"here\n"}}
+	s.moves.Store(1000)
+	if got := s.reads(t, 100, false); !strings.Contains(got.Missing, "not this one") || s.asked.Load() != 2 {
 		t.Errorf("%+v after %d requests", got, s.asked.Load())
 	}
 }
