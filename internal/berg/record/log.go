@@ -99,7 +99,7 @@ func (c censor) log(raw []byte, cut bool) string {
 func (c censor) begun(text string) int {
 	for length := min(len(text), c.longest()-1); length > 0; length-- {
 		for _, notation := range c.notations {
-			if length < len(notation) && text[len(text)-length:] == notation[:length] {
+			if length < len(notation) && strings.HasSuffix(text, notation[:length]) {
 				return length
 			}
 		}
