@@ -10,7 +10,6 @@
 //	TOOLBOX_NOISE=1000   first writes so many bytes to its log
 //	TOOLBOX_SAY=FLAG     then the variable of this name: plain, in hexadecimal digits, for a URL, in
 //	                     base64, and thousands of times in one line
-//	TOOLBOX_AGAIN=100ms  says so again after every such time
 //	TOOLBOX_EXIT=3       ends at once with this exit code, as a broken container does
 //
 // Without any of them it waits for SIGTERM.
@@ -66,15 +65,6 @@ func serve(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}}
-	if text := os.Getenv("TOOLBOX_AGAIN"); text != "" {
-		every, err := time.ParseDuration(text)
-		if err != nil || every <= 0 {
-			return fmt.Errorf("TOOLBOX_AGAIN: %q is no time", text)
-		}
-		services = append(services, func(ctx context.Context) error {
-			return talkAgain(ctx, every, os.Stdout, os.Getenv(os.Getenv("TOOLBOX_SAY")))
-		})
-	}
 	if address := os.Getenv("TOOLBOX_HTTP"); address != "" {
 		services = append(services, func(ctx context.Context) error {
 			return toolbox.ServeHTTP(ctx, http.HandlerFunc(answer), address)
@@ -221,20 +211,4 @@ func talk(to io.Writer, noise, secret string) error {
 	_, err := fmt.Fprintf(to, "plain %s\nhex %x\nurl %s\nbase64 %s\n%s\nsaid\n", secret, secret, url.QueryEscape(secret),
 		base64.StdEncoding.EncodeToString([]byte("the flag is "+secret)), strings.Repeat(secret, often))
 	return err
-}
-
-// talkAgain writes a secret to a log again and again.
-func talkAgain(ctx context.Context, every time.Duration, to io.Writer, secret string) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			if err := talk(to, "", secret); err != nil {
-				return err
-			}
-		}
-	}
 }
