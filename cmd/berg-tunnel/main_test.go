@@ -22,7 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/berg-tunnel/command"
 )
 
-const patience = 20 * time.Second
+const timeout = 20 * time.Second
 
 // The test is the program, too, so that processes can be killed.
 func TestMain(m *testing.M) {
@@ -52,7 +52,7 @@ func program(ctx context.Context, args ...string) *exec.Cmd {
 // says runs the program to its end.
 func says(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	c := program(ctx, args...)
 	said, err := c.CombinedOutput()
@@ -116,7 +116,7 @@ func start(t *testing.T, args ...string) *process {
 		if strings.Contains(line, "KEY") || strings.Contains(line, "CERTIFICATE") {
 			t.Errorf("the first line holds a secret: %s", line)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s is not ready: %s", args[0], p.logged())
 	}
 	return p
@@ -137,7 +137,7 @@ func (p *process) ends(t *testing.T) int {
 	select {
 	case <-p.done:
 		return p.code
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("it does not end: %s", p.logged())
 		return -1
 	}
@@ -199,7 +199,7 @@ func asks(t *testing.T, at string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(timeout))
 	back := make([]byte, 5)
 	if _, err := io.WriteString(c, "hello"); err != nil {
 		t.Fatal(err)
@@ -254,7 +254,7 @@ func TestSIGTERM(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It drains: what runs goes on, and ends the drain with its end.
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for {
 		late, err := net.Dial("tcp", at)
 		if err != nil {
@@ -284,7 +284,7 @@ func TestASecondSignalDoesNotWait(t *testing.T) {
 	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for ended := false; !ended; {
 		_ = server.Process.Signal(syscall.SIGTERM)
 		select {

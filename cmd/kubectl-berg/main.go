@@ -36,7 +36,7 @@ func main() {
 	err := command.Execute(ctx, out, version)
 	var known *console.Error
 	if err != nil && (!errors.As(err, &known) || !known.Silent) {
-		out.Notef("%s %s", out.PaintErr(console.Red, "error:"), console.Clean(err.Error()))
+		out.Notef("%s %s", out.PaintErr(console.Red, "error:"), console.OneLine(err.Error()))
 	}
 	os.Exit(console.Code(err))
 }

@@ -38,8 +38,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
-	"github.com/bergctf/berg-operator/internal/kit/self"
 )
 
 // New returns the family. Its settings are read into cfg.
@@ -53,7 +53,7 @@ func New(cfg *config.Berg) family.Family {
 			networkingv1.AddToScheme, policyv1.AddToScheme, gatewayv1.Install, ciliumv2.AddToScheme,
 		},
 		Cache:    func() cache.Options { return caches(*cfg) },
-		Setup:    func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
+		Setup:    func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Busy:     family.Busy{Kind: &bergv1.ChallengeInstance{}, Since: inTransition},
 		Commands: map[string]func([]string, io.Writer) int{isolation.Command: isolation.Probe},
 	}
@@ -65,7 +65,7 @@ func New(cfg *config.Berg) family.Family {
 func caches(cfg config.Berg) cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	options := cache.Options{
-		Selector: challengeinstance.Marks.Selector(),
+		Selector: challengeinstance.OwnershipLabels.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&bergv1.Challenge{}:         all,
 			&bergv1.ChallengeInstance{}: all,
@@ -101,33 +101,33 @@ func ofComponents(names []string) labels.Selector {
 	if err != nil {
 		panic(err) // they are constants
 	}
-	return challengeinstance.Marks.Selector().Add(*some)
+	return challengeinstance.OwnershipLabels.Selector().Add(*some)
 }
 
-func setup(ctx context.Context, site family.Site, cfg config.Berg) error {
-	mgr := site.Manager
+func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error {
+	mgr := deps.Manager
 	reconciler := &challengeinstance.Reconciler{
-		Client: mgr.GetClient(),
-		Live:   mgr.GetAPIReader(),
-		Writer: site.Writer,
-		Starts: site.Urgent,
-		Events: mgr.GetEventRecorder("berg-operator"),
-		Clock:  site.Clock,
-		Jumps:  site.Jumps,
+		Client:    mgr.GetClient(),
+		Live:      mgr.GetAPIReader(),
+		Writer:    deps.Writer,
+		Starts:    deps.Urgent,
+		Events:    mgr.GetEventRecorder("berg-operator"),
+		Clock:     deps.Clock,
+		ClockSkew: deps.ClockSkew,
 
 		Config:    cfg,
-		Workers:   site.Workers,
-		Namespace: site.Namespace,
+		Workers:   deps.Workers,
+		Namespace: deps.Namespace,
 
-		Presence: site.Presence,
-		Direct:   site.Direct,
+		Presence: deps.Presence,
+		Direct:   deps.Direct,
 	}
 	if cfg.Record.Retention > 0 {
-		keeper, err := records(ctx, site, cfg.Record)
+		keeper, err := records(ctx, deps, cfg.Record)
 		if err != nil {
 			return err
 		}
-		reconciler.Keeper = keeper
+		reconciler.Recorder = keeper
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return err
@@ -141,7 +141,7 @@ func setup(ctx context.Context, site family.Site, cfg config.Berg) error {
 		if err := check.Permitted(ctx, direct); err != nil {
 			return err
 		}
-		if err := checks(site, cfg).SetupWithManager(ctx, mgr); err != nil {
+		if err := checks(deps, cfg).SetupWithManager(ctx, mgr); err != nil {
 			return err
 		}
 	}
@@ -153,14 +153,14 @@ func setup(ctx context.Context, site family.Site, cfg config.Berg) error {
 		if err := prepull.Permitted(ctx, direct); err != nil {
 			return err
 		}
-		if err := prepulls(site, cfg).SetupWithManager(ctx, mgr); err != nil {
+		if err := prepulls(deps, cfg).SetupWithManager(ctx, mgr); err != nil {
 			return err
 		}
 	}
 	if cfg.IsolationCheck == config.IsolationCheckOff {
 		return nil
 	}
-	check, err := isolationCheck(site, cfg)
+	check, err := isolationCheck(deps, cfg)
 	if err != nil {
 		return fmt.Errorf("the check of network policies: %w", err)
 	}
@@ -172,17 +172,17 @@ func directClient(mgr ctrl.Manager) (client.Client, error) {
 }
 
 // records returns what keeps records of instances that end.
-func records(ctx context.Context, site family.Site, cfg config.Record) (*record.Keeper, error) {
-	mgr := site.Manager
+func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (*record.Recorder, error) {
+	mgr := deps.Manager
 	direct, err := directClient(mgr)
 	if err != nil {
 		return nil, err
 	}
-	me, err := self.New(mgr.GetConfig(), mgr.GetHTTPClient())
+	me, err := identity.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	access := &record.Access{Client: mgr.GetClient(), Self: me}
+	access := &record.Access{Client: mgr.GetClient(), Identity: me}
 	if err := access.Permitted(ctx, direct, cfg); err != nil {
 		return nil, err
 	}
@@ -190,47 +190,47 @@ func records(ctx context.Context, site family.Site, cfg config.Record) (*record.
 	if err != nil {
 		return nil, err
 	}
-	sweeper := &record.Sweeper{Client: mgr.GetClient(), Clock: site.Clock, Jumps: site.Jumps, Config: cfg}
+	sweeper := &record.Sweeper{Client: mgr.GetClient(), Clock: deps.Clock, ClockSkew: deps.ClockSkew, Config: cfg}
 	if err := sweeper.SetupWithManager(ctx, mgr); err != nil {
 		return nil, err
 	}
-	keeper := &record.Keeper{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Logs: logs, Access: access, Clock: site.Clock, Config: cfg,
+	keeper := &record.Recorder{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Logs: logs, Access: access, Clock: deps.Clock, Config: cfg,
 	}
 	return keeper, mgr.Add(keeper)
 }
 
 // checks returns what has Challenges played.
-func checks(site family.Site, cfg config.Berg) *check.Reconciler {
-	mgr := site.Manager
+func checks(deps family.Dependencies, cfg config.Berg) *check.Reconciler {
+	mgr := deps.Manager
 	return &check.Reconciler{
-		Client: mgr.GetClient(),
-		Live:   mgr.GetAPIReader(),
-		Writer: site.Writer,
-		Events: mgr.GetEventRecorder("berg-operator"),
-		Clock:  site.Clock,
-		Jumps:  site.Jumps,
-		Config: cfg,
+		Client:    mgr.GetClient(),
+		Live:      mgr.GetAPIReader(),
+		Writer:    deps.Writer,
+		Events:    mgr.GetEventRecorder("berg-operator"),
+		Clock:     deps.Clock,
+		ClockSkew: deps.ClockSkew,
+		Config:    cfg,
 		Policies: func() config.NetworkPolicy {
-			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, site.Presence)
+			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, deps.Presence)
 		},
-		Namespace: site.Namespace,
+		Namespace: deps.Namespace,
 	}
 }
 
 // prepulls returns what has images pulled before players need them.
-func prepulls(site family.Site, cfg config.Berg) *prepull.Reconciler {
-	mgr := site.Manager
+func prepulls(deps family.Dependencies, cfg config.Berg) *prepull.Reconciler {
+	mgr := deps.Manager
 	return &prepull.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Manager: site.Writer.Manager,
-		Events: mgr.GetEventRecorder("berg-operator"), Clock: site.Clock, Jumps: site.Jumps,
-		Config: cfg, Namespace: site.Namespace,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Manager: deps.Writer.Manager,
+		Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock, ClockSkew: deps.ClockSkew,
+		Config: cfg, Namespace: deps.Namespace,
 	}
 }
 
 // isolationCheck returns what tries whether network policies are enforced.
-func isolationCheck(site family.Site, cfg config.Berg) (*isolation.Checker, error) {
-	mgr := site.Manager
+func isolationCheck(deps family.Dependencies, cfg config.Berg) (*isolation.Checker, error) {
+	mgr := deps.Manager
 	// A client of its own: nothing of the check is in the caches.
 	direct, err := directClient(mgr)
 	if err != nil {
@@ -246,16 +246,16 @@ func isolationCheck(site family.Site, cfg config.Berg) (*isolation.Checker, erro
 		return nil, err
 	}
 	// A policy of the operator's own may close its probes to other pods, hardly its metrics.
-	address := site.Metrics
+	address := deps.Metrics
 	if address == "0" {
-		address = site.Probes
+		address = deps.Probes
 	}
 	return &isolation.Checker{
-		Client: direct, Events: mgr.GetEventRecorder("berg-operator"), Clock: site.Clock, Config: cfg,
+		Client: direct, Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock, Config: cfg,
 		Policies: func() config.NetworkPolicy {
-			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, site.Presence)
+			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, deps.Presence)
 		},
-		Pod: client.ObjectKey{Namespace: site.Namespace, Name: pod}, Address: address, Program: program,
+		Pod: client.ObjectKey{Namespace: deps.Namespace, Name: pod}, Address: address, Program: program,
 		Settle: isolation.DefaultSettle,
 	}, nil
 }

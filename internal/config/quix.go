@@ -82,12 +82,12 @@ func (q *Quix) Section() settings.Section {
 	}
 }
 
-// longestSuffix leaves room for an ID of 44 characters in the 63 of a name.
-const longestSuffix = 19
+// maxSuffix leaves room for an ID of 44 characters in the 63 of a name.
+const maxSuffix = 19
 
 func namespaceSuffix(s string) []string {
-	if len(s) > longestSuffix {
-		return []string{fmt.Sprintf("must be no more than %d characters", longestSuffix)}
+	if len(s) > maxSuffix {
+		return []string{fmt.Sprintf("must be no more than %d characters", maxSuffix)}
 	}
 	return validation.IsDNS1123Label("id" + s)
 }

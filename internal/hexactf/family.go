@@ -28,7 +28,7 @@ func New(cfg *config.HexaCTF) family.Family {
 		Settings:    cfg.Section(),
 		AddToScheme: runtime.SchemeBuilder{hexactfv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme},
 		Cache:       caches,
-		Setup:       func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
+		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Busy:        family.Busy{Kind: &hexactfv1.Challenge{}, Since: inTransition},
 	}
 }
@@ -37,7 +37,7 @@ func New(cfg *config.HexaCTF) family.Family {
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
-		Selector: challenge.Marks.Selector(),
+		Selector: challenge.OwnershipLabels.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&hexactfv1.Challenge{}:           all,
 			&hexactfv1.ChallengeDefinition{}: all,
@@ -59,17 +59,17 @@ func trim(o client.Object) {
 	}
 }
 
-func setup(ctx context.Context, site family.Site, cfg config.HexaCTF) error {
-	mgr := site.Manager
+func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) error {
+	mgr := deps.Manager
 	reconciler := &challenge.Reconciler{
-		Client:  mgr.GetClient(),
-		Writer:  site.Writer,
-		Starts:  site.Urgent,
-		Events:  mgr.GetEventRecorder("challenge-operator"),
-		Clock:   site.Clock,
-		Jumps:   site.Jumps,
-		Config:  cfg,
-		Workers: site.Workers,
+		Client:    mgr.GetClient(),
+		Writer:    deps.Writer,
+		Starts:    deps.Urgent,
+		Events:    mgr.GetEventRecorder("challenge-operator"),
+		Clock:     deps.Clock,
+		ClockSkew: deps.ClockSkew,
+		Config:    cfg,
+		Workers:   deps.Workers,
 	}
 	if cfg.Kafka.Enabled() {
 		publisher, err := kafka.New(cfg.Kafka)

@@ -14,25 +14,25 @@ import (
 )
 
 // setupDeployments adds the controller of Deployments.
-func setupDeployments(ctx context.Context, site family.Site, names *secrets.Watches, cfg config.KibaShip) error {
-	mgr := site.Manager
+func setupDeployments(ctx context.Context, deps family.Dependencies, names *secrets.Watches, cfg config.KibaShip) error {
+	mgr := deps.Manager
 	// The kubelet names a container's host after its pod.
 	pod, err := os.Hostname()
 	if err != nil {
 		return err
 	}
 	return (&deployment.Reconciler{
-		Client:   mgr.GetClient(),
-		Writer:   site.Writer,
-		Events:   mgr.GetEventRecorder("kibaship-operator"),
-		Clock:    site.Clock,
-		Jumps:    site.Jumps,
-		Config:   cfg,
-		Presence: site.Presence,
-		Direct:   site.Direct,
-		Reach:    registry.Public,
-		Pod:      client.ObjectKey{Namespace: site.Namespace, Name: pod},
-		Secrets:  names,
-		Workers:  site.Workers,
+		Client:    mgr.GetClient(),
+		Writer:    deps.Writer,
+		Events:    mgr.GetEventRecorder("kibaship-operator"),
+		Clock:     deps.Clock,
+		ClockSkew: deps.ClockSkew,
+		Config:    cfg,
+		Presence:  deps.Presence,
+		Direct:    deps.Direct,
+		Reach:     registry.Public,
+		Pod:       client.ObjectKey{Namespace: deps.Namespace, Name: pod},
+		Secrets:   names,
+		Workers:   deps.Workers,
 	}).SetupWithManager(ctx, mgr)
 }

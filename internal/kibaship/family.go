@@ -27,8 +27,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
-	"github.com/bergctf/berg-operator/internal/kit/self"
 )
 
 // New returns the family. Its settings are read into cfg.
@@ -38,7 +38,7 @@ func New(cfg *config.KibaShip) family.Family {
 		Settings:    cfg.Section(),
 		AddToScheme: runtime.SchemeBuilder{kibashipv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme},
 		Cache:       caches,
-		Setup:       func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
+		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Webhooks:    admission.Webhooks(),
 		Commands:    map[string]func([]string, io.Writer) int{registry.Command: registry.Main},
 		Busy:        family.Busy{Kind: &kibashipv1.Project{}, Since: inTransition},
@@ -49,7 +49,7 @@ func New(cfg *config.KibaShip) family.Family {
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
-		Selector: project.Marks.Selector(),
+		Selector: project.OwnershipLabels.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&kibashipv1.Project{}:     all,
 			&kibashipv1.Application{}: all,
@@ -68,27 +68,27 @@ func trim(o client.Object) {
 	case *unstructured.Unstructured:
 		deployment.TrimRun(o)
 	case *rbacv1.ClusterRole: // only that it is there
-		*o = rbacv1.ClusterRole{ObjectMeta: identity(&o.ObjectMeta)}
+		*o = rbacv1.ClusterRole{ObjectMeta: identityOnly(&o.ObjectMeta)}
 	case *metav1.PartialObjectMetadata:
-		kept := identity(&o.ObjectMeta)
+		kept := identityOnly(&o.ObjectMeta)
 		kept.DeletionTimestamp, kept.Generation = o.DeletionTimestamp, o.Generation
 		o.ObjectMeta = kept
 	case *corev1.Namespace: // of a foreign one only that it is there, and what it says it is
 		if o.Labels[kibashipv1.LabelUUID] == "" && o.Annotations[kibashipv1.AnnotationProjectUID] == "" {
-			kept := identity(&o.ObjectMeta)
+			kept := identityOnly(&o.ObjectMeta)
 			kept.DeletionTimestamp = o.DeletionTimestamp
 			*o = corev1.Namespace{ObjectMeta: kept}
 		}
 	}
 }
 
-func identity(o *metav1.ObjectMeta) metav1.ObjectMeta {
+func identityOnly(o *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp}
 }
 
-func setup(ctx context.Context, site family.Site, cfg config.KibaShip) error {
-	mgr := site.Manager
-	me, err := self.New(mgr.GetConfig(), mgr.GetHTTPClient())
+func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) error {
+	mgr := deps.Manager
+	me, err := identity.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
@@ -100,28 +100,28 @@ func setup(ctx context.Context, site family.Site, cfg config.KibaShip) error {
 		return err
 	}
 	if err := (&project.Reconciler{
-		Client:  mgr.GetClient(),
-		Writer:  site.Writer,
-		Events:  mgr.GetEventRecorder("kibaship-operator"),
-		Clock:   site.Clock,
-		Config:  cfg,
-		Self:    me.Subject,
-		Starts:  site.Urgent,
-		Workers: site.Workers,
+		Client:   mgr.GetClient(),
+		Writer:   deps.Writer,
+		Events:   mgr.GetEventRecorder("kibaship-operator"),
+		Clock:    deps.Clock,
+		Config:   cfg,
+		Identity: me.Subject,
+		Starts:   deps.Urgent,
+		Workers:  deps.Workers,
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
 	if err := (&application.Reconciler{
 		Client:  mgr.GetClient(),
 		Events:  mgr.GetEventRecorder("kibaship-operator"),
-		Clock:   site.Clock,
+		Clock:   deps.Clock,
 		Secrets: names,
-		Starts:  site.Urgent,
-		Workers: site.Workers,
+		Starts:  deps.Urgent,
+		Workers: deps.Workers,
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
 	}
-	return setupDeployments(ctx, site, names, cfg)
+	return setupDeployments(ctx, deps, names, cfg)
 }
 
 // inTransition lists since when somebody waits for the operator to make Projects or to take

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// longestEventDelay is how long an event waits for starts under way.
-	longestEventDelay = 10 * time.Second
-	// mostEvents wait at a time, 25 MiB of them: more are only when thousands are deleted
+	// maxEventDelay is how long an event waits for starts under way.
+	maxEventDelay = 10 * time.Second
+	// maxEvents wait at a time, 25 MiB of them: more are only when thousands are deleted
 	// at once.
-	mostEvents = 4000
+	maxEvents = 4000
 	// flushTime is how long the process waits for the last events when it stops.
 	flushTime = time.Second
 )
@@ -84,7 +84,7 @@ type eventSink struct {
 func newEventSink(writes events.EventSink, starts *precedence.Precedence) *eventSink {
 	return &eventSink{
 		EventSink: writes, starts: starts,
-		places: make(chan struct{}, mostEvents), turn: make(chan struct{}, 1),
+		places: make(chan struct{}, maxEvents), turn: make(chan struct{}, 1),
 		dropped: rate.Sometimes{Interval: time.Minute},
 	}
 }
@@ -96,7 +96,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 		defer func() { <-s.places }()
 	default:
 		s.dropped.Do(func() {
-			ctrl.Log.WithName("events").Info("too many events wait to be written: new ones are dropped", "waiting", mostEvents)
+			ctrl.Log.WithName("events").Info("too many events wait to be written: new ones are dropped", "waiting", maxEvents)
 		})
 		return event, nil
 	}
@@ -106,7 +106,7 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	s.starts.GiveWay(ctx, longestEventDelay-time.Since(event.EventTime.Time))
+	s.starts.GiveWay(ctx, maxEventDelay-time.Since(event.EventTime.Time))
 	return s.EventSink.Create(ctx, event)
 }
 

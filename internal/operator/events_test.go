@@ -75,10 +75,10 @@ func TestEventsThatAreTooManyAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowSink{began: time.Now()}
 		s := newEventSink(slow, &precedence.Precedence{})
-		emit(t.Context(), s, mostEvents+5)
-		s.flush(2 * mostEvents * time.Second)
-		if len(slow.done) != mostEvents {
-			t.Errorf("%d of %d events were written", len(slow.done), mostEvents+5)
+		emit(t.Context(), s, maxEvents+5)
+		s.flush(2 * maxEvents * time.Second)
+		if len(slow.done) != maxEvents {
+			t.Errorf("%d of %d events were written", len(slow.done), maxEvents+5)
 		}
 	})
 }

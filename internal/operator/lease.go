@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 )
 
 // LeaseName is the Lease that replicas compete for, in the operator's namespace.
@@ -54,9 +54,9 @@ type lease struct {
 	candidate chan struct{}
 	joined    sync.Once
 
-	clocks  walltime.Clocks
+	clocks  clockskew.Clocks
 	mu      sync.Mutex
-	renewed walltime.Moment
+	renewed clockskew.Moment
 }
 
 // newLease returns the lock in the API server.
@@ -79,7 +79,7 @@ func newLease(restConfig *rest.Config, namespace string, deposed func()) (*lease
 		},
 		deposed:   deposed,
 		candidate: make(chan struct{}),
-		clocks:    walltime.New(clock.RealClock{}),
+		clocks:    clockskew.New(clock.RealClock{}),
 	}, nil
 }
 
@@ -132,7 +132,7 @@ func (l *lease) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := !l.renewed.IsZero()
-	l.renewed = walltime.Moment{}
+	l.renewed = clockskew.Moment{}
 	return held
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 )
 
 // record is a lock that lives in memory.
@@ -43,7 +43,7 @@ func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
 	lock := &record{}
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	deposed := 0
-	l := &lease{Interface: lock, clocks: walltime.New(now), candidate: make(chan struct{}), deposed: func() { deposed++ }}
+	l := &lease{Interface: lock, clocks: clockskew.New(now), candidate: make(chan struct{}), deposed: func() { deposed++ }}
 	pass := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
 	expect := func(when string, valid bool) {
 		t.Helper()
@@ -96,8 +96,8 @@ func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
 // its clock makes a lease last longer.
 func TestLeaseEndsByEitherClock(t *testing.T) {
 	for name, tc := range map[string]struct {
-		passed, step time.Duration // of monotonic time, and by how much the clock was set
-		valid        bool
+		admitted, step time.Duration // of monotonic time, and by how much the clock was set
+		valid          bool
 	}{
 		"just renewed":                 {0, 0, true},
 		"before its end":               {HoldDuration - 1, 0, true},
@@ -112,12 +112,12 @@ func TestLeaseEndsByEitherClock(t *testing.T) {
 		"together, to its end exactly": {time.Second, HoldDuration - time.Second, false},
 	} {
 		wall, mono := clocktesting.NewFakePassiveClock(time.Now()), time.Duration(0)
-		l := &lease{Interface: &record{}, clocks: walltime.Clocks{Wall: wall, Monotonic: func() time.Duration { return mono }}}
+		l := &lease{Interface: &record{}, clocks: clockskew.Clocks{Wall: wall, Monotonic: func() time.Duration { return mono }}}
 		if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
 			t.Fatal(err)
 		}
-		mono += tc.passed
-		wall.SetTime(wall.Now().Add(tc.passed + tc.step))
+		mono += tc.admitted
+		wall.SetTime(wall.Now().Add(tc.admitted + tc.step))
 		if l.valid() != tc.valid {
 			t.Errorf("%s: valid is %t", name, !tc.valid)
 		}
@@ -132,7 +132,7 @@ func TestLeaseEndsByEitherClock(t *testing.T) {
 
 func TestFenceStopsWritesAlone(t *testing.T) {
 	lock := &record{}
-	l := &lease{Interface: lock, clocks: walltime.New(clocktesting.NewFakePassiveClock(time.Now()))}
+	l := &lease{Interface: lock, clocks: clockskew.New(clocktesting.NewFakePassiveClock(time.Now()))}
 	sent := 0
 	f := fence{lease: l, next: roundTrip(func(*http.Request) (*http.Response, error) {
 		sent++

@@ -10,9 +10,9 @@ import (
 
 const (
 	// memoryPause is the time between two looks at the memory.
-	memoryPause = 10 * time.Second
+	memoryInterval = 10 * time.Second
 	// memoryWorth is how much that nobody uses, in bytes, is worth a collection of garbage.
-	memoryWorth = 16 << 20
+	memoryThreshold = 16 << 20
 	// smallHeap is what the heap may grow to in any case before garbage is collected. With
 	// few instances a rush is all garbage: to collect it each time that it comes to half of
 	// what is alive takes a sixth of the operator's processor time.
@@ -24,21 +24,21 @@ const (
 // It gives memory back when a start or a rush is over. The runtime by itself keeps as much
 // as the heap may grow to until the next collection, although it hardly grows where
 // instances are left alone. And it has garbage collected less often while the heap is small.
-type memoryKeeper struct {
+type memoryReleaser struct {
 	// gcPercent is how much the heap may grow between two collections when it is not small,
 	// in percent; zero leaves alone what is set.
 	gcPercent int
 }
 
 // NeedLeaderElection is false: the other replica holds the same caches.
-func (memoryKeeper) NeedLeaderElection() bool { return false }
+func (memoryReleaser) NeedLeaderElection() bool { return false }
 
 // Start returns when ctx ends.
-func (k memoryKeeper) Start(ctx context.Context) error {
+func (k memoryReleaser) Start(ctx context.Context) error {
 	if k.gcPercent != 0 {
 		k.letGrow(ctx)
 	}
-	ticker := time.NewTicker(memoryPause)
+	ticker := time.NewTicker(memoryInterval)
 	defer ticker.Stop()
 	before := readMemory()
 	for {
@@ -57,7 +57,7 @@ func (k memoryKeeper) Start(ctx context.Context) error {
 
 // letGrow sets how much the heap may grow, now and after each collection: what is alive
 // doubles within seconds when a rush begins.
-func (k memoryKeeper) letGrow(ctx context.Context) {
+func (k memoryReleaser) letGrow(ctx context.Context) {
 	debug.SetGCPercent(readMemory().growth(k.gcPercent))
 	if ctx.Err() == nil {
 		// Nobody holds this: the next collection finds it.
@@ -86,7 +86,7 @@ func (m memory) growth(least int) int {
 // idleSince reports whether there is something to give back. In a rush there is not: half
 // of it would be used again before the next look.
 func (m memory) idleSince(before memory) bool {
-	return m.unused >= memoryWorth && int64(m.allocated-before.allocated) < m.unused/2
+	return m.unused >= memoryThreshold && int64(m.allocated-before.allocated) < m.unused/2
 }
 
 func readMemory() memory {

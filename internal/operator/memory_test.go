@@ -13,19 +13,19 @@ func TestUnusedMemoryIsWhatAReturnFrees(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	debug.FreeOSMemory()
 	before := readMemory()
-	for range 2 * memoryWorth >> 20 {
+	for range 2 * memoryThreshold >> 20 {
 		garbage := make([]byte, 1<<20)
 		runtime.KeepAlive(&garbage)
 	}
 	after := readMemory()
-	if got := after.unused - before.unused; got < memoryWorth {
-		t.Errorf("%d bytes of garbage count as %d unused", 2*memoryWorth, got)
+	if got := after.unused - before.unused; got < memoryThreshold {
+		t.Errorf("%d bytes of garbage count as %d unused", 2*memoryThreshold, got)
 	}
-	if got := after.allocated - before.allocated; got < 2*memoryWorth {
-		t.Errorf("%d bytes count as %d allocated", 2*memoryWorth, got)
+	if got := after.allocated - before.allocated; got < 2*memoryThreshold {
+		t.Errorf("%d bytes count as %d allocated", 2*memoryThreshold, got)
 	}
 	debug.FreeOSMemory()
-	if got := readMemory().unused; got >= memoryWorth {
+	if got := readMemory().unused; got >= memoryThreshold {
 		t.Errorf("%d bytes are unused after they were returned: they would be returned again and again", got)
 	}
 }
@@ -37,11 +37,11 @@ func TestMemoryIsReturnedAfterARushAndNotInIt(t *testing.T) {
 		allocated uint64
 		want      bool
 	}{
-		"little to give back":                    {memoryWorth - 1, 0, false},
-		"left alone":                             {memoryWorth, 0, true},
+		"little to give back":                    {memoryThreshold - 1, 0, false},
+		"left alone":                             {memoryThreshold, 0, true},
 		"after a start":                          {200 << 20, 90 << 20, true},
 		"in a rush":                              {200 << 20, 110 << 20, false},
-		"a little work, and little to give back": {memoryWorth, memoryWorth, false},
+		"a little work, and little to give back": {memoryThreshold, memoryThreshold, false},
 	} {
 		now := memory{unused: c.unused, allocated: before + c.allocated}
 		if got := now.idleSince(memory{allocated: before}); got != c.want {
@@ -54,7 +54,7 @@ func TestGrowthFollowsEachCollection(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	memoryKeeper{gcPercent: 50}.letGrow(ctx)
+	memoryReleaser{gcPercent: 50}.letGrow(ctx)
 	alive := make([]byte, 2*smallHeap)
 	for range 3 { // the cleanups run beside us
 		runtime.GC()

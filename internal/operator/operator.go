@@ -29,17 +29,17 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/family"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // shutdownTime is how long the process may take to stop: what the
 // reconciliations under way may take, and a little more. The Deployment's
 // terminationGracePeriodSeconds must be longer.
-const shutdownTime = pass.DrainTime + 5*time.Second
+const shutdownTime = reconcile.DrainTime + 5*time.Second
 
 // fieldManager is the operator's name in metadata.managedFields.
 const fieldManager = "berg-operator"
@@ -146,14 +146,14 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err != nil {
 		return nil, fmt.Errorf("set up events: %w", err)
 	}
-	jumps := walltime.NewWatcher(opts.Clock)
-	sites := siteMaker{
+	clockSkew := clockskew.NewWatcher(opts.Clock)
+	dependencies := dependencyBuilder{
 		mgr: mgr, restConfig: restConfig, newClient: options.NewClient,
 		caches: cache.New(fieldManager),
-		site: family.Site{
+		dependencies: family.Dependencies{
 			// All who write hold back together.
-			Writer: apply.Writer{Manager: fieldManager, Restraint: apply.NewRestraint(opts.Clock)},
-			Clock:  opts.Clock, Jumps: jumps, Urgent: urgent,
+			Writer: apply.Writer{Manager: fieldManager, DriftBackoff: apply.NewDriftBackoff(opts.Clock)},
+			Clock:  opts.Clock, ClockSkew: clockSkew, Urgent: urgent,
 			Workers: process.MaxConcurrentReconciles, Namespace: process.Namespace,
 			Probes: process.HealthProbeBindAddress, Metrics: process.MetricsBindAddress,
 		},
@@ -161,9 +161,9 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	var busy []busyFamily
 	var served []servedFamily
 	for _, f := range families {
-		site, err := sites.make(f)
+		deps, err := dependencies.make(f)
 		if err == nil {
-			err = f.Setup(ctx, site)
+			err = f.Setup(ctx, deps)
 		}
 		if meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("set up %s: %w: install its definition, or take its API out of ENABLED_APIS", f.API, err)
@@ -171,12 +171,12 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 		if err != nil {
 			return nil, fmt.Errorf("set up %s: %w", f.API, err)
 		}
-		served = append(served, servedFamily{f, site})
+		served = append(served, servedFamily{f, deps})
 		if f.Busy.Kind != nil {
-			busy = append(busy, busyFamily{f.Busy, site.Manager.GetCache()})
+			busy = append(busy, busyFamily{f.Busy, deps.Manager.GetCache()})
 		}
 	}
-	if err := sites.serveWebhooks(ctx, process, served); err != nil {
+	if err := dependencies.serveWebhooks(ctx, process, served); err != nil {
 		return nil, fmt.Errorf("set up the webhooks: %w", err)
 	}
 	if process.OperatorConditionName != "" {
@@ -184,15 +184,15 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 		if err != nil {
 			return nil, fmt.Errorf("set up what holds up an upgrade: %w", err)
 		}
-		jumps.Wake(gate.LookAgain)
+		clockSkew.OnJump(gate.LookAgain)
 		if err := mgr.Add(gate); err != nil {
 			return nil, err
 		}
 	}
-	if err := mgr.Add(jumps); err != nil {
+	if err := mgr.Add(clockSkew); err != nil {
 		return nil, err
 	}
-	if err := mgr.Add(memoryKeeper{opts.GCPercent}); err != nil {
+	if err := mgr.Add(memoryReleaser{opts.GCPercent}); err != nil {
 		return nil, err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {

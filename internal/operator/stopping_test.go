@@ -13,7 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 )
 
 // A stop that was asked for leaves no error in the log. The manager reports one in some
@@ -34,7 +34,7 @@ func TestAStopIsNoError(t *testing.T) {
 		}
 		options := ctrl.Options{Logger: logger, Metrics: server.Options{BindAddress: "0"}}
 		lock := &record{}
-		elect(&options, &lease{Interface: lock, clocks: walltime.New(clock.RealClock{}), candidate: make(chan struct{}), deposed: func() { t.Error("deposed") }})
+		elect(&options, &lease{Interface: lock, clocks: clockskew.New(clock.RealClock{}), candidate: make(chan struct{}), deposed: func() { t.Error("deposed") }})
 		mgr, err := ctrl.NewManager(&rest.Config{Host: "https://api.example.com"}, options)
 		if err != nil {
 			t.Fatal(err)

@@ -26,11 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/operator/certificate"
 )
 
@@ -45,7 +45,7 @@ const (
 
 // certificateKeeper keeps the certificate of the webhooks in a Secret, and the API server told
 // of its authority. Every replica reads it; the leader makes and renews it.
-type certificateKeeper struct {
+type certificateRotator struct {
 	client client.Client
 	clock  clock.PassiveClock
 	secret types.NamespacedName
@@ -58,9 +58,9 @@ type certificateKeeper struct {
 	last atomic.Pointer[map[string][]byte]
 }
 
-func (m siteMaker) keepCertificate(ctx context.Context, namespace string, open func()) (*certificateKeeper, error) {
+func (m dependencyBuilder) keepCertificate(ctx context.Context, namespace string, open func()) (*certificateRotator, error) {
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
-	site, err := m.make(family.Family{
+	deps, err := m.make(family.Family{
 		AddToScheme: runtime.SchemeBuilder{corev1.AddToScheme, admissionregistrationv1.AddToScheme},
 		Cache: func() cache.Options {
 			return cache.Options{ByObject: map[client.Object]ctrlcache.ByObject{
@@ -72,28 +72,28 @@ func (m siteMaker) keepCertificate(ctx context.Context, namespace string, open f
 	if err != nil {
 		return nil, err
 	}
-	k := &certificateKeeper{
-		client: site.Manager.GetClient(), clock: site.Clock, open: open,
+	k := &certificateRotator{
+		client: deps.Manager.GetClient(), clock: deps.Clock, open: open,
 		secret: types.NamespacedName{Namespace: namespace, Name: webhookSecret},
 	}
 	// A replica is ready when it has them, too: one that is told to stop before would log that it had to wait.
-	if err := pass.Open(ctx, site.Manager.GetCache(), &corev1.Secret{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}); err != nil {
+	if err := reconcile.Open(ctx, deps.Manager.GetCache(), &corev1.Secret{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}); err != nil {
 		return nil, err
 	}
 	// Both are about the one certificate, whatever has changed.
-	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: k.secret}}
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: k.secret}}
 	})
 	for name, c := range map[string]struct {
-		do     reconcile.Func
+		do     func(context.Context, ctrl.Request) (ctrl.Result, error)
 		leader bool
 	}{"webhook-certificate-reader": {k.read, false}, "webhook-certificate": {k.keep, true}} {
-		if err := ctrl.NewControllerManagedBy(site.Manager).
+		if err := ctrl.NewControllerManagedBy(deps.Manager).
 			Named(name).
 			Watches(&corev1.Secret{}, one).
 			Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, one).
 			WithOptions(controller.Options{NeedLeaderElection: ptr.To(c.leader)}).
-			Complete(c.do); err != nil {
+			Complete(ctrlreconcile.Func(c.do)); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +101,7 @@ func (m siteMaker) keepCertificate(ctx context.Context, namespace string, open f
 }
 
 // certificate implements tls.Config's GetCertificate.
-func (k *certificateKeeper) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (k *certificateRotator) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if pair := k.pair.Load(); pair != nil {
 		return pair, nil
 	}
@@ -109,7 +109,7 @@ func (k *certificateKeeper) certificate(*tls.ClientHelloInfo) (*tls.Certificate,
 }
 
 // read takes the certificate from the Secret, and begins to serve when somebody will ask.
-func (k *certificateKeeper) read(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+func (k *certificateRotator) read(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	if err := k.client.Get(ctx, k.secret, secret); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err) // the leader makes it
@@ -130,14 +130,14 @@ func (k *certificateKeeper) read(ctx context.Context, _ ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-func (k *certificateKeeper) configuration(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+func (k *certificateRotator) configuration(ctx context.Context) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	return c, k.client.Get(ctx, types.NamespacedName{Name: WebhookConfiguration}, c)
 }
 
 // keep makes and renews the certificate, and tells the API server its authorities. Without a
 // configuration there is nobody to prove anything to.
-func (k *certificateKeeper) keep(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	configuration, err := k.configuration(ctx)
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -185,7 +185,7 @@ func (k *certificateKeeper) keep(ctx context.Context, _ ctrl.Request) (ctrl.Resu
 
 // write stores the certificate. Of two who make it at the same time, one is refused and looks
 // again.
-func (k *certificateKeeper) write(ctx context.Context, secret *corev1.Secret, missing bool, data map[string][]byte) error {
+func (k *certificateRotator) write(ctx context.Context, secret *corev1.Secret, missing bool, data map[string][]byte) error {
 	if missing {
 		return k.client.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
@@ -213,7 +213,7 @@ func published(c *admissionregistrationv1.ValidatingWebhookConfiguration) []byte
 	return c.Webhooks[0].ClientConfig.CABundle
 }
 
-func (k *certificateKeeper) publish(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
+func (k *certificateRotator) publish(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
 	told := c.DeepCopy()
 	for i := range told.Webhooks {
 		told.Webhooks[i].ClientConfig.CABundle = bundle

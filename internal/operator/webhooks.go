@@ -35,14 +35,14 @@ const (
 // servedFamily is a family that is set up.
 type servedFamily struct {
 	family.Family
-	site family.Site
+	dependencies family.Dependencies
 }
 
 // serveWebhooks adds the webhooks of all families to the process. Files prove it to the API
 // server where there are any; else a certificate that the leader makes, and that all replicas
 // use. Where neither is possible or wanted, nothing is served, and controllers alone tell what
 // is wrong with an object.
-func (m siteMaker) serveWebhooks(ctx context.Context, process config.Process, families []servedFamily) error {
+func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Process, families []servedFamily) error {
 	if process.WebhookBindAddress == "0" {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (m siteMaker) serveWebhooks(ctx context.Context, process config.Process, fa
 
 // webhooksInstalled reports whether the API server is told to ask. A family that is not
 // enabled must answer, too: its objects would be refused otherwise.
-func (m siteMaker) webhooksInstalled(ctx context.Context) (bool, error) {
+func (m dependencyBuilder) webhooksInstalled(ctx context.Context) (bool, error) {
 	c, err := clientadmissionv1.NewForConfigAndClient(m.restConfig, m.mgr.GetHTTPClient())
 	if err != nil {
 		return false, err
@@ -114,22 +114,22 @@ func newWebhookServer(process config.Process, families []servedFamily) (*webhook
 			// HTTP/2 has been a way to attack many servers that did not need it.
 			func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} },
 		}},
-		handlers: map[string]http.Handler{"/": &admission.Webhook{Handler: admission.HandlerFunc(letPass)}},
+		handlers: map[string]http.Handler{"/": &admission.Webhook{Handler: admission.HandlerFunc(admit)}},
 		opened:   make(chan struct{}),
 	}
 	for _, f := range families {
 		for _, w := range f.Webhooks {
 			s.needed = true
-			s.handlers[w.Path] = w.Handler(f.site)
+			s.handlers[w.Path] = w.Handler(f.dependencies)
 		}
 	}
 	return s, nil
 }
 
 // letPass is for objects of families that are not enabled.
-func letPass(context.Context, admission.Request) admission.Response { return admission.Allowed("") }
+func admit(context.Context, admission.Request) admission.Response { return admission.Allowed("") }
 
-func (s *webhookServer) addTo(m siteMaker) error {
+func (s *webhookServer) addTo(m dependencyBuilder) error {
 	s.server = webhook.NewServer(s.options)
 	for path, handler := range s.handlers {
 		s.server.Register(path, handler)

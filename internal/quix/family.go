@@ -27,15 +27,15 @@ func New(cfg *config.Quix) family.Family {
 		Settings:    cfg.Section(),
 		AddToScheme: runtime.SchemeBuilder{quixv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme},
 		Cache:       func() cache.Options { return caches(*cfg) },
-		Setup: func(ctx context.Context, site family.Site) error {
+		Setup: func(ctx context.Context, deps family.Dependencies) error {
 			return (&environment.Reconciler{
-				Client:  site.Manager.GetClient(),
-				Writer:  site.Writer,
-				Events:  site.Manager.GetEventRecorder("environment-controller"),
-				Clock:   site.Clock,
+				Client:  deps.Manager.GetClient(),
+				Writer:  deps.Writer,
+				Events:  deps.Manager.GetEventRecorder("environment-controller"),
+				Clock:   deps.Clock,
 				Config:  *cfg,
-				Workers: site.Workers,
-			}).SetupWithManager(ctx, site.Manager)
+				Workers: deps.Workers,
+			}).SetupWithManager(ctx, deps.Manager)
 		},
 	}
 }
@@ -45,7 +45,7 @@ func caches(cfg config.Quix) cache.Options {
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&quixv1.Environment{}: {Label: labels.Everything(), SyncPeriod: &cfg.CacheSyncPeriod},
 			&corev1.Namespace{}:   {Label: labels.Everything()}, // a foreign one of the same name must be seen
-			&rbacv1.RoleBinding{}: {Label: environment.RoleBindingMarks.Selector()},
+			&rbacv1.RoleBinding{}: {Label: environment.RoleBindingLabels.Selector()},
 			&rbacv1.ClusterRole{}: {
 				Label: labels.Everything(),
 				Field: fields.OneTermEqualSelector(metav1.ObjectNameField, cfg.ClusterRoleName),

@@ -19,9 +19,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
-	"github.com/bergctf/berg-operator/internal/kit/self"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
-	"github.com/bergctf/berg-operator/internal/tunnel/proxyroom"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy"
 )
 
 // New returns the family. Its settings are read into cfg.
@@ -31,7 +31,7 @@ func New(cfg *config.Tunnel) family.Family {
 		Settings:    cfg.Section(),
 		AddToScheme: runtime.SchemeBuilder{tunnelv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme},
 		Cache:       caches,
-		Setup:       func(ctx context.Context, site family.Site) error { return setup(ctx, site, *cfg) },
+		Setup:       func(ctx context.Context, deps family.Dependencies) error { return setup(ctx, deps, *cfg) },
 		Busy:        family.Busy{Kind: &tunnelv1.ContainerNetworkTunnelProxy{}, Since: inTransition},
 	}
 }
@@ -41,7 +41,7 @@ func New(cfg *config.Tunnel) family.Family {
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
-		Selector: network.Marks.Selector(),
+		Selector: network.OwnershipLabels.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&tunnelv1.ContainerNetwork{}:            all,
 			&tunnelv1.ContainerNetworkTunnelProxy{}: all,
@@ -57,33 +57,33 @@ func trim(o client.Object) {
 	case *corev1.Namespace:
 		network.TrimNamespace(o)
 	case *corev1.Node:
-		proxyroom.TrimNode(o)
+		tunnelproxy.TrimNode(o)
 	case *corev1.Pod:
-		proxyroom.TrimPod(o)
+		tunnelproxy.TrimPod(o)
 	case *corev1.Service:
 		o.Status = corev1.ServiceStatus{}
 	}
 }
 
-func setup(ctx context.Context, site family.Site, cfg config.Tunnel) error {
-	mgr := site.Manager
-	me, err := self.New(mgr.GetConfig(), mgr.GetHTTPClient())
+func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) error {
+	mgr := deps.Manager
+	me, err := identity.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
 	err = (&network.Reconciler{
-		Client:  mgr.GetClient(),
-		Writer:  site.Writer,
-		Events:  mgr.GetEventRecorder("container-network"),
-		Clock:   site.Clock,
-		Config:  cfg,
-		Self:    me.Subject,
-		Workers: site.Workers,
+		Client:   mgr.GetClient(),
+		Writer:   deps.Writer,
+		Events:   mgr.GetEventRecorder("container-network"),
+		Clock:    deps.Clock,
+		Config:   cfg,
+		Identity: me.Subject,
+		Workers:  deps.Workers,
 	}).SetupWithManager(ctx, mgr)
 	if err != nil {
 		return err
 	}
-	denied, err := proxyroom.DenyAPIServer(ctx, cfg, mgr.GetConfig().Host, net.DefaultResolver)
+	denied, err := tunnelproxy.DenyAPIServer(ctx, cfg, mgr.GetConfig().Host, net.DefaultResolver)
 	if err != nil {
 		// By way of a proxy the operator may reach what it cannot look up.
 		mgr.GetLogger().Error(err, "What the name of the API server leads to is not denied to tunnels: name its addresses in TUNNEL_DENIED_SERVERS")
@@ -92,15 +92,15 @@ func setup(ctx context.Context, site family.Site, cfg config.Tunnel) error {
 	if err != nil {
 		return err
 	}
-	return (&proxyroom.Reconciler{
+	return (&tunnelproxy.Reconciler{
 		Client:    mgr.GetClient(),
-		Writer:    site.Writer,
+		Writer:    deps.Writer,
 		Events:    mgr.GetEventRecorder("tunnel-proxy"),
-		Clock:     site.Clock,
+		Clock:     deps.Clock,
 		Config:    denied,
-		Namespace: site.Namespace,
-		Workers:   site.Workers,
-		Images:    newRegistry(cfg, site.Direct, site.Namespace),
+		Namespace: deps.Namespace,
+		Workers:   deps.Workers,
+		Images:    newRegistry(cfg, deps.Direct, deps.Namespace),
 		Logs:      logs,
 	}).SetupWithManager(ctx, mgr)
 }

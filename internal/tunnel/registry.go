@@ -16,7 +16,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/tunnel/image"
-	"github.com/bergctf/berg-operator/internal/tunnel/proxyroom"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy"
 )
 
 // registry builds images for a registry. What it logs in with is read for each,
@@ -28,13 +28,13 @@ type registry struct {
 }
 
 const (
-	// longestBuild is enough for a large base over a slow line.
-	longestBuild = 15 * time.Minute
-	// versionPatience is enough for a program that only says which one it is.
-	versionPatience = 10 * time.Second
+	// maxBuild is enough for a large base over a slow line.
+	maxBuild = 15 * time.Minute
+	// versionTimeout is enough for a program that only says which one it is.
+	versionTimeout = 10 * time.Second
 )
 
-func newRegistry(cfg config.Tunnel, secrets client.Reader, namespace string) proxyroom.Images {
+func newRegistry(cfg config.Tunnel, secrets client.Reader, namespace string) tunnelproxy.Images {
 	if cfg.Registry == "" {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (r *registry) Ping(ctx context.Context) error {
 // Ensure implements proxyroom.Images. One image is built at a time: package work sees to that.
 func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	// A registry that stops in the middle of an answer must not hold up all others for ever.
-	ctx, cancel := context.WithTimeout(ctx, longestBuild)
+	ctx, cancel := context.WithTimeout(ctx, maxBuild)
 	defer cancel()
 	if err := image.CheckBase(base); err != nil {
 		return "", fmt.Errorf("spec.baseImage: %w", err)
@@ -61,7 +61,7 @@ func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	credentials, err := r.credentials(ctx)
 	if err != nil {
 		// A Secret is made, or mended, by somebody who need not know of this object.
-		return "", &proxyroom.RetriableError{Err: err}
+		return "", &tunnelproxy.RetriableError{Err: err}
 	}
 	builder, err := r.builder(credentials, r.version(ctx))
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	case err == nil:
 		return made.Reference, nil
 	case image.Retry(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return "", &proxyroom.RetriableError{Err: err}
+		return "", &tunnelproxy.RetriableError{Err: err}
 	default:
 		return "", err
 	}
@@ -89,7 +89,7 @@ func (r *registry) builder(credentials image.Credentials, version string) (*imag
 	if r.config.RegistryCAFile != "" {
 		var err error
 		if options.Authorities, err = os.ReadFile(r.config.RegistryCAFile); err != nil {
-			return nil, &proxyroom.RetriableError{Err: fmt.Errorf("TUNNEL_REGISTRY_CA_FILE: %w", err)}
+			return nil, &tunnelproxy.RetriableError{Err: fmt.Errorf("TUNNEL_REGISTRY_CA_FILE: %w", err)}
 		}
 	}
 	builder, err := image.New(options)
@@ -102,7 +102,7 @@ func (r *registry) builder(credentials image.Credentials, version string) (*imag
 // version asks the program which one it is: it may be another than the operator. "" if it does not
 // say, then its digest tells it from others.
 func (r *registry) version(ctx context.Context) string {
-	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	said, err := exec.CommandContext(ctx, r.config.Binary, "--version").Output()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/proxy"
 )
 
-// callPatience is how long a call may take.
-const callPatience = 10 * time.Second
+// callTimeout is how long a call may take.
+const callTimeout = 10 * time.Second
 
 func (p *program) control() *cobra.Command {
 	var dir string
@@ -38,7 +38,7 @@ func (p *program) control() *cobra.Command {
 			return err
 		}
 		defer client.Close() //nolint:errcheck // the call is over
-		ctx, cancel := interrupted(c, callPatience+wait)
+		ctx, cancel := interrupted(c, callTimeout+wait)
 		defer cancel()
 		if err := do(ctx, client, grpc.WaitForReady(wait > 0)); err != nil {
 			if s, ok := status.FromError(err); ok {

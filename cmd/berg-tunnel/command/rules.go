@@ -3,23 +3,23 @@ package command
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/bergctf/berg-operator/internal/tunnel/allow"
+	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
 )
 
 func addRules(flags *pflag.FlagSet, allowed, denied, deniedPorts *string) {
-	flags.StringVar(allowed, "allowed-servers", allow.DefaultAllowed, "networks that tunnels may lead to")
+	flags.StringVar(allowed, "allowed-servers", allowlist.DefaultAllowed, "networks that tunnels may lead to")
 	flags.StringVar(denied, "denied-servers", "", "networks that tunnels may not lead to, whatever is allowed")
-	flags.StringVar(deniedPorts, "denied-server-ports", allow.DefaultDeniedPorts, "ports that tunnels may not lead to: those of Kubernetes itself; empty denies none")
+	flags.StringVar(deniedPorts, "denied-server-ports", allowlist.DefaultDeniedPorts, "ports that tunnels may not lead to: those of Kubernetes itself; empty denies none")
 }
 
-func rules(allowed, denied, deniedPorts string) (r allow.Rules, err error) {
-	if r.Allowed, err = allow.ParseNetworks(allowed); err != nil {
+func rules(allowed, denied, deniedPorts string) (r allowlist.Rules, err error) {
+	if r.Allowed, err = allowlist.ParseNetworks(allowed); err != nil {
 		return r, usage("--allowed-servers: %w", err)
 	}
-	if r.Denied, err = allow.ParseNetworks(denied); err != nil {
+	if r.Denied, err = allowlist.ParseNetworks(denied); err != nil {
 		return r, usage("--denied-servers: %w", err)
 	}
-	if r.DeniedPorts, err = allow.ParsePorts(deniedPorts); err != nil {
+	if r.DeniedPorts, err = allowlist.ParsePorts(deniedPorts); err != nil {
 		return r, usage("--denied-server-ports: %w", err)
 	}
 	return r, nil

@@ -71,8 +71,8 @@ type Action[T client.Object] struct {
 	Do func(ctx context.Context, item T) (Outcome, error)
 	// Pace is how many are begun in a second at most, 0 for no limit.
 	Pace float64
-	// Patience is for how long to go on without any answer of the API server.
-	Patience time.Duration
+	// Timeout is for how long to go on without any answer of the API server.
+	Timeout time.Duration
 	// Workers are how many are done at a time; default Workers.
 	Workers int
 	// Halt is asked before each, and may wait; an error ends the run. Optional. With more than one
@@ -164,8 +164,8 @@ func (r *run[T]) one(ctx context.Context, item T, stop context.CancelCauseFunc) 
 			return
 		case cluster.Transient(err):
 			if !r.lostLine(err) {
-				stop(console.Fail(console.ExitUnreachable, "no answer from the API server for %s, given up: %s",
-					console.Duration(r.Patience), console.Clean(err.Error())))
+				stop(console.Errorf(console.ExitUnreachable, "no answer from the API server for %s, given up: %s",
+					console.Duration(r.Timeout), console.OneLine(err.Error())))
 				return
 			}
 		case apierrors.IsConflict(err):
@@ -190,9 +190,9 @@ func (r *run[T]) lostLine(err error) bool {
 	since := r.cluster.Clock().Since(r.answered)
 	if !r.lost {
 		r.lost = true
-		r.progress.Note("no connection, trying again: " + console.Clean(err.Error()))
+		r.progress.Note("no connection, trying again: " + console.OneLine(err.Error()))
 	}
-	return since < r.Patience
+	return since < r.Timeout
 }
 
 func (r *run[T]) found() {
@@ -214,7 +214,7 @@ func (r *run[T]) note(item T, outcome Outcome, err error) {
 		told.Why = "gone"
 		r.report.Skipped = append(r.report.Skipped, told)
 	case err != nil:
-		told.Why, told.Code = console.Clean(err.Error()), console.Code(cluster.Explain(r.Verb, err))
+		told.Why, told.Code = console.OneLine(err.Error()), console.Code(cluster.Explain(r.Verb, err))
 		r.report.Failed = append(r.report.Failed, told)
 	case outcome.Already:
 		r.report.Already++
@@ -265,13 +265,13 @@ func Show(out *console.Console, r Report, done, again string, err error) error {
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return console.Fail(console.ExitInterrupted, "interrupted: %d of %d are not done. %s", r.Unreached+len(r.Failed), r.Total, again)
+		return console.Errorf(console.ExitInterrupted, "interrupted: %d of %d are not done. %s", r.Unreached+len(r.Failed), r.Total, again)
 	case err != nil:
 		return &console.Error{Code: code(err), Err: fmt.Errorf("%w. %s", err, again)}
 	case len(r.Failed) > 0 && !slices.ContainsFunc(r.Failed, func(t Told) bool { return t.Code != console.ExitForbidden }):
-		return console.Fail(console.ExitForbidden, "you are not allowed to do it to %d of %d: ask the administrator; kubectl berg doctor shows which rights you have", len(r.Failed), r.Total)
+		return console.Errorf(console.ExitForbidden, "you are not allowed to do it to %d of %d: ask the administrator; kubectl berg doctor shows which rights you have", len(r.Failed), r.Total)
 	case len(r.Failed) > 0:
-		return console.Fail(console.ExitPartly, "%d of %d failed. %s", len(r.Failed), r.Total, again)
+		return console.Errorf(console.ExitPartly, "%d of %d failed. %s", len(r.Failed), r.Total, again)
 	default:
 		return nil
 	}

@@ -24,7 +24,7 @@ func TestTheExitCodeOfARun(t *testing.T) {
 		"some are allowed":   {Report{Total: 2, Done: 1, Failed: []Told{forbidden}}, nil, console.ExitForbidden, false},
 		"one of each":        {Report{Total: 2, Failed: []Told{forbidden, failed}}, nil, console.ExitPartly, true},
 		"interrupted":        {Report{Total: 2, Unreached: 2}, context.Canceled, console.ExitInterrupted, true},
-		"no answer any more": {Report{Total: 2, Unreached: 2}, console.Fail(console.ExitUnreachable, "no answer"), console.ExitUnreachable, true},
+		"no answer any more": {Report{Total: 2, Unreached: 2}, console.Errorf(console.ExitUnreachable, "no answer"), console.ExitUnreachable, true},
 		"stopped":            {Report{Total: 2, Unreached: 2}, errors.New("stopped"), console.ExitPartly, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,16 +53,16 @@ func Explain(what string, err error) error {
 		return err
 	}
 	fail := func(code int, format string, args ...any) error {
-		return console.Fail(code, "%w", &explainedError{fmt.Sprintf(format, args...), err})
+		return console.Errorf(code, "%w", &explainedError{fmt.Sprintf(format, args...), err})
 	}
-	text := console.Clean(err.Error())
+	text := console.OneLine(err.Error())
 	switch {
 	case errors.Is(err, context.Canceled):
-		return console.Fail(console.ExitInterrupted, "interrupted")
+		return console.Errorf(console.ExitInterrupted, "interrupted")
 	case errors.Is(err, context.DeadlineExceeded):
-		return console.Fail(console.ExitTimeout, "%s: not done in time", what)
+		return console.Errorf(console.ExitTimeout, "%s: not done in time", what)
 	case clientcmd.IsEmptyConfig(err):
-		return console.Fail(console.ExitUnreachable, "no cluster is configured: set KUBECONFIG, or say --kubeconfig")
+		return console.Errorf(console.ExitUnreachable, "no cluster is configured: set KUBECONFIG, or say --kubeconfig")
 	case apierrors.IsUnauthorized(err):
 		return fail(console.ExitForbidden, "%s: the API server does not know you: log in again (kubectl auth whoami)", what)
 	case apierrors.IsForbidden(err):

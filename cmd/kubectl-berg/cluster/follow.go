@@ -30,13 +30,13 @@ type Follower struct {
 	// Lost is called when the connection is lost, and with nil when it is there again.
 	// Optional.
 	Lost func(err error)
-	// Patience is for how long the API server may not be reached at the beginning, before anything
+	// Timeout is for how long the API server may not be reached at the beginning, before anything
 	// was told; default firstPatience.
-	Patience time.Duration
+	Timeout time.Duration
 }
 
-// firstPatience is enough for a hiccup, and short for who mistyped the address of a cluster.
-const firstPatience = 5 * time.Second
+// firstTimeout is enough for a hiccup, and short for who mistyped the address of a cluster.
+const firstTimeout = 5 * time.Second
 
 // pauses are those between attempts to reach an API server that cannot be reached.
 func pauses() wait.Backoff {
@@ -69,7 +69,7 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case first && Transient(err) && c.clock.Since(began) >= cmp.Or(f.Patience, firstPatience):
+		case first && Transient(err) && c.clock.Since(began) >= cmp.Or(f.Timeout, firstTimeout):
 			return err
 		case err != nil && !Transient(err) && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err):
 			return err

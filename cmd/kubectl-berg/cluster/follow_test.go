@@ -45,9 +45,9 @@ func (l *line) Watch(context.Context, client.ObjectList, ...client.ListOption) (
 func TestALineThatIsNotThereAtTheBeginning(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "challengeinstances"}, "", errors.New("no"))
 	for name, tc := range map[string]struct {
-		line     line
-		patience time.Duration
-		code     int
+		line    line
+		timeout time.Duration
+		code    int
 	}{
 		"never there":      {line{failures: 1000, err: errRefused}, 10 * time.Millisecond, console.ExitUnreachable},
 		"not allowed":      {line{failures: 1000, err: forbidden}, time.Hour, console.ExitForbidden},
@@ -59,9 +59,9 @@ func TestALineThatIsNotThereAtTheBeginning(t *testing.T) {
 			c := &Cluster{WithWatch: &tc.line, clock: clock.RealClock{}}
 			told := 0
 			err := c.Follow(ctx, Follower{
-				Patience: tc.patience,
-				Changed:  func(Change) (bool, error) { told++; return false, nil },
-				Begun:    func() (bool, error) { return true, nil },
+				Timeout: tc.timeout,
+				Changed: func(Change) (bool, error) { told++; return false, nil },
+				Begun:   func() (bool, error) { return true, nil },
 			})
 			if got := console.Code(Explain("follow", err)); got != tc.code {
 				t.Errorf("exit code %d, want %d: %v", got, tc.code, err)

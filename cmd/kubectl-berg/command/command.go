@@ -53,7 +53,7 @@ It has no rights of its own: it may do what you may. Exit codes: 0 done, 1 faile
 	cmd.SetOut(out.Out)
 	cmd.SetErr(out.Err)
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return console.Fail(console.ExitUsage, "%w: see %s --help", err, c.CommandPath())
+		return console.Errorf(console.ExitUsage, "%w: see %s --help", err, c.CommandPath())
 	})
 	r.flags.AddFlags(cmd.PersistentFlags())
 	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -68,7 +68,7 @@ It has no rights of its own: it may do what you may. Exit codes: 0 done, 1 faile
 	for group, commands := range map[string][]*cobra.Command{
 		"look":    {r.list(), r.why(), r.logs(), r.records(), r.record()},
 		"play":    {r.try(), r.connect()},
-		"many":    {r.end(), r.extend(), r.rollout(), r.freeze(), r.thaw()},
+		"many":    {r.end(), r.extend(), r.rollout(), r.freeze(), r.unfreeze()},
 		"cluster": {r.doctor(), r.plan()},
 	} {
 		for _, c := range commands {
@@ -88,7 +88,7 @@ func Execute(ctx context.Context, out *console.Console, version string) error {
 	err := New(out, version).ExecuteContext(ctx) //nolint:contextcheck // each command takes it from cobra
 	var known *console.Error
 	if err != nil && !errors.As(err, &known) {
-		return console.Fail(console.ExitUsage, "%w: see kubectl berg --help", err)
+		return console.Errorf(console.ExitUsage, "%w: see kubectl berg --help", err)
 	}
 	return err
 }
@@ -100,7 +100,7 @@ func claimErrors(c *cobra.Command) {
 		err := run(c, args)
 		var known *console.Error
 		if err != nil && !errors.As(err, &known) {
-			return console.Fail(console.ExitFailed, "%w", err)
+			return console.Errorf(console.ExitFailed, "%w", err)
 		}
 		return err
 	}
@@ -113,7 +113,7 @@ func (r *root) setFormat() error {
 	case "json", "wide", "name":
 		r.Format = console.Format(r.output)
 	default:
-		return console.Fail(console.ExitUsage, "-o %s: must be json, wide or name", r.output)
+		return console.Errorf(console.ExitUsage, "-o %s: must be json, wide or name", r.output)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ var _ rest.WarningHandler = warnings{}
 // HandleWarningHeader shows one.
 func (w warnings) HandleWarningHeader(code int, _, text string) {
 	if code == 299 && text != "" {
-		w.console.Notef("%s %s", w.console.PaintErr(console.Yellow, "warning:"), console.Clean(text))
+		w.console.Notef("%s %s", w.console.PaintErr(console.Yellow, "warning:"), console.OneLine(text))
 	}
 }
 
@@ -196,7 +196,7 @@ func ofInstance(p corev1.Pod, i *bergv1.ChallengeInstance) bool {
 func lifetime(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Second {
-		return 0, console.Fail(console.ExitUsage, "%q: must be a time such as 30m or 1h30m", text)
+		return 0, console.Errorf(console.ExitUsage, "%q: must be a time such as 30m or 1h30m", text)
 	}
 	return d.Truncate(time.Second), nil
 }

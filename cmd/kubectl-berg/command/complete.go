@@ -13,12 +13,12 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// completionPatience is how long somebody who pressed Tab waits.
-const completionPatience = 3 * time.Second
+// completionTimeout is how long somebody who pressed Tab waits.
+const completionTimeout = 3 * time.Second
 
 // complete asks the cluster for names; without an answer there are none.
 func (r *root) complete(prefix string, ask func(ctx context.Context, c *cluster.Cluster) []string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
 	c, err := r.open()
 	if err != nil {

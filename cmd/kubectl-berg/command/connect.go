@@ -89,7 +89,7 @@ func (r *root) awaitRunning(ctx context.Context, c *cluster.Cluster, name string
 		Changed: func(change cluster.Change) (bool, error) {
 			latest = change.Instance
 			if change.Gone || latest.DeletionTimestamp != nil {
-				return true, console.Fail(console.ExitNotFound, "instance %s has ended", name)
+				return true, console.Errorf(console.ExitNotFound, "instance %s has ended", name)
 			}
 			return latest.Status.Phase == bergv1.PhaseRunning, nil
 		},
@@ -97,7 +97,7 @@ func (r *root) awaitRunning(ctx context.Context, c *cluster.Cluster, name string
 	}, client.InNamespace(c.Namespace), client.MatchingFields{"metadata.name": name})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		f := why.Explain(gather(ctx, c, latest))
-		return nil, console.Fail(console.ExitTimeout, "instance %s does not run after %s: %s %s", name, console.Duration(patience), f.Sentence, f.Do)
+		return nil, console.Errorf(console.ExitTimeout, "instance %s does not run after %s: %s %s", name, console.Duration(patience), f.Sentence, f.Do)
 	}
 	return latest, cluster.Explain("wait for instance "+name, err)
 }
@@ -112,13 +112,13 @@ func chooseService(i *bergv1.ChallengeInstance, name string) (bergv1.ServiceEndp
 	}
 	switch {
 	case len(names) == 0:
-		return bergv1.ServiceEndpoint{}, console.Fail(console.ExitNotFound, "instance %s has no port that is not internal: there is nothing to connect to", i.Name)
+		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitNotFound, "instance %s has no port that is not internal: there is nothing to connect to", i.Name)
 	case name == "" && len(names) == 1:
 		return i.Status.Services[0], nil
 	case name == "":
-		return bergv1.ServiceEndpoint{}, console.Fail(console.ExitUsage, "which one? %s", strings.Join(names, ", "))
+		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitUsage, "which one? %s", strings.Join(names, ", "))
 	default:
-		return bergv1.ServiceEndpoint{}, console.Fail(console.ExitNotFound, "instance %s has no service %s: it has %s", i.Name, name, strings.Join(names, ", "))
+		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitNotFound, "instance %s has no service %s: it has %s", i.Name, name, strings.Join(names, ", "))
 	}
 }
 
@@ -162,24 +162,24 @@ func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
 		if browser {
 			how = "in a browser, or " + command
 		}
-		r.Printf("  %s  %s\n", r.Paint(console.Bold, s.Name), r.Paint(console.Cyan, console.Clean(s.URL)))
-		r.Printf("  %s  %s\n", strings.Repeat(" ", len(s.Name)), console.Clean(how))
+		r.Printf("  %s  %s\n", r.Paint(console.Bold, s.Name), r.Paint(console.Cyan, console.OneLine(s.URL)))
+		r.Printf("  %s  %s\n", strings.Repeat(" ", len(s.Name)), console.OneLine(how))
 	}
 }
 
-// answerPatience is how long a connection may take to be made.
-const answerPatience = 10 * time.Second
+// answerTimeout is how long a connection may take to be made.
+const answerTimeout = 10 * time.Second
 
 func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOptions) error {
 	config := &tls.Config{ServerName: s.Hostname, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.insecure} //nolint:gosec // the user says so
 	if o.ca != "" {
 		pem, err := os.ReadFile(o.ca)
 		if err != nil {
-			return console.Fail(console.ExitUsage, "--ca: %w", err)
+			return console.Errorf(console.ExitUsage, "--ca: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return console.Fail(console.ExitUsage, "--ca %s: there is no certificate in it", o.ca)
+			return console.Errorf(console.ExitUsage, "--ca %s: there is no certificate in it", o.ca)
 		}
 	}
 	host := s.Hostname
@@ -190,7 +190,7 @@ func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOpti
 	if _, browser := howTo(s); browser {
 		return r.visit(ctx, s, address, config)
 	}
-	dialer := &net.Dialer{Timeout: answerPatience}
+	dialer := &net.Dialer{Timeout: answerTimeout}
 	network := strings.ToLower(s.Protocol)
 	if network == "" {
 		network = "tcp"
@@ -201,7 +201,7 @@ func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOpti
 	}
 	if s.TLS {
 		secure := tls.Client(connection, config)
-		shaking, cancel := context.WithTimeout(ctx, answerPatience)
+		shaking, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		if err := secure.HandshakeContext(shaking); err != nil {
 			_ = connection.Close()
@@ -217,9 +217,9 @@ func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOpti
 func unreached(s bergv1.ServiceEndpoint, err error) error {
 	var refused *tls.CertificateVerificationError
 	if errors.As(err, &refused) {
-		return console.Fail(console.ExitProblem, "%s shows a certificate that is not to be trusted: %w. For a try: --insecure, or --ca FILE", s.URL, refused.Err)
+		return console.Errorf(console.ExitProblem, "%s shows a certificate that is not to be trusted: %w. For a try: --insecure, or --ca FILE", s.URL, refused.Err)
 	}
-	return console.Fail(console.ExitUnreachable, "no connection to %s: %w. kubectl berg doctor looks at DNS and Gateway; --via goes past DNS", s.URL, err)
+	return console.Errorf(console.ExitUnreachable, "no connection to %s: %w. kubectl berg doctor looks at DNS and Gateway; --via goes past DNS", s.URL, err)
 }
 
 // pipe joins a connection to the streams of the program, until the other side ends.
@@ -243,7 +243,7 @@ func (r *root) pipe(ctx context.Context, connection net.Conn) error {
 		return nil
 	case err := <-received:
 		if err != nil && !errors.Is(err, net.ErrClosed) {
-			return console.Fail(console.ExitFailed, "the connection ended: %w", err)
+			return console.Errorf(console.ExitFailed, "the connection ended: %w", err)
 		}
 		return nil
 	case <-sent:
@@ -267,11 +267,11 @@ func (r *root) visit(ctx context.Context, s bergv1.ServiceEndpoint, address stri
 	transport := &http.Transport{
 		TLSClientConfig: config,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: answerPatience}).DialContext(ctx, network, address)
+			return (&net.Dialer{Timeout: answerTimeout}).DialContext(ctx, network, address)
 		},
 	}
 	defer transport.CloseIdleConnections()
-	asking, cancel := context.WithTimeout(ctx, answerPatience)
+	asking, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(asking, http.MethodGet, s.URL, http.NoBody)
 	if err != nil {
@@ -285,7 +285,7 @@ func (r *root) visit(ctx context.Context, s bergv1.ServiceEndpoint, address stri
 	_ = response.Body.Close()
 	took := r.clock.Since(began).Round(time.Millisecond)
 	if response.StatusCode >= http.StatusInternalServerError {
-		return console.Fail(console.ExitProblem, "it answers %s, after %s", response.Status, took)
+		return console.Errorf(console.ExitProblem, "it answers %s, after %s", response.Status, took)
 	}
 	r.Notef("%s", r.PaintErr(console.Green, fmt.Sprintf("it answers %s, after %s", response.Status, took)))
 	return nil

@@ -21,14 +21,14 @@ import (
 type many struct {
 	dryRun, yes bool
 	pace        float64
-	patience    time.Duration
+	timeout     time.Duration
 }
 
 func (m *many) add(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&m.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	f.Float64Var(&m.pace, "pace", 0, "how many in a second at most; 0: as fast as the API server takes it")
-	f.DurationVar(&m.patience, "patience", 5*time.Minute, "how long to go on without an answer of the API server")
+	f.DurationVar(&m.timeout, "patience", 5*time.Minute, "how long to go on without an answer of the API server")
 }
 
 func (m *many) addYes(c *cobra.Command) {
@@ -117,7 +117,7 @@ not; those that end before anyway are left alone. --node takes those of a node, 
 			}
 			why := bergv1.TerminationReason(reason)
 			if why != bergv1.TerminationAdmin && why != bergv1.TerminationUserRequest {
-				return console.Fail(console.ExitUsage, "--reason %s: must be %s or %s", reason, bergv1.TerminationAdmin, bergv1.TerminationUserRequest)
+				return console.Errorf(console.ExitUsage, "--reason %s: must be %s or %s", reason, bergv1.TerminationAdmin, bergv1.TerminationUserRequest)
 			}
 			if err := readableTime(after, r.clock.Now()); err != nil {
 				return err
@@ -150,7 +150,7 @@ not; those that end before anyway are left alone. --node takes those of a node, 
 				}
 			}
 			report, err := bulk.Run(ctx, to, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
-				Verb: "end", Pace: m.pace, Patience: m.patience,
+				Verb: "end", Pace: m.pace, Timeout: m.timeout,
 				Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
 					if at.IsZero() {
 						return endNow(ctx, to, i, why)
@@ -159,7 +159,7 @@ not; those that end before anyway are left alone. --node takes those of a node, 
 				},
 			})
 			if err == nil && wait && at.IsZero() && len(report.Failed) == 0 {
-				err = r.awaitGone(ctx, to, &s, found, m.patience)
+				err = r.awaitGone(ctx, to, &s, found, m.timeout)
 			}
 			return bulk.Show(r.Console, report, "ended", "The same command ends the rest.", err)
 		},
@@ -200,7 +200,7 @@ func pointInTime(text string, now time.Time) (time.Time, error) {
 		}
 		return at, nil
 	}
-	return time.Time{}, console.Fail(console.ExitUsage, "%q: must be a time from now such as 30m, an hour such as 23:30, or a time to come such as 2030-01-31T18:00:00Z", text)
+	return time.Time{}, console.Errorf(console.ExitUsage, "%q: must be a time from now such as 30m, an hour such as 23:30, or a time to come such as 2030-01-31T18:00:00Z", text)
 }
 
 func endNow(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, reason bergv1.TerminationReason) (bulk.Outcome, error) {
@@ -262,7 +262,7 @@ func (r *root) awaitGone(ctx context.Context, c *cluster.Cluster, s *selection, 
 			}
 			return len(left) == 0, nil
 		},
-		Lost: r.tellLost, Patience: patience,
+		Lost: r.tellLost, Timeout: patience,
 	}, s.options(c)...)
 	return cluster.Explain(fmt.Sprintf("wait for the end of %d instances", len(left)), err)
 }

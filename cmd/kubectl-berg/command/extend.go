@@ -49,7 +49,7 @@ and that ID does the rest, and adds nothing twice. The operator's CHALLENGE_MAX_
 			var err error
 			if until == "" {
 				if len(args) == 0 {
-					return console.Fail(console.ExitUsage, "by how much? As in: kubectl berg extend 30m --all")
+					return console.Errorf(console.ExitUsage, "by how much? As in: kubectl berg extend 30m --all")
 				}
 				if by, err = lifetime(args[0]); err != nil {
 					return err
@@ -84,7 +84,7 @@ and that ID does the rest, and adds nothing twice. The operator's CHALLENGE_MAX_
 				}
 			}
 			report, err := bulk.Run(ctx, to, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
-				Verb: "extend", Pace: m.pace, Patience: m.patience,
+				Verb: "extend", Pace: m.pace, Timeout: m.timeout,
 				Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
 					return extendOne(ctx, to, i, by, at, id)
 				},

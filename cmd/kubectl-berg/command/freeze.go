@@ -30,7 +30,7 @@ can be ended. Whatever is created later is caught by the same command again.`,
   kubectl berg freeze --challenge guestbook`, true)
 }
 
-func (r *root) thaw() *cobra.Command {
+func (r *root) unfreeze() *cobra.Command {
 	return r.freezing("thaw", "Let the clock go on; every instance keeps the time that it had left",
 		`Let the clock go on. Every instance has the time left that it had when it was frozen: it goes into
 spec.timeout, in the same write. CHALLENGE_MAX_LIFETIME still caps.`,
@@ -75,7 +75,7 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m many, verb string,
 		}
 	}
 	if s.challenge != "" && len(challenges) == 0 {
-		return console.Fail(console.ExitNotFound, "there is no Challenge %s", s.challenge)
+		return console.Errorf(console.ExitNotFound, "there is no Challenge %s", s.challenge)
 	}
 	if m.dryRun {
 		found, err := s.find(ctx, c)
@@ -89,7 +89,7 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m many, verb string,
 	// While they are frozen no new instance can slip in behind the list of instances; while they
 	// thaw, one that was waiting starts with all of its time.
 	report.Challenges, err = bulk.Run(ctx, c, r.Console, challenges, bulk.Action[*bergv1.Challenge]{
-		Verb: verb + " challenges", Pace: m.pace, Patience: m.patience,
+		Verb: verb + " challenges", Pace: m.pace, Timeout: m.timeout,
 		Do: func(ctx context.Context, o *bergv1.Challenge) (bulk.Outcome, error) {
 			return freezeChallenge(ctx, c, o, at, freeze)
 		},
@@ -98,7 +98,7 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m many, verb string,
 		var found []*bergv1.ChallengeInstance
 		if found, err = s.find(ctx, c); err == nil {
 			report.Instances, err = bulk.Run(ctx, c, r.Console, live(found), bulk.Action[*bergv1.ChallengeInstance]{
-				Verb: verb + " instances", Pace: m.pace, Patience: m.patience,
+				Verb: verb + " instances", Pace: m.pace, Timeout: m.timeout,
 				Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
 					return freezeInstance(ctx, c, i, at, freeze)
 				},

@@ -181,7 +181,7 @@ func (r *root) cells(row Row, namespaces bool) []console.Cell {
 	}
 	addresses := make([]string, 0, len(row.Services))
 	for _, s := range row.Services {
-		addresses = append(addresses, console.Clean(s.URL))
+		addresses = append(addresses, console.OneLine(s.URL))
 	}
 	cells := []console.Cell{{Text: row.Name, Colour: console.Bold}, {Text: row.Challenge}, phase, left}
 	if r.Format == console.Wide {
@@ -261,5 +261,5 @@ func (r *root) tellLost(err error) {
 		r.Notef("%s", r.PaintErr(console.Green, "connected again"))
 		return
 	}
-	r.Notef("%s %s", r.PaintErr(console.Yellow, "no connection, trying again:"), console.Clean(err.Error()))
+	r.Notef("%s %s", r.PaintErr(console.Yellow, "no connection, trying again:"), console.OneLine(err.Error()))
 }

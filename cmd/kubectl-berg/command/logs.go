@@ -154,9 +154,9 @@ func (l *logReader) once(ctx context.Context, i *bergv1.ChallengeInstance) error
 	case err != nil:
 		return err
 	case len(pods) == 0 && l.options.container != "":
-		return console.Fail(console.ExitNotFound, "instance %s has no pod of a container %s: kubectl berg why %s -n %s", i.Name, l.options.container, i.Name, i.Namespace)
+		return console.Errorf(console.ExitNotFound, "instance %s has no pod of a container %s: kubectl berg why %s -n %s", i.Name, l.options.container, i.Name, i.Namespace)
 	case len(pods) == 0:
-		return console.Fail(console.ExitNotFound, "instance %s has no pods: kubectl berg why %s -n %s", i.Name, i.Name, i.Namespace)
+		return console.Errorf(console.ExitNotFound, "instance %s has no pods: kubectl berg why %s -n %s", i.Name, i.Name, i.Namespace)
 	}
 	failed := make([]error, len(pods))
 	var group sync.WaitGroup
@@ -406,7 +406,7 @@ func (l *logReader) write(container, line string) {
 		return
 	}
 	if l.OutTerminal {
-		line = console.Harmless(line)
+		line = console.StripControl(line)
 	}
 	if l.prefixed && l.options.container == "" {
 		line = l.Paint(l.colours[container], container+" │ ") + line

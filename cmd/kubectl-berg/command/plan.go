@@ -94,23 +94,23 @@ func playingOf(text string, players int) (int, error) {
 	if share, ok := strings.CutSuffix(text, "%"); ok {
 		percent, err := strconv.ParseFloat(share, 64)
 		if err != nil || percent <= 0 || percent > 100 {
-			return 0, console.Fail(console.ExitUsage, "--playing %s: must be a share above 0%% and up to 100%%, or a number", text)
+			return 0, console.Errorf(console.ExitUsage, "--playing %s: must be a share above 0%% and up to 100%%, or a number", text)
 		}
 		return int(float64(players)*percent/100 + 0.999999), nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, console.Fail(console.ExitUsage, "--playing %s: must be a share such as 60%%, or a number", text)
+		return 0, console.Errorf(console.ExitUsage, "--playing %s: must be a share such as 60%%, or a number", text)
 	}
 	return n, nil
 }
 
 func (r *root) planFor(ctx context.Context, o planOptions) error {
 	if o.players < 1 {
-		return console.Fail(console.ExitUsage, "--players must be 1 or more")
+		return console.Errorf(console.ExitUsage, "--players must be 1 or more")
 	}
 	if o.start <= 0 || o.duration <= 0 || o.lifetime < 0 {
-		return console.Fail(console.ExitUsage, "--start, --duration and --lifetime must be longer than zero")
+		return console.Errorf(console.ExitUsage, "--start, --duration and --lifetime must be longer than zero")
 	}
 	active, err := playingOf(o.playing, o.players)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		}
 		challenges = list.Items
 		if len(challenges) == 0 {
-			return console.Fail(console.ExitNotFound, "there is no Challenge in namespace %s: give another one with -n, or files with -f", c.Namespace)
+			return console.Errorf(console.ExitNotFound, "there is no Challenge in namespace %s: give another one with -n, or files with -f", c.Namespace)
 		}
 		if survey, err = doctor.SettingsOf(ctx, c, o.operatorNamespace); err != nil {
 			return err
@@ -170,12 +170,12 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		delete(weights, challenges[i].Name)
 		shape, err := plan.ShapeOf(&challenges[i], settings, weight)
 		if err != nil {
-			return console.Fail(console.ExitUsage, "%w", err)
+			return console.Errorf(console.ExitUsage, "%w", err)
 		}
 		shapes = append(shapes, shape)
 	}
 	for name := range weights {
-		return console.Fail(console.ExitUsage, "--weight %s: there is no such Challenge", name)
+		return console.Errorf(console.ExitUsage, "--weight %s: there is no such Challenge", name)
 	}
 	node, err := nodeOf(o, nodes, overhead)
 	if err != nil {
@@ -183,14 +183,14 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 	}
 	etcd, err := resource.ParseQuantity(o.etcd)
 	if err != nil {
-		return console.Fail(console.ExitUsage, "--etcd %s: %w", o.etcd, err)
+		return console.Errorf(console.ExitUsage, "--etcd %s: %w", o.etcd, err)
 	}
 	result, err := plan.Of(shapes,
 		plan.Event{Players: o.players, Active: active, Start: o.start, Lifetime: o.lifetime, Duration: o.duration},
 		node,
 		plan.Limits{NodePorts: o.nodePorts, EtcdMB: etcd.AsApproximateFloat64() / 1e6, StartsPerSecond: o.starts, Nodes: len(nodes), Instances: settings.MaxInstances})
 	if err != nil {
-		return console.Fail(console.ExitUsage, "%w", err)
+		return console.Errorf(console.ExitUsage, "%w", err)
 	}
 	if r.Format == console.JSON {
 		if err := r.WriteJSON(result); err != nil {
@@ -207,7 +207,7 @@ func weightsOf(texts []string) (map[string]float64, error) {
 		name, value, ok := strings.Cut(text, "=")
 		weight, err := strconv.ParseFloat(value, 64)
 		if !ok || err != nil || weight < 0 {
-			return nil, console.Fail(console.ExitUsage, "--weight %s: must be CHALLENGE=NUMBER, as in guestbook=3", text)
+			return nil, console.Errorf(console.ExitUsage, "--weight %s: must be CHALLENGE=NUMBER, as in guestbook=3", text)
 		}
 		out[name] = weight
 	}
@@ -220,7 +220,7 @@ func settingsOf(s doctor.Survey, told []string) (plan.Settings, time.Duration, e
 	for _, text := range told {
 		name, value, ok := strings.Cut(text, "=")
 		if _, known := doctor.Defaults[name]; !ok || !known {
-			return plan.Settings{}, 0, console.Fail(console.ExitUsage, "--setting %s: must be NAME=VALUE, with the name of a setting that a plan depends on", text)
+			return plan.Settings{}, 0, console.Errorf(console.ExitUsage, "--setting %s: must be NAME=VALUE, with the name of a setting that a plan depends on", text)
 		}
 		own[name] = value
 	}
@@ -239,7 +239,7 @@ func settingsOf(s doctor.Survey, told []string) (plan.Settings, time.Duration, e
 	} {
 		q, err := resource.ParseQuantity(value(name))
 		if err != nil {
-			return out, 0, console.Fail(console.ExitUsage, "%s=%s: %w", name, value(name), err)
+			return out, 0, console.Errorf(console.ExitUsage, "%s=%s: %w", name, value(name), err)
 		}
 		*to = q
 	}
@@ -251,12 +251,12 @@ func settingsOf(s doctor.Survey, told []string) (plan.Settings, time.Duration, e
 	out.PullSecret = value("PULL_SECRET_NAME") != ""
 	most, err := strconv.Atoi(value("CHALLENGE_MAX_INSTANCES"))
 	if err != nil || most < 0 {
-		return out, 0, console.Fail(console.ExitUsage, "CHALLENGE_MAX_INSTANCES=%s: must be a number, 0 for any", value("CHALLENGE_MAX_INSTANCES"))
+		return out, 0, console.Errorf(console.ExitUsage, "CHALLENGE_MAX_INSTANCES=%s: must be a number, 0 for any", value("CHALLENGE_MAX_INSTANCES"))
 	}
 	out.MaxInstances = most
 	timeout, err := time.ParseDuration(value("CHALLENGE_INSTANCE_TIMEOUT"))
 	if err != nil {
-		return out, 0, console.Fail(console.ExitUsage, "CHALLENGE_INSTANCE_TIMEOUT: %w", err)
+		return out, 0, console.Errorf(console.ExitUsage, "CHALLENGE_INSTANCE_TIMEOUT: %w", err)
 	}
 	return out, timeout, nil
 }
@@ -299,7 +299,7 @@ func nodeOf(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error)
 		}
 		q, err := resource.ParseQuantity(given.text)
 		if err != nil || q.Sign() <= 0 {
-			return out, console.Fail(console.ExitUsage, "%s %s: must be an amount above zero, as in 16 or 64Gi", flag, given.text)
+			return out, console.Errorf(console.ExitUsage, "%s %s: must be an amount above zero, as in 16 or 64Gi", flag, given.text)
 		}
 		*given.to = q
 	}
@@ -323,17 +323,17 @@ func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
 				return nil
 			}
 			if err != nil {
-				return console.Fail(console.ExitUsage, "%s: %w", name, err)
+				return console.Errorf(console.ExitUsage, "%s: %w", name, err)
 			}
 			var c bergv1.Challenge
 			if err := yaml.Unmarshal(document, &c.TypeMeta); err != nil {
-				return console.Fail(console.ExitUsage, "%s: %w", name, err)
+				return console.Errorf(console.ExitUsage, "%s: %w", name, err)
 			}
 			if c.Kind != "Challenge" || len(bytes.TrimSpace(document)) == 0 {
 				continue
 			}
 			if err := yaml.Unmarshal(document, &c); err != nil {
-				return console.Fail(console.ExitUsage, "%s: %w", name, err)
+				return console.Errorf(console.ExitUsage, "%s: %w", name, err)
 			}
 			out = append(out, c)
 		}
@@ -348,7 +348,7 @@ func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
 		paths := []string{file}
 		info, err := os.Stat(file)
 		if err != nil {
-			return nil, console.Fail(console.ExitNotFound, "-f: %w", err)
+			return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
 		}
 		if info.IsDir() {
 			paths = nil
@@ -360,7 +360,7 @@ func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
 		for _, path := range paths {
 			content, err := os.ReadFile(path)
 			if err != nil {
-				return nil, console.Fail(console.ExitNotFound, "-f: %w", err)
+				return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
 			}
 			if err := add(path, bytes.NewReader(content)); err != nil {
 				return nil, err
@@ -368,7 +368,7 @@ func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, console.Fail(console.ExitNotFound, "there is no Challenge in %s", strings.Join(files, ", "))
+		return nil, console.Errorf(console.ExitNotFound, "there is no Challenge in %s", strings.Join(files, ", "))
 	}
 	return out, nil
 }

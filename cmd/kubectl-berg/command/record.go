@@ -123,7 +123,7 @@ func (r *root) showRecord(ctx context.Context, c *cluster.Cluster, from, name st
 	}
 	found := latestRecord(all, c.Namespace, name)
 	if found == "" {
-		return console.Fail(console.ExitNotFound, "there is no record of instance %s of namespace %s in namespace %s: kubectl berg records -A", name, c.Namespace, from)
+		return console.Errorf(console.ExitNotFound, "there is no record of instance %s of namespace %s in namespace %s: kubectl berg records -A", name, c.Namespace, from)
 	}
 	record := &bergv1.ChallengeInstanceRecord{}
 	if err := c.Get(ctx, key(from, found), record); err != nil {
@@ -143,22 +143,22 @@ func (r *root) showRecord(ctx context.Context, c *cluster.Cluster, from, name st
 
 func (r *root) printRecord(record *bergv1.ChallengeInstanceRecord) {
 	s := record.Spec
-	r.Printf("%s of challenge %s, owner %s\n", r.Paint(console.Bold, console.Clean(s.Instance.Namespace+"/"+s.Instance.Name)),
-		console.Clean(s.ChallengeRef.Name), console.Clean(s.OwnerID))
+	r.Printf("%s of challenge %s, owner %s\n", r.Paint(console.Bold, console.OneLine(s.Instance.Namespace+"/"+s.Instance.Name)),
+		console.OneLine(s.ChallengeRef.Name), console.OneLine(s.OwnerID))
 	was := ""
 	if s.Phase != "" {
 		was = ", while " + string(s.Phase)
 	}
 	r.Printf("ended for %s%s at %s\n", s.Reason, was, s.EndedAt.UTC().Format(time.RFC3339))
 	if p := s.Problem; p != nil {
-		r.Printf("%s %s: %s\n", r.Paint(console.Red, console.Clean(p.Condition)), console.Clean(p.Reason), console.Clean(p.Message))
+		r.Printf("%s %s: %s\n", r.Paint(console.Red, console.OneLine(p.Condition)), console.OneLine(p.Reason), console.OneLine(p.Message))
 	}
 	if s.Incomplete != "" {
-		r.Printf("%s\n", r.Paint(console.Yellow, console.Clean(s.Incomplete)))
+		r.Printf("%s\n", r.Paint(console.Yellow, console.OneLine(s.Incomplete)))
 	}
 	r.Printf("\n")
 	for _, m := range s.Timeline {
-		r.Printf("  %s  %s\n", m.At.UTC().Format(time.RFC3339), console.Clean(m.Moment))
+		r.Printf("  %s  %s\n", m.At.UTC().Format(time.RFC3339), console.OneLine(m.Moment))
 	}
 	for _, c := range s.Containers {
 		r.printContainer(c)
@@ -176,13 +176,13 @@ func (r *root) printContainer(c bergv1.RecordedContainer) {
 	if c.Exit != nil {
 		parts = append(parts, fmt.Sprintf("last exit %d %s", c.Exit.Code, c.Exit.Reason))
 	}
-	r.Printf("\n%s %s\n", r.Paint(console.Cyan, console.Clean(c.Pod+"/"+c.Name)+":"), console.Clean(strings.TrimSpace(strings.Join(parts, ", "))))
+	r.Printf("\n%s %s\n", r.Paint(console.Cyan, console.OneLine(c.Pod+"/"+c.Name)+":"), console.OneLine(strings.TrimSpace(strings.Join(parts, ", "))))
 	if c.Message != "" {
-		r.Printf("  %s\n", console.Clean(c.Message))
+		r.Printf("  %s\n", console.OneLine(c.Message))
 	}
 	switch {
 	case c.LogMissing != "":
-		r.Printf("  no log: %s\n", console.Clean(c.LogMissing))
+		r.Printf("  no log: %s\n", console.OneLine(c.LogMissing))
 	case c.LogCut:
 		r.Printf("  the end of its log:\n")
 	}
@@ -191,7 +191,7 @@ func (r *root) printContainer(c bergv1.RecordedContainer) {
 	}
 	for line := range strings.SplitSeq(strings.TrimSuffix(c.Log, "\n"), "\n") {
 		if r.OutTerminal {
-			line = console.Harmless(line)
+			line = console.StripControl(line)
 		}
 		r.Printf("  │ %s\n", line)
 	}

@@ -42,10 +42,10 @@ with those that are left.`,
 		ValidArgsFunction: one(r.completeChallenges),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.atOnce < 1 || o.stopAfter < 1 {
-				return console.Fail(console.ExitUsage, "--at-once and --stop-after must be 1 or more")
+				return console.Errorf(console.ExitUsage, "--at-once and --stop-after must be 1 or more")
 			}
 			if o.settle < time.Second {
-				return console.Fail(console.ExitUsage, "--settle %s: must be a second or longer", o.settle)
+				return console.Errorf(console.ExitUsage, "--settle %s: must be a second or longer", o.settle)
 			}
 			s.challenge = args[0]
 			if err := s.check(nil, true); err != nil {
@@ -114,7 +114,7 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 	}
 	if r.Format != console.JSON {
 		for _, g := range groups {
-			r.Printf("%s: %s\n", r.Paint(console.Bold, fmt.Sprintf("%d instances", len(g.Instances))), console.Clean(g.Summary))
+			r.Printf("%s: %s\n", r.Paint(console.Bold, fmt.Sprintf("%d instances", len(g.Instances))), console.OneLine(g.Summary))
 		}
 	}
 	switch {
@@ -145,7 +145,7 @@ func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstanc
 		switch {
 		case c == nil || c.Status != metav1.ConditionFalse:
 		case !adoptable(c):
-			refused = append(refused, bulk.Told{Namespace: i.Namespace, Name: i.Name, Why: console.Clean(c.Reason + ": " + c.Message)})
+			refused = append(refused, bulk.Told{Namespace: i.Namespace, Name: i.Name, Why: console.OneLine(c.Reason + ": " + c.Message)})
 		case !underway(i):
 			found = append(found, i)
 		}
@@ -178,13 +178,13 @@ func (r *root) previewOf(ctx context.Context, c *cluster.Cluster, i *bergv1.Chal
 			return preview.Preview{}, err
 		}
 		if found == nil {
-			return preview.Preview{}, console.Fail(console.ExitForbidden, "you may not read the Challenge %s, and so there is no preview", name)
+			return preview.Preview{}, console.Errorf(console.ExitForbidden, "you may not read the Challenge %s, and so there is no preview", name)
 		}
 		challenge, known[at] = found, found
 	}
 	p, err := preview.Of(i, challenge)
 	if err != nil {
-		return p, console.Fail(console.ExitFailed, "instance %s/%s: %w", i.Namespace, i.Name, err)
+		return p, console.Errorf(console.ExitFailed, "instance %s/%s: %w", i.Namespace, i.Name, err)
 	}
 	return p, nil
 }
@@ -305,7 +305,7 @@ func (p *pacer) see(i *bergv1.ChallengeInstance, gone bool) {
 	case seen.marked && asked != p.id:
 		delete(p.begun, i.UID)
 		if !fine {
-			p.taken = append(p.taken, bulk.Told{Namespace: i.Namespace, Name: i.Name, Why: console.Clean("taken over by another rollout: " + asked)})
+			p.taken = append(p.taken, bulk.Told{Namespace: i.Namespace, Name: i.Name, Why: console.OneLine("taken over by another rollout: " + asked)})
 		}
 		return
 	}
@@ -393,7 +393,7 @@ func (p *pacer) halt(ctx context.Context) error {
 		case err != nil:
 			return err
 		case t.broken >= p.options.stopAfter:
-			return console.Fail(console.ExitProblem, "stopped: %d instances are not well after it (%s): kubectl berg why --all says more", t.broken, t.why)
+			return console.Errorf(console.ExitProblem, "stopped: %d instances are not well after it (%s): kubectl berg why --all says more", t.broken, t.why)
 		case watching && t.busy < p.options.atOnce:
 			return nil
 		}
@@ -414,11 +414,11 @@ func (p *pacer) settle(ctx context.Context) error {
 		case t.pending == 0:
 			return nil
 		case t.broken == t.pending:
-			return console.Fail(console.ExitProblem, "%d instances are not well after it (%s): kubectl berg why --all says more", t.broken, t.why)
+			return console.Errorf(console.ExitProblem, "%d instances are not well after it (%s): kubectl berg why --all says more", t.broken, t.why)
 		case err != nil:
 			return err
 		case p.now().After(deadline):
-			return console.Fail(console.ExitTimeout, "%d instances are not well again yet: kubectl berg why --all says more", t.pending)
+			return console.Errorf(console.ExitTimeout, "%d instances are not well again yet: kubectl berg why --all says more", t.pending)
 		}
 		if err := p.wait(ctx); err != nil {
 			return err
@@ -430,8 +430,8 @@ func (p *pacer) settle(ctx context.Context) error {
 func (p *pacer) line() (watching bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.failed == nil && !p.lost.IsZero() && p.now().Sub(p.lost) >= p.options.patience {
-		return false, console.Fail(console.ExitUnreachable, "no answer from the API server for %s, given up", console.Duration(p.options.patience))
+	if p.failed == nil && !p.lost.IsZero() && p.now().Sub(p.lost) >= p.options.timeout {
+		return false, console.Errorf(console.ExitUnreachable, "no answer from the API server for %s, given up", console.Duration(p.options.timeout))
 	}
 	return p.watching, p.failed
 }
@@ -459,14 +459,14 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 				p.see(change.Instance, change.Gone)
 				return false, nil
 			},
-			Begun: p.ready, Lost: p.lose, Patience: o.patience,
+			Begun: p.ready, Lost: p.lose, Timeout: o.timeout,
 		}, s.options(c)...)
 		if watching.Err() == nil {
 			p.fail(cluster.Explain("follow the instances", err))
 		}
 	})
 	report, err := bulk.Run(ctx, c, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
-		Verb: "rollout", Pace: o.pace, Patience: o.patience, Workers: 1, Halt: p.halt,
+		Verb: "rollout", Pace: o.pace, Timeout: o.timeout, Workers: 1, Halt: p.halt,
 		Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
 			p.begin(i.UID, restarting[i.UID])
 			err := patch(ctx, c, i.DeepCopy(), "", map[string]any{
@@ -488,7 +488,7 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 	report.Done -= len(p.taken)
 	report.Skipped = slices.Concat(report.Skipped, p.taken, refused)
 	if err == nil && len(refused) > 0 {
-		err = console.Fail(console.ExitProblem, "%d instances cannot be brought to the Challenge as it is now: kubectl berg why --all says what to mend", len(refused))
+		err = console.Errorf(console.ExitProblem, "%d instances cannot be brought to the Challenge as it is now: kubectl berg why --all says what to mend", len(refused))
 	}
 	return bulk.Show(r.Console, report, "rolled out to", "The same command goes on with the rest.", err)
 }

@@ -84,7 +84,7 @@ func pacing(names ...string) (p *pacer, now *time.Time) {
 	now = &time.Time{}
 	*now = noon
 	p = &pacer{
-		options: rolloutOptions{atOnce: 1, stopAfter: 1, settle: allowed, many: many{patience: allowed}}, id: ours,
+		options: rolloutOptions{atOnce: 1, stopAfter: 1, settle: allowed, many: many{timeout: allowed}}, id: ours,
 		now: func() time.Time { return *now }, begun: map[types.UID]*progress{}, change: make(chan struct{}, 1),
 	}
 	for _, name := range names {
@@ -147,7 +147,7 @@ func TestARolloutEndsByItself(t *testing.T) {
 	}{
 		"one is never ready": {func(_ *pacer, now *time.Time) { *now = noon.Add(allowed) }, console.ExitProblem},
 		"changes are not told any more": {func(p *pacer, _ *time.Time) {
-			p.fail(console.Fail(console.ExitForbidden, "you may not watch"))
+			p.fail(console.Errorf(console.ExitForbidden, "you may not watch"))
 		}, console.ExitForbidden},
 		"no connection": {func(p *pacer, now *time.Time) {
 			p.lose(errors.New("refused"))

@@ -62,20 +62,20 @@ func (s *selection) check(names []string, acts bool) error {
 	}
 	for _, p := range s.phases {
 		if !slices.ContainsFunc(bergv1.Phases, func(known bergv1.Phase) bool { return strings.EqualFold(string(known), p) }) {
-			return console.Fail(console.ExitUsage, "--phase %s: must be one of %s", p, strings.Join(phaseNames(), ", "))
+			return console.Errorf(console.ExitUsage, "--phase %s: must be one of %s", p, strings.Join(phaseNames(), ", "))
 		}
 	}
 	s.challenge = trimmedChallenge(s.challenge)
 	var err error
 	if s.labels, err = labels.Parse(s.selector); err != nil {
-		return console.Fail(console.ExitUsage, "-l %s: %w", s.selector, err)
+		return console.Errorf(console.ExitUsage, "-l %s: %w", s.selector, err)
 	}
 	s.filtered = s.selector != "" || s.challenge != "" || s.owner != "" || s.node != "" || len(s.phases) > 0
 	switch {
 	case len(s.names) > 0 && (s.all || s.filtered || s.allNamespaces):
-		return console.Fail(console.ExitUsage, "give names, or say which with --all, -l, --challenge, --owner, --phase or --node: not both")
+		return console.Errorf(console.ExitUsage, "give names, or say which with --all, -l, --challenge, --owner, --phase or --node: not both")
 	case acts && len(s.names) == 0 && !s.all && !s.filtered:
-		return console.Fail(console.ExitUsage, "which instances? Give names, or --all, -l, --challenge, --owner, --phase or --node")
+		return console.Errorf(console.ExitUsage, "which instances? Give names, or --all, -l, --challenge, --owner, --phase or --node")
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (s *selection) find(ctx context.Context, c *cluster.Cluster) ([]*bergv1.Cha
 	}
 	for _, name := range s.names {
 		if !here[name] {
-			return nil, console.Fail(console.ExitNotFound, "there is no instance %s in namespace %s", name, c.Namespace)
+			return nil, console.Errorf(console.ExitNotFound, "there is no instance %s in namespace %s", name, c.Namespace)
 		}
 	}
 	return found, nil

@@ -48,10 +48,10 @@ connection to, ends by itself after --timeout.`,
 		ValidArgsFunction: one(r.completeChallenges),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.timeout < time.Second {
-				return console.Fail(console.ExitUsage, "--timeout %s: must be a second or longer", o.timeout)
+				return console.Errorf(console.ExitUsage, "--timeout %s: must be a second or longer", o.timeout)
 			}
 			if o.owner != "" && uuid.Validate(o.owner) != nil {
-				return console.Fail(console.ExitUsage, "--owner %s: must be a UUID, in lower case", o.owner)
+				return console.Errorf(console.ExitUsage, "--owner %s: must be a UUID, in lower case", o.owner)
 			}
 			to, err := r.open()
 			if err != nil {
@@ -96,7 +96,7 @@ func (r *root) wanted(ctx context.Context, c *cluster.Cluster, name string, o tr
 	for _, label := range o.labels {
 		k, v, ok := strings.Cut(label, "=")
 		if !ok {
-			return nil, console.Fail(console.ExitUsage, "--label %s: must be KEY=VALUE", label)
+			return nil, console.Errorf(console.ExitUsage, "--label %s: must be KEY=VALUE", label)
 		}
 		metav1.SetMetaDataLabel(&i.ObjectMeta, k, v)
 	}
@@ -139,11 +139,11 @@ func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name stri
 	case !apierrors.IsNotFound(err) || cluster.NotServed(err):
 		return nil, cluster.Explain("read Challenge "+name, err)
 	case namespace != "":
-		return nil, console.Fail(console.ExitNotFound, "there is no Challenge %s in namespace %s", name, place)
+		return nil, console.Errorf(console.ExitNotFound, "there is no Challenge %s in namespace %s", name, place)
 	}
 	var all bergv1.ChallengeList
 	if err := c.List(ctx, &all); apierrors.IsForbidden(err) {
-		return nil, console.Fail(console.ExitNotFound, "there is no Challenge %s in namespace %s: give it as NAMESPACE/NAME if it is elsewhere", name, place)
+		return nil, console.Errorf(console.ExitNotFound, "there is no Challenge %s in namespace %s: give it as NAMESPACE/NAME if it is elsewhere", name, place)
 	} else if err != nil {
 		return nil, cluster.Explain("look for Challenge "+name, err)
 	}
@@ -157,11 +157,11 @@ func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name stri
 	}
 	switch len(found) {
 	case 0:
-		return nil, console.Fail(console.ExitNotFound, "there is no Challenge %s: kubectl get challenges -A lists those that are there", name)
+		return nil, console.Errorf(console.ExitNotFound, "there is no Challenge %s: kubectl get challenges -A lists those that are there", name)
 	case 1:
 		return found[0], nil
 	default:
-		return nil, console.Fail(console.ExitUsage, "which one? %s", strings.Join(places, ", "))
+		return nil, console.Errorf(console.ExitUsage, "which one? %s", strings.Join(places, ", "))
 	}
 }
 
@@ -216,7 +216,7 @@ func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tr
 	flag := i.Spec.Flag
 	if err := t.create(ctx); err != nil {
 		if ctx.Err() != nil { // the answer may be lost, and the instance there
-			return t.leave(console.Fail(console.ExitInterrupted, "interrupted before it was started")) //nolint:contextcheck // it has to be done after an interruption
+			return t.leave(console.Errorf(console.ExitInterrupted, "interrupted before it was started")) //nolint:contextcheck // it has to be done after an interruption
 		}
 		if console.Code(err) == console.ExitUnreachable { // likewise
 			return t.leave(err) //nolint:contextcheck // likewise
@@ -227,7 +227,7 @@ func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tr
 	if r.Format != console.JSON {
 		r.Printf("%s is being started for you: %s in namespace %s\n", r.Paint(console.Bold, i.Spec.ChallengeRef.Name), i.Name, i.Namespace)
 		if o.showFlag {
-			r.Printf("its flag is %s\n", console.Clean(flag))
+			r.Printf("its flag is %s\n", console.OneLine(flag))
 		}
 	}
 	err = t.start(ctx)
@@ -256,7 +256,7 @@ func (t *trial) create(ctx context.Context) error {
 		if apierrors.IsAlreadyExists(err) {
 			err = t.cluster.Get(ctx, client.ObjectKeyFromObject(t.instance), wanted)
 			if err == nil && wanted.Spec.OwnerID != t.instance.Spec.OwnerID {
-				return console.Fail(console.ExitFailed, "an instance %s of somebody else exists: try again", t.instance.Name)
+				return console.Errorf(console.ExitFailed, "an instance %s of somebody else exists: try again", t.instance.Name)
 			}
 		}
 		if err == nil {
@@ -274,7 +274,7 @@ func (t *trial) create(ctx context.Context) error {
 		}
 		pause *= 2
 	}
-	return console.Fail(console.ExitUnreachable, "start an instance: the API server cannot be reached")
+	return console.Errorf(console.ExitUnreachable, "start an instance: the API server cannot be reached")
 }
 
 // tell tells it to programs.
@@ -305,7 +305,7 @@ func (t *trial) start(ctx context.Context) error {
 	err := t.follow(waiting, func(change cluster.Change) (bool, error) {
 		t.instance = change.Instance
 		if change.Gone || change.Instance.DeletionTimestamp != nil {
-			return true, console.Fail(console.ExitProblem, "somebody ended it before it ran")
+			return true, console.Errorf(console.ExitProblem, "somebody ended it before it ran")
 		}
 		t.milestones()
 		t.causes()
@@ -355,7 +355,7 @@ func (t *trial) failed(ctx context.Context, code int, what string) error {
 	if t.Format != console.JSON {
 		t.writeFinding(f, "")
 	}
-	return console.Fail(code, "%s", what)
+	return console.Errorf(code, "%s", what)
 }
 
 // milestones tells of what is done and was not told.
@@ -406,7 +406,7 @@ func (t *trial) stay(ctx context.Context) error {
 				t.Notef("its time is over")
 				return true, nil
 			}
-			return true, console.Fail(console.ExitProblem, "somebody ended it")
+			return true, console.Errorf(console.ExitProblem, "somebody ended it")
 		}
 		if p := problemOf(t.instance); p != t.unwell {
 			t.unwell = p
@@ -453,7 +453,7 @@ func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, 
 			t.tellLost(err)
 		},
 		// It is there, and has to be looked after while it lives.
-		Patience: t.options.timeout,
+		Timeout: t.options.timeout,
 	}, client.InNamespace(t.instance.Namespace), client.MatchingFields{"metadata.name": t.instance.Name})
 }
 
@@ -470,9 +470,9 @@ func (t *trial) leave(before error) error {
 	if err != nil {
 		by := fmt.Sprintf("it may still run, until its time is over: kubectl berg end %s -n %s", t.instance.Name, t.instance.Namespace)
 		if before == nil {
-			return console.Fail(console.Code(err), "%w: %s", err, by)
+			return console.Errorf(console.Code(err), "%w: %s", err, by)
 		}
-		return console.Fail(console.Code(before), "%w; and %s: %s", before, err.Error(), by)
+		return console.Errorf(console.Code(before), "%w; and %s: %s", before, err.Error(), by)
 	}
 	t.tell(moment{Event: "gone"})
 	if t.Format != console.JSON {

@@ -182,7 +182,7 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 
 func verdictOf(wrong bool) error {
 	if wrong {
-		return console.Told(console.ExitProblem, "something is wrong")
+		return console.Warn(console.ExitProblem, "something is wrong")
 	}
 	return nil
 }

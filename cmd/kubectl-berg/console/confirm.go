@@ -9,17 +9,17 @@ import (
 // option that answers beforehand is asked for.
 func (c *Console) Confirm(question string) error {
 	if !c.InTerminal || !c.ErrTerminal {
-		return Fail(ExitUsage, "%s: nobody can be asked here: say --yes", question)
+		return Errorf(ExitUsage, "%s: nobody can be asked here: say --yes", question)
 	}
 	c.Notef("%s [y/N]", question)
 	answer, err := bufio.NewReader(c.In).ReadString('\n')
 	if err != nil && answer == "" {
-		return Fail(ExitInterrupted, "no answer: nothing was done")
+		return Errorf(ExitInterrupted, "no answer: nothing was done")
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil
 	default:
-		return Fail(ExitInterrupted, "nothing was done")
+		return Errorf(ExitInterrupted, "nothing was done")
 	}
 }

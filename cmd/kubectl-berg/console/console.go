@@ -124,9 +124,9 @@ func (c *Console) WriteLine(v any) error {
 	return encoder.Encode(v)
 }
 
-// Clean returns text of others as it may be shown: in one line, and without what a terminal
+// OneLine returns text of others as it may be shown: in one line, and without what a terminal
 // takes for a command.
-func Clean(text string) string {
+func OneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\r' || r == '\t' || r == '\u2028' || r == '\u2029':
@@ -165,8 +165,8 @@ func Wrap(text string, width int, indent string) string {
 	return out.String()
 }
 
-// Harmless takes out of a line what a terminal takes for a command, and leaves all else as it is.
-func Harmless(line string) string {
+// StripControl takes out of a line what a terminal takes for a command, and leaves all else as it is.
+func StripControl(line string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t':

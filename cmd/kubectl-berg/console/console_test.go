@@ -46,10 +46,10 @@ func TestATableFitsTheTerminalAndIsWholeInAPipe(t *testing.T) {
 }
 
 func TestWhatATerminalTakesForACommandIsTakenOut(t *testing.T) {
-	if got := Clean("a\x1b[2J\nb\t\u202ec\x00"); got != "a[2J b c" {
+	if got := OneLine("a\x1b[2J\nb\t\u202ec\x00"); got != "a[2J b c" {
 		t.Errorf("%q", got)
 	}
-	if got := Harmless("a\x1b[2J\tb\x07"); got != "a[2J\tb" {
+	if got := StripControl("a\x1b[2J\tb\x07"); got != "a[2J\tb" {
 		t.Errorf("%q", got)
 	}
 }

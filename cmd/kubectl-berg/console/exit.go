@@ -43,13 +43,13 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the error itself.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Fail returns an error with an exit code.
-func Fail(code int, format string, args ...any) error {
+// Errorf returns an error with an exit code.
+func Errorf(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
-// Told returns an error that has been shown and only decides about the exit code.
-func Told(code int, format string, args ...any) error {
+// Warn returns an error that has been shown and only decides about the exit code.
+func Warn(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...), Silent: true}
 }
 

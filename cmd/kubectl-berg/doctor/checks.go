@@ -203,7 +203,7 @@ func Check(s Survey) []Line {
 		lines = append(lines, check(s)...)
 	}
 	for i := range lines {
-		lines[i].Text, lines[i].Do = console.Clean(lines[i].Text), console.Clean(lines[i].Do)
+		lines[i].Text, lines[i].Do = console.OneLine(lines[i].Text), console.OneLine(lines[i].Do)
 	}
 	return lines
 }

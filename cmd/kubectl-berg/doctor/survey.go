@@ -39,8 +39,8 @@ type Options struct {
 	Offline bool
 }
 
-// networkPatience is how long a name or a connection may take.
-const networkPatience = 5 * time.Second
+// networkTimeout is how long a name or a connection may take.
+const networkTimeout = 5 * time.Second
 
 // leaseName is that of the operator's election.
 const leaseName = "berg-operator.berg.norelect.ch"
@@ -392,7 +392,7 @@ func (s *surveyor) names(ctx context.Context) {
 	if !known || s.Deployment == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, networkPatience)
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	found, failed := map[string][]string{}, map[string]string{}
 	for _, name := range []string{ProbeName + "." + domain, domain} {
@@ -439,7 +439,7 @@ func (s *surveyor) connections(ctx context.Context) {
 // Handshake connects as a player's client does, and says what it sees. A certificate that is not
 // to be trusted is looked at all the same.
 func Handshake(ctx context.Context, address, name string) *TLS {
-	ctx, cancel := context.WithTimeout(ctx, networkPatience)
+	ctx, cancel := context.WithTimeout(ctx, networkTimeout)
 	defer cancel()
 	out := &TLS{Address: address}
 	dial := func(trusting bool) error {

@@ -71,8 +71,8 @@ type Finding struct {
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 
-// patience is how long the operator may take to see something.
-const patience = 15 * time.Second
+// timeout is how long the operator may take to see something.
+const timeout = 15 * time.Second
 
 // Explain looks at a view.
 func Explain(v View) Finding {
@@ -92,9 +92,9 @@ func Explain(v View) Finding {
 			f.Do = "Connect: " + connectCommand(i)
 		}
 	}
-	f.Sentence, f.Do = console.Clean(f.Sentence), console.Clean(f.Do)
+	f.Sentence, f.Do = console.OneLine(f.Sentence), console.OneLine(f.Do)
 	for n := range f.Evidence {
-		f.Evidence[n] = console.Clean(f.Evidence[n])
+		f.Evidence[n] = console.OneLine(f.Evidence[n])
 	}
 	return f
 }
@@ -173,7 +173,7 @@ func namespaceOf(i *bergv1.ChallengeInstance) string {
 func unseen(v View, f *Finding) bool {
 	i := v.Instance
 	switch {
-	case len(i.Status.Conditions) == 0 && v.Now.Sub(i.CreationTimestamp.Time) > patience:
+	case len(i.Status.Conditions) == 0 && v.Now.Sub(i.CreationTimestamp.Time) > timeout:
 		return f.says(Wrong, fmt.Sprintf("The operator has not looked at it in %s.", console.Duration(v.Now.Sub(i.CreationTimestamp.Time))),
 			"See whether the operator works: kubectl berg doctor")
 	case len(i.Status.Conditions) == 0:
@@ -181,7 +181,7 @@ func unseen(v View, f *Finding) bool {
 	case i.Status.ObservedGeneration < i.Generation && i.Spec.TerminationReason != "":
 		return f.says(Underway, "It was asked to end"+because(i)+", and is about to.", "Wait some seconds.")
 	}
-	if at := i.Status.ExpiresAt; at != nil && v.Now.Sub(at.Time) > patience && !isFrozen(i) {
+	if at := i.Status.ExpiresAt; at != nil && v.Now.Sub(at.Time) > timeout && !isFrozen(i) {
 		return f.says(Wrong, fmt.Sprintf("Its time was over %s ago, and nothing has ended it.", console.Duration(v.Now.Sub(at.Time))),
 			"See whether the operator works: kubectl berg doctor")
 	}

@@ -18,10 +18,10 @@ func (r *Reconciler) build(ctx context.Context, o Observed, times *Written) ([]E
 	if err != nil {
 		return nil, &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact(err.Error(), in.Flag)}
 	}
-	proof := proofOf(o.Instance)
+	owner := ownerOf(o.Instance)
 	var reached []Endpoint
 	var secrets map[string]pullSecretUse
-	stopped := apply.Steps(ctx, r.Writer, proof, in.namespace(), []apply.Step{
+	stopped := apply.Steps(ctx, r.Writer, owner, in.namespace(), []apply.Step{
 		{
 			Condition: bergv1.ConditionNamespaceCreated,
 			Objects:   []apply.Set{apply.Only(f.Namespace)},
@@ -36,10 +36,10 @@ func (r *Reconciler) build(ctx context.Context, o Observed, times *Written) ([]E
 			Objects:    policySets(in, f),
 			PruneFirst: true, // one too many may let in whom the others keep out
 			Then: func(ctx context.Context, _ []client.Object) error {
-				if err := r.pruneOtherPolicies(ctx, proof, in); err != nil {
+				if err := r.pruneOtherPolicies(ctx, owner, in); err != nil {
 					return err
 				}
-				return r.former.prune(ctx, r.Client, r.Live, proof, in.namespace())
+				return r.former.prune(ctx, r.Client, r.Live, owner, in.namespace())
 			},
 		},
 		{

@@ -88,7 +88,7 @@ func TestEveryCauseIsToldAndEachHasItsReason(t *testing.T) {
 		"crashes after it ran":          {running(startingWith(nil, attempt(3, backsOff("10s")))), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			derive(tc.out, config.Challenge{Timeout: time.Hour}, noon)
+			computeStatus(tc.out, config.Challenge{Timeout: time.Hour}, noon)
 			if got := tc.out.Instance.Status.Cause; got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
@@ -128,12 +128,12 @@ func TestACrashLoopIsToldOnce(t *testing.T) {
 		attempt(3, runs), attempt(3, hasDied), attempt(3, backsOff("40s")), attempt(4, runs),
 	}
 	told := startingWith(nil, loop[0])
-	derive(told, cfg, noon)
+	computeStatus(told, cfg, noon)
 	want := asJSON(t, told.Instance.Status)
 	for n := 1; n < len(loop); n++ {
 		out := startingWith(nil, loop[n])
 		out.Instance = told.Instance.DeepCopy()
-		derive(out, cfg, noon.Add(time.Duration(n)*time.Minute))
+		computeStatus(out, cfg, noon.Add(time.Duration(n)*time.Minute))
 		if got := asJSON(t, out.Instance.Status); got != want {
 			t.Errorf("step %d: %s\nwas %s", n, got, want)
 		}
@@ -149,7 +149,7 @@ func TestACrashLoopIsToldOnce(t *testing.T) {
 		t.Error("that it is ready at last wakes nobody")
 	}
 	out := startingWith(nil, recovers)
-	derive(out, cfg, noon)
+	computeStatus(out, cfg, noon)
 	if s := out.Instance.Status; s.Cause != "" || s.Phase != bergv1.PhaseRunning {
 		t.Errorf("ready at last, it is %s: %q", s.Phase, s.Cause)
 	}

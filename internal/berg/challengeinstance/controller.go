@@ -14,12 +14,12 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler builds, watches and terminates ChallengeInstances.
@@ -34,9 +34,9 @@ type Reconciler struct {
 	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Jumps tells when the clock has got ahead of the timers.
-	Jumps  *walltime.Watcher
-	Config config.Berg
+	// ClockSkew tells when the clock has got ahead of the timers.
+	ClockSkew *clockskew.Watcher
+	Config    config.Berg
 	// Workers is how many instances are built at the same time.
 	Workers int
 	// Namespace is the operator's own: the pull secret is read from there.
@@ -45,8 +45,8 @@ type Reconciler struct {
 	// API server past it, to find out whether a kind is there by now.
 	Presence *optional.Presence
 	Direct   client.Reader
-	// Keeper keeps something of instances that end. Nil: nothing is.
-	Keeper Keeper
+	// Recorder keeps something of instances that end. Nil: nothing is.
+	Recorder Recorder
 
 	backoff      *outcome.Backoff
 	former       formerPolicies
@@ -79,16 +79,16 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=list;watch;create;patch
 
 const (
-	// longestYield is how long what is written about an instance that only waits for another
+	// maxYield is how long what is written about an instance that only waits for another
 	// lets starts under way go first: nobody waits for it, and an owner may have hundreds.
-	longestYield = 500 * time.Millisecond
+	maxYield = 500 * time.Millisecond
 	// rememberedCopies are more than are being built at a time.
 	rememberedCopies = 4096
 )
 
 // errBusy says that another instance of the same owner is being worked on. The request is
 // called again when that has ended: nothing else is to be done about it.
-var errBusy = fmt.Errorf("another instance of the owner is being worked on: %w", pass.ErrPutAside)
+var errBusy = fmt.Errorf("another instance of the owner is being worked on: %w", reconcile.ErrDeferred)
 
 // reconcile brings one instance a step further, or leaves it alone when there is nothing
 // to do. It returns after how long time alone will change something, zero for never.
@@ -100,7 +100,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 	defer done()
-	r.backoff.Meet(req, instance.UID)
+	r.backoff.ResetIfReplaced(req, instance.UID)
 	if instance.DeletionTimestamp != nil {
 		r.turns.goesOn(instance)
 		return 0, nil // the controller of deletions terminates it
@@ -113,7 +113,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if err != nil {
 		return 0, err
 	}
-	problem := judge(view, r.Config.Challenge)
+	problem := check(view, r.Config.Challenge)
 	busy := problem != nil && problem.Reason == bergv1.ReasonOwnerBusy
 	switch {
 	case busy:
@@ -121,12 +121,12 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	case instance.Status.InstanceID == "":
 		defer r.Starts.Take()()
 	}
-	held := outcome.Itself(finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer))
+	held := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer))
 	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
 		return 0, held
 	}
 	if withdrawn(view.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		err := outcome.Itself(r.terminate(ctx, instance, bergv1.TerminationAdmin))
+		err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
 		if outcome.CauseOf(err) == outcome.Rejected {
 			r.tellBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
 		}
@@ -154,8 +154,8 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		}
 		out.Endpoints, out.Problem = r.build(ctx, out.Observed, &out.Written)
 	}
-	if out.Problem != nil && out.Problem.Class == outcome.Raced {
-		return 0, outcome.ErrRaced
+	if out.Problem != nil && out.Problem.Class == outcome.Stale {
+		return 0, outcome.ErrConflict
 	}
 	var retried error
 	if out.Problem == nil {
@@ -166,7 +166,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	}
 
 	before := instance.DeepCopy()
-	derive(out, r.Config.Challenge, now)
+	computeStatus(out, r.Config.Challenge, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {
 		r.report(before, out, now)
@@ -175,10 +175,10 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		r.turns.waits(instance)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
-		err = pass.Join(p.Err, err)
+		err = reconcile.Join(p.Err, err)
 	}
 	if retried != nil {
-		err = pass.Join(retried, err)
+		err = reconcile.Join(retried, err)
 	}
 	return sooner(untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), untilRetry(out.Observed, now)), err
 }
@@ -192,7 +192,7 @@ func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.C
 	var before bergv1.ChallengeInstance
 	if err := r.Client.Get(ctx, key, &before, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		r.turns.absent(who)
-		return nil, outcome.Itself(err)
+		return nil, outcome.WrapNotFound(err)
 	}
 	// What was begun comes before what waits.
 	done, ok := r.turns.take(before.Spec.OwnerID, who, before.Status.InstanceID != "")
@@ -202,7 +202,7 @@ func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.C
 	// What was seen before does not count any more.
 	if err := r.Client.Get(ctx, key, instance); err != nil {
 		done()
-		return nil, outcome.Itself(err)
+		return nil, outcome.WrapNotFound(err)
 	}
 	return done, nil
 }
@@ -213,19 +213,19 @@ func (r *Reconciler) giveWay(ctx context.Context) {
 	select {
 	case r.yields <- struct{}{}:
 		defer func() { <-r.yields }()
-		r.Starts.GiveWay(ctx, longestYield)
+		r.Starts.GiveWay(ctx, maxYield)
 	default:
 	}
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	return pass.Status[*bergv1.ChallengeInstance]{
+	return reconcile.Status[*bergv1.ChallengeInstance]{
 		Client: r.Client,
 		Of:     func(i *bergv1.ChallengeInstance) any { return &i.Status },
-		Refused: func(i *bergv1.ChallengeInstance, err error) {
+		Rejected: func(i *bergv1.ChallengeInstance, err error) {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,
+			reconcile.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,
 				redact("The API server refuses the status of this instance: "+err.Error(), i.Spec.Flag))
 		},
 	}.Patch(ctx, before, instance)

@@ -3,7 +3,7 @@
 // A reconciliation has these steps:
 //
 //	observe (observe.go)  all reads, into one Observed
-//	judge   (judge.go)    pure: may this instance be built, and if not, why
+//	check   (checks.go)    pure: may this instance be built, and if not, why
 //	plan    (plan.go)     pure: every object it should consist of
 //	apply   (controller.go, kit/apply)  the only writes of children
 //	derive  (status.go)   pure: phase, conditions and endpoints

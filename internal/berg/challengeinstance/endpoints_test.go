@@ -241,7 +241,7 @@ func TestServicesAreToldWhenKnown(t *testing.T) {
 			Observed:  Observed{Candidate: Candidate{Instance: testInstance(func(i *bergv1.ChallengeInstance) { i.Status.Services = before }), Pinned: &Snapshot{}}},
 			Endpoints: tc.endpoints,
 		}
-		derive(out, testConfig(t, nil).Challenge, noon)
+		computeStatus(out, testConfig(t, nil).Challenge, noon)
 		if diff := cmp.Diff(tc.want, out.Instance.Status.Services); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

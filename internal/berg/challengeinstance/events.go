@@ -15,7 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The actions of events: what the operator was doing.
@@ -31,7 +31,7 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 		return
 	}
 	created.WithLabelValues(perChallenge.label(instance.Spec.ChallengeRef.Name, true)).Inc()
-	pass.Normal(r.Events, instance, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
+	reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
 }
 
 // report tells what changed between two statuses of a live instance, of which the later
@@ -42,13 +42,13 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome, now t
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
 		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, begun(instance), now).Seconds())
 		observeStages(instance)
-		pass.Normal(r.Events, instance, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
+		reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}
 	for _, text := range moved(before.Status.Services, instance.Status.Services) {
-		pass.Warning(r.Events, instance, bergv1.ReasonNodePortTaken, actionCreate, text)
+		reconcile.Warning(r.Events, instance, bergv1.ReasonNodePortTaken, actionCreate, text)
 	}
 	for _, c := range newProblems(before.Status.Conditions, instance.Status.Conditions) {
-		pass.Warning(r.Events, instance, c.Reason, actionObserve, note(instance, c))
+		reconcile.Warning(r.Events, instance, c.Reason, actionObserve, note(instance, c))
 	}
 }
 
@@ -59,7 +59,7 @@ func newProblems(before, after []metav1.Condition) []metav1.Condition {
 	var news []metav1.Condition
 	for _, c := range after {
 		switch {
-		case c.Status != metav1.ConditionFalse, !conditions.Turned(before, c):
+		case c.Status != metav1.ConditionFalse, !conditions.Transitioned(before, c):
 		case c.Type == bergv1.ConditionUpToDate, c.Type == bergv1.ConditionNamespaceDeleted:
 		case c.Reason == bergv1.ReasonOwnerBusy, c.Reason == bergv1.ReasonWaiting, c.Reason == bergv1.ReasonFrozen, c.Reason == bergv1.ReasonQueued:
 		default:
@@ -87,7 +87,7 @@ func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *be
 	was, is := before.Status.Phase, instance.Status.Phase
 	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.tells(instance, bergv1.PhaseTerminating) {
 		reason := cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))
-		pass.Normal(r.Events, instance, bergv1.ReasonInstanceEnding, actionTerminate, fmt.Sprintf("Terminating due to %s", reason))
+		reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceEnding, actionTerminate, fmt.Sprintf("Terminating due to %s", reason))
 		if reason == bergv1.TerminationTimeout {
 			timeouts.Inc()
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/expiry"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -28,14 +28,14 @@ import (
 // asked to terminate.
 func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason] {
 	return &expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason]{
-		Name:    "challengeinstance-expiry",
-		New:     func() *bergv1.ChallengeInstance { return &bergv1.ChallengeInstance{} },
-		List:    listInstances,
-		Client:  r.Client,
-		Clock:   r.Clock,
-		Jumps:   r.Jumps,
-		Workers: terminationWorkers(r.Workers),
-		Metrics: passes,
+		Name:      "challengeinstance-expiry",
+		New:       func() *bergv1.ChallengeInstance { return &bergv1.ChallengeInstance{} },
+		List:      listInstances,
+		Client:    r.Client,
+		Clock:     r.Clock,
+		ClockSkew: r.ClockSkew,
+		Workers:   terminationWorkers(r.Workers),
+		Metrics:   reconcileMetrics,
 		Due: func(i *bergv1.ChallengeInstance, now time.Time) (bergv1.TerminationReason, time.Time) {
 			var at time.Time
 			if over := expiresAt(i, r.Config.Challenge); over != nil {
@@ -69,9 +69,9 @@ func (r *Reconciler) movesTheEnd(before, after *bergv1.ChallengeInstance) bool {
 	return !expiresAt(before, r.Config.Challenge).Equal(expiresAt(after, r.Config.Challenge))
 }
 
-// reasonPatience is how long a termination may be held up by the write of its reason:
+// reasonTimeout is how long a termination may be held up by the write of its reason:
 // longer than a busy API server takes, or a webhook that does not answer by default.
-const reasonPatience = 15 * time.Second
+const reasonTimeout = 15 * time.Second
 
 // terminate asks for the deletion of a live instance; finalize does the rest. The
 // reason is written before it where the API server takes it: the termination does
@@ -102,7 +102,7 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 // writeReason writes why an instance terminates. With the lock an extension at
 // the last moment wins over the expiry.
 func (r *Reconciler) writeReason(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
-	ctx, cancel := context.WithTimeout(ctx, reasonPatience)
+	ctx, cancel := context.WithTimeout(ctx, reasonTimeout)
 	defer cancel()
 	after := instance.DeepCopy()
 	after.Spec.TerminationReason = reason
@@ -126,7 +126,7 @@ func (r *Reconciler) tellBlocked(ctx context.Context, instance *bergv1.Challenge
 	if err := r.patchStatus(ctx, before, instance); apierrors.IsConflict(err) {
 		return // the next attempt tells
 	}
-	pass.Warning(r.Events, instance, c.Reason, actionTerminate, note(instance, c))
+	reconcile.Warning(r.Events, instance, c.Reason, actionTerminate, note(instance, c))
 }
 
 // expiresAt is when an instance expires; nil before its start, and while it is frozen.
@@ -163,7 +163,7 @@ func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
 	case err == nil:
 		return d, d > 0
 	case text != "" && numbersWithUnits.MatchString(text):
-		return settings.LongestDuration, true // its only problem is its size
+		return settings.MaxDuration, true // its only problem is its size
 	default:
 		return 0, false
 	}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -25,7 +24,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // deletion carries out the deletion of instances. It has a queue and workers of its
@@ -47,16 +46,16 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 		WatchesRawSource(d.calls.source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: terminationWorkers(d.Workers),
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(d.Clock, d.pauses, passes, d.reconcile))
+		Complete(reconcile.New(d.Clock, d.pauses, reconcileMetrics, d.reconcile))
 }
 
 // endingIn maps a namespace to the instance that is being deleted and to which it belongs:
 // hundreds of its owner may be terminating that never had one.
-func (d *deletion) endingIn(ctx context.Context, ns client.Object) []reconcile.Request {
+func (d *deletion) endingIn(ctx context.Context, ns client.Object) []ctrl.Request {
 	return d.ofNamespace(func(i client.Object) bool {
-		return isEnding(i) && proofOf(i.(*bergv1.ChallengeInstance)).Holds(ns)
+		return isEnding(i) && ownerOf(i.(*bergv1.ChallengeInstance)).Owns(ns)
 	})(ctx, ns)
 }
 
@@ -74,15 +73,15 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.
 	if errors.Is(err, outcome.ErrGone) {
 		d.finalizers.Forget(req.NamespacedName)
 		d.terminations.forget(req.NamespacedName)
-		if d.Keeper != nil {
-			d.Keeper.Forget(req.NamespacedName)
+		if d.Recorder != nil {
+			d.Recorder.Forget(req.NamespacedName)
 		}
 	}
 	if err != nil {
 		return never, err
 	}
 	defer done()
-	d.pauses.Meet(req, instance.UID)
+	d.pauses.ResetIfReplaced(req, instance.UID)
 	if instance.DeletionTimestamp == nil {
 		return never, nil
 	}
@@ -120,14 +119,14 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 				refused = err.Error()
 			}
 		}
-		deriveTerminating(instance, ns, refused, now)
-		return pass.Join(err, d.patchTerminating(ctx, before, instance, now)) // the namespace's events wake us
+		computeTerminating(instance, ns, refused, now)
+		return reconcile.Join(err, d.patchTerminating(ctx, before, instance, now)) // the namespace's events wake us
 	}
 
 	if err := d.sweep(ctx, instance); err != nil {
 		return err
 	}
-	deriveTerminated(instance, now)
+	computeTerminated(instance, now)
 	// A status that is refused holds no instance back whose namespace is gone.
 	if err := d.patchTerminating(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
@@ -149,9 +148,9 @@ func (d *deletion) patchTerminating(ctx context.Context, before, instance *bergv
 // this instance's. The cache of a replica that has just taken over may not show
 // yet what its predecessor created, so absence is confirmed by the API server.
 func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
-	proof := proofOf(instance)
+	owner := ownerOf(instance)
 	ns, err := d.observeNamespace(ctx, instance)
-	if err != nil || ns != nil && proof.Holds(ns) {
+	if err != nil || ns != nil && owner.Owns(ns) {
 		return ns, err
 	}
 	if instance.Status.InstanceID == "" {
@@ -164,7 +163,7 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 	if err != nil {
 		return nil, apply.IgnoreAbsent(err)
 	}
-	if !proof.Holds(ns) {
+	if !owner.Owns(ns) {
 		return nil, nil
 	}
 	return ns, nil
@@ -175,18 +174,18 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 // custom resources for a moment, and theirs outlive their namespace. They would
 // block the next instance of the owner.
 func (d *deletion) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
-	proof, ns := proofOf(instance), NamespaceName(instance.Spec.OwnerID)
+	owner, ns := ownerOf(instance), NamespaceName(instance.Spec.OwnerID)
 	errs := []error{
-		apply.Sweep(ctx, d.Writer, proof, &gatewayv1.HTTPRouteList{}, ns),
-		apply.Sweep(ctx, d.Writer, proof, &gatewayv1.TLSRouteList{}, ns),
+		apply.Sweep(ctx, d.Writer, owner, &gatewayv1.HTTPRouteList{}, ns),
+		apply.Sweep(ctx, d.Writer, owner, &gatewayv1.TLSRouteList{}, ns),
 	}
 	if d.Config.Challenge.NetworkPolicy.Cilium() {
-		errs = append(errs, apply.Sweep(ctx, d.Writer, proof, &ciliumv2.CiliumNetworkPolicyList{}, ns))
+		errs = append(errs, apply.Sweep(ctx, d.Writer, owner, &ciliumv2.CiliumNetworkPolicyList{}, ns))
 	}
 	return errors.Join(errs...)
 }
 
-func deriveTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, now time.Time) {
+func computeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminating
 	instance.Status.ObservedGeneration = instance.Generation
 	c := condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonTerminating,
@@ -199,7 +198,7 @@ func deriveTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace,
 	setTerminating(instance, c, now)
 }
 
-func deriveTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
+func computeTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminated
 	instance.Status.ObservedGeneration = instance.Generation
 	if instance.Status.TerminatedAt == nil {

@@ -35,7 +35,7 @@ func FuzzFromJSON(f *testing.F) {
 		if json.Unmarshal(challenge, &spec) != nil || json.Unmarshal(instance, &of) != nil {
 			return
 		}
-		check(t, cfg, spec, of)
+		planFuzzed(t, cfg, spec, of)
 	})
 }
 
@@ -60,7 +60,7 @@ func FuzzAuthors(f *testing.F) {
 		if other {
 			cfg = configs[1]
 		}
-		check(t, cfg, spec, bergv1.ChallengeInstanceSpec{OwnerID: "a1b2c3d4-e5f6-7890-abcd-ef1234567890", Flag: flag})
+		planFuzzed(t, cfg, spec, bergv1.ChallengeInstanceSpec{OwnerID: "a1b2c3d4-e5f6-7890-abcd-ef1234567890", Flag: flag})
 	})
 }
 
@@ -80,7 +80,7 @@ func TestAuthors(t *testing.T) {
 		if err := json.Unmarshal(authors.New(seed, float64(seed%32)/512).Spec(), &spec); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if check(t, cfg, spec, bergv1.ChallengeInstanceSpec{Flag: "flag{authors}"}) {
+		if planFuzzed(t, cfg, spec, bergv1.ChallengeInstanceSpec{Flag: "flag{authors}"}) {
 			planned++
 		}
 		if t.Failed() {
@@ -93,10 +93,10 @@ func TestAuthors(t *testing.T) {
 	}
 }
 
-// check takes an instance from its Challenge to its plan. It is refused for a
+// planFuzzed takes an instance from its Challenge to its plan. It is refused for a
 // reason that names the field, or all that is planned is within bounds. It reports
 // whether a plan was made.
-func check(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, spec bergv1.ChallengeInstanceSpec) bool {
+func planFuzzed(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, spec bergv1.ChallengeInstanceSpec) bool {
 	t.Helper()
 	instance := testInstance(func(i *bergv1.ChallengeInstance) {
 		owner := i.Spec.OwnerID
@@ -105,7 +105,7 @@ func check(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, spec b
 	})
 	o := Observed{Candidate: Candidate{Instance: instance, Challenge: &bergv1.Challenge{Spec: challenge}}}
 	began := time.Now()
-	problem := judge(o, cfg.Challenge)
+	problem := check(o, cfg.Challenge)
 	if problem == nil {
 		before := instance.DeepCopy()
 		if err := pin(&o, cfg.Challenge); err != nil {
@@ -126,7 +126,7 @@ func check(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, spec b
 	if problem != nil {
 		checkRefusal(t, problem)
 	}
-	derive(Outcome{Observed: o, Problem: problem}, cfg.Challenge, noon)
+	computeStatus(Outcome{Observed: o, Problem: problem}, cfg.Challenge, noon)
 	if err := kit.Violations(nil, instance.Status.Conditions, instance.Generation); err != nil {
 		t.Error(err)
 	}

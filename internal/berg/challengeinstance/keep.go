@@ -8,16 +8,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Keeper keeps something of instances that end.
-type Keeper interface {
+// Recorder keeps something of instances that end.
+type Recorder interface {
 	// Keep is told of an instance that is being deleted, at each pass, until Forget. It reports
 	// whether the namespace may go now; if not, wake is called when it may, which is soon. It does
 	// not block.
@@ -42,18 +42,18 @@ type Ending struct {
 }
 
 // errBeingKept puts a deletion aside: the Keeper calls it again.
-var errBeingKept = fmt.Errorf("what is left of the instance is being read: %w", pass.ErrPutAside)
+var errBeingKept = fmt.Errorf("what is left of the instance is being read: %w", reconcile.ErrDeferred)
 
 // keep reports whether the namespace of an instance may go as far as the Keeper is concerned.
 func (d *deletion) keep(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
 	// A check tells by itself what became of its instance.
-	if d.Keeper == nil || instance.Labels[bergv1.LabelCheck] != "" {
+	if d.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" {
 		return true
 	}
 	key := client.ObjectKeyFromObject(instance)
-	return d.Keeper.Keep(ctx, key, instance.UID,
+	return d.Recorder.Keep(ctx, key, instance.UID,
 		func() Ending { return d.ending(ctx, instance.DeepCopy(), ns) },
-		func() { d.calls.add(reconcile.Request{NamespacedName: key}) })
+		func() { d.calls.add(ctrl.Request{NamespacedName: key}) })
 }
 
 func (d *deletion) ending(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) Ending {

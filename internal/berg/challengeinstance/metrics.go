@@ -15,7 +15,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Labels are the phase and the name of an existing Challenge: never an owner, an
@@ -40,7 +40,7 @@ var (
 		Help:    "Time from the expiry of an instance until the operator asked for its deletion.",
 		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600},
 	})
-	passes = pass.NewMetrics("berg_challengeinstance",
+	reconcileMetrics = reconcile.NewMetrics("berg_challengeinstance",
 		"Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a bug. Conflicts and errors in a Challenge do not count.")
 	timeouts = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstance_timeouts_total",
@@ -61,12 +61,12 @@ const (
 	// otherChallenges stands for those beyond the bound and for those that are
 	// gone. It is not a valid name, so it cannot be that of a Challenge.
 	otherChallenges = "_other"
-	// scrapePatience bounds how long a scrape waits for the cache.
-	scrapePatience = time.Second
+	// scrapeTimeout bounds how long a scrape waits for the cache.
+	scrapeTimeout = time.Second
 )
 
 func init() {
-	metrics.Registry.MustRegister(policiesInUse, perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, passes, timeouts)
+	metrics.Registry.MustRegister(policiesInUse, perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, reconcileMetrics, timeouts)
 }
 
 // policyKindsInUse tells which kinds of network policy isolate instances: nothing before the
@@ -145,7 +145,7 @@ func (s *challengeSeries) Describe(ch chan<- *prometheus.Desc) {
 
 func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 	if reader := s.reader.Load(); reader != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 		defer cancel()
 		var challenges bergv1.ChallengeList
 		if err := (*reader).List(ctx, &challenges, client.UnsafeDisableDeepCopy); err == nil {
@@ -181,20 +181,20 @@ func longestOverdue(instances []bergv1.ChallengeInstance, now time.Time) (longes
 	return longest
 }
 
-func seeInstances(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
+func seeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
 	var instances bergv1.ChallengeInstanceList
 	if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	sightings := make([]gauge.Sighting, len(instances.Items))
+	observations := make([]gauge.Observation, len(instances.Items))
 	for i := range instances.Items {
-		sightings[i] = seen(&instances.Items[i])
+		observations[i] = seen(&instances.Items[i])
 	}
-	return sightings, nil
+	return observations, nil
 }
 
-func seen(instance *bergv1.ChallengeInstance) gauge.Sighting {
-	return gauge.Sighting{Phase: string(cmp.Or(instance.Status.Phase, bergv1.PhasePending)), Since: enteredPhase(instance)}
+func seen(instance *bergv1.ChallengeInstance) gauge.Observation {
+	return gauge.Observation{Phase: string(cmp.Or(instance.Status.Phase, bergv1.PhasePending)), Since: enteredPhase(instance)}
 }
 
 // enteredPhase is since when an instance has been in its phase, or since shortly

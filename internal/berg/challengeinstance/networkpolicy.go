@@ -78,7 +78,7 @@ func (r *Reconciler) policies(ctx context.Context) config.NetworkPolicy {
 // pruneOtherPolicies deletes, under NETWORK_POLICY=auto, the policies of the kind that the
 // instance was isolated by before: after those of the other kind were written, so that
 // there is one at any time.
-func (r *Reconciler) pruneOtherPolicies(ctx context.Context, proof ownership.Proof, in Inputs) error {
+func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Owner, in Inputs) error {
 	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
 		return nil // there is no cache of it to look into
 	}
@@ -86,7 +86,7 @@ func (r *Reconciler) pruneOtherPolicies(ctx context.Context, proof ownership.Pro
 	if in.Config.NetworkPolicy.Cilium() {
 		others = &networkingv1.NetworkPolicyList{}
 	}
-	return apply.Prune(ctx, r.Writer, proof, others, in.namespace(), func(types.NamespacedName) bool { return false })
+	return apply.Prune(ctx, r.Writer, owner, others, in.namespace(), func(types.NamespacedName) bool { return false })
 }
 
 // policySets are the policies by kind. A kind that NETWORK_POLICY does not name is left out:
@@ -127,13 +127,13 @@ func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 }
 
 // prune deletes what is left in one namespace and carries the proof.
-func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, proof ownership.Proof, ns string) error {
+func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, owner ownership.Owner, ns string) error {
 	left, err := p.in(ctx, live, ns)
 	if err != nil {
 		return err
 	}
 	for _, policy := range left {
-		if !proof.Holds(policy) {
+		if !owner.Owns(policy) {
 			continue
 		}
 		if err := apply.Delete(ctx, c, policy, client.DisableReadYourWritesConsistency); err != nil {

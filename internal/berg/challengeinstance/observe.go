@@ -90,7 +90,7 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c Candidate) (map[s
 		d := &appsv1.Deployment{}
 		key := types.NamespacedName{Namespace: NamespaceName(c.Instance.Spec.OwnerID), Name: container.Hostname}
 		switch err := r.Client.Get(ctx, key, d); {
-		case err == nil && proofOf(c.Instance).Holds(d):
+		case err == nil && ownerOf(c.Instance).Owns(d):
 			all[container.Hostname] = d
 		case apply.IgnoreAbsent(err) != nil:
 			return nil, err
@@ -165,7 +165,7 @@ func (c *contenders) holds(i *bergv1.ChallengeInstance) bool {
 		c.err = err
 		return true
 	}
-	verdict = judgeAlone(found, c.Config.Challenge) == nil
+	verdict = checkAlone(found, c.Config.Challenge) == nil
 	if found.Pinned == nil {
 		c.verdicts[w] = verdict
 	}

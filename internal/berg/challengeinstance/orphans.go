@@ -22,13 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // orphans follows the namespaces of instances that are gone. No instance is gone before
@@ -59,9 +58,9 @@ func (o *orphans) setup(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-orphans").
 		For(&corev1.Namespace{}, builder.WithPredicates(ofInstances, identityChanged)).
-		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(namespaceOfOwner), builder.WithPredicates(pass.Replaced)).
-		WithOptions(controller.Options{ReconciliationTimeout: pass.Longest}).
-		Complete(pass.Drain(passes, o))
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(namespaceOfOwner), builder.WithPredicates(reconcile.Replaced)).
+		WithOptions(controller.Options{ReconciliationTimeout: reconcile.Timeout}).
+		Complete(reconcile.Drain(reconcileMetrics, o))
 }
 
 // ofInstances passes the namespaces that are named like those of instances.
@@ -71,18 +70,18 @@ var ofInstances = predicate.NewPredicateFuncs(func(ns client.Object) bool {
 
 // identityChanged passes updates of what tells to whom a namespace belongs, and
 // its deletion.
-var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced, predicate.Funcs{
+var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return isLive(e.ObjectOld) != isLive(e.ObjectNew) },
 })
 
-func namespaceOfOwner(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
+func namespaceOfOwner(_ context.Context, o client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
 }
 
 // Reconcile looks at one namespace. It returns no errors, like the Reconciler's.
 func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	wakeUp, err := o.reconcile(ctx, req.Name)
-	result, _ := o.pauses.Result(ctx, req, wakeUp, err)
+	requeueAfter, err := o.reconcile(ctx, req.Name)
+	result, _ := o.pauses.Result(ctx, req, requeueAfter, err)
 	return result, nil
 }
 
@@ -163,7 +162,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 		return err // it is gone, or we look again
 	}
 	if uid, provable := instanceOf(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
-		return outcome.ErrRaced // its event comes
+		return outcome.ErrConflict // its event comes
 	}
 	instances := &metav1.PartialObjectMetadataList{}
 	instances.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceList"))
@@ -183,7 +182,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	err := o.client.Delete(ctx, live, client.PropagationPolicy(metav1.DeletePropagationBackground),
 		client.Preconditions{UID: ptr.To(live.UID), ResourceVersion: ptr.To(live.ResourceVersion)})
 	if apierrors.IsConflict(err) {
-		return outcome.ErrRaced
+		return outcome.ErrConflict
 	}
 	if apply.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)

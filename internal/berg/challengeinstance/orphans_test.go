@@ -48,7 +48,7 @@ func TestConflictSaysWhatIsInTheWay(t *testing.T) {
 		"left":          {namespaceOf("u", labelled), []string{"left behind by instance berg/former", "delete the namespace", "ORPHAN_GRACE_PERIOD"}},
 		"left, it ends": {namespaceOf("u", labelled, terminating), []string{"left behind by instance berg/former", "is being deleted", "starts when it is gone"}},
 	} {
-		p := judge(observed(candidate("m", 5), tc.ns), testConfig(t, nil).Challenge)
+		p := check(observed(candidate("m", 5), tc.ns), testConfig(t, nil).Challenge)
 		if p == nil || p.Reason != bergv1.ReasonNamespaceConflict {
 			t.Errorf("%s: %+v", name, p)
 			continue

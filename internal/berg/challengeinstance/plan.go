@@ -99,15 +99,15 @@ func planWorkloads(in Inputs, endpoints []Endpoint) []*appsv1.Deployment {
 	return out
 }
 
-// Marks are those of all that belongs to an instance.
-var Marks = ownership.Marks{
+// OwnershipLabels are those of all that belongs to an instance.
+var OwnershipLabels = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "instance",
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
 }
 
-func proofOf(instance *bergv1.ChallengeInstance) ownership.Proof {
-	return Marks.Proof(instance.UID, nil)
+func ownerOf(instance *bergv1.ChallengeInstance) ownership.Owner {
+	return OwnershipLabels.For(instance.UID, nil)
 }
 
 // NamespacePrefix begins the name of every instance's namespace; the owner's ID
@@ -142,14 +142,14 @@ func (in Inputs) hostname(container, port string) string {
 
 // path puts the instance's entropy into the path of a flag file.
 func (in Inputs) path(container string, file bergv1.FlagFile) string {
-	return withEntropy(file.Path, hex.EncodeToString(in.secret("entropy", container))[:len(longestEntropy)])
+	return withEntropy(file.Path, hex.EncodeToString(in.secret("entropy", container))[:len(maxEntropy)])
 }
 
 const (
 	// entropyMark in a path stands for the instance's entropy.
 	entropyMark = "{entropy}"
-	// longestEntropy is as long as every entropy.
-	longestEntropy = "000000000000"
+	// maxEntropy is as long as every entropy.
+	maxEntropy = "000000000000"
 )
 
 func withEntropy(path, entropy string) string { return strings.ReplaceAll(path, entropyMark, entropy) }

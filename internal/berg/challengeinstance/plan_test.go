@@ -218,15 +218,15 @@ func TestFlagReachesTheContainerAsItIs(t *testing.T) {
 }
 
 // The annotations of a release must be found by the next one.
-func TestProof(t *testing.T) {
-	proof := proofOf(&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{UID: "u"}})
-	if proof.Annotation != bergv1.AnnotationInstanceUID || proof.UID != "u" || len(proof.Labels) > 0 {
-		t.Errorf("the proof is %+v", proof)
+func TestOwner(t *testing.T) {
+	owner := ownerOf(&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{UID: "u"}})
+	if owner.Annotation != bergv1.AnnotationInstanceUID || owner.UID != "u" || len(owner.Labels) > 0 {
+		t.Errorf("the proof is %+v", owner)
 	}
-	if got := apply.ChecksumAnnotation(proof.Annotation); got != "berg.norelect.ch/plan-checksum" {
+	if got := apply.ChecksumAnnotation(owner.Annotation); got != "berg.norelect.ch/plan-checksum" {
 		t.Errorf("the checksum stands in %s", got)
 	}
-	if got := Marks.Selector().String(); got != "app.kubernetes.io/managed-by=berg" {
+	if got := OwnershipLabels.Selector().String(); got != "app.kubernetes.io/managed-by=berg" {
 		t.Errorf("objects are found by %s", got)
 	}
 }

@@ -207,7 +207,7 @@ func TestWhatProbesDoIsTold(t *testing.T) {
 		if tc.wasReady {
 			wasReady(out.Instance)
 		}
-		if got := judgePods(out.Observed); got.message != tc.want || got.ready {
+		if got := checkPods(out.Observed); got.message != tc.want || got.ready {
 			t.Errorf("%s: %q, want %q", name, got.message, tc.want)
 		}
 	}
@@ -215,7 +215,7 @@ func TestWhatProbesDoIsTold(t *testing.T) {
 	for i := range two.Pinned.Containers {
 		readiness(&two.Pinned.Containers[i])
 	}
-	if got := judgePods(two.Observed).message; got != "Not ready: web, db; the readiness probes of web, db have not succeeded yet" {
+	if got := checkPods(two.Observed).message; got != "Not ready: web, db; the readiness probes of web, db have not succeeded yet" {
 		t.Errorf("%q", got)
 	}
 }

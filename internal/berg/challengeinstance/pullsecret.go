@@ -38,13 +38,13 @@ func (in Inputs) pullSecretVersion(source *corev1.Secret) string {
 	return hex.EncodeToString(in.secret("pull-secret", string(source.UID), source.ResourceVersion))[:12]
 }
 
-// longestPullSecret leaves room for a version in the 253 characters of a name.
-const longestPullSecret = 240
+// maxPullSecret leaves room for a version in the 253 characters of a name.
+const maxPullSecret = 240
 
 // ownPullSecretName is that of a copy which nobody else can have made: the version rests
 // on the UID of the instance.
 func ownPullSecretName(name, version string) string {
-	return strings.TrimRight(name[:min(len(name), longestPullSecret)], "-.") + "-" + version
+	return strings.TrimRight(name[:min(len(name), maxPullSecret)], "-.") + "-" + version
 }
 
 // copyPullSecrets gives the instance a copy of the configured pull secret before its
@@ -195,6 +195,6 @@ func pullSecret(in Inputs, source *corev1.Secret, name string) *corev1.Secret {
 		Type:       source.Type,
 		Data:       source.Data,
 	}
-	Marks.Proof(in.UID, nil).Stamp(copied)
+	OwnershipLabels.For(in.UID, nil).SetOn(copied)
 	return copied
 }

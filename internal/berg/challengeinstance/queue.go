@@ -22,14 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/queue"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Queued reports whether an instance says that it waits for others to end, because as many
@@ -53,7 +52,7 @@ type queueing struct {
 
 // errUnseen says that an instance may not go before the queue knows who is before it. It is
 // called when that is so.
-var errUnseen = fmt.Errorf("the queue was not told of the instance yet: %w", pass.ErrPutAside)
+var errUnseen = fmt.Errorf("the queue was not told of the instance yet: %w", reconcile.ErrDeferred)
 
 func (r *Reconciler) openQueue(mgr ctrl.Manager) {
 	r.queue.Queue = queue.New(r.Config.Challenge.MaxInstances)
@@ -95,7 +94,7 @@ func (r *Reconciler) admit(ctx context.Context, out *Outcome) error {
 	}
 	out.Problem = queuedProblem(out.Candidate, cfg)
 	if answer.Head {
-		pass.Normal(r.Events, instance, bergv1.ReasonNextInQueue, actionCreate, fmt.Sprintf(
+		reconcile.Normal(r.Events, instance, bergv1.ReasonNextInQueue, actionCreate, fmt.Sprintf(
 			"This instance is the first that waits of Challenge %s: it starts when there is room", out.Key))
 	}
 	return nil
@@ -108,7 +107,7 @@ func (r *Reconciler) notStarted(instance *bergv1.ChallengeInstance, err error) {
 		return
 	}
 	switch outcome.CauseOf(err) {
-	case outcome.Overtaken, outcome.Rejected, outcome.NotInstalled, outcome.NotServed:
+	case outcome.Conflict, outcome.Rejected, outcome.NotInstalled, outcome.NotServed:
 		r.look(r.queue.Release(instance.UID))
 	default: // it may have been; another try tells
 	}
@@ -146,7 +145,7 @@ func (r *Reconciler) listStarted(ctx context.Context) error {
 // look has instances looked at.
 func (r *Reconciler) look(keys []types.NamespacedName) {
 	for _, key := range keys {
-		r.calls.add(reconcile.Request{NamespacedName: key})
+		r.calls.add(ctrl.Request{NamespacedName: key})
 	}
 }
 
@@ -154,16 +153,16 @@ func (r *Reconciler) look(keys []types.NamespacedName) {
 // calls then. It comes before everything that is decided by the queue: see errUnseen.
 func (r *Reconciler) placesInQueue() handler.EventHandler {
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 			addAll(q, r.queue.See(r.sightOf(e.Object.(*bergv1.ChallengeInstance))))
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
 				addAll(q, r.queue.Gone(e.ObjectOld.GetUID()))
 			}
 			addAll(q, r.queue.See(r.sightOf(e.ObjectNew.(*bergv1.ChallengeInstance))))
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 			addAll(q, r.queue.Gone(e.Object.GetUID()))
 		},
 	}
@@ -173,27 +172,27 @@ func (r *Reconciler) placesInQueue() handler.EventHandler {
 // may be possible now which were not. They wait in their order again before the first of them
 // is looked at.
 func (r *Reconciler) roomOfChallenges() handler.EventHandler {
-	changed := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object, bound queue.Bound) {
+	changed := func(q workqueue.TypedRateLimitingInterface[ctrl.Request], o client.Object, bound queue.Bound) {
 		key := client.ObjectKeyFromObject(o)
 		addAll(q, r.queue.Reopen(key))
 		addAll(q, r.queue.Limit(key, bound))
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 			changed(q, e.Object, boundOf(e.Object.(*bergv1.Challenge)))
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 			changed(q, e.ObjectNew, boundOf(e.ObjectNew.(*bergv1.Challenge)))
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 			changed(q, e.Object, queue.Bound{})
 		},
 	}
 }
 
-func addAll(q workqueue.TypedRateLimitingInterface[reconcile.Request], keys []types.NamespacedName) {
+func addAll(q workqueue.TypedRateLimitingInterface[ctrl.Request], keys []types.NamespacedName) {
 	for _, key := range keys {
-		q.Add(reconcile.Request{NamespacedName: key})
+		q.Add(ctrl.Request{NamespacedName: key})
 	}
 }
 

@@ -25,7 +25,7 @@ func TestWhatWaitsInTheQueueIsPendingAndHasNoClock(t *testing.T) {
 	cfg := config.Challenge{MaxInstances: 2, StartDeadline: time.Minute, Timeout: time.Hour}
 	c := candidate("a", 0)
 	out := Outcome{Observed: Observed{Candidate: c}, Problem: queuedProblem(c, cfg)}
-	derive(out, cfg, noon)
+	computeStatus(out, cfg, noon)
 	s := c.Instance.Status
 	if s.Phase != bergv1.PhasePending || s.StartedAt != nil || s.ExpiresAt != nil || s.ChallengeSnapshot != nil {
 		t.Errorf("%+v", s)
@@ -46,13 +46,13 @@ func TestWhatWaitsInTheQueueIsPendingAndHasNoClock(t *testing.T) {
 		t.Errorf("told as problems: %v", news)
 	}
 	before := c.Instance.DeepCopy()
-	derive(Outcome{Observed: Observed{Candidate: c}, Problem: queuedProblem(c, cfg)}, cfg, noon.Add(time.Hour))
+	computeStatus(Outcome{Observed: Observed{Candidate: c}, Problem: queuedProblem(c, cfg)}, cfg, noon.Add(time.Hour))
 	if !maps.EqualFunc(reasons(before), reasons(c.Instance), func(a, b string) bool { return a == b }) || untilStartDeadline(c.Instance, cfg, noon.Add(time.Hour)) != 0 {
 		t.Error("time changes what is written of it")
 	}
 
 	// Something else keeps it meanwhile.
-	derive(Outcome{Observed: Observed{Candidate: c}, Problem: &outcome.Problem{
+	computeStatus(Outcome{Observed: Observed{Candidate: c}, Problem: &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting, Message: "why",
 	}}, cfg, noon)
 	if Queued(c.Instance) || !meta.IsStatusConditionPresentAndEqual(c.Instance.Status.Conditions, bergv1.ConditionAdmitted, metav1.ConditionUnknown) {
@@ -60,7 +60,7 @@ func TestWhatWaitsInTheQueueIsPendingAndHasNoClock(t *testing.T) {
 	}
 
 	started(c.Instance)
-	derive(Outcome{Observed: Observed{Candidate: c, Bounded: true}, Problem: beingBuilt}, cfg, noon)
+	computeStatus(Outcome{Observed: Observed{Candidate: c, Bounded: true}, Problem: beingBuilt}, cfg, noon)
 	if !meta.IsStatusConditionTrue(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) {
 		t.Errorf("%v", c.Instance.Status.Conditions)
 	}
@@ -79,7 +79,7 @@ func reasons(i *bergv1.ChallengeInstance) map[string]string {
 
 func TestWithoutABoundNothingIsSaidOfAdmission(t *testing.T) {
 	c := candidate("a", 0, wasStarted)
-	derive(Outcome{Observed: Observed{Candidate: c}}, config.Challenge{}, noon)
+	computeStatus(Outcome{Observed: Observed{Candidate: c}}, config.Challenge{}, noon)
 	if meta.FindStatusCondition(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) != nil {
 		t.Error("there is a condition")
 	}

@@ -77,9 +77,9 @@ func TestErrorWithoutTheFlagKeepsItsKind(t *testing.T) {
 
 func TestConditionsCutNoFlagInTwo(t *testing.T) {
 	const flag = "flag{0123456789abcdef}"
-	for before := 0; before < 2*conditions.LongestMessage; before += 3 {
+	for before := 0; before < 2*conditions.MaxMessage; before += 3 {
 		instance := testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.Flag = flag })
-		setConditions(instance, noon, condition("A", "False", "B", strings.Repeat("x ", before/2)+flag+strings.Repeat(" y", 2*conditions.LongestMessage)))
+		setConditions(instance, noon, condition("A", "False", "B", strings.Repeat("x ", before/2)+flag+strings.Repeat(" y", 2*conditions.MaxMessage)))
 		c := instance.Status.Conditions[0]
 		for where, text := range map[string]string{"condition": c.Message, "event": conditions.Note(note(instance, c))} {
 			if strings.Contains(text, flag[:8]) || strings.Contains(text, flag[len(flag)-8:]) {

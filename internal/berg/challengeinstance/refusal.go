@@ -125,7 +125,7 @@ func (r *Reconciler) retryRefused(ctx context.Context, o Observed, now time.Time
 		// What is cached is not whole.
 		live := &appsv1.Deployment{}
 		err := r.Live.Get(ctx, client.ObjectKeyFromObject(d), live)
-		if err == nil && live.UID == d.UID && proofOf(o.Instance).Holds(live) {
+		if err == nil && live.UID == d.UID && ownerOf(o.Instance).Owns(live) {
 			metav1.SetMetaDataAnnotation(&live.ObjectMeta, bergv1.AnnotationRetriedAt, now.UTC().Format(time.RFC3339))
 			err = r.Client.Update(ctx, live, client.FieldOwner(r.Writer.Manager))
 		}

@@ -125,11 +125,11 @@ func reasonOf(text, otherwise string) string {
 		}
 		return -1
 	}, text)
-	if reason == "" || len(reason) > longestReason || reason[0] < 'A' || reason[0] > 'Z' {
+	if reason == "" || len(reason) > maxReason || reason[0] < 'A' || reason[0] > 'Z' {
 		return otherwise
 	}
 	return reason
 }
 
-// longestReason is what is left of a word.
-const longestReason = 64
+// maxReason is what is left of a word.
+const maxReason = 64

@@ -82,13 +82,13 @@ const (
 
 // applyService writes a Service. One that has to be created again asks for the node ports
 // that it had. Where somebody else has taken one meanwhile, the API server allots another.
-func applyService(ctx context.Context, w apply.Writer, proof ownership.Proof, object client.Object) (client.Object, error) {
+func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, object client.Object) (client.Object, error) {
 	desired := object.(*corev1.Service)
-	live, err := apply.Apply(ctx, w, proof, desired)
+	live, err := apply.Apply(ctx, w, owner, desired)
 	if len(refusedNodePorts(desired, err)) > 0 {
 		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
 			// Its own context would cut off the last attempt.
-			live, err = apply.Apply(ctx, w, proof, desired)
+			live, err = apply.Apply(ctx, w, owner, desired)
 			return len(refusedNodePorts(desired, err)) == 0, nil
 		})
 	}
@@ -96,7 +96,7 @@ func applyService(ctx context.Context, w apply.Writer, proof ownership.Proof, ob
 		for _, i := range refused {
 			desired.Spec.Ports[i].NodePort = 0
 		}
-		live, err = apply.Apply(ctx, w, proof, desired)
+		live, err = apply.Apply(ctx, w, owner, desired)
 	}
 	return live, err
 }

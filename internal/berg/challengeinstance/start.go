@@ -36,7 +36,7 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) erro
 		if err := identify(instance, now); err != nil {
 			return err
 		}
-		derive(Outcome{Observed: *o, Problem: beingBuilt}, r.Config.Challenge, now)
+		computeStatus(Outcome{Observed: *o, Problem: beingBuilt}, r.Config.Challenge, now)
 	}
 	if err := r.patchStatus(ctx, before, instance); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (r *Reconciler) latest(ctx context.Context, o *Observed) error {
 
 // beingBuilt is the state between the start and the first object.
 var beingBuilt = &outcome.Problem{
-	Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonCreating, Class: outcome.UnderWay,
+	Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonCreating, Class: outcome.InProgress,
 	Message: "The namespace is being created",
 }
 
@@ -106,5 +106,5 @@ func rolloutAsked(instance *bergv1.ChallengeInstance) bool {
 // rolloutDue reports whether the instance must adopt its Challenge now. One that
 // cannot be run is not adopted; when it is fixed, it is.
 func rolloutDue(c Candidate, cfg config.Challenge) bool {
-	return rolloutAsked(c.Instance) && judgeAdoption(c, cfg) == nil
+	return rolloutAsked(c.Instance) && checkAdoption(c, cfg) == nil
 }

@@ -107,7 +107,7 @@ func stagesSeen(out Outcome) []time.Time {
 // namespaceAt: one that was there before the pass is as old as it says. A status that could
 // not be written makes no stage longer.
 func namespaceAt(out Outcome) time.Time {
-	if ns := out.Namespace; ns != nil && proofOf(out.Instance).Holds(ns) {
+	if ns := out.Namespace; ns != nil && ownerOf(out.Instance).Owns(ns) {
 		return ns.CreationTimestamp.Time
 	}
 	return out.Written.Namespace

@@ -102,7 +102,7 @@ func TestWhereTheTimeOfAStartWent(t *testing.T) {
 			func() Outcome {
 				o := wroteAt(startingWith(nil, nodeSays("web", 3, 4, 5, 5, 6)), 20, 21)
 				o.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: afterNoon(1)}}}
-				proofOf(o.Instance).Stamp(o.Namespace)
+				ownerOf(o.Instance).SetOn(o.Namespace)
 				o.Deployments = map[string]*appsv1.Deployment{"web": {ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: afterNoon(2)}}}}
 				return o
 			}(),
@@ -110,7 +110,7 @@ func TestWhereTheTimeOfAStartWent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			derive(tc.out, config.Challenge{Timeout: time.Hour}, afterNoon(60))
+			computeStatus(tc.out, config.Challenge{Timeout: time.Hour}, afterNoon(60))
 			if got := ends(tc.out.Instance.Status.Start); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
@@ -122,22 +122,22 @@ func TestTimesTravelWithWhatIsWrittenAnyway(t *testing.T) {
 	cfg := config.Challenge{Timeout: time.Hour}
 	out := wroteAt(startingWith(nil, nodeSays("web", -1, -1, -1, -1, -1)), .1, .3)
 	out.Pinned.Containers[0].ReadinessProbe = &corev1.Probe{}
-	derive(out, cfg, afterNoon(1))
+	computeStatus(out, cfg, afterNoon(1))
 	before := asJSON(t, out.Instance.Status)
 	out.Pods = []corev1.Pod{nodeSays("web", 1, 2, 3, 3, -1)}
-	derive(out, cfg, afterNoon(5))
+	computeStatus(out, cfg, afterNoon(5))
 	if got := asJSON(t, out.Instance.Status); got != before {
 		t.Errorf("that a container runs is written alone: %s\nwas %s", got, before)
 	}
 	out.Pods = []corev1.Pod{nodeSays("web", 1, 2, 3, 3, 6)}
-	derive(out, cfg, afterNoon(7))
+	computeStatus(out, cfg, afterNoon(7))
 	want := [7]float64{.1, .3, 1, 2, 3, 3, 6}
 	if got := ends(out.Instance.Status.Start); got != want {
 		t.Errorf("Running it says %v, want %v", got, want)
 	}
 	ready := asJSON(t, out.Instance.Status.Start)
 	out.Pods = []corev1.Pod{nodeSays("web", 50, 51, 52, 52, -1)}
-	derive(out, cfg, afterNoon(60))
+	computeStatus(out, cfg, afterNoon(60))
 	if got := asJSON(t, out.Instance.Status.Start); got != ready {
 		t.Errorf("a pod that replaces another one changes the start: %s, was %s", got, ready)
 	}
@@ -171,7 +171,7 @@ func TestAStartNeverGoesBack(t *testing.T) {
 				}
 			}
 			wasReadyAt := out.Instance.Status.ReadyAt
-			derive(out, cfg, afterNoon(float64(look*5)))
+			computeStatus(out, cfg, afterNoon(float64(look*5)))
 			got := ends(out.Instance.Status.Start)
 			last := -1.0
 			for n, end := range got {
@@ -202,7 +202,7 @@ func TestAStartOfTheBeginningOfTimeIsNone(t *testing.T) {
 
 func TestStagesOfAStartAreCountedOnce(t *testing.T) {
 	out := wroteAt(startingWith(nil, nodeSays("web", 1, -1, 9, 9, 10)), .1, .3)
-	derive(out, config.Challenge{Timeout: time.Hour}, afterNoon(11))
+	computeStatus(out, config.Challenge{Timeout: time.Hour}, afterNoon(11))
 	startStages.Reset()
 	t.Cleanup(startStages.Reset)
 	observeStages(out.Instance)

@@ -44,11 +44,11 @@ var steps = []string{
 	bergv1.ConditionDeploymentsCreated,
 }
 
-// derive writes into the status of a live instance what an outcome means.
-func derive(out Outcome, cfg config.Challenge, now time.Time) {
+// computeStatus writes into the status of a live instance what an outcome means.
+func computeStatus(out Outcome, cfg config.Challenge, now time.Time) {
 	s := &out.Instance.Status
 	before := s.DeepCopy()
-	pods := judgePods(out.Observed)
+	pods := checkPods(out.Observed)
 
 	s.ObservedGeneration = out.Instance.Generation
 	s.ExpiresAt = expiresAt(out.Instance, cfg)
@@ -81,7 +81,7 @@ func derive(out Outcome, cfg config.Challenge, now time.Time) {
 func phaseOf(out Outcome, late bool) bergv1.Phase {
 	p, s := out.Problem, out.Instance.Status
 	switch {
-	case p != nil && (p.Class == outcome.Blocked || p.Class == outcome.Foreign), late:
+	case p != nil && (p.Class == outcome.Blocked || p.Class == outcome.External), late:
 		return bergv1.PhaseFailed
 	case p != nil && (p.Reason == bergv1.ReasonOwnerBusy || s.InstanceID == ""):
 		return bergv1.PhasePending
@@ -146,7 +146,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 			all = append(all, admission(out)...)
 		case i > stopped:
 			all = append(all, condition(step, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)))
-		case i == stopped && out.Problem.Class == outcome.UnderWay:
+		case i == stopped && out.Problem.Class == outcome.InProgress:
 			all = append(all, condition(step, metav1.ConditionUnknown, out.Problem.Reason, out.Problem.Message))
 		case i == stopped:
 			all = append(all, condition(step, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message))
@@ -248,7 +248,7 @@ func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
 		reason, message = bergv1.ReasonConfigurationChanged,
 			"The operator's configuration was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
 	default:
-		if p := judgeAdoption(c, cfg); p != nil {
+		if p := checkAdoption(c, cfg); p != nil {
 			reason, message = p.Reason, "The Challenge was changed after the start and cannot be adopted: "+p.Message
 		}
 	}
@@ -283,13 +283,13 @@ type podsVerdict struct {
 	message string
 }
 
-func judgePods(o Observed) podsVerdict {
+func checkPods(o Observed) podsVerdict {
 	if o.Pinned == nil {
 		return podsVerdict{}
 	}
 	var missing, probed []string
 	for _, c := range o.Pinned.Containers {
-		ready, problem, message := judgeContainer(o, c)
+		ready, problem, message := checkContainer(o, c)
 		if problem != "" {
 			return podsVerdict{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
 		}
@@ -322,10 +322,10 @@ func probesOf(containers []string, again bool) string {
 	return fmt.Sprintf("; the readiness %s of %s %s", probes, strings.Join(containers, ", "), have)
 }
 
-// judgeContainer says whether a container is ready, else which problem keeps it from
+// checkContainer says whether a container is ready, else which problem keeps it from
 // that, as far as is known: what its pods say, what the runtime says of them, why there
 // are none, and last how the pod ended that nothing has replaced.
-func judgeContainer(o Observed, c bergv1.Container) (ready bool, reason, message string) {
+func checkContainer(o Observed, c bergv1.Container) (ready bool, reason, message string) {
 	live, ended := podsOf(o.Pods, c.Hostname)
 	for _, p := range live {
 		if v := viewOf(p); v.reason != "" {

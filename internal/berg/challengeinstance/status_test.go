@@ -359,7 +359,7 @@ func TestDerive(t *testing.T) {
 				now = noon.Add(5 * time.Second)
 			}
 			instance := tc.out.Instance
-			derive(tc.out, cfg, now)
+			computeStatus(tc.out, cfg, now)
 			if instance.Status.Phase != tc.phase {
 				t.Errorf("phase %s, want %s", instance.Status.Phase, tc.phase)
 			}
@@ -380,7 +380,7 @@ func TestDerive(t *testing.T) {
 			}
 
 			settled := instance.DeepCopy()
-			derive(tc.out, cfg, now.Add(time.Second))
+			computeStatus(tc.out, cfg, now.Add(time.Second))
 			if !equality.Semantic.DeepEqual(settled.Status, instance.Status) {
 				t.Errorf("the same outcome a second later gives another status:\n%+v\n%+v", settled.Status, instance.Status)
 			}
@@ -398,14 +398,14 @@ func TestProblemOf(t *testing.T) {
 		reason string
 	}{
 		"contested object":      {&apply.ContestedError{Kind: "Service", Name: "web"}, outcome.Retry, bergv1.ReasonContested},
-		"foreign object":        {&ownership.RefusedError{Kind: "Service", Namespace: "n", Name: "web"}, outcome.Foreign, bergv1.ReasonObjectConflict},
+		"foreign object":        {&ownership.RefusedError{Kind: "Service", Namespace: "n", Name: "web"}, outcome.External, bergv1.ReasonObjectConflict},
 		"quota":                 {apierrors.NewForbidden(resource, "web", errors.New("exceeded quota")), outcome.Retry, bergv1.ReasonRefused},
 		"namespace terminating": {forbidden, outcome.Waiting, bergv1.ReasonWaiting},
 		"API not installed":     {&meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}}, outcome.Blocked, bergv1.ReasonAPINotInstalled},
-		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), outcome.Foreign, bergv1.ReasonAPINotInstalled},
-		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), outcome.Foreign, bergv1.ReasonAPINotInstalled},
-		"conflict":              {apierrors.NewConflict(resource, "web", errors.New("modified")), outcome.Raced, ""},
-		"gone meanwhile":        {apierrors.NewNotFound(resource, "web"), outcome.Raced, ""},
+		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), outcome.External, bergv1.ReasonAPINotInstalled},
+		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), outcome.External, bergv1.ReasonAPINotInstalled},
+		"conflict":              {apierrors.NewConflict(resource, "web", errors.New("modified")), outcome.Stale, ""},
+		"gone meanwhile":        {apierrors.NewNotFound(resource, "web"), outcome.Stale, ""},
 		"API server away":       {errors.New("connection refused"), outcome.Retry, bergv1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -473,9 +473,9 @@ func TestLifetime(t *testing.T) {
 		"for a default, too":         {pinned: "8h", cap: 3 * time.Hour, want: 3 * time.Hour},
 		"a default below the cap":    {pinned: "1h", cap: 3 * time.Hour, want: time.Hour},
 		"the longest":                {own: "2562047h47m16s", want: 2562047*time.Hour + 47*time.Minute + 16*time.Second},
-		"too long to count":          {own: "2562048h", want: settings.LongestDuration},
-		"far too long":               {own: "9999999999h", pinned: "1h", want: settings.LongestDuration},
-		"far too long, in sum":       {own: "2562047h99m", want: settings.LongestDuration},
+		"too long to count":          {own: "2562048h", want: settings.MaxDuration},
+		"far too long":               {own: "9999999999h", pinned: "1h", want: settings.MaxDuration},
+		"far too long, in sum":       {own: "2562047h99m", want: settings.MaxDuration},
 		"too long, and capped":       {own: "9999999999h", cap: 3 * time.Hour, want: 3 * time.Hour},
 		"zero, of another schema":    {own: "0s", pinned: "1h", want: time.Hour},
 		"nonsense of another schema": {own: "soon", pinned: "1h", want: time.Hour},

@@ -22,10 +22,10 @@ const (
 	maxHostname = validation.DNS1035LabelMaxLength - len(nodePortSuffix)
 	// maxMode is rwx for everyone.
 	maxMode = 0o777
-	// longestPath is that of the schema, in characters.
-	longestPath = 512
-	// longestSegment of a path is that of Linux (NAME_MAX), in bytes.
-	longestSegment = 255
+	// maxPath is that of the schema, in characters.
+	maxPath = 512
+	// maxSegment of a path is that of Linux (NAME_MAX), in bytes.
+	maxSegment = 255
 )
 
 // validate returns the errors of a Challenge, each naming its field. The schema
@@ -342,10 +342,10 @@ func validateFile(at *field.Path, f bergv1.FlagFile) field.ErrorList {
 		invalid("must not contain ':' or a NUL character")
 	case strings.HasPrefix(f.Path, "/proc/"):
 		invalid("must not be in /proc: no container starts with a file mounted there")
-	case utf8.RuneCountInString(f.Path) > longestPath:
-		errs = append(errs, field.TooLong(at.Child("path"), f.Path, longestPath))
-	case slices.ContainsFunc(strings.Split(withEntropy(f.Path, longestEntropy), "/"), func(segment string) bool { return len(segment) > longestSegment }):
-		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", longestSegment, entropyMark, len(longestEntropy)))
+	case utf8.RuneCountInString(f.Path) > maxPath:
+		errs = append(errs, field.TooLong(at.Child("path"), f.Path, maxPath))
+	case slices.ContainsFunc(strings.Split(withEntropy(f.Path, maxEntropy), "/"), func(segment string) bool { return len(segment) > maxSegment }):
+		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", maxSegment, entropyMark, len(maxEntropy)))
 	}
 	if f.Mode != nil && (*f.Mode < 0 || *f.Mode > maxMode) {
 		errs = append(errs, field.Invalid(at.Child("mode"), *f.Mode, "must be from 0 to 0777 (511)"))

@@ -166,7 +166,7 @@ func TestSummaryQuotesTheEndsOfLongValues(t *testing.T) {
 				t.Errorf("%s: %q is not in %s", name, want, text)
 			}
 		}
-		if len(text) > conditions.LongestMessage {
+		if len(text) > conditions.MaxMessage {
 			t.Errorf("%s: %d bytes", name, len(text))
 		}
 	}

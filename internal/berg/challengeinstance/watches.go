@@ -22,14 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // SetupWithManager opens the watches. Each wakes the instances of one owner; the
@@ -78,12 +77,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// Services and ConfigMaps have no generation: every change counts.
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.ConfigMap{}, owner).
-		WatchesRawSource(apis.Wakes(listInstances)).
+		WatchesRawSource(apis.Enqueues(listInstances)).
 		WatchesRawSource(r.calls.source()).
-		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
+		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		})
 	kept := []client.Object{
 		&bergv1.Challenge{}, &corev1.Namespace{}, &corev1.Pod{}, &eventsv1.Event{}, &appsv1.Deployment{},
@@ -99,10 +98,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		controllers = controllers.Watches(kind, owner, changed)
 		kept = append(kept, kind)
 	}
-	if err := pass.Open(ctx, mgr.GetCache(), kept...); err != nil {
+	if err := reconcile.Open(ctx, mgr.GetCache(), kept...); err != nil {
 		return err
 	}
-	instances, err := controllers.Build(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+	instances, err := controllers.Build(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // whom it is named: to those that are live, to those of them that have never run, or to
 // those that are being deleted.
 func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []reconcile.Request {
+	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), NamespacePrefix)
 		if !ours {
 			return nil
@@ -146,9 +145,9 @@ type firstReady struct {
 // firstReadyPriority is above that of everything else, which is zero.
 const firstReadyPriority = 1
 
-func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !podReady(before) && podReady(after) {
-		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		if queue, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
 			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(firstReadyPriority)}, h.ofNew(ctx, after)...)
 		}
 	}
@@ -162,7 +161,7 @@ func isNew(o client.Object) bool {
 func isLive(o client.Object) bool   { return o.GetDeletionTimestamp() == nil }
 func isEnding(o client.Object) bool { return !isLive(o) }
 
-func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []ctrl.Request {
 	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isLive)
 }
 
@@ -174,7 +173,7 @@ func (r *Reconciler) awake(which func(client.Object) bool) func(client.Object) b
 
 // next maps an instance to the one of its owner that waits right behind it: what that one
 // says, and whether it is the first, depends on this one.
-func (r *Reconciler) next(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) next(ctx context.Context, o client.Object) []ctrl.Request {
 	instance := o.(*bergv1.ChallengeInstance)
 	siblings, err := r.siblings(ctx, instance)
 	if err != nil {
@@ -185,7 +184,7 @@ func (r *Reconciler) next(ctx context.Context, o client.Object) []reconcile.Requ
 
 // firstOfOwner maps a namespace to the first of its owner's instances, if some wait: it
 // can be built when the namespace is gone.
-func (r *Reconciler) firstOfOwner(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) firstOfOwner(ctx context.Context, o client.Object) []ctrl.Request {
 	ownerID, ours := strings.CutPrefix(o.GetName(), NamespacePrefix)
 	if !ours {
 		return nil
@@ -197,20 +196,20 @@ func (r *Reconciler) firstOfOwner(ctx context.Context, o client.Object) []reconc
 	return requestsFor(first(inOrder(all, mayContend), r.contends(ctx).holds))
 }
 
-func requestsFor(i *bergv1.ChallengeInstance) []reconcile.Request {
+func requestsFor(i *bergv1.ChallengeInstance) []ctrl.Request {
 	if i == nil {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(i)}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(i)}}
 }
 
-func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
+func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
 }
 
 // withDeadline maps whatever happened to the instances that wait for the start deadline.
-func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, listInstances(), func(o client.Object) bool {
+func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listInstances(), func(o client.Object) bool {
 		return isLive(o) && untilStartDeadline(o.(*bergv1.ChallengeInstance), r.Config.Challenge, r.Clock.Now()) > 0
 	})
 }
@@ -218,7 +217,7 @@ func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []reconc
 func listInstances() client.ObjectList { return &bergv1.ChallengeInstanceList{} }
 
 // changes passes what somebody has written, and no status.
-var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced)
+var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced)
 
 // goneOr passes the events of objects that are gone, so that what is remembered of them
 // can be forgotten, and of those that are live or being deleted.
@@ -238,7 +237,7 @@ var placeChanged = predicate.Funcs{
 	},
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
-		return pass.Replaced.Update(e) || isLive(before) != isLive(after) ||
+		return reconcile.Replaced.Update(e) || isLive(before) != isLive(after) ||
 			before.Generation != after.Generation ||
 			heldByFreeze(before) != heldByFreeze(after) || before.Status.Phase != after.Status.Phase || before.Status.InstanceID != after.Status.InstanceID
 	},
@@ -248,7 +247,7 @@ var placeChanged = predicate.Funcs{
 // created again begins with the first generation again.
 var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || frozen(e.ObjectOld) != frozen(e.ObjectNew) || pass.Replaced.Update(e)
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || frozen(e.ObjectOld) != frozen(e.ObjectNew) || reconcile.Replaced.Update(e)
 	},
 }
 

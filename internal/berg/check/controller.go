@@ -21,10 +21,10 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler makes ChallengeChecks.
@@ -37,9 +37,9 @@ type Reconciler struct {
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Jumps tells when the clock has got ahead of the timers.
-	Jumps  *walltime.Watcher
-	Config config.Berg
+	// ClockSkew tells when the clock has got ahead of the timers.
+	ClockSkew *clockskew.Watcher
+	Config    config.Berg
 	// Policies returns the kinds of policy that instances are given now.
 	Policies func() config.NetworkPolicy
 	// Namespace is that of the operator, where the pull secret is.
@@ -68,13 +68,13 @@ type Reconciler struct {
 // change something, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	c := &bergv1.ChallengeCheck{}
-	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, c)); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, c)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			r.finalizers.Forget(req.NamespacedName)
 		}
 		return 0, err
 	}
-	r.backoff.Meet(req, c.UID)
+	r.backoff.ResetIfReplaced(req, c.UID)
 	now := r.Clock.Now()
 	o, err := r.observe(ctx, c, now)
 	if err != nil {
@@ -103,7 +103,7 @@ func (r *Reconciler) rest(ctx context.Context, o Observed, now time.Time) (time.
 			return 0, err
 		}
 		before.SetResourceVersion(o.Check.GetResourceVersion())
-		deriveIdle(o, reason, message, now)
+		computeIdle(o, reason, message, now)
 		return untilNext(o, reason, now), r.patchStatus(ctx, before, o.Check)
 	}
 	if err := r.begin(ctx, o, now); err != nil {
@@ -122,15 +122,15 @@ func (r *Reconciler) rest(ctx context.Context, o Observed, now time.Time) (time.
 // begin notes that a check is being made, before anything of it exists.
 func (r *Reconciler) begin(ctx context.Context, o Observed, now time.Time) error {
 	before := o.Check.DeepCopy()
-	if err := outcome.Itself(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
 		if outcome.CauseOf(err) == outcome.Rejected {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, before, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+r.withoutFlag(err, o).Error())
+			reconcile.Warning(r.Events, before, bergv1.ReasonRefused, actionCheck, "The API server refuses the finalizer of this ChallengeCheck: "+r.withoutFlag(err, o).Error())
 		}
 		return err
 	}
 	before = o.Check.DeepCopy()
-	deriveStarted(o, now)
+	computeStarted(o, now)
 	return r.patchStatus(ctx, before, o.Check)
 }
 
@@ -161,7 +161,7 @@ func untilNext(o Observed, reason string, now time.Time) time.Duration {
 // run brings a check that is being made a step further.
 func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.Duration, error) {
 	// Somebody may have taken it off.
-	if err := outcome.Itself(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
 		return 0, err
 	}
 	var v Verdict
@@ -184,9 +184,9 @@ func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.D
 		}
 	}
 	before := o.Check.DeepCopy()
-	deriveRunning(o, v, now)
+	computeRunning(o, v, now)
 	if err := r.patchStatus(ctx, before, o.Check); err != nil {
-		return 0, pass.Join(r.withoutFlag(failure, o), err)
+		return 0, reconcile.Join(r.withoutFlag(failure, o), err)
 	}
 	r.report(before, o.Check, v)
 	if o.Check.Status.Run.FinishedAt != nil {
@@ -205,8 +205,8 @@ func (r *Reconciler) build(ctx context.Context, o Observed) error {
 	}
 	in := Inputs{Check: o.Check, Challenge: o.Challenge, Instance: o.Instance, Way: wayTo(o.Instance, o.Challenge), Config: r.Config}
 	in.Config.Challenge.NetworkPolicy = r.Policies()
-	proof := proofOf(o.Check)
-	if _, err := apply.Apply(ctx, r.once(), proof, checkNamespace(o.Check)); err != nil {
+	owner := ownerOf(o.Check)
+	if _, err := apply.Apply(ctx, r.once(), owner, checkNamespace(o.Check)); err != nil {
 		return err
 	}
 	// Nothing runs before what confines it is there.
@@ -224,9 +224,9 @@ func (r *Reconciler) build(ctx context.Context, o Observed) error {
 func (r *Reconciler) confine(ctx context.Context, c *bergv1.ChallengeCheck, policy client.Object) (err error) {
 	switch p := policy.(type) {
 	case *networkingv1.NetworkPolicy:
-		_, err = apply.Apply(ctx, r.once(), proofOf(c), p)
+		_, err = apply.Apply(ctx, r.once(), ownerOf(c), p)
 	case *ciliumv2.CiliumNetworkPolicy:
-		_, err = apply.Apply(ctx, r.once(), proofOf(c), p)
+		_, err = apply.Apply(ctx, r.once(), ownerOf(c), p)
 	}
 	return err
 }
@@ -236,7 +236,7 @@ func (r *Reconciler) confine(ctx context.Context, c *bergv1.ChallengeCheck, poli
 // nobody repairs it, once the solver runs.
 func (r *Reconciler) once() apply.Writer {
 	w := r.Writer
-	w.Restraint = nil
+	w.DriftBackoff = nil
 	return w
 }
 
@@ -245,7 +245,7 @@ func (r *Reconciler) once() apply.Writer {
 func (r *Reconciler) create(ctx context.Context, o client.Object) error {
 	err := r.Client.Create(ctx, o, client.FieldOwner(r.Writer.Manager))
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("%w: %w", outcome.ErrRaced, err)
+		return fmt.Errorf("%w: %w", outcome.ErrConflict, err)
 	}
 	return err
 }
@@ -275,7 +275,7 @@ func (r *Reconciler) copyPullSecret(ctx context.Context, c *bergv1.ChallengeChec
 // refused reports whether the API server, or what is there already, stands against a write.
 func refused(err error) bool {
 	switch outcome.CauseOf(err) {
-	case outcome.Rejected, outcome.NotOurs:
+	case outcome.Rejected, outcome.NotOwned:
 		return err != nil
 	default:
 		return false
@@ -291,7 +291,7 @@ func (r *Reconciler) clear(ctx context.Context, o Observed, now time.Time) error
 	}
 	before := o.Check.DeepCopy()
 	if !gone {
-		deriveEnding(o, now)
+		computeEnding(o, now)
 		return r.patchStatus(ctx, before, o.Check)
 	}
 	if err := r.release(ctx, o.Check); err != nil {
@@ -303,18 +303,18 @@ func (r *Reconciler) clear(ctx context.Context, o Observed, now time.Time) error
 	if reason == "" {
 		reason, message = bergv1.CheckReasonWaitingForTurn, "A check is due"
 	}
-	deriveIdle(o, reason, message, now)
+	computeIdle(o, reason, message, now)
 	return r.patchStatus(ctx, before, o.Check)
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, c *bergv1.ChallengeCheck) error {
-	return pass.Status[*bergv1.ChallengeCheck]{
+	return reconcile.Status[*bergv1.ChallengeCheck]{
 		Client: r.Client,
 		Of:     func(c *bergv1.ChallengeCheck) any { return &c.Status },
-		Refused: func(c *bergv1.ChallengeCheck, err error) {
+		Rejected: func(c *bergv1.ChallengeCheck, err error) {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, c, bergv1.ReasonRefused, actionCheck, "The API server refuses the status of this ChallengeCheck: "+err.Error())
+			reconcile.Warning(r.Events, c, bergv1.ReasonRefused, actionCheck, "The API server refuses the status of this ChallengeCheck: "+err.Error())
 		},
 	}.Patch(ctx, before, c)
 }

@@ -8,7 +8,7 @@
 //	due     (schedule.go)   pure: when the next check is to be made
 //	turn    (turn.go)       pure: whether it may begin now, beside the others and the players
 //	start   (controller.go) the status says that a check is being made, before anything of it exists
-//	judge   (judge.go)      pure: what has come of it, or how long to wait
+//	check   (checks.go)      pure: what has come of it, or how long to wait
 //	plan    (plan.go)       pure: the instance, then the solver's namespace and what is in it
 //	derive  (status.go)     pure: results and conditions
 //	end     (finalize.go)   takes away what belongs to the check

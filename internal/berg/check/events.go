@@ -7,7 +7,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // actionCheck is the action of every event: what the operator was doing.
@@ -17,20 +17,20 @@ const actionCheck = "Check"
 func (r *Reconciler) report(before, c *bergv1.ChallengeCheck, v Verdict) {
 	if v.BrokenOff != "" {
 		results.WithLabelValues(bergv1.CheckReasonInterrupted).Inc()
-		pass.Normal(r.Events, c, bergv1.CheckReasonInterrupted, actionCheck, v.BrokenOff+"; the check is made again later")
+		reconcile.Normal(r.Events, c, bergv1.CheckReasonInterrupted, actionCheck, v.BrokenOff+"; the check is made again later")
 	}
 	if v.Result == nil {
 		return
 	}
 	measure(v.Result)
 	now := apimeta.FindStatusCondition(c.Status.Conditions, bergv1.CheckConditionSolvable)
-	if now == nil || !conditions.Turned(before.Status.Conditions, *now) {
+	if now == nil || !conditions.Transitioned(before.Status.Conditions, *now) {
 		return
 	}
 	about := "Challenge " + c.Spec.ChallengeRef.Name
 	if v.Result.Result == bergv1.CheckSolved {
-		pass.Normal(r.Events, c, now.Reason, actionCheck, fmt.Sprintf("%s can be solved: %s", about, now.Message))
+		reconcile.Normal(r.Events, c, now.Reason, actionCheck, fmt.Sprintf("%s can be solved: %s", about, now.Message))
 		return
 	}
-	pass.Warning(r.Events, c, now.Reason, actionCheck, fmt.Sprintf("%s was not solved: %s", about, now.Message))
+	reconcile.Warning(r.Events, c, now.Reason, actionCheck, fmt.Sprintf("%s was not solved: %s", about, now.Message))
 }

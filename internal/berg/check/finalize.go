@@ -56,8 +56,8 @@ func (r *Reconciler) end(ctx context.Context, o Observed) (gone bool, err error)
 		if err != nil {
 			return false, err
 		}
-		if exists && proofOf(o.Check).Holds(left) {
-			return false, outcome.ErrRaced
+		if exists && ownerOf(o.Check).Owns(left) {
+			return false, outcome.ErrConflict
 		}
 	}
 	return true, nil
@@ -71,7 +71,7 @@ func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) erro
 	}
 	before := c.DeepCopy()
 	controllerutil.RemoveFinalizer(c, bergv1.CheckFinalizer)
-	return outcome.Itself(r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	return outcome.WrapNotFound(r.Client.Patch(ctx, c, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // withoutFlag returns an error of the same kind whose text names no flag of the check: an

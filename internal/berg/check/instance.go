@@ -41,7 +41,7 @@ func instance(c *bergv1.ChallengeCheck, flag string) *bergv1.ChallengeInstance {
 			Timeout:      lifetime(c).String(),
 		},
 	}
-	proofOf(c).Stamp(i)
+	ownerOf(c).SetOn(i)
 	return i
 }
 
@@ -51,13 +51,13 @@ func newFlag(challenge *bergv1.Challenge) string {
 	return flagPrefix(challenge) + "check_" + strings.ToLower(rand.Text()) + "}"
 }
 
-// longestPrefix is more than any event has before the brace of its flags.
-const longestPrefix = 64
+// maxPrefix is more than any event has before the brace of its flags.
+const maxPrefix = 64
 
 // flagPrefix is what the flags of a Challenge begin with, up to the brace.
 func flagPrefix(challenge *bergv1.Challenge) string {
 	for _, like := range []string{challenge.Spec.FlagFormat, challenge.Spec.Flag} {
-		if prefix, _, ok := strings.Cut(like, "{"); ok && prefix != "" && len(prefix) <= longestPrefix && strings.IndexFunc(prefix, notPlain) < 0 {
+		if prefix, _, ok := strings.Cut(like, "{"); ok && prefix != "" && len(prefix) <= maxPrefix && strings.IndexFunc(prefix, notPlain) < 0 {
 			return prefix + "{"
 		}
 	}

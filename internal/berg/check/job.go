@@ -61,7 +61,7 @@ func job(in Inputs) *batchv1.Job {
 			},
 		},
 	}
-	proofOf(in.Check).Stamp(j)
+	ownerOf(in.Check).SetOn(j)
 	return j
 }
 

@@ -13,7 +13,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Labels are the result of a check, its stage, and the name of a Challenge: never a flag.
@@ -27,7 +27,7 @@ var (
 		Help:    "Time that the stages of checks took: start until the instance was Running, solve while the solver ran.",
 		Buckets: []float64{1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600, 1800, 3600},
 	}, []string{"stage"})
-	passes = pass.NewMetrics("berg_challengecheck",
+	reconcileMetrics = reconcile.NewMetrics("berg_challengecheck",
 		"Reconciliations that failed and are tried again: the API server did not answer, or there is a bug. What checks find does not count.")
 	overdue = gauge.NewNumber("berg_challengecheck_longest_overdue_seconds",
 		"For how long the check that has been wanted longest has been due without a result, 0 if none is; while one is being made, how long it was due when that began. Only the leader reports it.")
@@ -42,12 +42,12 @@ const (
 	maxChallenges = 256
 	// otherChallenges is not a valid name, so it cannot be that of a Challenge.
 	otherChallenges = "_other"
-	// scrapePatience bounds how long a scrape waits for the cache.
-	scrapePatience = time.Second
+	// scrapeTimeout bounds how long a scrape waits for the cache.
+	scrapeTimeout = time.Second
 )
 
 func init() {
-	metrics.Registry.MustRegister(results, durations, passes, overdue, perChallenge)
+	metrics.Registry.MustRegister(results, durations, reconcileMetrics, overdue, perChallenge)
 }
 
 func measure(r *bergv1.CheckResult) {
@@ -91,7 +91,7 @@ func (v *verdicts) Collect(ch chan<- prometheus.Metric) {
 	default:
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	var all bergv1.ChallengeCheckList
 	if err := view.reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {

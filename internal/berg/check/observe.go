@@ -59,12 +59,12 @@ func (r *Reconciler) observe(ctx context.Context, c *bergv1.ChallengeCheck, now 
 }
 
 func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
-	proof := proofOf(o.Check)
+	owner := ownerOf(o.Check)
 	i, err := apply.Found(ctx, r.Client, client.ObjectKey{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}, &bergv1.ChallengeInstance{})
 	if err != nil {
 		return err
 	}
-	if i != nil && !proof.Holds(i) {
+	if i != nil && !owner.Owns(i) {
 		o.Foreign = "ChallengeInstance " + client.ObjectKeyFromObject(i).String()
 	} else if i != nil {
 		o.Instance = i
@@ -76,13 +76,13 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	if err != nil || ns == nil {
 		return err
 	}
-	if !proof.Holds(ns) {
+	if !owner.Owns(ns) {
 		o.Foreign = cmp.Or(o.Foreign, "Namespace "+ns.GetName())
 		return nil
 	}
 	o.Namespace = ns
 	j, err := apply.Found(ctx, r.Client, client.ObjectKey{Namespace: namespaceName(o.Check), Name: jobName}, &batchv1.Job{})
-	if err != nil || j == nil || !proof.Holds(j) {
+	if err != nil || j == nil || !owner.Owns(j) {
 		return err
 	}
 	o.Job = j

@@ -19,18 +19,18 @@ type Inputs struct {
 	Config config.Berg
 }
 
-// Marks are those of all that belongs to a check. What is found by them is what is found of
+// OwnershipLabels are those of all that belongs to a check. What is found by them is what is found of
 // instances: they share the caches.
-var Marks = ownership.Marks{
+var OwnershipLabels = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "check",
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
 }
 
-// proofOf is the proof of what belongs to a check: its UID alone, since an instance has no
+// ownerOf is the proof of what belongs to a check: its UID alone, since an instance has no
 // label to be found by.
-func proofOf(c *bergv1.ChallengeCheck) ownership.Proof {
-	return ownership.Proof{Annotation: Marks.Annotation(), UID: c.UID}
+func ownerOf(c *bergv1.ChallengeCheck) ownership.Owner {
+	return ownership.Owner{Annotation: OwnershipLabels.Annotation(), UID: c.UID}
 }
 
 // inInstance is the metadata of an object in the namespace of the instance, with which it goes.

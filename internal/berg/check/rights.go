@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/kit/self"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 )
 
 // needed are the rights of the role berg-check, which is bound only where checks are wanted.
@@ -28,7 +28,7 @@ var needed = []authorizationv1.ResourceAttributes{
 // checks. Without it a watch that is forbidden would keep the operator from becoming ready,
 // and nothing would say why. Every account may ask this.
 func Permitted(ctx context.Context, c client.Client) error {
-	lacks, err := self.Lacks(ctx, c, needed)
+	lacks, err := identity.Lacks(ctx, c, needed)
 	if err != nil {
 		return fmt.Errorf("ask whether checks of challenges are allowed: %w", err)
 	}

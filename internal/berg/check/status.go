@@ -52,24 +52,24 @@ func waiting(o Observed, limit int, now time.Time) (reason, message string) {
 	return "", ""
 }
 
-// deriveIdle is the status while no check is made.
-func deriveIdle(o Observed, reason, message string, now time.Time) {
-	derive(o, condition(bergv1.CheckConditionRunning, metav1.ConditionFalse, reason, message), now)
+// computeIdle is the status while no check is made.
+func computeIdle(o Observed, reason, message string, now time.Time) {
+	computeStatus(o, condition(bergv1.CheckConditionRunning, metav1.ConditionFalse, reason, message), now)
 }
 
-// deriveStarted is the status of a check that begins.
-func deriveStarted(o Observed, now time.Time) {
+// computeStarted is the status of a check that begins.
+func computeStarted(o Observed, now time.Time) {
 	c := o.Check
 	c.Status.Run = &bergv1.CheckRun{
 		StartedAt: metav1.Time{Time: now}, Generation: c.Generation,
 		ChallengeGeneration: o.Challenge.Generation, ChallengeUID: string(o.Challenge.UID),
 	}
 	c.Status.RetryAt = nil
-	derive(o, condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, bergv1.ReasonStarting, "The instance is being created"), now)
+	computeStatus(o, condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, bergv1.ReasonStarting, "The instance is being created"), now)
 }
 
-// deriveRunning is the status of a check that is being made, with its verdict.
-func deriveRunning(o Observed, v Verdict, now time.Time) {
+// computeRunning is the status of a check that is being made, with its verdict.
+func computeRunning(o Observed, v Verdict, now time.Time) {
 	s := &o.Check.Status
 	running := condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, v.Stage, v.Message)
 	switch {
@@ -84,11 +84,11 @@ func deriveRunning(o Observed, v Verdict, now time.Time) {
 		s.RetryAt = &metav1.Time{Time: now.Add(retryPause)}
 		running = ending(o)
 	}
-	derive(o, running, now)
+	computeStatus(o, running, now)
 }
 
-// deriveEnding is the status while what belonged to a check is taken away.
-func deriveEnding(o Observed, now time.Time) { derive(o, ending(o), now) }
+// computeEnding is the status while what belonged to a check is taken away.
+func computeEnding(o Observed, now time.Time) { computeStatus(o, ending(o), now) }
 
 func ending(o Observed) metav1.Condition {
 	message := "What belonged to the check is being taken away"
@@ -107,15 +107,15 @@ func record(s *bergv1.ChallengeCheckStatus, result bergv1.CheckResult, limit int
 	short.Output = ""
 	s.History = append([]bergv1.CheckResult{short}, s.History...)
 	if limit <= 0 {
-		limit = mostResults
+		limit = maxResults
 	}
 	s.History = s.History[:min(len(s.History), int(limit))]
 }
 
-// mostResults is the schema's default, for a ChallengeCheck that was stored without.
-const mostResults = 10
+// maxResults is the schema's default, for a ChallengeCheck that was stored without.
+const maxResults = 10
 
-func derive(o Observed, running metav1.Condition, now time.Time) {
+func computeStatus(o Observed, running metav1.Condition, now time.Time) {
 	c := o.Check
 	c.Status.ObservedGeneration = c.Generation
 	c.Status.NextRunAt = nil

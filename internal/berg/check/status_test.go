@@ -34,23 +34,23 @@ func TestALifeOfStatuses(t *testing.T) {
 	now := noon
 	round := func(v Verdict) {
 		t.Helper()
-		deriveStarted(o, now)
+		computeStarted(o, now)
 		says("start", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.ReasonStarting)
 		if s.NextRunAt != nil || s.RetryAt != nil {
 			t.Errorf("the next one is told while one is made: %v, %v", s.NextRunAt, s.RetryAt)
 		}
-		deriveRunning(o, Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver runs"}, now.Add(time.Second))
+		computeRunning(o, Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver runs"}, now.Add(time.Second))
 		says("solving", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.CheckReasonSolving)
-		deriveRunning(o, v, now.Add(time.Minute))
+		computeRunning(o, v, now.Add(time.Minute))
 		says("result", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.CheckReasonEnding)
 		again := s.DeepCopy()
-		deriveEnding(o, now.Add(80*time.Second))
+		computeEnding(o, now.Add(80*time.Second))
 		if !equality.Semantic.DeepEqual(again, s) {
 			t.Error("waiting for the end changes the status")
 		}
 		s.Run = nil
 		reason, message := obstacle(o.Check, o.Challenge, now.Add(90*time.Second))
-		deriveIdle(o, reason, message, now.Add(90*time.Second))
+		computeIdle(o, reason, message, now.Add(90*time.Second))
 		says("rest", solvableCondition(s.LastResult).Status, metav1.ConditionFalse, bergv1.CheckReasonIdle)
 		now = now.Add(time.Hour)
 	}
@@ -143,11 +143,11 @@ func TestMetricsOfChecks(t *testing.T) {
 	suspended.Spec.Suspend = true
 	o := Observed{Check: &without}
 	reason, message := obstacle(o.Check, nil, noon)
-	deriveIdle(o, reason, message, noon)
+	computeIdle(o, reason, message, noon)
 	if got := solvables([]bergv1.ChallengeCheck{suspended, without}); len(got) != 0 {
 		t.Errorf("%v of one that is suspended and one whose Challenge is gone", got)
 	}
-	deriveIdle(Observed{Check: &without, Challenge: challengeOf()}, bergv1.CheckReasonIdle, "none is due", noon)
+	computeIdle(Observed{Check: &without, Challenge: challengeOf()}, bergv1.CheckReasonIdle, "none is due", noon)
 	suspended.Spec.Suspend = false
 	if got := solvables([]bergv1.ChallengeCheck{suspended, without}); len(got) != 2 {
 		t.Errorf("%v of those that are back", got)

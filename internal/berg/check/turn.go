@@ -87,9 +87,9 @@ func (s *refusals) holds(c *bergv1.ChallengeCheck, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// longestRefusal is how long the API server may refuse what a check consists of before that is the
+// maxRefusal is how long the API server may refuse what a check consists of before that is the
 // result: one that has just started refuses everything for a moment, until it knows the roles.
-const longestRefusal = 10 * time.Second
+const maxRefusal = 10 * time.Second
 
 // patience is since when what a check consists of has been refused, for each ChallengeCheck of which
 // it is. The zero value is ready for use, by one worker.
@@ -105,7 +105,7 @@ type refusedRun struct {
 // else always, what the API server refuses if it has gone on doing so.
 func (p *patience) over(c *bergv1.ChallengeCheck, failure error, now time.Time) bool {
 	switch cause := outcome.CauseOf(failure); {
-	case cause == outcome.NotOurs:
+	case cause == outcome.NotOwned:
 		return true
 	case cause == outcome.Rejected:
 		first := p.since[c.UID]
@@ -116,7 +116,7 @@ func (p *patience) over(c *bergv1.ChallengeCheck, failure error, now time.Time) 
 			first = refusedRun{startedAt, now}
 			p.since[c.UID] = first
 		}
-		return now.Sub(first.since) >= longestRefusal
+		return now.Sub(first.since) >= maxRefusal
 	case failure == nil:
 		p.forget(c)
 	}
@@ -126,9 +126,9 @@ func (p *patience) over(c *bergv1.ChallengeCheck, failure error, now time.Time) 
 // forget lets the next refusal of a ChallengeCheck be the first again.
 func (p *patience) forget(c *bergv1.ChallengeCheck) { delete(p.since, c.UID) }
 
-// longestWait is how long checks leave room for a player whose pods fit on no node. Who has waited
+// maxWait is how long checks leave room for a player whose pods fit on no node. Who has waited
 // longer will not get it from them.
-const longestWait = 10 * time.Minute
+const maxWait = 10 * time.Minute
 
 // players are those who wait for room.
 type players struct {
@@ -154,7 +154,7 @@ func waitingPlayers(all []bergv1.ChallengeInstance, before types.NamespacedName,
 			continue
 		}
 		if !challengeinstance.Queued(i) {
-			until := waitsSince(i).Add(longestWait)
+			until := waitsSince(i).Add(maxWait)
 			if !now.Before(until) {
 				continue
 			}

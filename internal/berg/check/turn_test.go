@@ -100,10 +100,10 @@ func TestWaitingPlayers(t *testing.T) {
 	}{
 		"nobody":              {[]bergv1.ChallengeInstance{runs}, called("gone"), players{}},
 		"one":                 {[]bergv1.ChallengeInstance{runs, waits("a", 0, -time.Minute)}, nobody, players{true, called("a"), noon.Add(9 * time.Minute)}},
-		"one, too long":       {[]bergv1.ChallengeInstance{waits("a", 0, -longestWait)}, called("a"), players{}},
-		"one of two too long": {[]bergv1.ChallengeInstance{waits("a", 9, -longestWait), waits("b", 0, 0)}, called("a"), players{true, called("b"), noon.Add(longestWait)}},
-		"the newest":          {[]bergv1.ChallengeInstance{waits("a", 1, 0), waits("b", 2, -time.Minute), waits("c", 0, 0)}, called("gone"), players{true, called("b"), noon.Add(longestWait)}},
-		"the one of before":   {[]bergv1.ChallengeInstance{waits("a", 1, 0), waits("b", 2, 0)}, called("a"), players{true, called("a"), noon.Add(longestWait)}},
+		"one, too long":       {[]bergv1.ChallengeInstance{waits("a", 0, -maxWait)}, called("a"), players{}},
+		"one of two too long": {[]bergv1.ChallengeInstance{waits("a", 9, -maxWait), waits("b", 0, 0)}, called("a"), players{true, called("b"), noon.Add(maxWait)}},
+		"the newest":          {[]bergv1.ChallengeInstance{waits("a", 1, 0), waits("b", 2, -time.Minute), waits("c", 0, 0)}, called("gone"), players{true, called("b"), noon.Add(maxWait)}},
+		"the one of before":   {[]bergv1.ChallengeInstance{waits("a", 1, 0), waits("b", 2, 0)}, called("a"), players{true, called("a"), noon.Add(maxWait)}},
 		"for hours in queue":  {[]bergv1.ChallengeInstance{queued("a", -3*time.Hour), waits("b", -4*time.Hour, 0)}, nobody, players{true, called("a"), time.Time{}}},
 		"left the queue":      {[]bergv1.ChallengeInstance{leftQueue}, nobody, players{true, called("left"), noon.Add(9 * time.Minute)}},
 	} {
@@ -145,10 +145,10 @@ func TestARefusalMustLast(t *testing.T) {
 		over  bool
 	}{
 		"once":                  {[]look{{0, forbidden}}, false},
-		"for a moment":          {[]look{{0, forbidden}, {longestRefusal - 1, forbidden}}, false},
-		"it goes on":            {[]look{{0, forbidden}, {time.Second, forbidden}, {longestRefusal, forbidden}}, true},
-		"without an answer":     {[]look{{0, forbidden}, {time.Second, lost}, {longestRefusal, forbidden}}, true},
-		"taken meanwhile":       {[]look{{0, forbidden}, {time.Second, nil}, {longestRefusal, forbidden}}, false},
+		"for a moment":          {[]look{{0, forbidden}, {maxRefusal - 1, forbidden}}, false},
+		"it goes on":            {[]look{{0, forbidden}, {time.Second, forbidden}, {maxRefusal, forbidden}}, true},
+		"without an answer":     {[]look{{0, forbidden}, {time.Second, lost}, {maxRefusal, forbidden}}, true},
+		"taken meanwhile":       {[]look{{0, forbidden}, {time.Second, nil}, {maxRefusal, forbidden}}, false},
 		"no answer at all":      {[]look{{0, lost}, {time.Hour, lost}}, false},
 		"it is somebody else's": {[]look{{0, &ownership.RefusedError{}}}, true},
 	} {

@@ -17,13 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // SetupWithManager opens the watches. The only timers are the schedules and the timeouts, and a
@@ -34,13 +33,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	var reader client.Reader = mgr.GetCache()
 	overdue.Watch(r.seeOverdue(reader), mgr.Elected())
 	perChallenge.watch(reader, mgr.Elected())
-	if err := pass.Open(ctx, mgr.GetCache(), &batchv1.Job{}); err != nil {
+	if err := reconcile.Open(ctx, mgr.GetCache(), &batchv1.Job{}); err != nil {
 		return err
 	}
 	inNamespace := handler.EnqueueRequestsFromMapFunc(r.ofNamespace)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengecheck").
-		For(&bergv1.ChallengeCheck{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, pass.Replaced, endingBegins, runCleared, finalizer.TakenOff(bergv1.CheckFinalizer)))).
+		For(&bergv1.ChallengeCheck{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, endingBegins, runCleared, finalizer.TakenOff(bergv1.CheckFinalizer)))).
 		Watches(&bergv1.ChallengeCheck{}, handler.EnqueueRequestsFromMapFunc(r.resting), builder.WithPredicates(roomMade)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.ofChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.ofInstance), builder.WithPredicates(progressed)).
@@ -49,48 +48,48 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&batchv1.Job{}, inNamespace).
 		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(solverChanged)).
 		WatchesRawSource(source.Channel(r.others, handler.EnqueueRequestsFromMapFunc(r.resting))).
-		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.every))).
+		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.every))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, // so that no two passes count at the same time
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
 func listChecks() client.ObjectList { return &bergv1.ChallengeCheckList{} }
 
 // every maps whatever happened to all ChallengeChecks.
-func (r *Reconciler) every(ctx context.Context, _ client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, listChecks(), nil)
+func (r *Reconciler) every(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listChecks(), nil)
 }
 
 // resting maps whatever happened to those of which no check is being made.
-func (r *Reconciler) resting(ctx context.Context, _ client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, listChecks(), func(o client.Object) bool {
+func (r *Reconciler) resting(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listChecks(), func(o client.Object) bool {
 		return o.(*bergv1.ChallengeCheck).Status.Run == nil
 	})
 }
 
 // ofChallenge maps a Challenge to its checks, and to all that wait: one of them may stand behind a
 // check that cannot be made any more.
-func (r *Reconciler) ofChallenge(ctx context.Context, o client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, listChecks(), func(c client.Object) bool {
+func (r *Reconciler) ofChallenge(ctx context.Context, o client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listChecks(), func(c client.Object) bool {
 		own := c.(*bergv1.ChallengeCheck)
 		return own.Status.Run == nil || r.challengeKey(own) == client.ObjectKeyFromObject(o)
 	})
 }
 
 // ofInstance maps an instance of a check to it.
-func (r *Reconciler) ofInstance(_ context.Context, o client.Object) []reconcile.Request {
-	owner := ownerOf(o)
+func (r *Reconciler) ofInstance(_ context.Context, o client.Object) []ctrl.Request {
+	owner := controllerOf(o)
 	if owner == nil {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
 }
 
 // ofNamespace maps a solver's namespace, or an object in one, to the ChallengeCheck.
-func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []ctrl.Request {
 	name := o.GetNamespace()
 	if name == "" {
 		name = o.GetName()
@@ -99,7 +98,7 @@ func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []reconci
 	if !ours {
 		return nil
 	}
-	return pass.Requests(ctx, r.Client, listChecks(), func(c client.Object) bool { return string(c.GetUID()) == uid })
+	return reconcile.Requests(ctx, r.Client, listChecks(), func(c client.Object) bool { return string(c.GetUID()) == uid })
 }
 
 // endingBegins passes the updates by which a ChallengeCheck begins to be deleted.
@@ -135,10 +134,10 @@ var progressed = predicate.And(ofCheck, onChange(func(before, after client.Objec
 }))
 
 // ofCheck passes the instances that a ChallengeCheck owns.
-var ofCheck = predicate.NewPredicateFuncs(func(o client.Object) bool { return ownerOf(o) != nil })
+var ofCheck = predicate.NewPredicateFuncs(func(o client.Object) bool { return controllerOf(o) != nil })
 
 // ownerOf is the ChallengeCheck that owns an instance, nil if none does.
-func ownerOf(o client.Object) *metav1.OwnerReference {
+func controllerOf(o client.Object) *metav1.OwnerReference {
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil && owner.Kind == "ChallengeCheck" {
 		return owner
 	}

@@ -228,7 +228,7 @@ func (c *Checker) remove(ctx context.Context, s site) (gone bool, err error) {
 		return true, nil
 	case err != nil:
 		return false, err
-	case !s.proof().Holds(ns):
+	case !s.proof().Owns(ns):
 		return false, fmt.Errorf("namespace %s exists and was not made by this operator: delete it", ns.Name)
 	case ns.DeletionTimestamp != nil:
 		return false, nil

@@ -36,13 +36,13 @@ type site struct {
 
 // marks are those of all that a check makes. The proof is which installation made it: the UID
 // of the operator's own namespace.
-var marks = ownership.Marks{
+var marks = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "operator-namespace",
 	Found:  map[string]string{bergv1.LabelManagedBy: managedBy},
 }
 
-func (s site) proof() ownership.Proof { return marks.Proof(s.Operator, nil) }
+func (s site) proof() ownership.Owner { return marks.For(s.Operator, nil) }
 
 // namespaceName is the same for every check of one installation, so that a check
 // finds what an earlier one has left.
@@ -61,7 +61,7 @@ func namespace(s site) *corev1.Namespace {
 			"pod-security.kubernetes.io/audit":   "restricted",
 		},
 	}}
-	s.proof().Stamp(ns)
+	s.proof().SetOn(ns)
 	return ns
 }
 

@@ -18,8 +18,8 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // Reconciler has images pulled before players need them.
@@ -32,15 +32,15 @@ type Reconciler struct {
 	Manager string
 	Events  events.EventRecorder
 	Clock   clock.PassiveClock
-	// Jumps tells when the clock has got ahead of the timers.
-	Jumps  *walltime.Watcher
-	Config config.Berg
+	// ClockSkew tells when the clock has got ahead of the timers.
+	ClockSkew *clockskew.Watcher
+	Config    config.Berg
 	// Namespace is that of the operator, where the pull secret is.
 	Namespace string
 
 	backoff *outcome.Backoff
 	// ledger is in the hands of the one worker.
-	ledger *ledger
+	ledger *store
 }
 
 // These rights are in a role of their own: berg-prepull. What pulling does beside them
@@ -53,7 +53,7 @@ type Reconciler struct {
 // reconcile brings the images of all Challenges a step further. It returns after how long time
 // alone will change something, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
-	r.backoff.Meet(req, "")
+	r.backoff.ResetIfReplaced(req, "")
 	now := r.Clock.Now()
 	o, err := r.observe(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		again = sooner(sooner(again, left), all[i].Window.turns(now))
 	}
 	for _, p := range o.Pulls {
-		again = sooner(again, max(time.Second, longestPull-now.Sub(p.Deployment.CreationTimestamp.Time)))
+		again = sooner(again, max(time.Second, maxPull-now.Sub(p.Deployment.CreationTimestamp.Time)))
 	}
 	failing.Store(int64(len(r.ledger.failed)))
 	return again, errors.Join(errs...)
@@ -93,7 +93,7 @@ func (r *Reconciler) settle(ctx context.Context, o *Observed, all []Wish, now ti
 	var errs []error
 	for _, p := range o.Pulls {
 		if w := of[p.Challenge]; w != nil && isWanted(w, p.Target) {
-			v := judge(p.Deployment.CreationTimestamp.Time, p.Pods, now)
+			v := checkPods(p.Deployment.CreationTimestamp.Time, p.Pods, now)
 			switch {
 			case v.Pulled:
 				if r.ledger.pulled(p.Target) {
@@ -155,7 +155,7 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 // returned, to be tried soon.
 func (r *Reconciler) refuse(s start, err error, now time.Time) error {
 	switch outcome.CauseOf(err) {
-	case outcome.Rejected, outcome.NotOurs:
+	case outcome.Rejected, outcome.NotOwned:
 		r.ledger.fail(attempt{s.Wish.Challenge.UID, s.Target}, s.Wish.Challenge.Generation, "", err.Error(), now)
 		pulls.WithLabelValues(bergv1.ImagesPullFailed).Inc()
 		return nil
@@ -169,7 +169,7 @@ func (r *Reconciler) refuse(s start, err error, now time.Time) error {
 func (r *Reconciler) create(ctx context.Context, o client.Object) error {
 	err := r.Client.Create(ctx, o, client.FieldOwner(r.Manager))
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("%w: %w", outcome.ErrRaced, err)
+		return fmt.Errorf("%w: %w", outcome.ErrConflict, err)
 	}
 	return err
 }
@@ -238,7 +238,7 @@ func (r *Reconciler) tell(ctx context.Context, w *Wish, o Observed, now time.Tim
 		}
 	}
 	after := c.DeepCopy()
-	news := derive(after, w, o, r.ledger, now)
+	news := computeStatus(after, w, o, r.ledger, now)
 	if news == sameNews {
 		return 0, nil
 	}

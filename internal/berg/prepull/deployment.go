@@ -63,7 +63,7 @@ func deployment(in Inputs) *appsv1.Deployment {
 			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(in)},
 		},
 	}
-	proofOf(in.Challenge).Stamp(d)
+	ownerOf(in.Challenge).SetOn(d)
 	return d
 }
 

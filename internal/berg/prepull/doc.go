@@ -8,13 +8,13 @@
 //	observe  (observe.go)    all reads, into one Observed
 //	window   (schedule.go)   pure: when the images of a Challenge are to be pulled
 //	wishes   (plan.go)       pure: which images on which nodes (nodes.go) are wanted
-//	judge    (judge.go)      pure: what has become of a pull
+//	check    (checks.go)      pure: what has become of a pull
 //	next     (turn.go)       pure: which pulls begin now
 //	build    (controller.go) the namespace of a Challenge, then the pulls in it
 //	derive   (status.go)     pure: the condition of each Challenge
 //	tidy     (controller.go) takes away what is not needed any more
 //
 // What is done is found out from the nodes. A node lists some of its images only, and so this
-// process remembers the rest (ledger.go); one that does not remember pulls them again, which
+// process remembers the rest (store.go); one that does not remember pulls them again, which
 // costs a pod each and nothing of the registry.
 package prepull

@@ -4,7 +4,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // actionPull is the action of every event: what the operator was doing.
@@ -18,8 +18,8 @@ func (r *Reconciler) report(c *bergv1.Challenge) {
 	}
 	switch now.Reason {
 	case bergv1.ImagesPulled:
-		pass.Normal(r.Events, c, now.Reason, actionPull, "The images are on every node that may run them: "+now.Message)
+		reconcile.Normal(r.Events, c, now.Reason, actionPull, "The images are on every node that may run them: "+now.Message)
 	case bergv1.ImagesPullFailed, bergv1.ImagesNoNode:
-		pass.Warning(r.Events, c, now.Reason, actionPull, now.Message)
+		reconcile.Warning(r.Events, c, now.Reason, actionPull, now.Message)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 var (
@@ -18,12 +18,12 @@ var (
 	}, []string{"result"})
 	failures = gauge.NewNumber("berg_image_prepull_failing",
 		"How many images are missing on nodes because their last pull ahead of players failed. Only the leader reports it.")
-	passes = pass.NewMetrics("berg_image_prepull",
+	reconcileMetrics = reconcile.NewMetrics("berg_image_prepull",
 		"Reconciliations that failed and are tried again: the API server did not answer, or there is a bug. Pulls that fail do not count.")
 	// failing is what failures shows.
 	failing atomic.Int64
 )
 
-func init() { metrics.Registry.MustRegister(pulls, failures, passes) }
+func init() { metrics.Registry.MustRegister(pulls, failures, reconcileMetrics) }
 
 func seeFailing(context.Context) (float64, error) { return float64(failing.Load()), nil }

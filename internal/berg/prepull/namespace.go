@@ -21,8 +21,8 @@ const NamespacePrefix = "berg-prepull-"
 
 func namespaceName(challenge types.UID) string { return NamespacePrefix + string(challenge) }
 
-// proofOf is the proof of what pulls the images of a Challenge.
-func proofOf(challenge types.UID) ownership.Proof { return Marks.Proof(challenge, nil) }
+// ownerOf is the proof of what pulls the images of a Challenge.
+func ownerOf(challenge types.UID) ownership.Owner { return OwnershipLabels.For(challenge, nil) }
 
 // challengeOf returns the UID of the Challenge that an object is for, which its namespace
 // tells, or its own name. "" unless the object proves it.
@@ -32,7 +32,7 @@ func challengeOf(o client.Object) types.UID {
 		name = o.GetName()
 	}
 	uid, ours := strings.CutPrefix(name, NamespacePrefix)
-	if !ours || !proofOf(types.UID(uid)).Holds(o) {
+	if !ours || !ownerOf(types.UID(uid)).Owns(o) {
 		return ""
 	}
 	return types.UID(uid)
@@ -46,7 +46,7 @@ func namespace(c *bergv1.Challenge) *corev1.Namespace {
 		ns.Labels["pod-security.kubernetes.io/"+mode] = "restricted"
 	}
 	ns.Annotations = map[string]string{bergv1.AnnotationChallenge: c.Namespace + "/" + c.Name}
-	proofOf(c.UID).Stamp(ns)
+	ownerOf(c.UID).SetOn(ns)
 	return ns
 }
 
@@ -59,18 +59,18 @@ func networkPolicy(challenge types.UID) *networkingv1.NetworkPolicy {
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 		},
 	}
-	proofOf(challenge).Stamp(p)
+	ownerOf(challenge).SetOn(p)
 	return p
 }
 
-// longestSecretName leaves room for a version in the 253 characters of a name.
-const longestSecretName = 236
+// maxSecretName leaves room for a version in the 253 characters of a name.
+const maxSecretName = 236
 
 // secretName is that of a copy of the pull secret: no two namespaces and no two versions of the
 // source share one, so a Secret of that name is the copy.
 func secretName(room types.UID, source *corev1.Secret) string {
 	sum := sha256.Sum256([]byte(string(room) + "/" + string(source.UID) + "/" + source.ResourceVersion))
-	return strings.TrimRight(source.Name[:min(len(source.Name), longestSecretName)], "-.") + "-" + hex.EncodeToString(sum[:])[:12]
+	return strings.TrimRight(source.Name[:min(len(source.Name), maxSecretName)], "-.") + "-" + hex.EncodeToString(sum[:])[:12]
 }
 
 // pullSecret is a copy of the one that the operator pulls the images of challenges with: the
@@ -80,6 +80,6 @@ func pullSecret(challenge, room types.UID, source *corev1.Secret) *corev1.Secret
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(challenge), Name: secretName(room, source)},
 		Type:       source.Type, Data: source.Data,
 	}
-	proofOf(challenge).Stamp(copied)
+	ownerOf(challenge).SetOn(copied)
 	return copied
 }

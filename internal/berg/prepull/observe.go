@@ -99,11 +99,11 @@ func (r *Reconciler) observeRooms(ctx context.Context, o *Observed) error {
 
 func (r *Reconciler) observePulls(ctx context.Context, o *Observed) error {
 	var deployments appsv1.DeploymentList
-	if err := r.Client.List(ctx, &deployments, client.UnsafeDisableDeepCopy, client.MatchingLabels(Marks.Found)); err != nil {
+	if err := r.Client.List(ctx, &deployments, client.UnsafeDisableDeepCopy, client.MatchingLabels(OwnershipLabels.Found)); err != nil {
 		return err
 	}
 	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency, client.MatchingLabels(Marks.Found)); err != nil {
+	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency, client.MatchingLabels(OwnershipLabels.Found)); err != nil {
 		return err
 	}
 	of := map[types.NamespacedName][]*corev1.Pod{}

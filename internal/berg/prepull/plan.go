@@ -14,9 +14,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Marks are those of all that pulls images. What is found by them is what is found of
+// OwnershipLabels are those of all that pulls images. What is found by them is what is found of
 // instances: they share the caches.
-var Marks = ownership.Marks{
+var OwnershipLabels = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "prepull-challenge",
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPrepull},

@@ -196,32 +196,32 @@ func TestJudge(t *testing.T) {
 		after time.Duration
 		want  Verdict
 	}{
-		"nothing yet":             {corev1.ContainerState{}, time.Minute, Verdict{Left: longestPull - time.Minute}},
-		"being pulled":            {waits("ContainerCreating", ""), time.Minute, Verdict{Left: longestPull - time.Minute}},
-		"pulled for too long":     {waits("ContainerCreating", ""), longestPull, Verdict{Failed: true, Message: "not done after 30m0s: the pull has not ended"}},
+		"nothing yet":             {corev1.ContainerState{}, time.Minute, Verdict{Left: maxPull - time.Minute}},
+		"being pulled":            {waits("ContainerCreating", ""), time.Minute, Verdict{Left: maxPull - time.Minute}},
+		"pulled for too long":     {waits("ContainerCreating", ""), maxPull, Verdict{Failed: true, Message: "not done after 30m0s: the pull has not ended"}},
 		"refused by the registry": {waits("ErrImagePull", text), time.Minute, Verdict{Failed: true, Message: "ErrImagePull: " + text}},
 		"refused again":           {waits("ImagePullBackOff", text), time.Minute, Verdict{Failed: true, Message: "ImagePullBackOff: " + text}},
 		"no name of an image":     {waits("InvalidImageName", "x"), 0, Verdict{Failed: true, Message: "InvalidImageName: x"}},
 		"not to be started":       {waits("RunContainerError", "no such file"), 0, Verdict{Pulled: true}},
 		"not to be created":       {waits("CreateContainerError", "no such file"), 0, Verdict{Pulled: true}},
-		"tried again":             {waits("CrashLoopBackOff", ""), longestPull, Verdict{Pulled: true}},
+		"tried again":             {waits("CrashLoopBackOff", ""), maxPull, Verdict{Pulled: true}},
 		"not started":             {corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "StartError"}}, 0, Verdict{Pulled: true}},
 		"running":                 {corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, 0, Verdict{Pulled: true}},
 	} {
 		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: tc.state}}}}
-		if got := judge(noon, []*corev1.Pod{pod}, noon.Add(tc.after)); got != tc.want {
+		if got := checkPods(noon, []*corev1.Pod{pod}, noon.Add(tc.after)); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 		pod.DeletionTimestamp = &metav1.Time{Time: noon}
-		if got := judge(noon, []*corev1.Pod{pod}, noon); got.Pulled || got.Failed {
+		if got := checkPods(noon, []*corev1.Pod{pod}, noon); got.Pulled || got.Failed {
 			t.Errorf("%s, of a pod that goes: %+v", name, got)
 		}
 	}
 	unplaced := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "too many pods"}}}}
-	if got := judge(noon, []*corev1.Pod{unplaced}, noon.Add(longestPull)); !got.Failed || !strings.Contains(got.Message, "too many pods") {
+	if got := checkPods(noon, []*corev1.Pod{unplaced}, noon.Add(maxPull)); !got.Failed || !strings.Contains(got.Message, "too many pods") {
 		t.Errorf("no place: %+v", got)
 	}
-	if got := judge(noon, nil, noon.Add(longestPull)); !got.Failed || !strings.Contains(got.Message, "no pod") {
+	if got := checkPods(noon, nil, noon.Add(maxPull)); !got.Failed || !strings.Contains(got.Message, "no pod") {
 		t.Errorf("no pod: %+v", got)
 	}
 }
@@ -243,7 +243,7 @@ func TestNext(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit  int
 		active []Pull
-		know   func(*ledger)
+		know   func(*store)
 		want   []string
 		retry  time.Duration
 	}{
@@ -251,18 +251,18 @@ func TestNext(t *testing.T) {
 		"as many as allowed":        {2, nil, nil, []string{"1 x", "2 x"}, 0},
 		"beside those under way":    {2, []Pull{{Target: pull("1", "x")}}, nil, []string{"2 x"}, 0},
 		"none beside too many":      {1, []Pull{{Target: pull("1", "x")}, {Target: pull("2", "x")}}, nil, []string{}, 0},
-		"not what is there":         {4, nil, func(l *ledger) { l.pulled(pull("1", "x")); l.pulled(pull("2", "y")) }, []string{"2 x", "3 x", "1 y"}, 0},
-		"of both Challenges":        {4, nil, func(l *ledger) { l.pulled(pull("1", "x")); l.pulled(pull("1", "y")) }, []string{"2 x", "3 x", "1 z"}, 0},
-		"not while a pause lasts":   {1, nil, func(l *ledger) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-10*time.Second)) }, []string{"2 x"}, 20 * time.Second},
-		"again after the pause":     {1, nil, func(l *ledger) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-firstPause)) }, []string{"1 x"}, 0},
-		"at once when it is edited": {1, nil, func(l *ledger) { l.fail(attempt{"uid-a", pull("1", "x")}, 2, "d", "no", noon) }, []string{"1 x"}, 0},
-		"never after too many": {1, nil, func(l *ledger) {
-			for range mostAttempts {
+		"not what is there":         {4, nil, func(l *store) { l.pulled(pull("1", "x")); l.pulled(pull("2", "y")) }, []string{"2 x", "3 x", "1 y"}, 0},
+		"of both Challenges":        {4, nil, func(l *store) { l.pulled(pull("1", "x")); l.pulled(pull("1", "y")) }, []string{"2 x", "3 x", "1 z"}, 0},
+		"not while a pause lasts":   {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-10*time.Second)) }, []string{"2 x"}, 20 * time.Second},
+		"again after the pause":     {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-firstPause)) }, []string{"1 x"}, 0},
+		"at once when it is edited": {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 2, "d", "no", noon) }, []string{"1 x"}, 0},
+		"never after too many": {1, nil, func(l *store) {
+			for range maxAttempts {
 				l.fail(attempt{"uid-a", pull("1", "x")}, 3, "", "no", noon.Add(-24*time.Hour))
 			}
 		}, []string{"2 x"}, 0},
 	} {
-		l := newLedger()
+		l := newStore()
 		if tc.know != nil {
 			tc.know(l)
 		}
@@ -272,22 +272,22 @@ func TestNext(t *testing.T) {
 		}
 	}
 	all[0].Blocked = "in the way"
-	if starts, _ := next(all, nil, newLedger(), 1, noon); !slices.Equal(chosen(starts), []string{"1 x"}) || starts[0].Wish.Challenge != second {
+	if starts, _ := next(all, nil, newStore(), 1, noon); !slices.Equal(chosen(starts), []string{"1 x"}) || starts[0].Wish.Challenge != second {
 		t.Errorf("beside a Challenge that is blocked: %v", chosen(starts))
 	}
 }
 
 func TestFailuresCountOnceAndPause(t *testing.T) {
-	l, a := newLedger(), attempt{"uid-a", Target{Node: "uid-1", Image: image}}
+	l, a := newStore(), attempt{"uid-a", Target{Node: "uid-1", Image: image}}
 	want := firstPause
-	for n := range mostAttempts {
+	for n := range maxAttempts {
 		of := types.UID(strings.Repeat("d", n+1))
 		if !l.fail(a, 3, of, "no", noon) || l.fail(a, 3, of, "no", noon) {
 			t.Fatalf("attempt %d does not count once", n+1)
 		}
 		f, ok := l.failureOf(a, 3)
 		at, again := f.again()
-		if !ok || f.Count != n+1 || at.Sub(noon) != want || again != (n+1 < mostAttempts) {
+		if !ok || f.Count != n+1 || at.Sub(noon) != want || again != (n+1 < maxAttempts) {
 			t.Errorf("after %d attempts: %+v, again at %s: %v", n+1, f, at, again)
 		}
 		want *= 2
@@ -298,7 +298,7 @@ func TestFailuresCountOnceAndPause(t *testing.T) {
 }
 
 func TestAStatusThatIsRefusedIsOfferedAgain(t *testing.T) {
-	l := newLedger()
+	l := newStore()
 	for n, want := range []int{5, 10, 20, 40, 80, 160, 320, 600, 600} {
 		l.refuse("uid-a", 3, noon)
 		if got := l.refused["uid-a"].again().Sub(noon); got != time.Duration(want)*time.Second {
@@ -308,7 +308,7 @@ func TestAStatusThatIsRefusedIsOfferedAgain(t *testing.T) {
 	for range 100 {
 		l.refuse("uid-a", 3, noon)
 	}
-	if got := l.refused["uid-a"].again().Sub(noon); got != longestRefusal {
+	if got := l.refused["uid-a"].again().Sub(noon); got != maxRefusal {
 		t.Errorf("after many refusals: again after %s", got)
 	}
 	if l.refuse("uid-a", 4, noon); l.refused["uid-a"].Count != 1 {
@@ -322,11 +322,11 @@ func TestAStatusThatIsRefusedIsOfferedAgain(t *testing.T) {
 func TestLedgerLooksAtNodes(t *testing.T) {
 	c := newChallenge("web", image)
 	target := Target{Node: "uid-1", Image: image}
-	look := func(l *ledger, n *corev1.Node, always bool) {
+	look := func(l *store, n *corev1.Node, always bool) {
 		o := observedOf(c, n)
 		l.look(o, wishes(o, settingsOf(), noon), always)
 	}
-	l := newLedger()
+	l := newStore()
 	if look(l, newNode("1"), false); l.isDone(target) {
 		t.Error("what nobody has pulled is there")
 	}
@@ -365,10 +365,10 @@ func TestDeployment(t *testing.T) {
 		Config: config.Challenge{ImagePullPolicy: corev1.PullAlways, UserNamespaces: true}, Now: noon,
 	}
 	d := deployment(in)
-	if !proofOf("u").Holds(d) || challengeOf(d) != "u" || targetOf(d) != in.Target || d.Namespace != "berg-prepull-u" {
+	if !ownerOf("u").Owns(d) || challengeOf(d) != "u" || targetOf(d) != in.Target || d.Namespace != "berg-prepull-u" {
 		t.Errorf("%+v", d.ObjectMeta)
 	}
-	if !Marks.Selector().Matches(labelsOf(d.Spec.Template.Labels)) || d.Spec.Selector.MatchLabels[bergv1.PrepullLabel] != d.Name {
+	if !OwnershipLabels.Selector().Matches(labelsOf(d.Spec.Template.Labels)) || d.Spec.Selector.MatchLabels[bergv1.PrepullLabel] != d.Name {
 		t.Errorf("the pods are not found: %v", d.Spec.Template.Labels)
 	}
 	s := d.Spec.Template.Spec
@@ -416,7 +416,7 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%+v", ns.ObjectMeta)
 	}
 	for name, change := range map[string]func(*corev1.Namespace){
-		"another proof": func(ns *corev1.Namespace) { ns.Annotations[Marks.Annotation()] = "uid-other" },
+		"another proof": func(ns *corev1.Namespace) { ns.Annotations[OwnershipLabels.Annotation()] = "uid-other" },
 		"no proof":      func(ns *corev1.Namespace) { ns.Annotations = nil },
 		"another name":  func(ns *corev1.Namespace) { ns.Name = "challenge-1" },
 	} {
@@ -451,14 +451,14 @@ func TestDerive(t *testing.T) {
 		c.Status.Conditions = []metav1.Condition{{Type: bergv1.ChallengeConditionImagesReady, Status: status, Reason: reason, ObservedGeneration: generation, Message: "so"}}
 	}
 	target := func(on string) Target { return Target{Node: types.UID("uid-" + on), Image: image} }
-	failed := func(l *ledger, on string, times int) {
+	failed := func(l *store, on string, times int) {
 		for range times {
 			l.fail(attempt{"uid-web", target(on)}, 3, "", "ErrImagePull: 429 Too Many Requests", noon)
 		}
 	}
 	for name, tc := range map[string]struct {
 		change  func(*bergv1.Challenge)
-		know    func(*ledger)
+		know    func(*store)
 		see     func(*Observed)
 		reason  string
 		says    string
@@ -469,18 +469,18 @@ func TestDerive(t *testing.T) {
 		"it is hidden":         {hide(time.Hour), nil, nil, bergv1.ImagesScheduled, "from 2030-01-31T12:30:00Z on", turn},
 		"it begins":            {nil, nil, nil, bergv1.ImagesPulling, "0 of 2 pulls on 2 nodes are done", turn},
 		"it goes on": {
-			func(c *bergv1.Challenge) { had(c, "False", bergv1.ImagesPulling, 3) }, func(l *ledger) { l.pulled(target("1")) }, nil,
+			func(c *bergv1.Challenge) { had(c, "False", bergv1.ImagesPulling, 3) }, func(l *store) { l.pulled(target("1")) }, nil,
 			bergv1.ImagesPulling, "1 of 2 pulls on 2 nodes are done", progress,
 		},
 		"it is done": {
-			func(c *bergv1.Challenge) { had(c, "False", bergv1.ImagesPulling, 3) }, func(l *ledger) { l.pulled(target("1")); l.pulled(target("2")) }, nil,
+			func(c *bergv1.Challenge) { had(c, "False", bergv1.ImagesPulling, 3) }, func(l *store) { l.pulled(target("1")); l.pulled(target("2")) }, nil,
 			bergv1.ImagesPulled, "2 of 2 pulls on 2 nodes are done", turn,
 		},
 		"it fails": {
-			nil, func(l *ledger) { l.pulled(target("1")); failed(l, "2", 1) }, nil,
+			nil, func(l *store) { l.pulled(target("1")); failed(l, "2", 1) }, nil,
 			bergv1.ImagesPullFailed, "1 of 2 pulls on 2 nodes are done; node 2: " + image + ": ErrImagePull: 429 Too Many Requests (attempt 1 of 6, it is tried again)", turn,
 		},
-		"it has failed": {nil, func(l *ledger) { failed(l, "2", mostAttempts) }, nil, bergv1.ImagesPullFailed, "tried again when the Challenge is changed", turn},
+		"it has failed": {nil, func(l *store) { failed(l, "2", maxAttempts) }, nil, bergv1.ImagesPullFailed, "tried again when the Challenge is changed", turn},
 		"it is blocked": {nil, nil, func(o *Observed) { o.Blocked["uid-web"] = "Namespace x exists" }, bergv1.ImagesPulling, "Namespace x exists", turn},
 		"no containers": {func(c *bergv1.Challenge) { c.Spec.Containers = nil }, nil, nil, bergv1.ReasonNothingToRun, "no containers", turn},
 		"no nodes":      {nil, nil, func(o *Observed) { o.Nodes = nil }, bergv1.ImagesNoNode, "No ready node takes pods of the Challenge; no ready node may run " + image, turn},
@@ -495,7 +495,7 @@ func TestDerive(t *testing.T) {
 			o.Pulls = []Pull{{Challenge: "uid-web"}}
 		}, bergv1.ImagesPulling, "so", sameNews},
 	} {
-		c, l := newChallenge("web", image), newLedger()
+		c, l := newChallenge("web", image), newStore()
 		if tc.change != nil {
 			tc.change(c)
 		}
@@ -507,7 +507,7 @@ func TestDerive(t *testing.T) {
 			tc.see(&o)
 		}
 		w := wishes(o, settingsOf(), noon)[0]
-		got := derive(c, &w, o, l, noon)
+		got := computeStatus(c, &w, o, l, noon)
 		var reason, message string
 		if len(c.Status.Conditions) > 0 {
 			reason, message = c.Status.Conditions[0].Reason, c.Status.Conditions[0].Message
@@ -518,14 +518,14 @@ func TestDerive(t *testing.T) {
 		if got != tc.novelty || reason != tc.reason || !strings.Contains(message, tc.says) {
 			t.Errorf("%s: %d %s %q, want %d %s %q", name, got, reason, message, tc.novelty, tc.reason, tc.says)
 		}
-		if again := derive(c, &w, o, l, noon.Add(time.Hour)); again != sameNews {
+		if again := computeStatus(c, &w, o, l, noon.Add(time.Hour)); again != sameNews {
 			t.Errorf("%s: says something new again", name)
 		}
 	}
 }
 
 func TestManyFailuresAreShort(t *testing.T) {
-	c, l := newChallenge("web", image), newLedger()
+	c, l := newChallenge("web", image), newStore()
 	objects := []client.Object{c}
 	for n := range 9 {
 		name := string(rune('a' + n))
@@ -534,8 +534,8 @@ func TestManyFailuresAreShort(t *testing.T) {
 	}
 	o := observedOf(objects...)
 	w := wishes(o, settingsOf(), noon)[0]
-	derive(c, &w, o, l, noon)
-	if got := c.Status.Conditions[0].Message; strings.Count(got, "node ") != mostTold || !strings.Contains(got, "6 more have failed") {
+	computeStatus(c, &w, o, l, noon)
+	if got := c.Status.Conditions[0].Message; strings.Count(got, "node ") != maxTold || !strings.Contains(got, "6 more have failed") {
 		t.Error(got)
 	}
 }
@@ -544,17 +544,17 @@ func TestNeedsRoom(t *testing.T) {
 	c := newChallenge("web", image)
 	o := observedOf(c, newNode("1"))
 	w := wishes(o, settingsOf(), noon)[0]
-	l, target := newLedger(), Target{Node: "uid-1", Image: image}
+	l, target := newStore(), Target{Node: "uid-1", Image: image}
 	if !needsRoom(&w, l) {
 		t.Error("nothing is pulled, and no room is needed")
 	}
-	for n := range mostAttempts {
+	for n := range maxAttempts {
 		l.fail(attempt{c.UID, target}, 3, "", "no", noon)
-		if want := n+1 < mostAttempts; needsRoom(&w, l) != want {
+		if want := n+1 < maxAttempts; needsRoom(&w, l) != want {
 			t.Errorf("after %d attempts the room is needed: %v", n+1, !want)
 		}
 	}
-	l = newLedger()
+	l = newStore()
 	if l.pulled(target); needsRoom(&w, l) {
 		t.Error("all is pulled, and the room is needed")
 	}
@@ -616,9 +616,9 @@ func TestTrim(t *testing.T) {
 				ContainerStatuses: []corev1.ContainerStatus{{Name: "sidecar"}, {Name: containerName, State: state, Image: image}},
 			},
 		}
-		whole := judge(noon, []*corev1.Pod{pod}, noon)
+		whole := checkPods(noon, []*corev1.Pod{pod}, noon)
 		TrimPod(pod)
-		if got := judge(noon, []*corev1.Pod{pod}, noon); got != whole || len(pod.Spec.Containers) > 0 || len(pod.Status.Conditions) != 1 || placementProblem(pod) != "full" {
+		if got := checkPods(noon, []*corev1.Pod{pod}, noon); got != whole || len(pod.Spec.Containers) > 0 || len(pod.Status.Conditions) != 1 || placementProblem(pod) != "full" {
 			t.Errorf("%s: %+v, %+v", name, got, pod)
 		}
 	}

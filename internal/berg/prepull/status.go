@@ -13,14 +13,14 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 const (
 	// tellEvery is how often the progress of one Challenge is written at most.
 	tellEvery = 5 * time.Second
-	// mostTold is how many failures are told one by one.
-	mostTold = 3
+	// maxTold is how many failures are told one by one.
+	maxTold = 3
 )
 
 // novelty is what is new in a status.
@@ -35,8 +35,8 @@ const (
 	turn
 )
 
-// derive writes the condition of a Challenge, of which w is the wish, and returns what is new in it.
-func derive(c *bergv1.Challenge, w *Wish, o Observed, l *ledger, now time.Time) novelty {
+// computeStatus writes the condition of a Challenge, of which w is the wish, and returns what is new in it.
+func computeStatus(c *bergv1.Challenge, w *Wish, o Observed, l *store, now time.Time) novelty {
 	before := c.Status.DeepCopy()
 	old := apimeta.FindStatusCondition(before.Conditions, bergv1.ChallengeConditionImagesReady)
 	switch w.Window.Stage {
@@ -57,7 +57,7 @@ func derive(c *bergv1.Challenge, w *Wish, o Observed, l *ledger, now time.Time) 
 	switch {
 	case equality.Semantic.DeepEqual(*before, c.Status):
 		return sameNews
-	case old != nil && fresh != nil && !conditions.Turned(before.Conditions, *fresh) && old.ObservedGeneration == fresh.ObservedGeneration:
+	case old != nil && fresh != nil && !conditions.Transitioned(before.Conditions, *fresh) && old.ObservedGeneration == fresh.ObservedGeneration:
 		return progress
 	default:
 		return turn
@@ -80,7 +80,7 @@ func underWay(challenge types.UID, o Observed) bool {
 }
 
 // judgement tells how far a Challenge has come, in an open window.
-func judgement(w *Wish, o Observed, l *ledger) (status metav1.ConditionStatus, reason, message string) {
+func judgement(w *Wish, o Observed, l *store) (status metav1.ConditionStatus, reason, message string) {
 	if len(w.Challenge.Spec.Containers) == 0 {
 		return metav1.ConditionFalse, bergv1.ReasonNothingToRun, "The Challenge has no containers: there is nothing to pull"
 	}
@@ -96,7 +96,7 @@ func judgement(w *Wish, o Observed, l *ledger) (status metav1.ConditionStatus, r
 		f, ok := l.failureOf(attempt{w.Challenge.UID, t}, w.Challenge.Generation)
 		switch {
 		case !ok:
-		case len(told) == mostTold:
+		case len(told) == maxTold:
 			more++
 		default:
 			told = append(told, fmt.Sprintf("node %s: %s: %s (%s)", o.Nodes[t.Node].Name, conditions.Value(t.Image), f.Message, f.prospect()))
@@ -132,18 +132,18 @@ func judgement(w *Wish, o Observed, l *ledger) (status metav1.ConditionStatus, r
 // prospect tells how a failure goes on.
 func (f failure) prospect() string {
 	if _, again := f.again(); again {
-		return fmt.Sprintf("attempt %d of %d, it is tried again", f.Count, mostAttempts)
+		return fmt.Sprintf("attempt %d of %d, it is tried again", f.Count, maxAttempts)
 	}
-	return fmt.Sprintf("attempt %d of %d, it is tried again when the Challenge is changed", f.Count, mostAttempts)
+	return fmt.Sprintf("attempt %d of %d, it is tried again when the Challenge is changed", f.Count, maxAttempts)
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, c *bergv1.Challenge) error {
-	return pass.Status[*bergv1.Challenge]{
+	return reconcile.Status[*bergv1.Challenge]{
 		Client: r.Client,
 		Of:     func(c *bergv1.Challenge) any { return &c.Status },
-		Refused: func(c *bergv1.Challenge, err error) {
-			pass.Warning(r.Events, c, bergv1.ReasonRefused, actionPull, "The API server refuses the status of this Challenge: "+err.Error())
+		Rejected: func(c *bergv1.Challenge, err error) {
+			reconcile.Warning(r.Events, c, bergv1.ReasonRefused, actionPull, "The API server refuses the status of this Challenge: "+err.Error())
 		},
 	}.Patch(ctx, before, c)
 }

@@ -15,7 +15,7 @@ type start struct {
 // next chooses which pulls begin: limit at a time with those that are under way, one on each node,
 // what is needed first coming first. untilRetry is how long it is until one that has failed
 // is tried again; zero for never.
-func next(all []Wish, active []Pull, l *ledger, limit int, now time.Time) (starts []start, untilRetry time.Duration) {
+func next(all []Wish, active []Pull, l *store, limit int, now time.Time) (starts []start, untilRetry time.Duration) {
 	busy := map[types.UID]bool{}
 	for _, p := range active {
 		busy[p.Target.Node] = true
@@ -60,7 +60,7 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // needsRoom reports whether a Challenge still has something to be pulled.
-func needsRoom(w *Wish, l *ledger) bool {
+func needsRoom(w *Wish, l *store) bool {
 	for _, t := range w.Targets {
 		if l.isDone(t) {
 			continue

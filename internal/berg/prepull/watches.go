@@ -17,26 +17,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // everything is the one request: all pulls together are paced.
-var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "images"}}
+var everything = ctrl.Request{NamespacedName: types.NamespacedName{Name: "images"}}
 
 // SetupWithManager opens the watches. The only timers are the windows of Challenges, the pauses
 // after failures and the longest time of a pull, and a jump of the clock wakes all.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff, r.ledger = outcome.NewBackoff(), newLedger()
+	r.backoff, r.ledger = outcome.NewBackoff(), newStore()
 	failures.Watch(seeFailing, mgr.Elected())
-	if err := pass.Open(ctx, mgr.GetCache(), &corev1.Node{}, &nodev1.RuntimeClass{}); err != nil {
+	if err := reconcile.Open(ctx, mgr.GetCache(), &corev1.Node{}, &nodev1.RuntimeClass{}); err != nil {
 		return err
 	}
-	wake := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{everything}
+	wake := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{everything}
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("image-prepull").
@@ -46,12 +45,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Namespace{}, wake, builder.WithPredicates(inRooms)).
 		Watches(&appsv1.Deployment{}, wake, builder.WithPredicates(inRooms, comesOrGoes)).
 		Watches(&corev1.Pod{}, wake, builder.WithPredicates(inRooms, podChanged)).
-		WatchesRawSource(r.Jumps.Source(wake)).
+		WatchesRawSource(r.ClockSkew.Source(wake)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, // it is one request
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
 // inRooms passes the namespaces in which images are pulled, and what is in them.

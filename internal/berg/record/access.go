@@ -18,7 +18,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/self"
+	"github.com/bergctf/berg-operator/internal/kit/identity"
 )
 
 // LogsRole is the ClusterRole that the operator binds to itself in the namespace of an instance
@@ -39,8 +39,8 @@ const bindingName = "berg-operator-record"
 type Access struct {
 	// Client writes.
 	Client client.Client
-	// Self is who the right is given to.
-	Self *self.Self
+	// Identity is who the right is given to.
+	Identity *identity.Identity
 	// everywhere: somebody gave it for all namespaces, and nothing need be bound.
 	everywhere bool
 }
@@ -56,7 +56,7 @@ func (a *Access) Permitted(ctx context.Context, direct client.Client, cfg config
 		})
 	}
 	var err error
-	if a.everywhere, err = self.May(ctx, direct, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "log", Verb: "get"}); err != nil {
+	if a.everywhere, err = identity.May(ctx, direct, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "log", Verb: "get"}); err != nil {
 		return asking(err)
 	}
 	if !a.everywhere {
@@ -64,7 +64,7 @@ func (a *Access) Permitted(ctx context.Context, direct client.Client, cfg config
 			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings", Verb: "create"},
 			authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "clusterroles", Name: LogsRole, Verb: "bind"})
 	}
-	lacks, err := self.Lacks(ctx, direct, needed)
+	lacks, err := identity.Lacks(ctx, direct, needed)
 	if err != nil {
 		return asking(err)
 	}
@@ -83,7 +83,7 @@ func asking(err error) error {
 func defined(ctx context.Context, direct client.Client, namespace string) error {
 	var some metav1.PartialObjectMetadataList
 	some.SetGroupVersionKind(listKind)
-	err := self.Patiently(ctx, func(ctx context.Context) error {
+	err := identity.Retry(ctx, func(ctx context.Context) error {
 		return direct.List(ctx, &some, client.InNamespace(namespace), client.Limit(1))
 	})
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
@@ -100,7 +100,7 @@ func (a *Access) Grant(ctx context.Context, instance types.UID, namespace string
 	if a.everywhere {
 		return nil
 	}
-	me, err := a.Self.Subject(ctx)
+	me, err := a.Identity.Subject(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func binding(instance types.UID, namespace string, me rbacv1.Subject) *rbacv1.Ro
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LogsRole},
 		Subjects: []rbacv1.Subject{me},
 	}
-	challengeinstance.Marks.Proof(instance, nil).Stamp(b)
+	challengeinstance.OwnershipLabels.For(instance, nil).SetOn(b)
 	return b
 }
 

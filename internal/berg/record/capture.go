@@ -32,13 +32,13 @@ const (
 	manyLines = 4096 // of 256 bytes at most
 	someLines = 512  // of 2 KiB at most
 	fewLines  = 48   // of any length
-	// mostRead is how much of one log is read at a time.
-	mostRead = 1 << 20
+	// maxRead is how much of one log is read at a time.
+	maxRead = 1 << 20
 )
 
 // see looks at the pods of an instance and at what they wrote. What cannot be seen in time is
 // missing, and says so.
-func (k *Keeper) see(ctx context.Context, e challengeinstance.Ending) Seen {
+func (k *Recorder) see(ctx context.Context, e challengeinstance.Ending) Seen {
 	seen := Seen{Logs: map[LogKey]Log{}}
 	if e.Namespace.DeletionTimestamp != nil {
 		seen.Incomplete = late
@@ -63,7 +63,7 @@ func (k *Keeper) see(ctx context.Context, e challengeinstance.Ending) Seen {
 		}
 		return seen
 	}
-	limit := min(LongestLog, max(shortestLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).longest()
+	limit := min(MaxLog, max(shortestLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).longest()
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	turns := make(chan struct{}, logsAtOnce)
@@ -104,7 +104,7 @@ func logsOf(pods []corev1.Pod) (wanted []wantedLog) {
 
 // readLog reads the end of a log, and that of the run before, which tells why there is another one:
 // it has a quarter of the room, or what the last run leaves.
-func (k *Keeper) readLog(ctx context.Context, namespace string, w wantedLog, limit int) Log {
+func (k *Recorder) readLog(ctx context.Context, namespace string, w wantedLog, limit int) Log {
 	last, err := k.readRun(ctx, namespace, w.LogKey, limit, false)
 	if apierrors.IsBadRequest(err) {
 		// A kubelet says so, too, while it puts a log that has become long aside.
@@ -138,10 +138,10 @@ type run struct {
 
 func (r *run) cut() bool { return r.begun || r.tail.cut() }
 
-func (k *Keeper) readRun(ctx context.Context, namespace string, of LogKey, limit int, previous bool) (*run, error) {
+func (k *Recorder) readRun(ctx context.Context, namespace string, of LogKey, limit int, previous bool) (*run, error) {
 	read, err := k.readLines(ctx, namespace, of, limit, previous, manyLines)
 	for _, fewer := range []int64{someLines, fewLines} {
-		if err != nil || read.written <= mostRead {
+		if err != nil || read.written <= maxRead {
 			break
 		}
 		if read, err = k.readLines(ctx, namespace, of, limit, previous, fewer); err == nil {
@@ -152,14 +152,14 @@ func (k *Keeper) readRun(ctx context.Context, namespace string, of LogKey, limit
 }
 
 // readLines reads the last lines of a log, and stops when it has read more than mostRead.
-func (k *Keeper) readLines(ctx context.Context, namespace string, of LogKey, limit int, previous bool, lines int64) (*run, error) {
+func (k *Recorder) readLines(ctx context.Context, namespace string, of LogKey, limit int, previous bool, lines int64) (*run, error) {
 	r := &run{tail: tail{limit: limit}}
 	stream, err := k.openLog(ctx, namespace, of.Pod, &corev1.PodLogOptions{Container: of.Container, Previous: previous, TailLines: ptr.To(lines)})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = stream.Close() }()
-	if _, err := io.Copy(&r.tail, io.LimitReader(stream, mostRead+1)); err != nil {
+	if _, err := io.Copy(&r.tail, io.LimitReader(stream, maxRead+1)); err != nil {
 		return nil, err
 	}
 	r.begun = int64(r.fileLines()) >= lines
@@ -167,7 +167,7 @@ func (k *Keeper) readLines(ctx context.Context, namespace string, of LogKey, lim
 }
 
 // openLog asks for a log until the API server knows that it may be read.
-func (k *Keeper) openLog(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (stream io.ReadCloser, err error) {
+func (k *Recorder) openLog(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (stream io.ReadCloser, err error) {
 	err = whenGranted(ctx, func() error {
 		stream, err = k.Logs.Pods(namespace).GetLogs(pod, options).Stream(ctx)
 		return err
@@ -179,7 +179,7 @@ func (k *Keeper) openLog(ctx context.Context, namespace, pod string, options *co
 func inWords(err error) string {
 	switch status := apierrors.APIStatus(nil); {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("there was no answer within %s", patience)
+		return fmt.Sprintf("there was no answer within %s", timeout)
 	case errors.As(err, &status):
 		return status.Status().Message
 	default:

@@ -86,7 +86,7 @@ func (s *kubelet) reads(t *testing.T, limit int, again bool) Log {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	return (&Keeper{Logs: logs}).readLog(ctx, "challenge-1", wantedLog{LogKey{"web-1", "web"}, again}, limit)
+	return (&Recorder{Logs: logs}).readLog(ctx, "challenge-1", wantedLog{LogKey{"web-1", "web"}, again}, limit)
 }
 
 func repeated(line string, n int) []string {
@@ -98,7 +98,7 @@ func repeated(line string, n int) []string {
 }
 
 func TestReadLog(t *testing.T) {
-	const limit = LongestLog
+	const limit = MaxLog
 	chunk := strings.Repeat("x", 16<<10) // as a runtime breaks a line without an end
 	for name, tc := range map[string]struct {
 		lines, before []string

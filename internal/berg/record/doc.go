@@ -3,7 +3,7 @@
 // A record is made of what is seen before the namespace of its instance is deleted, and written
 // while it is being deleted. Nobody waits for the write, and not long for what is seen:
 //
-//	keeper.go    the line of those that end: bounded, with a deadline, and never in the way
+//	recorder.go    the line of those that end: bounded, with a deadline, and never in the way
 //	capture.go   all reads: pods, and the ends of their logs
 //	access.go    the right to read logs, in the namespace of the instance alone
 //	log.go       pure: the end of a log without flags

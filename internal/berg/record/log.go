@@ -9,15 +9,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 )
 
-// LongestLog is how much of a container's log a record has at most, in bytes.
-const LongestLog = 64 << 10
+// MaxLog is how much of a container's log a record has at most, in bytes.
+const MaxLog = 64 << 10
 
 const (
 	// flagMark stands for a flag.
 	flagMark = "<flag>"
-	// longestTermination is how much of a termination message a kubelet keeps, in bytes:
+	// maxTermination is how much of a termination message a kubelet keeps, in bytes:
 	// https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
-	longestTermination = 4096
+	maxTermination = 4096
 	// restartMark stands between the log of a run and that of the run before.
 	restartMark = "--- restarted ---\n"
 )
@@ -68,13 +68,13 @@ func (c censor) words(text string) string {
 	if c.short {
 		return ""
 	}
-	return c.text(harmless(c.text(text)))
+	return c.text(stripControl(c.text(text)))
 }
 
 // lastWords takes the flags out of a termination message. A kubelet keeps the end of a long one: then
 // a flag may have been cut, and a character of it.
 func (c censor) lastWords(text string) string {
-	if len(text) >= longestTermination {
+	if len(text) >= maxTermination {
 		text = strings.TrimLeft(strings.ToValidUTF8(text, "\uFFFD"), "\uFFFD")
 		text = text[c.remainder(text):]
 	}
@@ -92,7 +92,7 @@ func (c censor) log(raw []byte, cut bool) string {
 	text = c.text(text)
 	text = text[:len(text)-c.begun(text)]
 	// Once more at the end: what looked like something else may now be a flag.
-	return c.text(harmless(text))
+	return c.text(stripControl(text))
 }
 
 // begun is how many bytes at the end of a text may be the beginning of a flag.
@@ -130,7 +130,7 @@ func (c censor) remainder(text string) (length int) {
 // harmless replaces what a terminal would take for a command, what turns the direction of
 // writing, and what is no text, by U+FFFD. Nothing is left out: what it stood between must not
 // become one.
-func harmless(text string) string {
+func stripControl(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -176,9 +176,9 @@ type tail struct {
 	lines, column int
 }
 
-// longestFileLine is from where on a runtime breaks a line for the log file. Each part counts as a
+// maxFileLine is from where on a runtime breaks a line for the log file. Each part counts as a
 // line there.
-const longestFileLine = 16 << 10
+const maxFileLine = 16 << 10
 
 // Write implements io.Writer. It never fails.
 func (t *tail) Write(p []byte) (int, error) {
@@ -187,7 +187,7 @@ func (t *tail) Write(p []byte) (int, error) {
 		switch {
 		case b == '\n':
 			t.lines, t.column = t.lines+1, 0
-		case t.column == longestFileLine:
+		case t.column == maxFileLine:
 			t.lines, t.column = t.lines+1, 1
 		default:
 			t.column++

@@ -75,8 +75,8 @@ func TestFlagThatWasCutInLastWords(t *testing.T) {
 	for _, flag := range []string{secretFlag, "flag{gr\u00fcezi_🐐_mitenand}"} {
 		c := newCensor(flag)
 		for from := 1; from < len(flag); from++ {
-			said := flag[from:] + "\n" + strings.Repeat(".", longestTermination)
-			if got := c.lastWords(said[:longestTermination]); strings.Trim(got, ".") != "\n" {
+			said := flag[from:] + "\n" + strings.Repeat(".", maxTermination)
+			if got := c.lastWords(said[:maxTermination]); strings.Trim(got, ".") != "\n" {
 				t.Fatalf("of %q, cut after %d: %.30q", flag, from, got)
 			}
 		}
@@ -120,7 +120,7 @@ func TestHarmless(t *testing.T) {
 		"a\u202eb\u2066c":   "a�b�c",
 		"grüezi 🐐":          "grüezi 🐐",
 	} {
-		if got := harmless(text); got != want {
+		if got := stripControl(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The only label is the API server's reason: never an owner, an instance or a flag.
@@ -39,10 +39,10 @@ var (
 		"Records that there are. Only the leader reports it.")
 	storedBytes = gauge.NewNumber("berg_challengeinstancerecord_stored_bytes",
 		"How large the records that there are were when they were written, all together. Only the leader reports it.")
-	passes = pass.NewMetrics("berg_challengeinstancerecord",
+	reconcileMetrics = reconcile.NewMetrics("berg_challengeinstancerecord",
 		"Passes over the records that failed and are tried again: the API server did not answer, or refused to delete one.")
 )
 
 func init() {
-	metrics.Registry.MustRegister(records, refused, crowdedOut, logsMissing, swept, captureTimes, stored, storedBytes, passes)
+	metrics.Registry.MustRegister(records, refused, crowdedOut, logsMissing, swept, captureTimes, stored, storedBytes, reconcileMetrics)
 }

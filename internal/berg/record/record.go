@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// longestRecord is how large a record may be in JSON, as the API server stores it: half of
+	// maxRecord is how large a record may be in JSON, as the API server stores it: half of
 	// what etcd takes, so that managedFields and a log full of quotes fit beside.
-	longestRecord = 768 << 10
-	// mostContainers is what the schema admits.
-	mostContainers = 64
-	longestMessage = 1024
-	longestReason  = 256
+	maxRecord = 768 << 10
+	// maxContainers is what the schema admits.
+	maxContainers = 64
+	maxMessage    = 1024
+	maxReason     = 256
 )
 
 // Seen is what was seen of an instance before it was taken away.
@@ -67,15 +67,15 @@ func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.
 		Problem:             problemOf(i, c),
 		Timeline:            timeline(e),
 		EndedAt:             endOf(i, now),
-		Incomplete:          beginning(c.text(seen.Incomplete), longestMessage),
+		Incomplete:          beginning(c.text(seen.Incomplete), maxMessage),
 	}
 	spec.Containers = containers(seen, c)
 	for _, container := range spec.Containers {
 		spec.Restarts += container.Restarts
 	}
-	if over := len(spec.Containers) - mostContainers; over > 0 {
-		spec.Containers = spec.Containers[:mostContainers]
-		spec.Incomplete = beginning(strings.TrimSpace(fmt.Sprintf("%d more containers are left out. %s", over, spec.Incomplete)), longestMessage)
+	if over := len(spec.Containers) - maxContainers; over > 0 {
+		spec.Containers = spec.Containers[:maxContainers]
+		spec.Incomplete = beginning(strings.TrimSpace(fmt.Sprintf("%d more containers are left out. %s", over, spec.Incomplete)), maxMessage)
 	}
 	size := fit(&spec)
 	return &bergv1.ChallengeInstanceRecord{
@@ -212,7 +212,7 @@ func recordedAs(pod *corev1.Pod, status corev1.ContainerStatus, c censor) bergv1
 	}
 	if ended != nil {
 		recorded.Exit = &bergv1.RecordedExit{
-			Code: ended.ExitCode, Reason: beginning(c.text(ended.Reason), longestReason),
+			Code: ended.ExitCode, Reason: beginning(c.text(ended.Reason), maxReason),
 			StartedAt: unlessZero(ended.StartedAt), FinishedAt: unlessZero(ended.FinishedAt),
 		}
 		recorded.Message = cmp.Or(recorded.Message, c.lastWords(ended.Message))
@@ -238,9 +238,9 @@ func unlessZero(t metav1.Time) *metav1.Time {
 }
 
 func bounded(recorded bergv1.RecordedContainer, c censor) bergv1.RecordedContainer {
-	recorded.Image = beginning(c.text(recorded.Image), longestMessage)
-	recorded.WaitingFor = beginning(c.text(recorded.WaitingFor), longestReason)
-	recorded.Message = beginning(c.words(recorded.Message), longestMessage)
+	recorded.Image = beginning(c.text(recorded.Image), maxMessage)
+	recorded.WaitingFor = beginning(c.text(recorded.WaitingFor), maxReason)
+	recorded.Message = beginning(c.words(recorded.Message), maxMessage)
 	return recorded
 }
 
@@ -261,9 +261,9 @@ func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 		wasCut = wasCut || log.BeforeCut
 	}
 	var shortened bool
-	recorded.Log, shortened = end(text, LongestLog)
+	recorded.Log, shortened = end(text, MaxLog)
 	recorded.LogCut = wasCut || shortened
-	recorded.LogMissing = beginning(c.text(log.Missing), longestMessage)
+	recorded.LogMissing = beginning(c.text(log.Missing), maxMessage)
 }
 
 // mayBeCut reports whether a log that looks whole may begin within a line: a runtime may break shorter
@@ -276,7 +276,7 @@ func fit(spec *bergv1.ChallengeInstanceRecordSpec) int {
 	for i := range spec.Containers {
 		logs[i] = encodedSize(spec.Containers[i].Log)
 	}
-	for all > longestRecord {
+	for all > maxRecord {
 		if len(logs) == 0 {
 			break
 		}
@@ -310,7 +310,7 @@ func sizeOf(spec bergv1.ChallengeInstanceRecordSpec) int { return encodedSize(sp
 func encodedSize(v any) int {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return longestRecord + 1 // none of its types can fail
+		return maxRecord + 1 // none of its types can fail
 	}
 	return len(data)
 }

@@ -158,10 +158,10 @@ func TestRecords(t *testing.T) {
 // A record fits, whatever containers write and however many there are.
 func TestRecordsFit(t *testing.T) {
 	for name, text := range map[string]string{
-		"letters":  strings.Repeat("a", LongestLog),
-		"quotes":   strings.Repeat(`"<&>`, LongestLog/4),
-		"commands": strings.Repeat("\x1b", LongestLog),
-		"a line":   strings.Repeat("é\n", LongestLog/3),
+		"letters":  strings.Repeat("a", MaxLog),
+		"quotes":   strings.Repeat(`"<&>`, MaxLog/4),
+		"commands": strings.Repeat("\x1b", MaxLog),
+		"a line":   strings.Repeat("é\n", MaxLog/3),
 	} {
 		for _, n := range []int{1, 12, 70} {
 			seen := Seen{Logs: map[LogKey]Log{}}
@@ -171,14 +171,14 @@ func TestRecordsFit(t *testing.T) {
 				seen.Logs[LogKey{p.Name, "web"}] = Log{Raw: []byte(text), Cut: true}
 			}
 			r := compose(ending(), seen, keptForADay, noon)
-			if size := sizeOf(r.Spec); size > longestRecord || sizeAsWritten(metadataOf(r)) != int64(size) {
+			if size := sizeOf(r.Spec); size > maxRecord || sizeAsWritten(metadataOf(r)) != int64(size) {
 				t.Errorf("%s of %d: %d bytes, and it says %d", name, n, size, sizeAsWritten(metadataOf(r)))
 			}
-			if want := min(n, mostContainers); len(r.Spec.Containers) != want || (n > want) != (r.Spec.Incomplete != "") {
+			if want := min(n, maxContainers); len(r.Spec.Containers) != want || (n > want) != (r.Spec.Incomplete != "") {
 				t.Errorf("%s of %d: %d containers, %q", name, n, len(r.Spec.Containers), r.Spec.Incomplete)
 			}
 			for _, c := range r.Spec.Containers {
-				if c.Log == "" || len(c.Log) > LongestLog || !c.LogCut {
+				if c.Log == "" || len(c.Log) > MaxLog || !c.LogCut {
 					t.Errorf("%s of %d: a log of %d bytes, cut %t", name, n, len(c.Log), c.LogCut)
 				}
 			}

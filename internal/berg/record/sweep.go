@@ -32,8 +32,8 @@ func deleteAt(r *metav1.PartialObjectMetadata, cfg config.Record) time.Time {
 // took the annotation off gets no more room by it.
 func sizeAsWritten(r *metav1.PartialObjectMetadata) int64 {
 	size, err := strconv.ParseInt(r.Annotations[bergv1.AnnotationRecordSize], 10, 64)
-	if err != nil || size < 0 || size > longestRecord {
-		return longestRecord
+	if err != nil || size < 0 || size > maxRecord {
+		return maxRecord
 	}
 	return size
 }

@@ -13,23 +13,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Sweeper deletes the records whose time is over, and the oldest of more than there may be. Every
 // event of a record wakes it, and a timer at the end of the next one: it remembers nothing.
 type Sweeper struct {
-	Client client.Client
-	Clock  clock.PassiveClock
-	Jumps  *walltime.Watcher
-	Config config.Record
+	Client    client.Client
+	Clock     clock.PassiveClock
+	ClockSkew *clockskew.Watcher
+	Config    config.Record
 
 	backoff *outcome.Backoff
 }
@@ -41,7 +40,7 @@ var listKind = bergv1.GroupVersion.WithKind("ChallengeInstanceRecordList")
 func Kind() client.Object { return metadata() }
 
 // theSweep is the one request.
-var theSweep = []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "records"}}}
+var theSweep = []ctrl.Request{{NamespacedName: types.NamespacedName{Name: "records"}}}
 
 // SetupWithManager opens the watch.
 func (s *Sweeper) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
@@ -59,16 +58,16 @@ func (s *Sweeper) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error 
 		}
 		return float64(sum), err
 	}, mgr.Elected())
-	if err := pass.Open(ctx, mgr.GetCache(), metadata()); err != nil {
+	if err := reconcile.Open(ctx, mgr.GetCache(), metadata()); err != nil {
 		return err
 	}
-	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return theSweep })
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return theSweep })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstancerecord").
 		WatchesMetadata(metadata(), all).
-		WatchesRawSource(s.Jumps.Source(all)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: pass.Longest}).
-		Complete(pass.New(s.Clock, s.backoff, passes, s.reconcile))
+		WatchesRawSource(s.ClockSkew.Source(all)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcile.Timeout}).
+		Complete(reconcile.New(s.Clock, s.backoff, reconcileMetrics, s.reconcile))
 }
 
 func list(ctx context.Context, reader client.Reader, namespace string) ([]metav1.PartialObjectMetadata, error) {

@@ -23,7 +23,7 @@ import (
 func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *outcome.Problem) {
 	in := r.inputs(o)
 	p := plan(in)
-	stopped := apply.Steps(ctx, r.Writer, proofOf(o.Challenge), in.Name.Namespace, []apply.Step{
+	stopped := apply.Steps(ctx, r.Writer, ownerOf(o.Challenge), in.Name.Namespace, []apply.Step{
 		{
 			Condition: hexactfv1.ConditionResourcesCreated,
 			Objects:   []apply.Set{apply.Only(p.NetworkPolicies...)},

@@ -13,11 +13,11 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Publisher sends one message and returns when the broker has acknowledged it, or why not.
@@ -36,9 +36,9 @@ type Reconciler struct {
 	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Jumps tells when the clock has got ahead of the timers.
-	Jumps  *walltime.Watcher
-	Config config.HexaCTF
+	// ClockSkew tells when the clock has got ahead of the timers.
+	ClockSkew *clockskew.Watcher
+	Config    config.HexaCTF
 	// Workers is how many challenges are worked on at the same time.
 	Workers int
 	// Publisher sends messages. Nil: there are none.
@@ -71,10 +71,10 @@ type Reconciler struct {
 // to do. It returns after how long time alone will change something, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	c := &hexactfv1.Challenge{}
-	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, c)); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, c)); err != nil {
 		return 0, err
 	}
-	r.backoff.Meet(req, c.UID)
+	r.backoff.ResetIfReplaced(req, c.UID)
 	now := r.Clock.Now()
 	if c.DeletionTimestamp != nil || over(c, now) {
 		return 0, nil // the controllers of deletions and of expiries end it
@@ -82,7 +82,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if c.Status.StartedAt == nil {
 		defer r.Starts.Take()()
 	}
-	if err := outcome.Itself(finalizer.Ensure(ctx, r.Client, c, hexactfv1.Finalizer)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, c, hexactfv1.Finalizer)); err != nil {
 		return 0, err
 	}
 	if inherited(c) {
@@ -92,15 +92,15 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if err != nil {
 		return 0, err
 	}
-	out := Outcome{Problem: judge(o)}
+	out := Outcome{Problem: check(o)}
 	if out.Problem == nil {
 		if err := r.start(ctx, &o, now); err != nil {
 			return 0, err
 		}
 		out.Endpoint, out.Problem = r.build(ctx, o)
 	}
-	if out.Problem != nil && out.Problem.Class == outcome.Raced {
-		return 0, outcome.ErrRaced
+	if out.Problem != nil && out.Problem.Class == outcome.Stale {
+		return 0, outcome.ErrConflict
 	}
 	if err := r.observeOutcome(ctx, &o); err != nil {
 		return 0, err
@@ -108,7 +108,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 
 	before := c.DeepCopy()
 	out.Observed, out.Delivery = o, r.deliveries.of(c)
-	derive(out, r.Config, now)
+	computeStatus(out, r.Config, now)
 	if again := unremarkable(before, out, now); again > 0 {
 		return again, nil
 	}
@@ -121,18 +121,18 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, r.giveUp(ctx, c, out.Problem)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
-		err = pass.Join(p.Err, err)
+		err = reconcile.Join(p.Err, err)
 	}
-	return wakeUp(out, r.Config, now), err
+	return requeueAfter(out, r.Config, now), err
 }
 
 // giveUp asks for the deletion of a challenge that nothing will ever come of. Its state says
 // why, and the platform is told, before it is gone.
 func (r *Reconciler) giveUp(ctx context.Context, c *hexactfv1.Challenge, why *outcome.Problem) error {
-	if err := outcome.Itself(apply.Delete(ctx, r.Client, c)); err != nil {
+	if err := outcome.WrapNotFound(apply.Delete(ctx, r.Client, c)); err != nil {
 		return err
 	}
-	pass.Warning(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge can never run and is deleted: "+why.Message)
+	reconcile.Warning(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge can never run and is deleted: "+why.Message)
 	return nil
 }
 
@@ -152,25 +152,25 @@ func (r *Reconciler) inherit(ctx context.Context, c *hexactfv1.Challenge, now ti
 		}
 		limit(&c.Status, definition)
 	}
-	deriveInherited(c, r.deliveries.of(c), now)
+	computeInherited(c, r.deliveries.of(c), now)
 	return r.patchStatus(ctx, before, c)
 }
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, c *hexactfv1.Challenge) error {
 	gone := dropped(&before.Status, &c.Status, r.deliveries.of(c).Acknowledged)
-	err := pass.Status[*hexactfv1.Challenge]{
+	err := reconcile.Status[*hexactfv1.Challenge]{
 		Client: r.Client,
 		Of:     func(c *hexactfv1.Challenge) any { return &c.Status },
-		Refused: func(c *hexactfv1.Challenge, err error) {
+		Rejected: func(c *hexactfv1.Challenge, err error) {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, c, hexactfv1.ReasonRefused, actionObserve, "The API server refuses the status of this Challenge: "+err.Error())
+			reconcile.Warning(r.Events, c, hexactfv1.ReasonRefused, actionObserve, "The API server refuses the status of this Challenge: "+err.Error())
 		},
 	}.Patch(ctx, before, c)
 	if err == nil && gone > 0 {
 		lost.Add(float64(gone))
-		pass.Warning(r.Events, c, hexactfv1.ReasonMessagesLost, actionObserve,
-			fmt.Sprintf("More than %d messages wait for the broker: %d of them, neither the first nor the last ones, are given up", longestOutbox, gone))
+		reconcile.Warning(r.Events, c, hexactfv1.ReasonMessagesLost, actionObserve,
+			fmt.Sprintf("More than %d messages wait for the broker: %d of them, neither the first nor the last ones, are given up", maxOutbox, gone))
 	}
 	return err
 }

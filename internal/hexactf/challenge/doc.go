@@ -3,7 +3,7 @@
 // A reconciliation of a live challenge goes one way:
 //
 //	observe (observe.go)     all reads, into one Observed
-//	judge   (judge.go, validate.go)  pure: what stands in the way
+//	check   (checks.go, validate.go)  pure: what stands in the way
 //	start   (start.go)       what it is built from is written into its status, before the first object
 //	plan    (plan.go)        pure: every object that a challenge consists of
 //	apply   (build.go, kit/apply)    the only writes of children

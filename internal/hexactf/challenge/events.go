@@ -9,7 +9,7 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The actions of events: what the operator was doing.
@@ -30,14 +30,14 @@ func (r *Reconciler) report(before *hexactfv1.Challenge, out Outcome, began time
 			text = fmt.Sprintf("The challenge runs and is reached at node port %d", is.Endpoint)
 		}
 		timeToRunning.Observe(elapsed.SinceCreation(c.CreationTimestamp.Time, is.StartedAt.Time, began).Seconds())
-		pass.Normal(r.Events, c, hexactfv1.ReasonRunning, actionObserve, text)
+		reconcile.Normal(r.Events, c, hexactfv1.ReasonRunning, actionObserve, text)
 	}
 	if was.Endpoint != 0 && is.Endpoint != was.Endpoint {
-		pass.Warning(r.Events, c, hexactfv1.ReasonEndpointChanged, actionCreate,
+		reconcile.Warning(r.Events, c, hexactfv1.ReasonEndpointChanged, actionCreate,
 			fmt.Sprintf("The node port %d was taken by somebody else while the Service was not there: the challenge is reached at %d now", was.Endpoint, is.Endpoint))
 	}
 	for _, problem := range troubles(was.Conditions, is.Conditions) {
-		pass.Warning(r.Events, c, problem.Reason, actionObserve, problem.Message)
+		reconcile.Warning(r.Events, c, problem.Reason, actionObserve, problem.Message)
 	}
 }
 
@@ -46,7 +46,7 @@ func (r *Reconciler) report(before *hexactfv1.Challenge, out Outcome, began time
 func troubles(before, after []metav1.Condition) []metav1.Condition {
 	var news []metav1.Condition
 	for _, c := range after {
-		if c.Status != metav1.ConditionFalse || !conditions.Turned(before, c) ||
+		if c.Status != metav1.ConditionFalse || !conditions.Transitioned(before, c) ||
 			c.Reason == hexactfv1.ReasonStarting || c.Reason == hexactfv1.ReasonWaiting {
 			continue
 		}
@@ -60,5 +60,5 @@ func (r *Reconciler) reportEnding(before, c *hexactfv1.Challenge, now time.Time)
 	if at := before.Status.StartedAt; at != nil {
 		lifetimes.Observe(elapsed.Since(at.Time, now).Seconds())
 	}
-	pass.Normal(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge is being deleted")
+	reconcile.Normal(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge is being deleted")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/expiry"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // reason is why a challenge must end.
@@ -29,14 +29,14 @@ func over(c *hexactfv1.Challenge, now time.Time) bool {
 // expiries ends live challenges whose time is over.
 func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason] {
 	return &expiry.Controller[*hexactfv1.Challenge, reason]{
-		Name:    "challenge-expiry",
-		New:     func() *hexactfv1.Challenge { return &hexactfv1.Challenge{} },
-		List:    listChallenges,
-		Client:  r.Client,
-		Clock:   r.Clock,
-		Jumps:   r.Jumps,
-		Workers: r.Workers,
-		Metrics: passes,
+		Name:      "challenge-expiry",
+		New:       func() *hexactfv1.Challenge { return &hexactfv1.Challenge{} },
+		List:      listChallenges,
+		Client:    r.Client,
+		Clock:     r.Clock,
+		ClockSkew: r.ClockSkew,
+		Workers:   r.Workers,
+		Metrics:   reconcileMetrics,
 		Due: func(c *hexactfv1.Challenge, now time.Time) (why reason, at time.Time) {
 			if c.Status.ExpiresAt == nil {
 				return "", time.Time{} // it does not expire, or not yet
@@ -57,12 +57,12 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		Ended: func(c *hexactfv1.Challenge, _ reason) {
 			expired.Inc()
 			expiryDelays.Observe(elapsed.Since(c.Status.ExpiresAt.Time, r.Clock.Now()).Seconds())
-			pass.Normal(r.Events, c, hexactfv1.ReasonExpired, actionDelete, "The time of the challenge is over: it is deleted")
+			reconcile.Normal(r.Events, c, hexactfv1.ReasonExpired, actionDelete, "The time of the challenge is over: it is deleted")
 		},
 		Blocked: func(_ context.Context, c *hexactfv1.Challenge, _ reason, err error, _ time.Time) {
 			if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 				// The recorder counts repetitions.
-				pass.Warning(r.Events, c, hexactfv1.ReasonDeletionBlocked, actionDelete,
+				reconcile.Warning(r.Events, c, hexactfv1.ReasonDeletionBlocked, actionDelete,
 					fmt.Sprintf("The time of the challenge is over, and its deletion is refused, which is tried again and again: %s", err))
 			}
 		},

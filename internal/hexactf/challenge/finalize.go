@@ -19,7 +19,7 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // deletion ends challenges that are being deleted: it records that they are, waits until the
@@ -37,18 +37,18 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 		Named("challenge-deletion").
 		For(&hexactfv1.Challenge{}, builder.WithPredicates(changes, goneOr(isEnding))).
 		WatchesRawSource(d.ending.source()).
-		WatchesRawSource(d.Jumps.Source(handler.EnqueueRequestsFromMapFunc(d.which(isEnding)))).
+		WatchesRawSource(d.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(d.which(isEnding)))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: endingWorkers(d.Workers),
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(d.Clock, d.pauses, passes, d.reconcile))
+		Complete(reconcile.New(d.Clock, d.pauses, reconcileMetrics, d.reconcile))
 }
 
-// longestYield is how long the end of one challenge lets the deletions of others go first: a
+// maxYield is how long the end of one challenge lets the deletions of others go first: a
 // thousand take less. What one that is gone leaves to the garbage collector costs the API server more
 // than its deletion.
-const longestYield = 5 * time.Second
+const maxYield = 5 * time.Second
 
 // endingWorkers is how many challenges the controller of deletions works on at once. More would
 // end few of them sooner, and the API server would be slower for those that are started.
@@ -57,20 +57,20 @@ func endingWorkers(workers int) int { return max(1, workers/2) }
 // reconcile brings the end of one challenge a step further.
 func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (time.Duration, error) {
 	c := &hexactfv1.Challenge{}
-	if err := outcome.Itself(d.Client.Get(ctx, req.NamespacedName, c)); err != nil {
+	if err := outcome.WrapNotFound(d.Client.Get(ctx, req.NamespacedName, c)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			d.finalizers.Forget(req.NamespacedName)
 			d.waits.forget(req.NamespacedName)
 		}
 		return 0, err
 	}
-	d.pauses.Meet(req, c.UID)
+	d.pauses.ResetIfReplaced(req, c.UID)
 	if c.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(c, hexactfv1.Finalizer) || d.finalizers.Done(c) {
 		return 0, nil
 	}
 	if c.Status.CurrentStatus.State != hexactfv1.StateTerminating {
 		// Of many that expire together, all are ended before the first one is cleared away.
-		d.ends.GiveWay(ctx, longestYield)
+		d.ends.GiveWay(ctx, maxYield)
 	}
 	return d.finalize(ctx, c, d.Clock.Now())
 }
@@ -85,7 +85,7 @@ func (d *deletion) finalize(ctx context.Context, c *hexactfv1.Challenge, now tim
 		return 0, d.finalizers.Remove(ctx, d.Client, c, hexactfv1.Finalizer)
 	}
 	before := c.DeepCopy()
-	deriveTerminating(c, known, now)
+	computeTerminating(c, known, now)
 	// A status that is refused keeps nobody: it was told by an event.
 	if err := d.patchStatus(ctx, before, c); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return 0, err
@@ -126,7 +126,7 @@ func (d *deletion) lose(ctx context.Context, c *hexactfv1.Challenge, known Deliv
 	text := fmt.Sprintf("%d messages were not sent within KAFKA_DELETE_TIMEOUT (%s) and are lost; the last would have told that the challenge is deleted: %s",
 		messages, d.Config.Kafka.DeleteTimeout, known.Problem)
 	log.FromContext(ctx).Error(errors.New(known.Problem), "messages are lost", "messages", messages, "user", c.Status.User, "challengeId", c.Status.ChallengeID)
-	pass.Warning(d.Events, c, hexactfv1.ReasonMessagesLost, actionDelete, text)
+	reconcile.Warning(d.Events, c, hexactfv1.ReasonMessagesLost, actionDelete, text)
 }
 
 // waits are since when deletions wait for the broker, as far as this process knows. Each is

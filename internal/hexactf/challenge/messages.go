@@ -11,10 +11,10 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 )
 
-// longestOutbox bounds the status of a challenge whose state goes to and fro while the broker
+// maxOutbox bounds the status of a challenge whose state goes to and fro while the broker
 // is away: then the oldest message but one goes. What the platform must know are the first
 // state that it was not told, and the last ones.
-const longestOutbox = 64
+const maxOutbox = 64
 
 // record adds the message about the state that a challenge has come to. The timestamp is
 // written with it, as precise as the API server keeps it, so that a repeat is the same to the
@@ -33,14 +33,14 @@ func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) 
 		message.Endpoint = s.Endpoint
 	}
 	m.Outbox = append(m.Outbox, message)
-	if len(m.Outbox) > longestOutbox {
+	if len(m.Outbox) > maxOutbox {
 		m.Outbox = slices.Delete(m.Outbox, 1, 2)
 	}
 }
 
 // dropped is how many messages that were not acknowledged record has given up between two statuses.
 func dropped(before, after *hexactfv1.ChallengeStatus, acknowledged int64) int {
-	if after.Messages == nil || len(after.Messages.Outbox) < longestOutbox {
+	if after.Messages == nil || len(after.Messages.Outbox) < maxOutbox {
 		return 0 // the usual case
 	}
 	first := after.Messages.Outbox[1].Sequence

@@ -14,7 +14,7 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The only label is the state: never a challenge or a user. challenge_resource_status, which
@@ -66,7 +66,7 @@ var (
 		"For how long the message that has waited longest has, 0 if there is none. Only the leader reports it.")
 	overdue = gauge.NewNumber("hexactf_challenge_longest_overdue_seconds",
 		"How long the time of the live Challenge that is most overdue has been over, 0 if there is none. Only the leader reports it.")
-	passes = pass.NewMetrics("hexactf_challenge",
+	reconcileMetrics = reconcile.NewMetrics("hexactf_challenge",
 		"Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a defect. Conflicts and mistakes in a definition are none.")
 	perState = gauge.NewPhases("hexactf_challenge", "Challenges", hexactfv1.States, seeChallenges)
 	statuses = newResourceStatus()
@@ -74,7 +74,7 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(created, timeToRunning, lifetimes, expiryDelays, expired, sent, unsendable, lost, messageDelays,
-		unsent, oldestUnsent, overdue, passes, perState, statuses)
+		unsent, oldestUnsent, overdue, reconcileMetrics, perState, statuses)
 }
 
 // measure tells the metrics that are found out when they are asked for where to look.
@@ -138,21 +138,21 @@ func (r *Reconciler) each(reader client.Reader, fold func(c *hexactfv1.Challenge
 	}
 }
 
-func seeChallenges(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
+func seeChallenges(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
 	var challenges hexactfv1.ChallengeList
 	if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	sightings := make([]gauge.Sighting, len(challenges.Items))
+	observations := make([]gauge.Observation, len(challenges.Items))
 	for i := range challenges.Items {
-		sightings[i] = seen(&challenges.Items[i])
+		observations[i] = seen(&challenges.Items[i])
 	}
-	return sightings, nil
+	return observations, nil
 }
 
-func seen(c *hexactfv1.Challenge) gauge.Sighting {
+func seen(c *hexactfv1.Challenge) gauge.Observation {
 	state := cmp.Or(c.Status.CurrentStatus.State, hexactfv1.StateNone)
-	return gauge.Sighting{Phase: string(state), Since: enteredState(c, state)}
+	return gauge.Observation{Phase: string(state), Since: enteredState(c, state)}
 }
 
 // enteredState is since when a challenge has been in its state, or since shortly before: a

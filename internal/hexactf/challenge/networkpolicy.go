@@ -74,7 +74,7 @@ func wholePolicy(in Inputs) *networkingv1.NetworkPolicy {
 
 // policyName is made of the name of the challenge, which no other one in its namespace has.
 func policyName(challenge string) string {
-	return naming.Within(challenge, longestName-len(policySuffix)) + policySuffix
+	return naming.Within(challenge, maxName-len(policySuffix)) + policySuffix
 }
 
 // publishedPorts are those of a component's pods that players reach, by node ports or a load

@@ -56,7 +56,7 @@ func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
 		if apply.IgnoreAbsent(err) != nil {
 			return err
 		}
-		if err == nil && proofOf(o.Challenge).Holds(d) {
+		if err == nil && ownerOf(o.Challenge).Owns(d) {
 			o.Deployments[i] = d
 		}
 		all = all && available(o.Deployments[i])

@@ -74,29 +74,29 @@ func exposedComponent(components []hexactfv1.Component) int {
 	return exposed
 }
 
-// Marks are those of all that belongs to a challenge.
-var Marks = ownership.Marks{
+// OwnershipLabels are those of all that belongs to a challenge.
+var OwnershipLabels = ownership.Labels{
 	Domain: hexactfv1.GroupVersion.Group,
 	Owner:  "challenge",
 	Found:  map[string]string{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy},
 }
 
-func proofOf(c *hexactfv1.Challenge) ownership.Proof { return Marks.Proof(c.UID, nil) }
+func ownerOf(c *hexactfv1.Challenge) ownership.Owner { return OwnershipLabels.For(c.UID, nil) }
 
 const (
 	deploymentSuffix, serviceSuffix, ingressSuffix = "-deploy", "-svc", "-ingress"
 	policySuffix                                   = "-policy"
-	// longestPrefix leaves room for the longest suffix in a label value, which the names of
+	// maxPrefix leaves room for the longest suffix in a label value, which the names of
 	// both objects are.
-	longestPrefix = naming.MaxLabelValue - len(deploymentSuffix)
-	// longestName is that of the NetworkPolicy of a whole challenge.
-	longestName = 253
+	maxPrefix = naming.MaxLabelValue - len(deploymentSuffix)
+	// maxName is that of the NetworkPolicy of a whole challenge.
+	maxName = 253
 )
 
 // prefix begins the names of a component's objects. It is cut, and ends in a hash, where it
 // would be too long.
 func (in Inputs) prefix(component string) string {
-	return naming.Within("chall-"+in.Identity.ChallengeID+"-"+component+"-"+in.Identity.User, longestPrefix)
+	return naming.Within("chall-"+in.Identity.ChallengeID+"-"+component+"-"+in.Identity.User, maxPrefix)
 }
 
 // partOf is the label by which all objects of a challenge are found, given its name.

@@ -45,10 +45,10 @@ const (
 )
 
 const (
-	// longestScrape bounds how long a scrape waits for the cache.
-	longestScrape = time.Second
-	// mostEnded bounds what is remembered, to a few megabytes.
-	mostEnded = 20000
+	// maxScrape bounds how long a scrape waits for the cache.
+	maxScrape = time.Second
+	// maxEnded bounds what is remembered, to a few megabytes.
+	maxEnded = 20000
 )
 
 func newResourceStatus() *resourceStatus {
@@ -70,7 +70,7 @@ func (m *resourceStatus) gone(c *hexactfv1.Challenge, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(now)
-	if len(m.ended) >= mostEnded {
+	if len(m.ended) >= maxEnded {
 		m.ended = append(m.ended[:0], m.ended[1:]...)
 	}
 	m.ended = append(m.ended, ended{seriesOf(c), now})
@@ -118,7 +118,7 @@ func (m *resourceStatus) Collect(ch chan<- prometheus.Metric) {
 	default:
 		return // two that report the same would count it twice
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), longestScrape)
+	ctx, cancel := context.WithTimeout(context.Background(), maxScrape)
 	defer cancel()
 	var challenges hexactfv1.ChallengeList
 	if err := m.reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {

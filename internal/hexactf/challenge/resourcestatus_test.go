@@ -103,11 +103,11 @@ func TestResourceStatus(t *testing.T) {
 	if got := shown(); !maps.Equal(got, map[string]float64{key("running"): 1, key("failed"): 3}) {
 		t.Errorf("after a restart: %v", got)
 	}
-	for range mostEnded + 10 {
+	for range maxEnded + 10 {
 		c := challenge("many", "7", hexactfv1.StateRunning)
 		m.gone(&c, now.Now())
 	}
-	if len(m.ended) > mostEnded {
+	if len(m.ended) > maxEnded {
 		t.Errorf("%d are remembered", len(m.ended))
 	}
 }

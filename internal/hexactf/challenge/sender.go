@@ -17,13 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 const (
@@ -36,31 +35,31 @@ const (
 
 	// The pauses between attempts to send a message of one challenge, and how many attempts
 	// all make together, for a second, once the broker says no.
-	firstSendPause, longestSendPause = 100 * time.Millisecond, 5 * time.Second
-	mostAttempts                     = 200
+	firstSendPause, maxSendPause = 100 * time.Millisecond, 5 * time.Second
+	maxAttempts                  = 200
 )
 
 // sender sends what the outboxes hold: of each challenge one message at a time, in their
 // order. A broker that is away holds up nothing but messages.
 type sender struct {
 	*Reconciler
-	pauses workqueue.TypedRateLimiter[reconcile.Request]
+	pauses workqueue.TypedRateLimiter[ctrl.Request]
 }
 
 func (s *sender) setup(mgr ctrl.Manager) error {
 	s.pauses = workqueue.NewTypedMaxOfRateLimiter(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstSendPause, longestSendPause),
-		&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(mostAttempts, mostAttempts)})
+		workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstSendPause, maxSendPause),
+		&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(maxAttempts, maxAttempts)})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challenge-messages").
 		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Funcs{
 			CreateFunc: func(e event.CreateEvent) bool { return holdsMessages(e.Object) },
 			UpdateFunc: func(e event.UpdateEvent) bool {
-				return holdsMessages(e.ObjectNew) && (recorded(e.ObjectOld) != recorded(e.ObjectNew) || pass.Replaced.Update(e))
+				return holdsMessages(e.ObjectNew) && (recorded(e.ObjectOld) != recorded(e.ObjectNew) || reconcile.Replaced.Update(e))
 			},
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: senders, ReconciliationTimeout: pass.Longest}).
-		Complete(pass.Drain(passes, s))
+		WithOptions(controller.Options{MaxConcurrentReconciles: senders, ReconciliationTimeout: reconcile.Timeout}).
+		Complete(reconcile.Drain(reconcileMetrics, s))
 }
 
 func holdsMessages(o client.Object) bool {
@@ -120,7 +119,7 @@ func (s *sender) send(ctx context.Context, c *hexactfv1.Challenge, m hexactfv1.M
 // call has the controller that writes the status of a challenge look at it: at once where a
 // deletion waits.
 func (s *sender) call(c *hexactfv1.Challenge, delay time.Duration) {
-	req := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)}
+	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)}
 	// It may have been deleted since it was read.
 	s.ending.add(req, 0)
 	if c.DeletionTimestamp == nil {
@@ -198,17 +197,17 @@ func (d *deliveries) forget(key types.NamespacedName) {
 // calls takes requests to the queue of another controller. Before that has begun they are
 // dropped: it begins by looking at everything.
 type calls struct {
-	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[ctrl.Request]]
 }
 
 func (c *calls) source() source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		c.queue.Store(&queue)
 		return nil
 	})
 }
 
-func (c *calls) add(req reconcile.Request, delay time.Duration) {
+func (c *calls) add(req ctrl.Request, delay time.Duration) {
 	if queue := c.queue.Load(); queue != nil {
 		(*queue).AddAfter(req, delay)
 	}

@@ -46,21 +46,21 @@ const (
 // serviceWriter writes the Services of a plan. Where somebody else got hold of the node port
 // that players were told, the API server allots another one. One that the definition itself
 // names is never given up.
-func serviceWriter(told int32) func(context.Context, apply.Writer, ownership.Proof, client.Object) (client.Object, error) {
-	return func(ctx context.Context, w apply.Writer, proof ownership.Proof, object client.Object) (client.Object, error) {
+func serviceWriter(told int32) func(context.Context, apply.Writer, ownership.Owner, client.Object) (client.Object, error) {
+	return func(ctx context.Context, w apply.Writer, owner ownership.Owner, object client.Object) (client.Object, error) {
 		desired := object.(*corev1.Service)
-		live, err := apply.Apply(ctx, w, proof, desired)
+		live, err := apply.Apply(ctx, w, owner, desired)
 		if told == 0 || desired.Spec.Ports[0].NodePort != told || !nodePortRefused(err) {
 			return live, err
 		}
 		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
 			// Its own context would cut off the last attempt.
-			live, err = apply.Apply(ctx, w, proof, desired)
+			live, err = apply.Apply(ctx, w, owner, desired)
 			return !nodePortRefused(err), nil
 		})
 		if nodePortRefused(err) {
 			desired.Spec.Ports[0].NodePort = 0
-			live, err = apply.Apply(ctx, w, proof, desired)
+			live, err = apply.Apply(ctx, w, owner, desired)
 		}
 		return live, err
 	}

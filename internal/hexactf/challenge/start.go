@@ -6,7 +6,7 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // start persists what a challenge is built from, and that it is being built, before the first
@@ -24,18 +24,18 @@ func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) erro
 	}
 	identify(c, o.Definition, now)
 	c.Status.DefinitionSnapshot = raw
-	derive(Outcome{Observed: *o, Problem: beingBuilt, Delivery: r.deliveries.of(c)}, r.Config, now)
+	computeStatus(Outcome{Observed: *o, Problem: beingBuilt, Delivery: r.deliveries.of(c)}, r.Config, now)
 	if err := r.patchStatus(ctx, before, c); err != nil {
 		return err
 	}
 	o.Started = started
 	created.Inc()
-	pass.Normal(r.Events, c, hexactfv1.ReasonCreating, actionCreate, "Creating the components of ChallengeDefinition "+c.Spec.Definition)
+	reconcile.Normal(r.Events, c, hexactfv1.ReasonCreating, actionCreate, "Creating the components of ChallengeDefinition "+c.Spec.Definition)
 	return nil
 }
 
 // beingBuilt is the state between the start and the first object.
 var beingBuilt = &outcome.Problem{
-	Condition: hexactfv1.ConditionResourcesCreated, Reason: hexactfv1.ReasonCreating, Class: outcome.UnderWay,
+	Condition: hexactfv1.ConditionResourcesCreated, Reason: hexactfv1.ReasonCreating, Class: outcome.InProgress,
 	Message: "The objects are being created",
 }

@@ -40,8 +40,8 @@ type Delivery struct {
 	Problem string
 }
 
-// derive writes into the status of a live challenge what an outcome means.
-func derive(out Outcome, cfg config.HexaCTF, now time.Time) {
+// computeStatus writes into the status of a live challenge what an outcome means.
+func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) {
 	c := out.Challenge
 	s := &c.Status
 	was := s.CurrentStatus.State
@@ -49,7 +49,7 @@ func derive(out Outcome, cfg config.HexaCTF, now time.Time) {
 	s.ObservedGeneration = c.Generation
 	told := s.Endpoint
 	late := startDeadlinePassed(c, cfg, now)
-	ready, missing := judgeAvailability(out)
+	ready, missing := checkAvailability(out)
 	if s.RunningAt == nil && ready {
 		s.RunningAt = &metav1.Time{Time: now}
 		if s.RunningAt.Before(s.StartedAt) {
@@ -107,7 +107,7 @@ func deliver(s *hexactfv1.ChallengeStatus, d Delivery, was hexactfv1.State, move
 func currentStatus(out Outcome, late bool, missing string) hexactfv1.CurrentStatus {
 	p, s := out.Problem, out.Challenge.Status
 	status := hexactfv1.CurrentStatus{State: hexactfv1.StateCreating}
-	wrong := p != nil && (p.Class == outcome.Blocked || p.Class == outcome.Foreign || p.Class == outcome.Retry)
+	wrong := p != nil && (p.Class == outcome.Blocked || p.Class == outcome.External || p.Class == outcome.Retry)
 	if wrong {
 		status.ErrorMsg = conditions.Bound(p.Message)
 	}
@@ -174,10 +174,10 @@ func startDeadlinePassed(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Ti
 	return at != nil && !now.Before(*at)
 }
 
-// startPatience is how long a start takes at most of which nothing is told between its begin
+// startTimeout is how long a start takes at most of which nothing is told between its begin
 // and its end: most are quicker, also where a hundred come at once, and each write less is one
 // that others need not wait for.
-const startPatience = 10 * time.Second
+const startTimeout = 10 * time.Second
 
 // unremarkable is how much longer a challenge may be starting before its status says what it
 // waits for, zero if there is something to tell now.
@@ -187,12 +187,12 @@ func unremarkable(before *hexactfv1.Challenge, out Outcome, now time.Time) time.
 	if !begun || out.Problem != nil || slices.ContainsFunc(out.Pods, func(p corev1.Pod) bool { return trouble(&p) != "" }) {
 		return 0
 	}
-	return max(buildingSince(before, now).Add(startPatience).Sub(now), 0)
+	return max(buildingSince(before, now).Add(startTimeout).Sub(now), 0)
 }
 
 // wakeUp is after how long time alone will change something, zero when it never will. now is
 // what the status was derived with.
-func wakeUp(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration {
+func requeueAfter(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration {
 	c := out.Challenge
 	if p := out.Problem; p != nil && p.Reason == hexactfv1.ReasonDefinitionNotFound {
 		if since := missingSince(c); since != nil {
@@ -235,7 +235,7 @@ func resourcesCreated(out Outcome) metav1.Condition {
 		return condition(this, metav1.ConditionTrue, hexactfv1.ReasonResourcesCreated, "All objects are in place")
 	case !out.on(this):
 		return condition(this, metav1.ConditionUnknown, hexactfv1.ReasonWaiting, "Waits for "+p.Condition)
-	case p.Class == outcome.UnderWay:
+	case p.Class == outcome.InProgress:
 		return condition(this, metav1.ConditionUnknown, p.Reason, p.Message)
 	default:
 		return condition(this, metav1.ConditionFalse, p.Reason, p.Message)
@@ -272,9 +272,9 @@ func notifying(d Delivery) metav1.Condition {
 	}
 }
 
-// judgeAvailability reports whether the challenge can be reached: all Deployments are
+// checkAvailability reports whether the challenge can be reached: all Deployments are
 // available, and the endpoint is known if there is one. missing says what is not yet.
-func judgeAvailability(out Outcome) (ready bool, missing string) {
+func checkAvailability(out Outcome) (ready bool, missing string) {
 	if out.Problem != nil || out.Started == nil {
 		return false, ""
 	}
@@ -358,8 +358,8 @@ func trouble(p *corev1.Pod) string {
 	return ""
 }
 
-// deriveInherited writes the status of a challenge that another operator has started.
-func deriveInherited(c *hexactfv1.Challenge, d Delivery, now time.Time) {
+// computeInherited writes the status of a challenge that another operator has started.
+func computeInherited(c *hexactfv1.Challenge, d Delivery, now time.Time) {
 	identify(c, nil, now)
 	s := &c.Status
 	s.ObservedGeneration = c.Generation
@@ -377,9 +377,9 @@ func deriveInherited(c *hexactfv1.Challenge, d Delivery, now time.Time) {
 	strike(s, d.Acknowledged)
 }
 
-// deriveTerminating writes the status of a challenge that is being deleted. lost says how many
+// computeTerminating writes the status of a challenge that is being deleted. lost says how many
 // messages nobody will be told any more.
-func deriveTerminating(c *hexactfv1.Challenge, d Delivery, now time.Time) {
+func computeTerminating(c *hexactfv1.Challenge, d Delivery, now time.Time) {
 	s := &c.Status
 	was := s.CurrentStatus.State
 	id := identityOf(c)

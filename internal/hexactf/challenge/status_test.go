@@ -51,7 +51,7 @@ func (l *life) pass(out Outcome) {
 	l.Helper()
 	before := l.c.Status.DeepCopy()
 	out.Delivery = l.d
-	derive(out, l.cfg, l.now)
+	computeStatus(out, l.cfg, l.now)
 	l.check(before)
 }
 
@@ -110,7 +110,7 @@ func TestNormalLife(t *testing.T) {
 	// One of two is not enough, and neither are both without the node port.
 	l.now = l.now.Add(time.Second)
 	o.Deployments = []*appsv1.Deployment{deploymentThat(true), deploymentThat(false)}
-	if wait := unremarkable(l.c, Outcome{Observed: o}, l.now); wait != startPatience-time.Second {
+	if wait := unremarkable(l.c, Outcome{Observed: o}, l.now); wait != startTimeout-time.Second {
 		t.Errorf("a start that is not late is told after %s", wait)
 	}
 	l.pass(Outcome{Observed: o, Endpoint: 30080})
@@ -164,11 +164,11 @@ func TestNormalLife(t *testing.T) {
 	}
 
 	before1 := l.c.Status.DeepCopy()
-	deriveTerminating(l.c, l.d, l.now)
+	computeTerminating(l.c, l.d, l.now)
 	l.check(before1)
 	l.is(hexactfv1.StateTerminating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
 	again := l.c.DeepCopy()
-	deriveTerminating(l.c, l.d, l.now.Add(time.Second))
+	computeTerminating(l.c, l.d, l.now.Add(time.Second))
 	if diff := cmp.Diff(again, l.c); diff != "" {
 		t.Errorf("a second look at the end (-before +after):\n%s", diff)
 	}
@@ -181,10 +181,10 @@ func (e cmpError) Error() string { return string(e) }
 func TestDefinitionComesLate(t *testing.T) {
 	l := newLife(t)
 	missing := Observed{Challenge: l.c}
-	l.pass(Outcome{Observed: missing, Problem: judge(missing)})
+	l.pass(Outcome{Observed: missing, Problem: check(missing)})
 	l.is(hexactfv1.StateError, hexactfv1.StateError)
 	l.shows(hexactfv1.ConditionDefinitionFound, metav1.ConditionFalse, hexactfv1.ReasonDefinitionNotFound)
-	if wait := wakeUp(Outcome{Observed: missing, Problem: judge(missing)}, l.cfg, l.now.Add(time.Minute)); wait != 4*time.Minute {
+	if wait := requeueAfter(Outcome{Observed: missing, Problem: check(missing)}, l.cfg, l.now.Add(time.Minute)); wait != 4*time.Minute {
 		t.Errorf("looks again after %s", wait)
 	}
 	l.now = l.now.Add(time.Minute)
@@ -206,11 +206,11 @@ func TestStartDeadlineCountsFromTheDefinition(t *testing.T) {
 	for name, before := range map[string]func(*life){
 		"missing until now": func(l *life) {
 			missing := Observed{Challenge: l.c}
-			l.pass(Outcome{Observed: missing, Problem: judge(missing)})
+			l.pass(Outcome{Observed: missing, Problem: check(missing)})
 		},
 		"bad until now": func(l *life) {
 			bad := Observed{Challenge: l.c, Definition: invalid}
-			l.pass(Outcome{Observed: bad, Problem: judge(bad)})
+			l.pass(Outcome{Observed: bad, Problem: check(bad)})
 		},
 		"left by another operator": func(l *life) {
 			l.c.Status.StartedAt = &metav1.Time{Time: l.now}
@@ -228,10 +228,10 @@ func TestStartDeadlineCountsFromTheDefinition(t *testing.T) {
 			o.Deployments = []*appsv1.Deployment{deploymentThat(false)}
 			out := Outcome{Observed: o}
 			l.pass(out)
-			if wait := wakeUp(out, l.cfg, l.now); wait != 5*time.Minute {
+			if wait := requeueAfter(out, l.cfg, l.now); wait != 5*time.Minute {
 				t.Errorf("looks again after %s", wait)
 			}
-			if wait := unremarkable(l.c, out, l.now); wait != startPatience {
+			if wait := unremarkable(l.c, out, l.now); wait != startTimeout {
 				t.Errorf("a start that is not late is told after %s", wait)
 			}
 			l.now = l.now.Add(5*time.Minute - time.Second)
@@ -255,8 +255,8 @@ func TestTimeWithoutADefinitionBeginsWithIt(t *testing.T) {
 	c, cfg := testChallenge(), testConfig(t, nil)
 	look := func(definition *hexactfv1.ChallengeDefinition, now time.Time) (Outcome, bool) {
 		o := Observed{Challenge: c, Definition: definition}
-		out := Outcome{Observed: o, Problem: judge(o)}
-		derive(out, cfg, now)
+		out := Outcome{Observed: o, Problem: check(o)}
+		computeStatus(out, cfg, now)
 		return out, terminal(c, out.Problem, cfg.DefinitionTimeout, now)
 	}
 	look(definitionOf(), noon)
@@ -265,7 +265,7 @@ func TestTimeWithoutADefinitionBeginsWithIt(t *testing.T) {
 	if given {
 		t.Fatal("it is given up as soon as the definition is deleted")
 	}
-	if wait := wakeUp(out, cfg, deleted); wait != 5*time.Minute {
+	if wait := requeueAfter(out, cfg, deleted); wait != 5*time.Minute {
 		t.Errorf("looks again after %s", wait)
 	}
 	before := c.DeepCopy()
@@ -287,7 +287,7 @@ func TestABadDefinitionSaysHowLong(t *testing.T) {
 	bad.Spec.IsOne = true
 	look := func(definition *hexactfv1.ChallengeDefinition) hexactfv1.ChallengeStatus {
 		o := Observed{Challenge: l.c, Definition: definition}
-		l.pass(Outcome{Observed: o, Problem: judge(o)})
+		l.pass(Outcome{Observed: o, Problem: check(o)})
 		return l.c.Status
 	}
 	if s := look(bad); s.ExpiresAt != nil || !s.IsOne {
@@ -300,7 +300,7 @@ func TestABadDefinitionSaysHowLong(t *testing.T) {
 	if s := look(bad); s.IsOne || s.ExpiresAt.Sub(noon) != 2*time.Hour {
 		t.Errorf("one of two hours expires at %s", s.ExpiresAt)
 	}
-	for _, odd := range []time.Duration{-time.Hour, 0, longestLife + 1} {
+	for _, odd := range []time.Duration{-time.Hour, 0, maxLife + 1} {
 		bad.Spec.Duration.Duration = odd
 		if s := look(bad); s.ExpiresAt == nil || s.ExpiresAt.Sub(noon) != hexactfv1.DefaultDuration {
 			t.Errorf("one of %s expires at %s", odd, s.ExpiresAt)
@@ -358,7 +358,7 @@ func TestStartDeadline(t *testing.T) {
 	l.now = noon.Add(5*time.Minute - time.Second)
 	l.pass(out)
 	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
-	if wait := wakeUp(out, l.cfg, l.now); wait != time.Second {
+	if wait := requeueAfter(out, l.cfg, l.now); wait != time.Second {
 		t.Errorf("looks again after %s", wait)
 	}
 	l.now = noon.Add(5 * time.Minute)
@@ -368,7 +368,7 @@ func TestStartDeadline(t *testing.T) {
 	if got := l.c.Status.CurrentStatus.ErrorMsg; !strings.Contains(got, "Component web: container web: ImagePullBackOff: no such image") {
 		t.Errorf("it says %q", got)
 	}
-	if wait := wakeUp(out, l.cfg, l.now); wait != 0 {
+	if wait := requeueAfter(out, l.cfg, l.now); wait != 0 {
 		t.Errorf("looks again after %s though nothing will change", wait)
 	}
 	// It goes on when the image is there after all.
@@ -382,8 +382,8 @@ func TestProblemsBeforeItRuns(t *testing.T) {
 		problem *outcome.Problem
 		want    hexactfv1.State
 	}{
-		"refused":  {&outcome.Problem{Class: outcome.Foreign, Reason: hexactfv1.ReasonRefused, Message: "over the quota"}, hexactfv1.StateError},
-		"foreign":  {&outcome.Problem{Class: outcome.Foreign, Reason: hexactfv1.ReasonOwnershipConflict, Message: "not ours"}, hexactfv1.StateError},
+		"refused":  {&outcome.Problem{Class: outcome.External, Reason: hexactfv1.ReasonRefused, Message: "over the quota"}, hexactfv1.StateError},
+		"foreign":  {&outcome.Problem{Class: outcome.External, Reason: hexactfv1.ReasonOwnershipConflict, Message: "not ours"}, hexactfv1.StateError},
 		"a hiccup": {&outcome.Problem{Class: outcome.Retry, Reason: hexactfv1.ReasonWriteFailed, Message: "timeout"}, hexactfv1.StateCreating},
 		"waiting":  {&outcome.Problem{Class: outcome.Waiting, Reason: hexactfv1.ReasonWaiting, Message: "going"}, hexactfv1.StateCreating},
 	} {
@@ -414,7 +414,7 @@ func TestBrokerThatIsAway(t *testing.T) {
 	off.pass(Outcome{Observed: o})
 	off.is(hexactfv1.StateRunning)
 	off.shows(hexactfv1.ConditionNotifying, metav1.ConditionTrue, hexactfv1.ReasonNotifyOff)
-	deriveTerminating(off.c, off.d, off.now)
+	computeTerminating(off.c, off.d, off.now)
 	off.is(hexactfv1.StateTerminating)
 }
 
@@ -431,11 +431,11 @@ func TestOutboxIsBounded(t *testing.T) {
 		record(&s, hexactfv1.StateError, noon)
 		gone += dropped(before, &s, 0)
 	}
-	if gone != 200-longestOutbox {
+	if gone != 200-maxOutbox {
 		t.Errorf("%d messages are told to be given up", gone)
 	}
 	all := s.Messages.Outbox
-	if len(all) != longestOutbox || all[0].Sequence != 1 || all[len(all)-1].Sequence != 200 {
+	if len(all) != maxOutbox || all[0].Sequence != 1 || all[len(all)-1].Sequence != 200 {
 		t.Errorf("%d messages from %d to %d", len(all), all[0].Sequence, all[len(all)-1].Sequence)
 	}
 	if left := pending(&s, 199); len(left) != 1 || left[0].Sequence != 200 {
@@ -487,14 +487,14 @@ func TestInheritedChallenge(t *testing.T) {
 	l := &life{T: t, c: c, cfg: testConfig(t, nil), now: noon.Add(10 * time.Minute)}
 	before := c.Status.DeepCopy()
 	limit(&c.Status, nil)
-	deriveInherited(c, Delivery{}, l.now)
+	computeInherited(c, Delivery{}, l.now)
 	l.check(before)
 	l.is(hexactfv1.StateRunning)
 	if s := c.Status; s.Endpoint != 30500 || s.ExpiresAt.Sub(noon) != 30*time.Minute || s.User != "alice" {
 		t.Errorf("%+v", s)
 	}
 	again := c.DeepCopy()
-	deriveInherited(c, Delivery{}, l.now.Add(time.Minute))
+	computeInherited(c, Delivery{}, l.now.Add(time.Minute))
 	if diff := cmp.Diff(again, c); diff != "" {
 		t.Errorf("a second look (-before +after):\n%s", diff)
 	}

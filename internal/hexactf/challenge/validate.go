@@ -21,8 +21,8 @@ const (
 	// maxSnapshot is the size in bytes, as JSON, of all that a challenge is built from. It is
 	// kept in the challenge's status, and etcd stores no object above 1.5 MiB.
 	maxSnapshot = 512 << 10
-	// longestLife is that of the schema.
-	longestLife = 8760 * time.Hour
+	// maxLife is that of the schema.
+	maxLife = 8760 * time.Hour
 )
 
 // validateIdentity returns what is wrong with the labels of a challenge. Names are made of
@@ -83,7 +83,7 @@ func validate(definition *hexactfv1.ChallengeDefinition) field.ErrorList {
 }
 
 // lives reports whether a challenge may live so long.
-func lives(d time.Duration) bool { return d >= time.Second && d <= longestLife }
+func lives(d time.Duration) bool { return d >= time.Second && d <= maxLife }
 
 func validateDeployment(at *field.Path, d *hexactfv1.Deployment) field.ErrorList {
 	if d == nil {

@@ -14,12 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The indexes of the cache.
@@ -41,7 +40,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := r.measure(ctx, mgr); err != nil {
 		return err
 	}
-	if err := pass.Open(ctx, mgr.GetCache(), &hexactfv1.ChallengeDefinition{}, &appsv1.Deployment{},
+	if err := reconcile.Open(ctx, mgr.GetCache(), &hexactfv1.ChallengeDefinition{}, &appsv1.Deployment{},
 		&corev1.Service{}, &corev1.Pod{}, &networkingv1.NetworkPolicy{}); err != nil {
 		return err
 	}
@@ -49,19 +48,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("challenge").
 		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(hexactfv1.Finalizer)), goneOr(isLive))).
-		Watches(&hexactfv1.ChallengeDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, pass.Replaced))).
+		Watches(&hexactfv1.ChallengeDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced))).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, availabilityChanged))).
 		Watches(&networkingv1.NetworkPolicy{}, owner, builder.WithPredicates(changes)).
 		// Services have no generation: every change counts.
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.Pod{}, owner, builder.WithPredicates(troubleChanged)).
 		WatchesRawSource(r.live.source()).
-		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.which(isStarting)))).
+		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.which(isStarting)))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 
 // ofObject maps an object to the live challenges that it may be part of. One that has lost its
 // label is found by its owner.
-func (r *Reconciler) ofObject(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) ofObject(ctx context.Context, o client.Object) []ctrl.Request {
 	label := o.GetLabels()[hexactfv1.LabelPartOf]
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Challenge" {
@@ -112,18 +111,18 @@ func (r *Reconciler) ofObject(ctx context.Context, o client.Object) []reconcile.
 	if label == "" {
 		return nil
 	}
-	return pass.Requests(ctx, r.Client, listChallenges(), isLive, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPartOf: label})
+	return reconcile.Requests(ctx, r.Client, listChallenges(), isLive, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexPartOf: label})
 }
 
 // ofDefinition maps a definition to the challenges that wait for it.
-func (r *Reconciler) ofDefinition(ctx context.Context, o client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, listChallenges(), isLive, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexDefinition: o.GetName()})
+func (r *Reconciler) ofDefinition(ctx context.Context, o client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listChallenges(), isLive, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexDefinition: o.GetName()})
 }
 
 // which maps whatever happened to some of all challenges.
 func (r *Reconciler) which(ones func(client.Object) bool) handler.MapFunc {
-	return func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return pass.Requests(ctx, r.Client, listChallenges(), ones)
+	return func(ctx context.Context, _ client.Object) []ctrl.Request {
+		return reconcile.Requests(ctx, r.Client, listChallenges(), ones)
 	}
 }
 
@@ -135,7 +134,7 @@ func isStarting(o client.Object) bool {
 }
 
 // changes passes what somebody has written, and no status.
-var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, pass.Replaced)
+var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced)
 
 // goneOr passes the events of challenges that are gone, so that what is remembered of them can
 // be forgotten, and of those that are live or being deleted.

@@ -26,8 +26,8 @@ import (
 
 const topic = "challenge-status"
 
-// patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
+// timeout is how long a test waits for what must happen.
+const timeout = 20 * time.Second
 
 // slack is what a busy machine may take longer than a timeout to return: what is not bounded
 // would take minutes, or for ever.
@@ -73,7 +73,7 @@ func publish(t *testing.T, c *Client, key string, value []byte) {
 // eventually repeats what a caller with an outbox would repeat.
 func eventually(t *testing.T, c *Client, key string, value []byte) {
 	t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(timeout)
 	for {
 		err := c.Publish(t.Context(), key, value)
 		if err == nil {
@@ -103,7 +103,7 @@ func arrived(t *testing.T, count int, opts ...kgo.Opt) map[string][]string {
 		t.Fatal(err)
 	}
 	defer consumer.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	all, n := map[string][]string{}, 0
 	take := func(fetches kgo.Fetches) {
@@ -251,7 +251,7 @@ func TestOneSendOfAKeyIsUnderWayAtATime(t *testing.T) {
 	release := stall(cluster, kmsg.Produce)
 	defer release()
 	cfg := settingsFor(cluster.ListenAddrs()...)
-	cfg.SendTimeout = patience
+	cfg.SendTimeout = timeout
 	c := client(t, cfg)
 	var senders sync.WaitGroup
 	for n := range 5 {
@@ -643,7 +643,7 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	go func() { <-short.Done(); release() }()
-	long, cancel := context.WithTimeout(t.Context(), patience)
+	long, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	c.Close(long)
 	if err := <-sent; err != nil {
@@ -693,7 +693,7 @@ func TestARunOutlivesTheBroker(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				t.Error("does not end")
 			}
 			if err := c.Publish(t.Context(), "key", message(1)); !errors.Is(err, ErrClosed) {

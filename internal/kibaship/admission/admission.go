@@ -33,14 +33,14 @@ import (
 func Webhooks() []family.Webhook {
 	const path = "/validate-platform-operator-kibaship-com-v1alpha1-"
 	return []family.Webhook{
-		{Path: path + "project", Handler: func(site family.Site) http.Handler {
-			mgr := site.Manager
+		{Path: path + "project", Handler: func(deps family.Dependencies) http.Handler {
+			mgr := deps.Manager
 			return admission.WithValidator(mgr.GetScheme(), validator[*kibashipv1.Project]{
 				kind: "Project", check: projects{mgr.GetClient()}.check, touched: projectTouched,
 			})
 		}},
-		{Path: path + "application", Handler: func(site family.Site) http.Handler {
-			mgr := site.Manager
+		{Path: path + "application", Handler: func(deps family.Dependencies) http.Handler {
+			mgr := deps.Manager
 			return admission.WithValidator(mgr.GetScheme(), validator[*kibashipv1.Application]{
 				kind: "Application", check: applications{mgr.GetClient()}.check,
 				touched: func(before, after *kibashipv1.Application) bool {
@@ -48,8 +48,8 @@ func Webhooks() []family.Webhook {
 				},
 			})
 		}},
-		{Path: path + "deployment", Handler: func(site family.Site) http.Handler {
-			return admission.WithValidator(site.Manager.GetScheme(), validator[*kibashipv1.Deployment]{
+		{Path: path + "deployment", Handler: func(deps family.Dependencies) http.Handler {
+			return admission.WithValidator(deps.Manager.GetScheme(), validator[*kibashipv1.Deployment]{
 				kind: "Deployment", check: func(_ context.Context, _, d *kibashipv1.Deployment) (rules.Violations, error) {
 					return rules.Deployment(d), nil
 				},

@@ -17,8 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler checks Applications.
@@ -50,14 +50,14 @@ type Reconciler struct {
 // alone wake it.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	a := &kibashipv1.Application{}
-	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, a)); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, a)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			r.finalizers.Forget(req.NamespacedName)
 			return never, errors.Join(r.closeUnused(ctx, req.Namespace), err)
 		}
 		return never, err
 	}
-	r.backoff.Meet(req, a.UID)
+	r.backoff.ResetIfReplaced(req, a.UID)
 	now := r.Clock.Now()
 	if a.DeletionTimestamp != nil {
 		return never, r.finalize(ctx, a, now)
@@ -74,21 +74,21 @@ func (r *Reconciler) keep(ctx context.Context, a *kibashipv1.Application, now ti
 	if err != nil {
 		return err
 	}
-	problems := judge(a, observed)
+	problems := check(a, observed)
 	if err := r.claim(ctx, a, observed); err != nil {
 		if outcome.CauseOf(err) != outcome.Rejected {
 			return err
 		}
 		problems[kibashipv1.ConditionSpecAccepted] = &outcome.Problem{
-			Condition: kibashipv1.ConditionSpecAccepted, Reason: kibashipv1.ReasonRefused, Class: outcome.Foreign, Err: err,
+			Condition: kibashipv1.ConditionSpecAccepted, Reason: kibashipv1.ReasonRefused, Class: outcome.External, Err: err,
 			Message: "The API server refuses finalizer and labels of this Application: " + err.Error(),
 		}
 	}
 	before := a.DeepCopy()
-	derive(a, observed, problems, now)
+	computeStatus(a, observed, problems, now)
 	failed := errorOf(problems)
 	if err := r.patchStatus(ctx, before, a); err != nil {
-		return pass.Join(failed, err)
+		return reconcile.Join(failed, err)
 	}
 	r.report(before, a, observed, problems)
 	if len(rules.Secrets(&a.Spec)) == 0 {
@@ -114,7 +114,7 @@ func (r *Reconciler) claim(ctx context.Context, a *kibashipv1.Application, o Obs
 	claimed := a.DeepCopy()
 	controllerutil.AddFinalizer(claimed, kibashipv1.ApplicationFinalizer)
 	claimed.Labels = wanted
-	if err := outcome.Itself(r.Client.Patch(ctx, claimed, client.MergeFromWithOptions(a, client.MergeFromWithOptimisticLock{}))); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Patch(ctx, claimed, client.MergeFromWithOptions(a, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return err
 	}
 	*a = *claimed
@@ -159,13 +159,13 @@ const secretsUser = "application"
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, a *kibashipv1.Application) error {
-	return pass.Status[*kibashipv1.Application]{
+	return reconcile.Status[*kibashipv1.Application]{
 		Client: r.Client,
 		Of:     func(a *kibashipv1.Application) any { return &a.Status },
 		Bound:  bound,
-		Refused: func(a *kibashipv1.Application, err error) {
+		Rejected: func(a *kibashipv1.Application, err error) {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, a, kibashipv1.ReasonRefused, actionObserve,
+			reconcile.Warning(r.Events, a, kibashipv1.ReasonRefused, actionObserve,
 				"The API server refuses the status of this Application: "+err.Error())
 		},
 	}.Patch(ctx, before, a)

@@ -4,7 +4,7 @@
 // A reconciliation has these steps:
 //
 //	observe (observe.go)     all reads, into one Observed
-//	judge   (judge.go, rules)  pure: which problems there are
+//	check   (checks.go, rules)  pure: which problems there are
 //	claim   (controller.go)  the finalizer and the labels of the Project, in one write
 //	derive  (status.go)      pure: phase and conditions
 //	patch   (controller.go)  the only write of the status

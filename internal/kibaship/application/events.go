@@ -6,7 +6,7 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The actions of events: what the operator was doing.
@@ -20,16 +20,16 @@ const (
 func (r *Reconciler) report(before, a *kibashipv1.Application, o Observed, problems map[string]*outcome.Problem) {
 	going := o.Project != nil && o.Project.DeletionTimestamp != nil
 	if a.Status.Phase == kibashipv1.ApplicationReady && before.Status.Phase != kibashipv1.ApplicationReady {
-		pass.Normal(r.Events, a, kibashipv1.ReasonApplicationReady, actionObserve, a.Status.Message)
+		reconcile.Normal(r.Events, a, kibashipv1.ReasonApplicationReady, actionObserve, a.Status.Message)
 	}
-	for _, check := range checks {
-		p := problems[check]
+	for _, step := range checks {
+		p := problems[step]
 		if p == nil || going {
 			continue
 		}
-		c := metav1.Condition{Type: check, Status: metav1.ConditionFalse, Reason: p.Reason}
-		if conditions.Turned(before.Status.Conditions, c) {
-			pass.Warning(r.Events, a, p.Reason, actionObserve, p.Message)
+		c := metav1.Condition{Type: step, Status: metav1.ConditionFalse, Reason: p.Reason}
+		if conditions.Transitioned(before.Status.Conditions, c) {
+			reconcile.Warning(r.Events, a, p.Reason, actionObserve, p.Message)
 		}
 	}
 }

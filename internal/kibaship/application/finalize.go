@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // finalize deletes the Deployments of an Application, and lets it go. Deployments have
@@ -28,12 +28,12 @@ func (r *Reconciler) finalize(ctx context.Context, a *kibashipv1.Application, no
 	}
 	if failed != nil {
 		before := a.DeepCopy()
-		deriveDeleting(a, failed, now)
-		return pass.Join(failed, r.patchStatus(ctx, before, a))
+		computeDeleting(a, failed, now)
+		return reconcile.Join(failed, r.patchStatus(ctx, before, a))
 	}
 	err := r.finalizers.Remove(ctx, r.Client, a, kibashipv1.ApplicationFinalizer)
 	if outcome.CauseOf(err) == outcome.Rejected {
-		pass.Warning(r.Events, a, kibashipv1.ReasonRefused, actionDelete,
+		reconcile.Warning(r.Events, a, kibashipv1.ReasonRefused, actionDelete,
 			"The Deployments of this Application are deleted; the API server refuses to take its finalizer off: "+err.Error())
 	}
 	return err

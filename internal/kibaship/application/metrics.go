@@ -10,25 +10,25 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The only label is the phase: never an Application.
 var (
-	passes   = pass.NewMetrics("kibaship_application", "Reconciliations of Applications that failed and are tried again.")
-	perPhase = gauge.NewPhases("kibaship_application", "Applications", kibashipv1.ApplicationPhases, seeApplications)
+	reconcileMetrics = reconcile.NewMetrics("kibaship_application", "Reconciliations of Applications that failed and are tried again.")
+	perPhase         = gauge.NewPhases("kibaship_application", "Applications", kibashipv1.ApplicationPhases, seeApplications)
 )
 
 func init() {
-	metrics.Registry.MustRegister(passes, perPhase)
+	metrics.Registry.MustRegister(reconcileMetrics, perPhase)
 }
 
-func seeApplications(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
+func seeApplications(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
 	var applications kibashipv1.ApplicationList
 	if err := reader.List(ctx, &applications, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	sightings := make([]gauge.Sighting, len(applications.Items))
+	observations := make([]gauge.Observation, len(applications.Items))
 	for i := range applications.Items {
 		a := &applications.Items[i]
 		phase, since := cmp.Or(a.Status.Phase, kibashipv1.ApplicationPending), a.CreationTimestamp.Time
@@ -38,7 +38,7 @@ func seeApplications(ctx context.Context, reader client.Reader) ([]gauge.Sightin
 		if a.DeletionTimestamp != nil {
 			phase, since = kibashipv1.ApplicationDeleting, a.DeletionTimestamp.Time
 		}
-		sightings[i] = gauge.Sighting{Phase: phase, Since: since}
+		observations[i] = gauge.Observation{Phase: phase, Since: since}
 	}
-	return sightings, nil
+	return observations, nil
 }

@@ -21,8 +21,8 @@ func waiting(a *kibashipv1.Application, o Observed) bool {
 	return len(rules.Secrets(&a.Spec)) > 0 && !o.SecretsKnown
 }
 
-// derive writes into the status of a live Application what was observed and judged.
-func derive(a *kibashipv1.Application, o Observed, problems map[string]*outcome.Problem, now time.Time) {
+// computeStatus writes into the status of a live Application what was observed and judged.
+func computeStatus(a *kibashipv1.Application, o Observed, problems map[string]*outcome.Problem, now time.Time) {
 	s := &a.Status
 	s.ObservedGeneration = a.Generation
 	s.Limits = a.Spec.Limits
@@ -30,13 +30,13 @@ func derive(a *kibashipv1.Application, o Observed, problems map[string]*outcome.
 		s.Limits = rules.Effective(&a.Spec, &o.Project.Spec)
 	}
 	var first *outcome.Problem
-	for _, check := range checks {
-		if p := problems[check]; p != nil {
+	for _, step := range checks {
+		if p := problems[step]; p != nil {
 			first = cmp.Or(first, p)
 		}
 	}
-	for _, check := range checks {
-		deriveCheck(a, o, check, problems, now)
+	for _, step := range checks {
+		computeCheck(a, o, step, problems, now)
 	}
 	switch {
 	case first == nil && waiting(a, o):
@@ -48,7 +48,7 @@ func derive(a *kibashipv1.Application, o Observed, problems map[string]*outcome.
 	default:
 		s.Phase, s.Message = kibashipv1.ApplicationPending, first.Message
 		for _, p := range problems {
-			if p.Class == outcome.Blocked || p.Class == outcome.Foreign {
+			if p.Class == outcome.Blocked || p.Class == outcome.External {
 				s.Phase = kibashipv1.ApplicationFailed
 			}
 		}
@@ -56,27 +56,27 @@ func derive(a *kibashipv1.Application, o Observed, problems map[string]*outcome.
 	}
 }
 
-func deriveCheck(a *kibashipv1.Application, o Observed, check string, problems map[string]*outcome.Problem, now time.Time) {
-	switch p := problems[check]; {
+func computeCheck(a *kibashipv1.Application, o Observed, step string, problems map[string]*outcome.Problem, now time.Time) {
+	switch p := problems[step]; {
 	case p != nil:
-		set(a, check, metav1.ConditionFalse, p.Reason, p.Message, now)
-	case check == kibashipv1.ConditionProjectFound:
-		set(a, check, metav1.ConditionTrue, kibashipv1.ReasonProjectFound, "Project "+a.Spec.ProjectRef.Name+" is Ready, and this is its namespace", now)
-	case check == kibashipv1.ConditionSpecAccepted && o.Project == nil:
-		set(a, check, metav1.ConditionUnknown, kibashipv1.ReasonWaiting, "What the Project allows is not known", now)
-	case check == kibashipv1.ConditionSpecAccepted:
-		set(a, check, metav1.ConditionTrue, kibashipv1.ReasonSpecAccepted, "Name and spec are good, and within what the Project allows", now)
+		set(a, step, metav1.ConditionFalse, p.Reason, p.Message, now)
+	case step == kibashipv1.ConditionProjectFound:
+		set(a, step, metav1.ConditionTrue, kibashipv1.ReasonProjectFound, "Project "+a.Spec.ProjectRef.Name+" is Ready, and this is its namespace", now)
+	case step == kibashipv1.ConditionSpecAccepted && o.Project == nil:
+		set(a, step, metav1.ConditionUnknown, kibashipv1.ReasonWaiting, "What the Project allows is not known", now)
+	case step == kibashipv1.ConditionSpecAccepted:
+		set(a, step, metav1.ConditionTrue, kibashipv1.ReasonSpecAccepted, "Name and spec are good, and within what the Project allows", now)
 	case len(rules.Secrets(&a.Spec)) == 0:
-		set(a, check, metav1.ConditionTrue, kibashipv1.ReasonSecretNotNeeded, "The Application names no Secret", now)
+		set(a, step, metav1.ConditionTrue, kibashipv1.ReasonSecretNotNeeded, "The Application names no Secret", now)
 	case !o.SecretsKnown:
-		set(a, check, metav1.ConditionUnknown, kibashipv1.ReasonWaiting, "Secrets are looked at when the Project is Ready", now)
+		set(a, step, metav1.ConditionUnknown, kibashipv1.ReasonWaiting, "Secrets are looked at when the Project is Ready", now)
 	default:
-		set(a, check, metav1.ConditionTrue, kibashipv1.ReasonSecretFound, "Every Secret that the Application names exists", now)
+		set(a, step, metav1.ConditionTrue, kibashipv1.ReasonSecretFound, "Every Secret that the Application names exists", now)
 	}
 }
 
-// deriveDeleting writes the status of an Application that is being deleted.
-func deriveDeleting(a *kibashipv1.Application, problem error, now time.Time) {
+// computeDeleting writes the status of an Application that is being deleted.
+func computeDeleting(a *kibashipv1.Application, problem error, now time.Time) {
 	s := &a.Status
 	s.ObservedGeneration = a.Generation
 	s.Phase, s.Message = kibashipv1.ApplicationDeleting, "The Deployments of the Application are being deleted"

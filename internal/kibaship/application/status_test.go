@@ -66,7 +66,7 @@ func TestDerive(t *testing.T) {
 			if tc.modify != nil {
 				tc.modify(a)
 			}
-			derive(a, tc.observed, judge(a, tc.observed), noon)
+			computeStatus(a, tc.observed, check(a, tc.observed), noon)
 			c := meta.FindStatusCondition(a.Status.Conditions, kibashipv1.ConditionReady)
 			if a.Status.Phase != tc.phase || c.Reason != tc.reason || (c.Status == metav1.ConditionTrue) != (tc.phase == kibashipv1.ApplicationReady) {
 				t.Errorf("phase %s, Ready %+v", a.Status.Phase, c)

@@ -11,13 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The indexes of the cache.
@@ -37,21 +36,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	perPhase.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
-	if err := pass.Open(ctx, mgr.GetCache(), &kibashipv1.Application{}, &kibashipv1.Deployment{}, &kibashipv1.Project{}); err != nil {
+	if err := reconcile.Open(ctx, mgr.GetCache(), &kibashipv1.Application{}, &kibashipv1.Deployment{}, &kibashipv1.Project{}); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-application").
 		For(&kibashipv1.Application{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, relabelled, pass.Replaced, finalizer.TakenOff(kibashipv1.ApplicationFinalizer)))).
+			predicate.GenerationChangedPredicate{}, relabelled, reconcile.Replaced, finalizer.TakenOff(kibashipv1.ApplicationFinalizer)))).
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofProject), builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, pass.Replaced, phaseChanged))).
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, phaseChanged))).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
 func index(ctx context.Context, indexer client.FieldIndexer) error {
@@ -91,18 +90,18 @@ var phaseChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return before.Status.Phase != after.Status.Phase || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 }}
 
-func (r *Reconciler) ofProject(ctx context.Context, o client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, nil, client.MatchingFields{indexProject: o.GetName()})
+func (r *Reconciler) ofProject(ctx context.Context, o client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, nil, client.MatchingFields{indexProject: o.GetName()})
 }
 
 // ofSecret maps a Secret to the Applications that name it, and one without a name to all of
 // its namespace that name any.
-func (r *Reconciler) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) ofSecret(ctx context.Context, o client.Object) []ctrl.Request {
 	if o.GetName() != "" {
-		return pass.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, nil,
+		return reconcile.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, nil,
 			client.InNamespace(o.GetNamespace()), client.MatchingFields{indexSecret: o.GetName()})
 	}
-	return pass.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, func(o client.Object) bool {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.ApplicationList{}, func(o client.Object) bool {
 		return len(rules.Secrets(&o.(*kibashipv1.Application).Spec)) > 0
 	}, client.InNamespace(o.GetNamespace()))
 }

@@ -20,7 +20,7 @@ import (
 func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started bool, _ *outcome.Problem) {
 	p := plan(in)
 	d := o.Deployment
-	if _, err := apply.Apply(ctx, r.Writer, proofOf(d), p.Pipeline); err != nil {
+	if _, err := apply.Apply(ctx, r.Writer, ownerOf(d), p.Pipeline); err != nil {
 		return false, r.problemOf(ctx, kibashipv1.ConditionPipelineAvailable, err)
 	}
 	current := o.find(in.runName())
@@ -29,7 +29,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 		if err := r.observeMissing(ctx, o, in); err != nil {
 			return false, r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
 		}
-		if missing := judgeMissing(*o); missing != nil {
+		if missing := checkMissing(*o); missing != nil {
 			return false, missing
 		}
 	}
@@ -54,10 +54,10 @@ func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desir
 	if err != nil {
 		return nil, err
 	}
-	if exists && proofOf(d).Holds(live) && live.GetDeletionTimestamp() == nil {
+	if exists && ownerOf(d).Owns(live) && live.GetDeletionTimestamp() == nil {
 		return live, nil
 	}
-	made, err := apply.Apply(ctx, r.Writer, proofOf(d), desired)
+	made, err := apply.Apply(ctx, r.Writer, ownerOf(d), desired)
 	if err == nil {
 		runsStarted.Inc()
 	}
@@ -96,7 +96,7 @@ func (r *Reconciler) endOthers(ctx context.Context, o Observed, current string) 
 func (r *Reconciler) withRun(ctx context.Context, d *kibashipv1.Deployment, namespace, name string, do func(*unstructured.Unstructured) error) error {
 	live := runOf(namespace, name)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(live), live)
-	if err != nil || !proofOf(d).Holds(live) {
+	if err != nil || !ownerOf(d).Owns(live) {
 		return apply.IgnoreAbsent(err)
 	}
 	return apply.IgnoreAbsent(do(live))
@@ -117,7 +117,7 @@ func (r *Reconciler) problemOf(ctx context.Context, condition string, err error)
 	live := empty(kind)
 	if getErr := r.Writer.Live.Get(ctx, client.ObjectKey{Namespace: refused.Namespace, Name: refused.Name}, live); getErr != nil {
 		if apply.Absent(getErr) {
-			p.Class = outcome.Raced
+			p.Class = outcome.Stale
 		}
 		return p
 	}
@@ -133,7 +133,7 @@ func (r *Reconciler) problemOf(ctx context.Context, condition string, err error)
 		}
 	}
 	return &outcome.Problem{
-		Condition: condition, Reason: kibashipv1.ReasonWaiting, Class: outcome.Waiting, Err: outcome.ErrRaced,
+		Condition: condition, Reason: kibashipv1.ReasonWaiting, Class: outcome.Waiting, Err: outcome.ErrConflict,
 		Message: refused.Kind + " " + refused.Name + " of an earlier Deployment of this name is being deleted",
 	}
 }

@@ -58,11 +58,11 @@ func TestOwnImageIsRemembered(t *testing.T) {
 }
 
 func TestARefusedLabelIsTold(t *testing.T) {
-	if judgeLabel(nil) != nil {
+	if checkLabel(nil) != nil {
 		t.Error("a label that was written is a problem")
 	}
 	d := aDeployment()
-	derive(Outcome{Observed: Observed{Deployment: d}, Problem: judgeLabel(errors.New("not today"))}, shown, now)
+	computeStatus(Outcome{Observed: Observed{Deployment: d}, Problem: checkLabel(errors.New("not today"))}, shown, now)
 	c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionReady)
 	if c.Status != metav1.ConditionFalse || c.Reason != kibashipv1.ReasonRefused || !strings.Contains(d.Status.Message, "not today") {
 		t.Errorf("Ready is %+v, the message %q", c, d.Status.Message)

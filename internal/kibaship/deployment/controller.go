@@ -16,12 +16,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler builds what Deployments ask for.
@@ -32,9 +32,9 @@ type Reconciler struct {
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// Jumps tells when the clock has got ahead of the timers.
-	Jumps  *walltime.Watcher
-	Config config.KibaShip
+	// ClockSkew tells when the clock has got ahead of the timers.
+	ClockSkew *clockskew.Watcher
+	Config    config.KibaShip
 	// Presence knows whether Tekton is installed, and Direct reads past it.
 	Presence *optional.Presence
 	Direct   client.Reader
@@ -73,14 +73,14 @@ type Reconciler struct {
 // do. It returns after how long time alone will change something, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	d := &kibashipv1.Deployment{}
-	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, d)); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, d)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			r.finalizers.Forget(req.NamespacedName)
 			return 0, errors.Join(r.closeUnused(ctx, req.Namespace), err)
 		}
 		return 0, err
 	}
-	r.backoff.Meet(req, d.UID)
+	r.backoff.ResetIfReplaced(req, d.UID)
 	if d.DeletionTimestamp != nil {
 		// What belongs to it is owned by it, and goes with it.
 		return 0, r.finalizers.Remove(ctx, r.Client, d, kibashipv1.DeploymentFinalizer)
@@ -95,28 +95,28 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 	before := d.DeepCopy()
-	out, started := Outcome{Observed: o, Problem: judgeLabel(unlabelled)}, ""
+	out, started := Outcome{Observed: o, Problem: checkLabel(unlabelled)}, ""
 	if out.Problem == nil {
 		out, started = r.take(ctx, o)
 	}
-	if out.Problem != nil && out.Problem.Class == outcome.Raced {
-		return 0, outcome.ErrRaced
+	if out.Problem != nil && out.Problem.Class == outcome.Stale {
+		return 0, outcome.ErrConflict
 	}
-	derive(out, r.Config.Builds.ResultTime, now)
+	computeStatus(out, r.Config.Builds.ResultTime, now)
 	err = r.patchStatus(ctx, before, d)
 	if err == nil {
 		r.report(before, out, started)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
-		err = pass.Join(p.Err, err)
+		err = reconcile.Join(p.Err, err)
 	}
-	return wakeUp(out, r.Config.Builds.ResultTime, now), err
+	return requeueAfter(out, r.Config.Builds.ResultTime, now), err
 }
 
 // take does what the type of the Application asks for.
 func (r *Reconciler) take(ctx context.Context, o Observed) (out Outcome, started string) {
 	out.Observed = o
-	if out.Problem = judge(o); out.Problem != nil {
+	if out.Problem = check(o); out.Problem != nil {
 		return out, ""
 	}
 	if o.Application.Spec.Type != kibashipv1.TypeGitRepository {
@@ -129,7 +129,7 @@ func (r *Reconciler) take(ctx context.Context, o Observed) (out Outcome, started
 	switch o.Application.Spec.Type {
 	case kibashipv1.TypeGitRepository:
 		pushImage := r.ownImage(ctx)
-		if out.Problem = judgePipeline(o, r.Config, pushImage); out.Problem != nil {
+		if out.Problem = checkPipeline(o, r.Config, pushImage); out.Problem != nil {
 			return out, ""
 		}
 		in := inputsOf(o.Deployment, o.Application, r.Config.Builds, pushImage)
@@ -156,7 +156,7 @@ func (r *Reconciler) label(ctx context.Context, d *kibashipv1.Deployment) error 
 		labelled.Labels = map[string]string{}
 	}
 	labelled.Labels[kibashipv1.LabelApplication] = want
-	if err := outcome.Itself(r.Client.Patch(ctx, labelled, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Patch(ctx, labelled, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))); err != nil {
 		return err
 	}
 	*d = *labelled
@@ -180,12 +180,12 @@ const secretsUser = "deployment"
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, d *kibashipv1.Deployment) error {
-	return pass.Status[*kibashipv1.Deployment]{
+	return reconcile.Status[*kibashipv1.Deployment]{
 		Client: r.Client,
 		Of:     func(d *kibashipv1.Deployment) any { return &d.Status },
-		Refused: func(d *kibashipv1.Deployment, err error) {
+		Rejected: func(d *kibashipv1.Deployment, err error) {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, d, kibashipv1.ReasonRefused, actionObserve, "The API server refuses the status of this Deployment: "+err.Error())
+			reconcile.Warning(r.Events, d, kibashipv1.ReasonRefused, actionObserve, "The API server refuses the status of this Deployment: "+err.Error())
 		},
 	}.Patch(ctx, before, d)
 }

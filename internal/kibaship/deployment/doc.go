@@ -3,7 +3,7 @@
 // A reconciliation of a Deployment goes one way:
 //
 //	observe (observe.go, tekton.go)  all reads, into one Observed
-//	judge   (judge.go)     pure: what stands in the way of a run
+//	check   (checks.go)     pure: what stands in the way of a run
 //	plan    (plan.go)      pure: the Pipeline and the PipelineRun
 //	apply   (build.go, kit/apply)    the only writes of children
 //	derive  (status.go)    pure: phase, conditions, image, history

@@ -5,7 +5,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The actions of events: what the operator was doing.
@@ -19,7 +19,7 @@ const (
 func (r *Reconciler) report(before *kibashipv1.Deployment, out Outcome, started string) {
 	d := out.Deployment
 	if started != "" {
-		pass.Normal(r.Events, d, kibashipv1.ReasonRunStarted, actionBuild, "Started PipelineRun "+started)
+		reconcile.Normal(r.Events, d, kibashipv1.ReasonRunStarted, actionBuild, "Started PipelineRun "+started)
 	}
 	for _, run := range d.Status.RunHistory {
 		if hasEnded(before.Status.RunHistory, run) {
@@ -27,14 +27,14 @@ func (r *Reconciler) report(before *kibashipv1.Deployment, out Outcome, started 
 		}
 	}
 	for _, c := range d.Status.Conditions {
-		if !conditions.Turned(before.Status.Conditions, c) {
+		if !conditions.Transitioned(before.Status.Conditions, c) {
 			continue
 		}
 		switch {
 		case c.Type == kibashipv1.ConditionSucceeded && c.Status == metav1.ConditionTrue && c.Reason != kibashipv1.ReasonNothingToBuild:
-			pass.Normal(r.Events, d, c.Reason, actionObserve, c.Message)
+			reconcile.Normal(r.Events, d, c.Reason, actionObserve, c.Message)
 		case c.Type != kibashipv1.ConditionReady && c.Status == metav1.ConditionFalse:
-			pass.Warning(r.Events, d, c.Reason, actionObserve, c.Message)
+			reconcile.Warning(r.Events, d, c.Reason, actionObserve, c.Message)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The only labels are the phase, and the reason for which runs ended: never a Deployment.
@@ -30,13 +30,13 @@ var (
 		Help:    "Time from the start of a PipelineRun that succeeded until its end.",
 		Buckets: []float64{5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600},
 	})
-	passes = pass.NewMetrics("kibaship_deployment",
+	reconcileMetrics = reconcile.NewMetrics("kibaship_deployment",
 		"Reconciliations of Deployments that failed and are tried again. A build that fails is none.")
 	perPhase = gauge.NewPhases("kibaship_deployment", "Deployments", kibashipv1.DeploymentPhases, seeDeployments)
 )
 
 func init() {
-	metrics.Registry.MustRegister(runsStarted, runsEnded, runTimes, passes, perPhase)
+	metrics.Registry.MustRegister(runsStarted, runsEnded, runTimes, reconcileMetrics, perPhase)
 	for _, reason := range []string{
 		kibashipv1.ReasonSucceeded, kibashipv1.ReasonRunFailed, kibashipv1.ReasonRunCancelled,
 		kibashipv1.ReasonRunTimedOut, kibashipv1.ReasonPodRefused, kibashipv1.ReasonImagePullFailed,
@@ -57,17 +57,17 @@ func countRun(out Outcome, run kibashipv1.PipelineRunStatus) {
 	}
 }
 
-func seeDeployments(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
+func seeDeployments(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
 	var all kibashipv1.DeploymentList
 	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	sightings := make([]gauge.Sighting, len(all.Items))
+	observations := make([]gauge.Observation, len(all.Items))
 	for i := range all.Items {
 		d := &all.Items[i]
-		sightings[i] = gauge.Sighting{Phase: string(cmp.Or(d.Status.Phase, kibashipv1.DeploymentInitializing)), Since: since(d)}
+		observations[i] = gauge.Observation{Phase: string(cmp.Or(d.Status.Phase, kibashipv1.DeploymentInitializing)), Since: since(d)}
 	}
-	return sightings, nil
+	return observations, nil
 }
 
 // since is when a Deployment came to its phase, or shortly before: a status keeps no time for

@@ -82,7 +82,7 @@ func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) 
 	}
 	var all []Run
 	for i := range runs.Items {
-		if proofOf(d).Holds(&runs.Items[i]) && runs.Items[i].GetDeletionTimestamp() == nil {
+		if ownerOf(d).Owns(&runs.Items[i]) && runs.Items[i].GetDeletionTimestamp() == nil {
 			all = append(all, readRun(&runs.Items[i], children.Items))
 		}
 	}

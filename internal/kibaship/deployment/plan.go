@@ -44,18 +44,18 @@ type Plan struct {
 
 func plan(in Inputs) Plan { return Plan{Pipeline: pipeline(in), PipelineRun: newPipelineRun(in)} }
 
-// Marks are those of all that belongs to a Deployment. Tekton hands the labels of a
+// OwnershipLabels are those of all that belongs to a Deployment. Tekton hands the labels of a
 // PipelineRun on to its TaskRuns and pods.
-var Marks = ownership.Marks{
+var OwnershipLabels = ownership.Labels{
 	Domain: "platform.kibaship.com",
 	Owner:  "deployment",
 	Found:  map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
 }
 
-func proofOf(d *kibashipv1.Deployment) ownership.Proof { return Marks.Proof(d.UID, nil) }
+func ownerOf(d *kibashipv1.Deployment) ownership.Owner { return OwnershipLabels.For(d.UID, nil) }
 
-// longestName is what Tekton takes for its objects.
-const longestName = 63
+// maxName is what Tekton takes for its objects.
+const maxName = 63
 
 // The labels that platforms look builds up by.
 const (
@@ -68,7 +68,7 @@ func (in Inputs) stem() string {
 }
 
 func (in Inputs) pipelineName() string {
-	return kitnaming.Within(in.stem()+"-git-repository-pipeline-kibaship-com", longestName)
+	return kitnaming.Within(in.stem()+"-git-repository-pipeline-kibaship-com", maxName)
 }
 
 // runName is that of the run which the spec asks for: each generation has one, and each value
@@ -78,7 +78,7 @@ func (in Inputs) runName() string {
 	if in.Again != "" {
 		name += "-" + in.Again
 	}
-	return kitnaming.Within(name, longestName)
+	return kitnaming.Within(name, maxName)
 }
 
 // repository is where the images of an Application go.

@@ -93,13 +93,13 @@ func TestNamesFit(t *testing.T) {
 		for _, again := range []string{"", "1", "2"} {
 			long.Again = again
 			name := long.runName()
-			if len(name) > longestName || seen[name] {
+			if len(name) > maxName || seen[name] {
 				t.Errorf("%s: %d characters, known: %v", name, len(name), seen[name])
 			}
 			seen[name] = true
 		}
 	}
-	if name := long.pipelineName(); len(name) > longestName {
+	if name := long.pipelineName(); len(name) > maxName {
 		t.Errorf("%s has %d characters", name, len(name))
 	}
 }

@@ -20,7 +20,7 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	d, spec := o.Deployment, o.Application.Spec.DockerImage
 	blocked := func(class outcome.Class, reason, message string) *outcome.Problem {
 		p := &outcome.Problem{Condition: kibashipv1.ConditionSucceeded, Reason: reason, Message: message, Class: class}
-		if class == outcome.Foreign {
+		if class == outcome.External {
 			p.Err = missingError(message)
 		}
 		return p
@@ -43,13 +43,13 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 		err := r.Writer.Live.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: secretRef.Name}, secret)
 		switch {
 		case apply.Absent(err):
-			return nil, blocked(outcome.Foreign, kibashipv1.ReasonSecretNotFound,
+			return nil, blocked(outcome.External, kibashipv1.ReasonSecretNotFound,
 				fmt.Sprintf("Secret %s not found in this namespace (spec.dockerImage.imagePullSecretRef of Application %s): create it", secretRef.Name, o.Application.Name))
 		case err != nil:
 			return nil, problemOf(kibashipv1.ConditionSucceeded, err)
 		}
 		if logins, err = registry.ParseLogins(secret.Data[registry.ConfigKey]); err != nil {
-			return nil, blocked(outcome.Foreign, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("Secret %s: key %s %v", secretRef.Name, registry.ConfigKey, err))
+			return nil, blocked(outcome.External, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("Secret %s: key %s %v", secretRef.Name, registry.ConfigKey, err))
 		}
 	}
 	authorities, problem := r.authorities(ctx, d.Namespace)
@@ -58,11 +58,11 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	}
 	through, err := registry.Transport(authorities, r.Reach)
 	if err != nil {
-		return nil, blocked(outcome.Foreign, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("ConfigMap %s: key %s %v", r.Config.Builds.CAConfigMap, authorityKey, err))
+		return nil, blocked(outcome.External, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("ConfigMap %s: key %s %v", r.Config.Builds.CAConfigMap, authorityKey, err))
 	}
 	image, err := registry.Resolve(ctx, ref, logins, through)
 	if err != nil {
-		return nil, blocked(outcome.Foreign, kibashipv1.ReasonImageNotResolved, "The image cannot be looked up, which is tried again and again: "+err.Error())
+		return nil, blocked(outcome.External, kibashipv1.ReasonImageNotResolved, "The image cannot be looked up, which is tried again and again: "+err.Error())
 	}
 	return &image, nil
 }

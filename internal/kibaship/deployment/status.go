@@ -27,16 +27,16 @@ type Outcome struct {
 	Image *registry.Image
 }
 
-// derive writes into the status of a Deployment what an outcome means. shown is how long the
+// computeStatus writes into the status of a Deployment what an outcome means. shown is how long the
 // result of a run is the phase.
-func derive(out Outcome, shown time.Duration, now time.Time) {
+func computeStatus(out Outcome, shown time.Duration, now time.Time) {
 	d := out.Deployment
 	s := &d.Status
 	handled := s.ObservedGeneration == d.Generation
 	mark, asked := markOf(d), requestOf(d)
 	s.ObservedGeneration, s.RunAgain = d.Generation, mark
-	deriveHistory(out, now)
-	deriveImage(out, asked, now)
+	computeHistory(out, now)
+	computeImage(out, asked, now)
 
 	current := currentRun(out, handled)
 	s.Phase, s.Message = phaseOf(out, current, shown, now)
@@ -46,8 +46,8 @@ func derive(out Outcome, shown time.Duration, now time.Time) {
 		applicationReady(out), pipelineAvailable(out), succeeded, readyCondition(out, succeeded))
 }
 
-// deriveHistory writes what is known of the runs, the newest first. One that is gone stays.
-func deriveHistory(out Outcome, now time.Time) {
+// computeHistory writes what is known of the runs, the newest first. One that is gone stays.
+func computeHistory(out Outcome, now time.Time) {
 	s := &out.Deployment.Status
 	var all []kibashipv1.PipelineRunStatus
 	for _, run := range out.Runs {
@@ -153,8 +153,8 @@ func imageOf(out Outcome, run Run, known kibashipv1.PipelineRunStatus) string {
 	return repository + "@" + run.Digest
 }
 
-// deriveImage writes which image there is. asked is what it was looked up for, where it was.
-func deriveImage(out Outcome, asked string, now time.Time) {
+// computeImage writes which image there is. asked is what it was looked up for, where it was.
+func computeImage(out Outcome, asked string, now time.Time) {
 	s := &out.Deployment.Status
 	switch {
 	case out.Image != nil:
@@ -233,7 +233,7 @@ func resultShown(run *kibashipv1.PipelineRunStatus, shown time.Duration, now tim
 }
 
 // wakeUp is after how long time alone will change something, zero when it never will.
-func wakeUp(out Outcome, shown time.Duration, now time.Time) time.Duration {
+func requeueAfter(out Outcome, shown time.Duration, now time.Time) time.Duration {
 	s := out.Deployment.Status
 	switch s.Phase {
 	case kibashipv1.DeploymentSucceeded, kibashipv1.DeploymentFailed:

@@ -65,8 +65,8 @@ func TestDerive(t *testing.T) {
 	}{
 		"no application":         {Outcome{Problem: problem(kibashipv1.ConditionApplicationReady, kibashipv1.ReasonApplicationNotFound, outcome.Blocked)}, kibashipv1.DeploymentInitializing, "because", metav1.ConditionFalse, kibashipv1.ReasonApplicationNotFound, false, false},
 		"no Tekton":              {Outcome{Observed: Observed{Application: git}, Problem: problem(kibashipv1.ConditionPipelineAvailable, kibashipv1.ReasonPipelineUnavailable, outcome.Blocked)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonPipelineUnavailable, false, false},
-		"a Secret missing":       {Outcome{Observed: Observed{Application: git}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonSecretNotFound, outcome.Foreign)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound, false, false},
-		"a Secret lost":          {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentRunning, now)}}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonSecretNotFound, outcome.Foreign)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound, false, false},
+		"a Secret missing":       {Outcome{Observed: Observed{Application: git}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonSecretNotFound, outcome.External)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound, false, false},
+		"a Secret lost":          {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentRunning, now)}}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonSecretNotFound, outcome.External)}, kibashipv1.DeploymentWaiting, "because", metav1.ConditionFalse, kibashipv1.ReasonSecretNotFound, false, false},
 		"the API server fails":   {Outcome{Observed: Observed{Application: git}, In: &in, Problem: problem(kibashipv1.ConditionSucceeded, kibashipv1.ReasonWriteFailed, outcome.Retry)}, kibashipv1.DeploymentInitializing, "because", metav1.ConditionFalse, kibashipv1.ReasonWriteFailed, false, false},
 		"running":                {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentRunning, now)}}, In: &in}, kibashipv1.DeploymentRunning, name, metav1.ConditionFalse, kibashipv1.ReasonRunning, false, false},
 		"succeeded":              {Outcome{Observed: Observed{Application: git, Runs: []Run{aRun(name, kibashipv1.DeploymentSucceeded, now)}}, In: &in}, kibashipv1.DeploymentSucceeded, digest, metav1.ConditionTrue, kibashipv1.ReasonSucceeded, true, true},
@@ -80,7 +80,7 @@ func TestDerive(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			out := tc.out
 			out.Deployment = aDeployment()
-			derive(out, shown, now)
+			computeStatus(out, shown, now)
 			s := out.Deployment.Status
 			if s.Phase != tc.phase || !strings.Contains(s.Message, tc.message) {
 				t.Errorf("phase %s: %s", s.Phase, s.Message)
@@ -96,7 +96,7 @@ func TestDerive(t *testing.T) {
 			if err := conditions.Violations(nil, s.Conditions, out.Deployment.Generation); err != nil {
 				t.Error(err)
 			}
-			if got := wakeUp(out, shown, now) > 0; got != tc.wake {
+			if got := requeueAfter(out, shown, now) > 0; got != tc.wake {
 				t.Errorf("a timer: %v", got)
 			}
 			if (s.BuiltImage != nil) != tc.hasImage {
@@ -104,7 +104,7 @@ func TestDerive(t *testing.T) {
 			}
 			again := out.Deployment.DeepCopy()
 			out.Deployment = again
-			derive(out, shown, now.Add(time.Second))
+			computeStatus(out, shown, now.Add(time.Second))
 			if err := conditions.Violations(s.Conditions, again.Status.Conditions, 3); err != nil {
 				t.Error(err)
 			}
@@ -136,7 +136,7 @@ func TestHistoryKeepsFive(t *testing.T) {
 	in := inputs()
 	for i := range 9 {
 		r := aRun(string(rune('a'+i)), kibashipv1.DeploymentSucceeded, now.Add(time.Duration(i)*time.Hour))
-		derive(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{r}}, In: &in}, shown, now)
+		computeStatus(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{r}}, In: &in}, shown, now)
 	}
 	var names string
 	for _, r := range d.Status.RunHistory {
@@ -163,9 +163,9 @@ func TestTheRunsOfAnotherTypeAreHistory(t *testing.T) {
 	} {
 		d := aDeployment()
 		runs := []Run{aRun(in.runName(), tc.last, now)}
-		derive(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}, shown, now)
+		computeStatus(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}, shown, now)
 		out := Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(tc.kind), Runs: runs}, Image: tc.image}
-		derive(out, shown, now)
+		computeStatus(out, shown, now)
 		if c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionReady); c.Status != metav1.ConditionTrue {
 			t.Errorf("%s: Ready is %s: %s: %s", title, c.Status, c.Reason, c.Message)
 		}
@@ -176,7 +176,7 @@ func TestTheRunsOfAnotherTypeAreHistory(t *testing.T) {
 			t.Errorf("%s: %+v", title, d.Status.BuiltImage)
 		}
 		before := d.DeepCopy()
-		if derive(out, shown, now.Add(time.Minute)); !equality.Semantic.DeepEqual(before.Status, d.Status) {
+		if computeStatus(out, shown, now.Add(time.Minute)); !equality.Semantic.DeepEqual(before.Status, d.Status) {
 			t.Errorf("%s: another pass changes the status", title)
 		}
 	}
@@ -188,7 +188,7 @@ func TestAnImageIsLookedUpOnceForEachRequest(t *testing.T) {
 	pass := func() (asked string, moved bool) {
 		asked = requestOf(d)
 		before := d.Status.BuiltImage.DeepCopy()
-		derive(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeDockerImage)}, Image: image}, shown, now)
+		computeStatus(Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeDockerImage)}, Image: image}, shown, now)
 		if d.Status.BuiltImage.Request != asked || requestOf(d) != asked {
 			t.Errorf("asked for %s, told %s, asks for %s next", asked, d.Status.BuiltImage.Request, requestOf(d))
 		}
@@ -230,7 +230,7 @@ func TestTheLastRunOfAGenerationStays(t *testing.T) {
 	d.Spec.ApplicationRef.Name = app.Name
 	pass := func() string {
 		in := inputsOf(d, app, inputs().Builds, "push")
-		derive(Outcome{Observed: Observed{Deployment: d, Application: app, Runs: []Run{aRun(in.runName(), kibashipv1.DeploymentSucceeded, now)}}, In: &in}, shown, now)
+		computeStatus(Outcome{Observed: Observed{Deployment: d, Application: app, Runs: []Run{aRun(in.runName(), kibashipv1.DeploymentSucceeded, now)}}, In: &in}, shown, now)
 		return in.runName()
 	}
 	first := pass()
@@ -259,7 +259,7 @@ func TestTheImageIsWhereTheRunWasToldToPush(t *testing.T) {
 	} {
 		out.Deployment = aDeployment()
 		out.Deployment.Status.ObservedGeneration = out.Deployment.Generation
-		derive(out, shown, now)
+		computeStatus(out, shown, now)
 		s := out.Deployment.Status
 		if want := "old.example.org/shop/web@" + digest; s.BuiltImage == nil || s.BuiltImage.Reference != want || !strings.Contains(s.Message, "Built "+want) {
 			t.Errorf("%s: %s, %+v", title, s.Message, s.BuiltImage)
@@ -288,13 +288,13 @@ func TestALostRunIsOver(t *testing.T) {
 		d := aDeployment()
 		d.Status.RunHistory = []kibashipv1.PipelineRunStatus{tc.known}
 		tc.out.Deployment = d
-		derive(tc.out, shown, now)
+		computeStatus(tc.out, shown, now)
 		got := knownRun(&d.Status, tc.known.Name)
 		if (got.Phase == kibashipv1.DeploymentFailed) != tc.want || tc.want && (got.CompletionTime == nil || !strings.Contains(got.Message, "deleted before its end")) {
 			t.Errorf("%s: %+v", title, got)
 		}
 		before := d.DeepCopy()
-		if derive(tc.out, shown, now.Add(time.Hour)); !equality.Semantic.DeepEqual(before.Status.RunHistory, d.Status.RunHistory) {
+		if computeStatus(tc.out, shown, now.Add(time.Hour)); !equality.Semantic.DeepEqual(before.Status.RunHistory, d.Status.RunHistory) {
 			t.Errorf("%s: another pass changes it", title)
 		}
 	}
@@ -305,7 +305,7 @@ func TestARunThatNeverBeganTellsWhatItWaitedFor(t *testing.T) {
 	d := aDeployment()
 	pass := func(run Run) string {
 		run.Name = in.runName()
-		derive(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{run}}, In: &in}, shown, now)
+		computeStatus(Outcome{Observed: Observed{Deployment: d, Tekton: true, Application: application(kibashipv1.TypeGitRepository), Runs: []Run{run}}, In: &in}, shown, now)
 		return d.Status.Message
 	}
 	over := Run{Phase: kibashipv1.DeploymentFailed, Reason: kibashipv1.ReasonRunTimedOut, Message: "too late", Completed: &metav1.Time{Time: now}, Ending: true}
@@ -337,10 +337,10 @@ func TestNoTimerGoesOffAtOnce(t *testing.T) {
 	runs[1].Repository = "registry.example.org/shop/web"
 	d.Status.ObservedGeneration = d.Generation
 	out := Outcome{Observed: Observed{Deployment: d, Application: application(kibashipv1.TypeGitRepository), Runs: runs}, In: &in}
-	derive(out, shown, now)
+	computeStatus(out, shown, now)
 	out.In, out.Problem = nil, &outcome.Problem{Condition: kibashipv1.ConditionApplicationReady, Reason: kibashipv1.ReasonApplicationNotReady, Class: outcome.Blocked, Message: "not yet"}
-	derive(out, shown, now)
-	if got := wakeUp(out, shown, now); got < time.Minute {
+	computeStatus(out, shown, now)
+	if got := requeueAfter(out, shown, now); got < time.Minute {
 		t.Errorf("%s is looked at again after %s", d.Status.Phase, got)
 	}
 }

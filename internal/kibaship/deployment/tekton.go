@@ -258,7 +258,7 @@ func whyFailed(namespace string, succeeded metav1.Condition, children []runStatu
 }
 
 func whyStep(namespace, pod string, s stepState) string {
-	problem := conditions.Shorten(s.result(resultProblem), longestProblem)
+	problem := conditions.Shorten(s.result(resultProblem), maxProblem)
 	logs := fmt.Sprintf("kubectl logs -n %s %s -c %s", namespace, pod, cmp.Or(s.Container, "step-"+s.Name))
 	if problem != "" {
 		return fmt.Sprintf("Step %s failed: %s", s.Name, problem)
@@ -269,8 +269,8 @@ func whyStep(namespace, pod string, s stepState) string {
 	return fmt.Sprintf("Step %s failed with exit code %d: %s tells more", s.Name, s.Terminated.ExitCode, logs)
 }
 
-// longestProblem is how much a status says of what a step told, in bytes.
-const longestProblem = 700
+// maxProblem is how much a status says of what a step told, in bytes.
+const maxProblem = 700
 
 func classify(reason string) string {
 	switch {

@@ -13,14 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // indexApplication finds the Deployments of an Application, by its name.
@@ -38,13 +37,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	owner := handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &kibashipv1.Deployment{}, handler.OnlyControllerOwner())
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-deployment").
-		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, pass.Replaced))).
-		Watches(&kibashipv1.Application{}, handler.EnqueueRequestsFromMapFunc(r.ofApplication), builder.WithPredicates(predicate.Or(applicationChanged, pass.Replaced))).
+		For(&kibashipv1.Deployment{}, builder.WithPredicates(predicate.Or(changes, reconcile.Replaced))).
+		Watches(&kibashipv1.Application{}, handler.EnqueueRequestsFromMapFunc(r.ofApplication), builder.WithPredicates(predicate.Or(applicationChanged, reconcile.Replaced))).
 		WatchesRawSource(r.Secrets.Source(handler.EnqueueRequestsFromMapFunc(r.ofSecret))).
-		WatchesRawSource(r.Jumps.Source(handler.EnqueueRequestsFromMapFunc(r.showing))).
+		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.showing))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		})
 	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}}
 
@@ -67,16 +66,16 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			return err
 		}
 		kept = append(kept, optional.Definition())
-		controllers = controllers.WatchesRawSource(apis.Wakes(func() client.ObjectList { return &kibashipv1.DeploymentList{} }))
+		controllers = controllers.WatchesRawSource(apis.Enqueues(func() client.ObjectList { return &kibashipv1.DeploymentList{} }))
 		for _, kind := range apis.Served() {
 			controllers = controllers.Watches(kind, watch(kind), builder.WithPredicates(runChanged))
 			kept = append(kept, kind)
 		}
 	}
-	if err := pass.Open(ctx, mgr.GetCache(), kept...); err != nil {
+	if err := reconcile.Open(ctx, mgr.GetCache(), kept...); err != nil {
 		return err
 	}
-	built, err := controllers.Build(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+	built, err := controllers.Build(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 	if err != nil || apis == nil {
 		return err
 	}
@@ -86,15 +85,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 }
 
 // ofApplication maps an Application to its Deployments.
-func (r *Reconciler) ofApplication(ctx context.Context, o client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, nil,
+func (r *Reconciler) ofApplication(ctx context.Context, o client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, nil,
 		client.InNamespace(o.GetNamespace()), client.MatchingFields{indexApplication: o.GetName()})
 }
 
 // ofSecret maps a Secret to the Deployments of its namespace that have not got what they ask
 // for: it may be the one that they wait for, or that a run has lost.
-func (r *Reconciler) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(o client.Object) bool {
+func (r *Reconciler) ofSecret(ctx context.Context, o client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(o client.Object) bool {
 		d := o.(*kibashipv1.Deployment)
 		return d.Status.Phase == kibashipv1.DeploymentWaiting && !isReady(d) || d.Status.Phase == kibashipv1.DeploymentRunning
 	}, client.InNamespace(o.GetNamespace()))
@@ -112,19 +111,19 @@ func isReady(d *kibashipv1.Deployment) bool {
 // ofTaskRun maps a TaskRun to its Deployment. It is owned by the PipelineRun, of which it has
 // the labels and annotations: the name of the Deployment may be cut in a label, so all of that
 // label are meant.
-func (r *Reconciler) ofTaskRun(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) ofTaskRun(ctx context.Context, o client.Object) []ctrl.Request {
 	name := o.GetLabels()[kibashipv1.LabelDeployment]
 	if name == "" {
 		return nil
 	}
-	return pass.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(d client.Object) bool {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(d client.Object) bool {
 		return labelOf(d.GetName()) == name
 	}, client.InNamespace(o.GetNamespace()))
 }
 
 // showing maps a jump of the clock to the Deployments that show a result for a time.
-func (r *Reconciler) showing(ctx context.Context, _ client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(o client.Object) bool {
+func (r *Reconciler) showing(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(o client.Object) bool {
 		phase := o.(*kibashipv1.Deployment).Status.Phase
 		return phase == kibashipv1.DeploymentSucceeded || phase == kibashipv1.DeploymentFailed
 	})

@@ -14,8 +14,8 @@ const (
 	deployment = "-deployment-"
 )
 
-// LongestProject is how long the name of a Project may be: its namespace's has 63 characters.
-const LongestProject = 63 - len(prefix) - len("-ns"+suffix)
+// MaxProject is how long the name of a Project may be: its namespace's has 63 characters.
+const MaxProject = 63 - len(prefix) - len("-ns"+suffix)
 
 // TektonNamespace is where Tekton is installed, TasksReader the Role there that all Projects
 // share.

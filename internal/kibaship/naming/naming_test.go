@@ -19,9 +19,9 @@ func TestNamesOfTheContract(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	longest := strings.Repeat("a", LongestProject)
-	if LongestProject != 39 || len(validation.IsDNS1123Label(Namespace(longest))) > 0 || len(validation.IsDNS1123Label(Namespace(longest+"a"))) == 0 {
-		t.Errorf("the longest name of a Project has %d characters", LongestProject)
+	longest := strings.Repeat("a", MaxProject)
+	if MaxProject != 39 || len(validation.IsDNS1123Label(Namespace(longest))) > 0 || len(validation.IsDNS1123Label(Namespace(longest+"a"))) == 0 {
+		t.Errorf("the longest name of a Project has %d characters", MaxProject)
 	}
 }
 

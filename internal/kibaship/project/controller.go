@@ -18,8 +18,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler creates, repairs and deletes Projects.
@@ -31,8 +31,8 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.KibaShip
-	// Self returns who the operator is to the API server.
-	Self func(context.Context) (rbacv1.Subject, error)
+	// Identity returns who the operator is to the API server.
+	Identity func(context.Context) (rbacv1.Subject, error)
 	// Starts are the first passes of new Projects under way: events wait for them.
 	Starts *precedence.Precedence
 	// Workers is how many Projects are worked on at the same time.
@@ -65,13 +65,13 @@ type Reconciler struct {
 // Events alone wake it.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	p := &kibashipv1.Project{}
-	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, p)); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, p)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			r.finalizers.Forget(req.NamespacedName)
 		}
 		return never, err
 	}
-	r.backoff.Meet(req, p.UID)
+	r.backoff.ResetIfReplaced(req, p.UID)
 	now := r.Clock.Now()
 	if p.DeletionTimestamp != nil {
 		return never, r.finalize(ctx, p, now)
@@ -84,7 +84,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never tim
 
 // keep makes a live Project what it should be.
 func (r *Reconciler) keep(ctx context.Context, p *kibashipv1.Project, now time.Time) error {
-	held := outcome.Itself(finalizer.Ensure(ctx, r.Client, p, kibashipv1.ProjectFinalizer))
+	held := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, p, kibashipv1.ProjectFinalizer))
 	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
 		return held
 	}
@@ -95,11 +95,11 @@ func (r *Reconciler) keep(ctx context.Context, p *kibashipv1.Project, now time.T
 	before := p.DeepCopy()
 	out := r.build(ctx, p, observed, finalizerProblem(held))
 	if out.raced() {
-		return outcome.ErrRaced
+		return outcome.ErrConflict
 	}
-	derive(p, out, now)
+	computeStatus(p, out, now)
 	if err := r.patchStatus(ctx, before, p, now); err != nil {
-		return pass.Join(out.err(), err)
+		return reconcile.Join(out.err(), err)
 	}
 	r.report(before, p, out, now)
 	return out.err()
@@ -110,28 +110,28 @@ func (r *Reconciler) keep(ctx context.Context, p *kibashipv1.Project, now time.T
 // missed.
 func (r *Reconciler) build(ctx context.Context, p *kibashipv1.Project, o Observed, held *outcome.Problem) Outcome {
 	out := Outcome{Observed: o, Mode: r.Config.Tekton, problems: map[string]*outcome.Problem{}}
-	if out.add(judge(p, o)); !out.stopped() {
+	if out.add(check(p, o)); !out.stopped() {
 		out.add(held)
 	}
 	if !out.stopped() {
-		out.add(judgeNamespace(p, o))
+		out.add(checkNamespace(p, o))
 	}
 	in := r.inputs(p, o)
 	if !out.stopped() {
-		_, err := apply.Apply(ctx, r.recording(), namespaceProof(p), namespace(in))
+		_, err := apply.Apply(ctx, r.recording(), namespaceOwner(p), namespace(in))
 		out.add(problemOf(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict, err))
 		out.NamespaceCreated = err == nil && o.Namespace == nil
 	}
 	if !out.stopped() {
-		out.add(judgeAdmin(o, r.Config.ProjectAdmin))
+		out.add(checkAdmin(o, r.Config.ProjectAdmin))
 	}
 	if !out.stopped() {
-		for _, failure := range apply.Steps(ctx, r.Writer, proofOf(p), naming.Namespace(p.Name), plan(in, granted)) {
+		for _, failure := range apply.Steps(ctx, r.Writer, ownerOf(p), naming.Namespace(p.Name), plan(in, granted)) {
 			out.add(problemOf(failure.Condition, kibashipv1.ReasonOwnershipConflict, failure.Err))
 		}
 	}
 	if !out.stopped() {
-		if out.add(judgeTekton(o, r.Config.Tekton)); in.Tekton {
+		if out.add(checkTekton(o, r.Config.Tekton)); in.Tekton {
 			out.add(problemOf(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, r.integrate(ctx, p, in)))
 		}
 	}
@@ -156,18 +156,18 @@ func (r *Reconciler) recording() apply.Writer {
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, p *kibashipv1.Project, now time.Time) error {
-	return pass.Status[*kibashipv1.Project]{
+	return reconcile.Status[*kibashipv1.Project]{
 		Client: r.Client,
 		Of:     func(p *kibashipv1.Project) any { return &p.Status },
 		Bound:  bound,
-		Stamp: func(p *kibashipv1.Project) {
+		Touch: func(p *kibashipv1.Project) {
 			if p.Status.Phase == kibashipv1.ProjectReady {
 				p.Status.LastReconcileTime = &metav1.Time{Time: now}
 			}
 		},
-		Refused: func(p *kibashipv1.Project, err error) {
+		Rejected: func(p *kibashipv1.Project, err error) {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, p, kibashipv1.ReasonRefused, actionObserve,
+			reconcile.Warning(r.Events, p, kibashipv1.ReasonRefused, actionObserve,
 				"The API server refuses the status of this Project: "+err.Error())
 		},
 	}.Patch(ctx, before, p)

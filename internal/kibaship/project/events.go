@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The actions of events: what the operator was doing.
@@ -25,13 +25,13 @@ const (
 // when the pass did.
 func (r *Reconciler) report(before, p *kibashipv1.Project, out Outcome, began time.Time) {
 	if out.NamespaceCreated {
-		pass.Normal(r.Events, p, kibashipv1.ReasonNamespaceCreated, actionCreate, "Created namespace "+naming.Namespace(p.Name))
+		reconcile.Normal(r.Events, p, kibashipv1.ReasonNamespaceCreated, actionCreate, "Created namespace "+naming.Namespace(p.Name))
 	}
 	if p.Status.Phase == kibashipv1.ProjectReady && before.Status.Phase != kibashipv1.ProjectReady {
 		if before.Status.ObservedGeneration == 0 {
 			timeToReady.Observe(elapsed.SinceCreation(p.CreationTimestamp.Time, began, r.Clock.Now()).Seconds())
 		}
-		pass.Normal(r.Events, p, kibashipv1.ReasonProjectReady, actionCreate, p.Status.Message)
+		reconcile.Normal(r.Events, p, kibashipv1.ReasonProjectReady, actionCreate, p.Status.Message)
 	}
 	for _, step := range steps {
 		if problem := out.problems[step]; problem != nil && problem.Class != outcome.Waiting {
@@ -50,7 +50,7 @@ func (r *Reconciler) reportDeletion(before, p *kibashipv1.Project, e Deletion) {
 // warning is told when the condition was not False for the reason before.
 func (r *Reconciler) warning(before, p *kibashipv1.Project, condition, reason, action, message string) {
 	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason}
-	if conditions.Turned(before.Status.Conditions, c) {
-		pass.Warning(r.Events, p, reason, action, message)
+	if conditions.Transitioned(before.Status.Conditions, c) {
+		reconcile.Warning(r.Events, p, reason, action, message)
 	}
 }

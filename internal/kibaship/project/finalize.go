@@ -19,7 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // finalize carries out the deletion of a Project, from whatever state it is in: first the
@@ -38,7 +38,7 @@ func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now ti
 	}
 	if exists {
 		e.Namespace = ns
-		e.Foreign = !namespaceProof(p).Holds(ns)
+		e.Foreign = !namespaceOwner(p).Owns(ns)
 	}
 	if exists && !e.Foreign && ns.DeletionTimestamp == nil {
 		e.DeleteErr = errors.Join(r.withdraw(ctx, p), apply.Delete(ctx, r.Client, ns))
@@ -47,11 +47,11 @@ func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now ti
 		return errors.Join(e.TektonErr, e.DeleteErr) // somebody was faster: another look tells
 	}
 
-	deriveDeleting(p, e, now)
+	computeDeleting(p, e, now)
 	if err := r.patchStatus(ctx, before, p, now); err != nil {
 		// A status that is refused holds no Project back whose namespace is gone.
 		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
-			return pass.Join(e.DeleteErr, err)
+			return reconcile.Join(e.DeleteErr, err)
 		}
 	}
 	r.reportDeletion(before, p, e)
@@ -98,7 +98,7 @@ func (r *Reconciler) withdraw(ctx context.Context, p *kibashipv1.Project) error 
 // deletion that the cache may never show.
 func (r *Reconciler) deleteOurs(ctx context.Context, p *kibashipv1.Project, o client.Object) error {
 	exists, err := apply.Find(ctx, r.Writer, o)
-	if err != nil || !exists || !proofOf(p).Holds(o) || o.GetDeletionTimestamp() != nil {
+	if err != nil || !exists || !ownerOf(p).Owns(o) || o.GetDeletionTimestamp() != nil {
 		return err
 	}
 	return apply.Delete(ctx, r.Client, o, client.DisableReadYourWritesConsistency)
@@ -109,7 +109,7 @@ func (r *Reconciler) deleteOurs(ctx context.Context, p *kibashipv1.Project, o cl
 func (r *Reconciler) release(ctx context.Context, p *kibashipv1.Project) error {
 	err := r.finalizers.Remove(ctx, r.Client, p, kibashipv1.ProjectFinalizer)
 	if outcome.CauseOf(err) == outcome.Rejected {
-		pass.Warning(r.Events, p, kibashipv1.ReasonRefused, actionDelete,
+		reconcile.Warning(r.Events, p, kibashipv1.ReasonRefused, actionDelete,
 			"All that belonged to this Project is gone; the API server refuses to take its finalizer off: "+err.Error())
 	}
 	return err
@@ -132,8 +132,8 @@ func goesWith(ns *corev1.Namespace, p *kibashipv1.Project) bool {
 	return len(ns.OwnerReferences) > 0 && !slices.ContainsFunc(ns.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID != p.UID })
 }
 
-// deriveDeleting writes the status of a Project that is being deleted.
-func deriveDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
+// computeDeleting writes the status of a Project that is being deleted.
+func computeDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
 	s := &p.Status
 	s.ObservedGeneration = p.Generation
 	s.Phase = kibashipv1.ProjectPending

@@ -20,9 +20,9 @@ var grantPauses = wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Jitter
 
 // granted makes a step wait until the API server knows the binding that allows it.
 func granted(step apply.Step) apply.Step {
-	step.Write = func(ctx context.Context, w apply.Writer, proof ownership.Proof, desired client.Object) (live client.Object, err error) {
+	step.Write = func(ctx context.Context, w apply.Writer, owner ownership.Owner, desired client.Object) (live client.Object, err error) {
 		err = whenGranted(ctx, func() error {
-			live, err = apply.Apply(ctx, w, proof, desired)
+			live, err = apply.Apply(ctx, w, owner, desired)
 			return err
 		})
 		return live, err

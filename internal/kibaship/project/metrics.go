@@ -11,7 +11,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The only label is the phase: never a Project.
@@ -21,20 +21,20 @@ var (
 		Help:    "Time from the creation of a Project until it was Ready, of those that were Ready at the first attempt.",
 		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300},
 	})
-	passes   = pass.NewMetrics("kibaship_project", "Reconciliations of Projects that failed and are tried again.")
-	perPhase = gauge.NewPhases("kibaship_project", "Projects", kibashipv1.ProjectPhases, seeProjects)
+	reconcileMetrics = reconcile.NewMetrics("kibaship_project", "Reconciliations of Projects that failed and are tried again.")
+	perPhase         = gauge.NewPhases("kibaship_project", "Projects", kibashipv1.ProjectPhases, seeProjects)
 )
 
 func init() {
-	metrics.Registry.MustRegister(timeToReady, passes, perPhase)
+	metrics.Registry.MustRegister(timeToReady, reconcileMetrics, perPhase)
 }
 
-func seeProjects(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
+func seeProjects(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
 	var projects kibashipv1.ProjectList
 	if err := reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	sightings := make([]gauge.Sighting, len(projects.Items))
+	observations := make([]gauge.Observation, len(projects.Items))
 	for i := range projects.Items {
 		p := &projects.Items[i]
 		since := p.CreationTimestamp.Time
@@ -46,7 +46,7 @@ func seeProjects(ctx context.Context, reader client.Reader) ([]gauge.Sighting, e
 		if p.DeletionTimestamp != nil {
 			since = p.DeletionTimestamp.Time
 		}
-		sightings[i] = gauge.Sighting{Phase: string(cmp.Or(p.Status.Phase, kibashipv1.ProjectPending)), Since: since}
+		observations[i] = gauge.Observation{Phase: string(cmp.Or(p.Status.Phase, kibashipv1.ProjectPending)), Since: since}
 	}
-	return sightings, nil
+	return observations, nil
 }

@@ -38,7 +38,7 @@ type Observed struct {
 }
 
 func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Observed, err error) {
-	if o.Operator, err = r.Self(ctx); err != nil {
+	if o.Operator, err = r.Identity(ctx); err != nil {
 		return o, err
 	}
 	if id := p.Labels[kibashipv1.LabelUUID]; id != "" {
@@ -58,7 +58,7 @@ func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Obse
 	if o.Quota, err = apply.Found(ctx, r.Client, types.NamespacedName{Namespace: where, Name: naming.Limits(p.Name)}, &corev1.ResourceQuota{}); err != nil {
 		return o, err
 	}
-	if o.Quota != nil && !proofOf(p).Holds(o.Quota) {
+	if o.Quota != nil && !ownerOf(p).Owns(o.Quota) {
 		o.Quota = nil
 	}
 	if r.Config.Tekton != config.TektonOff {

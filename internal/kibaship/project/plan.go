@@ -30,20 +30,20 @@ type Inputs struct {
 	Tekton bool
 }
 
-// Marks are those of all that belongs to a Project. Its namespace is found by its name, among
+// OwnershipLabels are those of all that belongs to a Project. Its namespace is found by its name, among
 // all namespaces: a foreign one of that name must be seen.
-var Marks = ownership.Marks{
+var OwnershipLabels = ownership.Labels{
 	Domain: "platform.kibaship.com", Owner: "project",
 	Found: map[string]string{kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
 }
 
-// proofOf is the UID alone: labels of what is in the namespace are put back.
-func proofOf(p *kibashipv1.Project) ownership.Proof { return Marks.Proof(p.UID, nil) }
+// ownerOf is the UID alone: labels of what is in the namespace are put back.
+func ownerOf(p *kibashipv1.Project) ownership.Owner { return OwnershipLabels.For(p.UID, nil) }
 
-// namespaceProof asks for the uuid too: taking the label off is how an administrator takes a
+// namespaceOwner asks for the uuid too: taking the label off is how an administrator takes a
 // namespace out of our hands.
-func namespaceProof(p *kibashipv1.Project) ownership.Proof {
-	return Marks.Proof(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
+func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
+	return OwnershipLabels.For(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
 }
 
 // labels are those of every object of a Project.

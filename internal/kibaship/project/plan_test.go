@@ -117,10 +117,10 @@ func TestABoundedRoleCannotTakeItsBoundsOff(t *testing.T) {
 
 // The kit names the annotations after the domain and the owner.
 func TestTheKitsAnnotations(t *testing.T) {
-	if got := Marks.Annotation(); got != kibashipv1.AnnotationProjectUID {
+	if got := OwnershipLabels.Annotation(); got != kibashipv1.AnnotationProjectUID {
 		t.Errorf("the kit writes the UID to %s", got)
 	}
-	if got := apply.ChecksumAnnotation(Marks.Annotation()); got != kibashipv1.AnnotationChecksum {
+	if got := apply.ChecksumAnnotation(OwnershipLabels.Annotation()); got != kibashipv1.AnnotationChecksum {
 		t.Errorf("the kit writes the checksum to %s", got)
 	}
 }

@@ -55,7 +55,7 @@ func (out Outcome) problem() *outcome.Problem {
 func (out Outcome) raced() bool {
 	return slices.ContainsFunc(steps, func(step string) bool {
 		p := out.problems[step]
-		return p != nil && p.Class == outcome.Raced
+		return p != nil && p.Class == outcome.Stale
 	})
 }
 
@@ -70,8 +70,8 @@ func (out Outcome) err() error {
 	return errors.Join(errs...)
 }
 
-// derive writes into the status of a live Project what an outcome means.
-func derive(p *kibashipv1.Project, out Outcome, now time.Time) {
+// computeStatus writes into the status of a live Project what an outcome means.
+func computeStatus(p *kibashipv1.Project, out Outcome, now time.Time) {
 	s := &p.Status
 	s.ObservedGeneration = p.Generation
 	s.Phase, s.Message = kibashipv1.ProjectReady, "Namespace, rights and limits are in place"
@@ -79,7 +79,7 @@ func derive(p *kibashipv1.Project, out Outcome, now time.Time) {
 		s.Phase, s.Message = phaseOf(problem), problem.Message
 	}
 	s.NamespaceName = ""
-	if out.Observed.Namespace != nil && namespaceProof(p).Holds(out.Observed.Namespace) || out.NamespaceCreated {
+	if out.Observed.Namespace != nil && namespaceOwner(p).Owns(out.Observed.Namespace) || out.NamespaceCreated {
 		s.NamespaceName = naming.Namespace(p.Name)
 	}
 	s.Usage = kibashipv1.ProjectUsage{}
@@ -89,7 +89,7 @@ func derive(p *kibashipv1.Project, out Outcome, now time.Time) {
 			s.Usage.Quota = q.Status.Used
 		}
 	}
-	deriveConditions(p, out, now)
+	computeConditions(p, out, now)
 }
 
 // phaseOf: what passes by itself is pending, the rest somebody must fix.
@@ -108,8 +108,8 @@ var inPlace = map[string]struct{ reason, message string }{
 	kibashipv1.ConditionTektonIntegrated: {kibashipv1.ReasonCreated, "The ServiceAccount may read the Tasks of Tekton"},
 }
 
-// deriveConditions writes every condition of a live Project.
-func deriveConditions(p *kibashipv1.Project, out Outcome, now time.Time) {
+// computeConditions writes every condition of a live Project.
+func computeConditions(p *kibashipv1.Project, out Outcome, now time.Time) {
 	var first *outcome.Problem
 	for _, step := range steps {
 		problem := out.problems[step]

@@ -33,7 +33,7 @@ func good() *kibashipv1.Project {
 
 func ownNamespace(p *kibashipv1.Project) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: naming.Namespace(p.Name)}}
-	namespaceProof(p).Stamp(ns)
+	namespaceOwner(p).SetOn(ns)
 	return ns
 }
 
@@ -52,12 +52,12 @@ func TestJudgeNamespace(t *testing.T) {
 	} {
 		ns := ownNamespace(p)
 		tc.modify(ns)
-		problem := judgeNamespace(p, Observed{Namespace: ns})
+		problem := checkNamespace(p, Observed{Namespace: ns})
 		if (problem == nil) != tc.ours || problem != nil && (problem.Reason != kibashipv1.ReasonNamespaceConflict || problem.Class != outcome.Blocked) {
 			t.Errorf("%s: %+v", name, problem)
 		}
 	}
-	if problem := judgeNamespace(p, Observed{}); problem != nil {
+	if problem := checkNamespace(p, Observed{}); problem != nil {
 		t.Errorf("none yet: %+v", problem)
 	}
 }
@@ -75,13 +75,13 @@ func TestDerive(t *testing.T) {
 		"all in place":     {config.TektonOptional, true, nil, kibashipv1.ProjectReady, kibashipv1.ReasonProjectReady, kibashipv1.ReasonCreated},
 		"without Tekton":   {config.TektonOptional, false, nil, kibashipv1.ProjectReady, kibashipv1.ReasonProjectReady, kibashipv1.ReasonTektonNotInstalled},
 		"Tekton is off":    {config.TektonOff, false, nil, kibashipv1.ProjectReady, kibashipv1.ReasonProjectReady, kibashipv1.ReasonTektonOff},
-		"Tekton is needed": {config.TektonRequired, false, []*outcome.Problem{judgeTekton(Observed{}, config.TektonRequired)}, kibashipv1.ProjectFailed, kibashipv1.ReasonTektonNotInstalled, kibashipv1.ReasonTektonNotInstalled},
+		"Tekton is needed": {config.TektonRequired, false, []*outcome.Problem{checkTekton(Observed{}, config.TektonRequired)}, kibashipv1.ProjectFailed, kibashipv1.ReasonTektonNotInstalled, kibashipv1.ReasonTektonNotInstalled},
 		"Tekton is not ours": {
 			config.TektonOptional, true,
 			[]*outcome.Problem{problemOf(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, &ownership.RefusedError{Kind: "RoleBinding"})},
 			kibashipv1.ProjectReady, kibashipv1.ReasonProjectReady, kibashipv1.ReasonOwnershipConflict,
 		},
-		"no role":        {config.TektonOptional, true, []*outcome.Problem{judgeAdmin(Observed{}, "admin")}, kibashipv1.ProjectFailed, kibashipv1.ReasonAdminRoleMissing, kibashipv1.ReasonWaiting},
+		"no role":        {config.TektonOptional, true, []*outcome.Problem{checkAdmin(Observed{}, "admin")}, kibashipv1.ProjectFailed, kibashipv1.ReasonAdminRoleMissing, kibashipv1.ReasonWaiting},
 		"quota refused":  {config.TektonOptional, true, []*outcome.Problem{problemOf(kibashipv1.ConditionLimitsReady, "", refused)}, kibashipv1.ProjectFailed, kibashipv1.ReasonRefused, kibashipv1.ReasonWaiting},
 		"server is down": {config.TektonOptional, true, []*outcome.Problem{problemOf(kibashipv1.ConditionAccessReady, "", errors.New("down"))}, kibashipv1.ProjectPending, kibashipv1.ReasonWriteFailed, kibashipv1.ReasonWaiting},
 	} {
@@ -91,7 +91,7 @@ func TestDerive(t *testing.T) {
 			for _, problem := range tc.problems {
 				out.add(problem)
 			}
-			derive(p, out, noon)
+			computeStatus(p, out, noon)
 			s := p.Status
 			if s.Phase != tc.phase || s.NamespaceName != "project-mystore-ns-kibaship-com" || s.ObservedGeneration != 2 || s.Usage.Applications != 2 || s.Message == "" {
 				t.Errorf("status %+v", s)
@@ -106,7 +106,7 @@ func TestDerive(t *testing.T) {
 				t.Error(err)
 			}
 			again := p.DeepCopy()
-			derive(again, out, noon.Add(time.Hour))
+			computeStatus(again, out, noon.Add(time.Hour))
 			if err := conditions.Violations(s.Conditions, again.Status.Conditions, 2); err != nil {
 				t.Error(err)
 			}
@@ -137,7 +137,7 @@ func TestDeriveDeleting(t *testing.T) {
 	} {
 		p := good()
 		p.Status.NamespaceName = naming.Namespace(p.Name)
-		deriveDeleting(p, tc.deletion, noon)
+		computeDeleting(p, tc.deletion, noon)
 		c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionNamespaceReady)
 		if c.Reason != tc.reason || p.Status.Phase != kibashipv1.ProjectPending || (p.Status.NamespaceName != "") != tc.named || p.Status.Message != c.Message {
 			t.Errorf("%s: %+v, %+v", name, c, p.Status)
@@ -149,7 +149,7 @@ func TestDeriveDeleting(t *testing.T) {
 }
 
 // A namespace that has lost its label goes all the same where the Project owns it.
-func TestWhatBecomesOfANamespaceWithoutProof(t *testing.T) {
+func TestWhatBecomesOfANamespaceWithoutOwner(t *testing.T) {
 	p := good()
 	for name, tc := range map[string]struct {
 		owners []metav1.OwnerReference
@@ -162,7 +162,7 @@ func TestWhatBecomesOfANamespaceWithoutProof(t *testing.T) {
 	} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: naming.Namespace(p.Name), OwnerReferences: tc.owners}}
 		p := good()
-		deriveDeleting(p, Deletion{Namespace: ns, Foreign: true}, noon)
+		computeDeleting(p, Deletion{Namespace: ns, Foreign: true}, noon)
 		if !strings.Contains(p.Status.Message, tc.told) {
 			t.Errorf("%s: %s", name, p.Status.Message)
 		}

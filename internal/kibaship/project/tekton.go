@@ -75,7 +75,7 @@ func (r *Reconciler) integrate(ctx context.Context, p *kibashipv1.Project, in In
 	w := r.Writer
 	w.Replace = true
 	return whenGranted(ctx, func() error {
-		_, err := apply.Apply(ctx, w, proofOf(p), tektonBinding(in))
+		_, err := apply.Apply(ctx, w, ownerOf(p), tektonBinding(in))
 		return err
 	})
 }

@@ -16,14 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // IndexUUID finds the Projects of a uuid.
@@ -46,7 +45,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	perPhase.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
-	if err := pass.Open(ctx, mgr.GetCache(), &corev1.Namespace{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
+	if err := reconcile.Open(ctx, mgr.GetCache(), &corev1.Namespace{}, &corev1.ServiceAccount{}, &rbacv1.Role{}, &rbacv1.RoleBinding{},
 		&rbacv1.ClusterRole{}, &corev1.ResourceQuota{}, &corev1.LimitRange{}, &networkingv1.NetworkPolicy{},
 		&kibashipv1.Application{}, &kibashipv1.Deployment{}, optional.Definition()); err != nil {
 		return err
@@ -58,7 +57,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("kibaship-project").
 		For(&kibashipv1.Project{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, pass.Replaced, finalizer.TakenOff(kibashipv1.ProjectFinalizer)))).
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(kibashipv1.ProjectFinalizer)))).
 		// A uuid becomes free when its Project goes or changes.
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofSameUUID), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, gone))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofObject)).
@@ -76,9 +75,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&kibashipv1.Deployment{}, gathered{}, builder.WithPredicates(comesOrGoes)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
 var (
@@ -96,7 +95,7 @@ var (
 // ofObject maps a namespace, or what is in one, to the Project of its name; and what is in the
 // namespace of Tekton to the Project that it tells. There may be none: then there is nothing
 // to do.
-func ofObject(_ context.Context, o client.Object) []reconcile.Request {
+func ofObject(_ context.Context, o client.Object) []ctrl.Request {
 	name, ok := naming.ProjectOf(cmp.Or(o.GetNamespace(), o.GetName()))
 	if !ok && o.GetNamespace() == naming.TektonNamespace {
 		name = cmp.Or(o.GetAnnotations()[kibashipv1.AnnotationProject], o.GetLabels()[kibashipv1.LabelProjectName])
@@ -105,35 +104,35 @@ func ofObject(_ context.Context, o client.Object) []reconcile.Request {
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: name}}}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
 // ofPart is ofObject, and maps what all Projects share to all of them.
-func (r *Reconciler) ofPart(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) ofPart(ctx context.Context, o client.Object) []ctrl.Request {
 	if o.GetNamespace() == naming.TektonNamespace && (o.GetName() == naming.TasksReader || o.GetName() == tektonOperatorBinding) {
 		return r.everyProject(ctx, o)
 	}
 	return ofObject(ctx, o)
 }
 
-func (r *Reconciler) everyProject(ctx context.Context, _ client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &kibashipv1.ProjectList{}, nil)
+func (r *Reconciler) everyProject(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.ProjectList{}, nil)
 }
 
 // ofSameUUID maps a Project to the others of its uuid.
-func (r *Reconciler) ofSameUUID(ctx context.Context, o client.Object) []reconcile.Request {
+func (r *Reconciler) ofSameUUID(ctx context.Context, o client.Object) []ctrl.Request {
 	id := o.GetLabels()[kibashipv1.LabelUUID]
 	if id == "" {
 		return nil
 	}
-	return pass.Requests(ctx, r.Client, &kibashipv1.ProjectList{}, nil, client.MatchingFields{IndexUUID: id})
+	return reconcile.Requests(ctx, r.Client, &kibashipv1.ProjectList{}, nil, client.MatchingFields{IndexUUID: id})
 }
 
 // gathered wakes the Project of an object after a while, so that many changes at once are
 // counted together.
 type gathered struct{}
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 func (gathered) wake(ctx context.Context, o client.Object, q queue) {
 	for _, request := range ofObject(ctx, o) {

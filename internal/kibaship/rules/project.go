@@ -31,8 +31,8 @@ func projectName(name string) (all Violations) {
 	if !naming.Slug.MatchString(name) {
 		bad("%q must consist of lower-case letters, digits and dashes, with a letter or digit at both ends: it is part of the name of a namespace", name)
 	}
-	if len(name) > naming.LongestProject {
-		bad("must be no longer than %d characters: the namespace %s must fit into 63", naming.LongestProject, naming.Namespace("<name>"))
+	if len(name) > naming.MaxProject {
+		bad("must be no longer than %d characters: the namespace %s must fit into 63", naming.MaxProject, naming.Namespace("<name>"))
 	}
 	for _, r := range reserved {
 		if name == r || strings.HasPrefix(name, r+"-") {

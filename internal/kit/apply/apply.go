@@ -29,8 +29,8 @@ type Writer struct {
 	// Manager is the operator's name in metadata.managedFields. Under another
 	// name every object in every cluster would be written once more.
 	Manager string
-	// Restraint is shared by all who write. Nil holds nothing back.
-	Restraint *Restraint
+	// DriftBackoff is shared by all who write. Nil holds nothing back.
+	DriftBackoff *DriftBackoff
 	// Record names an annotation that notes which labels and annotations were
 	// wanted, so that those no longer wanted are taken off again and those of
 	// others stay. Empty: nothing is noted, and nothing is taken off.
@@ -58,12 +58,12 @@ func (e *TerminatingError) Error() string {
 // *TerminatingError for one that is being deleted, a *ContestedError for one
 // that others change again and again, or the API server's error. What the API server
 // refuses to change is replaced where the Writer says so, and else the refusal is returned.
-func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof, desired T) (T, error) {
+func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Owner, desired T) (T, error) {
 	var none T
-	proof.Stamp(desired)
+	proof.SetOn(desired)
 	w.note(desired)
 	plan := ChecksumAnnotation(proof.Annotation)
-	if err := stampChecksum(desired, plan); err != nil {
+	if err := setChecksum(desired, plan); err != nil {
 		return none, err
 	}
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
@@ -72,7 +72,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 
 	switch err := w.Client.Get(ctx, key, live); {
 	case Absent(err):
-		if err := w.Restraint.held(to); err != nil {
+		if err := w.DriftBackoff.throttled(to); err != nil {
 			return none, err
 		}
 		created, err := create(ctx, w, to, desired)
@@ -83,7 +83,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 		// another process wrote it a moment ago.
 	case err != nil:
 		return none, err
-	case !proof.Holds(live):
+	case !proof.Owns(live):
 		// It may be what another custom resource has left under this name, and gone by now:
 		// the caches of two kinds are not of the same moment. The API server is asked.
 	default:
@@ -94,7 +94,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 			return live, nil
 		}
 		to.rollout = rollsOut(w, proof, to, live)
-		if err := w.Restraint.held(to); err != nil {
+		if err := w.DriftBackoff.throttled(to); err != nil {
 			return none, err
 		}
 	}
@@ -102,8 +102,8 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Proof
 }
 
 // writable returns why an object must not be written.
-func writable(proof ownership.Proof, kind string, live client.Object) error {
-	if !proof.Holds(live) {
+func writable(proof ownership.Owner, kind string, live client.Object) error {
+	if !proof.Owns(live) {
 		return &ownership.RefusedError{Kind: kind, Namespace: live.GetNamespace(), Name: live.GetName()}
 	}
 	if live.GetDeletionTimestamp() != nil {
@@ -113,30 +113,30 @@ func writable(proof ownership.Proof, kind string, live client.Object) error {
 }
 
 // inPlace reports whether an object needs no write.
-func inPlace(w Writer, proof ownership.Proof, desired, live client.Object) bool {
-	if !Undisturbed(w.Manager, live) {
+func inPlace(w Writer, proof ownership.Owner, desired, live client.Object) bool {
+	if !Unmodified(w.Manager, live) {
 		return false
 	}
-	return Covers(desired, live) || w.Restraint.accepts(proof, desired, live)
+	return Contains(desired, live) || w.DriftBackoff.accepts(proof, desired, live)
 }
 
 // asMade reports whether an object is what the API server made of this plan, nobody else
 // having touched it: where it is not what the plan says, an admission webhook or the API
 // server itself has changed it, as the labels of a Job's pods. Of a plan that asks for node
 // ports the checksum does not tell.
-func asMade(w Writer, proof ownership.Proof, desired, live client.Object) bool {
+func asMade(w Writer, proof ownership.Owner, desired, live client.Object) bool {
 	if service, ok := desired.(*corev1.Service); ok && asksForNodePorts(service) {
 		return false
 	}
 	annotation := ChecksumAnnotation(proof.Annotation)
-	return Undisturbed(w.Manager, live) && live.GetAnnotations()[annotation] == desired.GetAnnotations()[annotation]
+	return Unmodified(w.Manager, live) && live.GetAnnotations()[annotation] == desired.GetAnnotations()[annotation]
 }
 
 // rollsOut reports whether an object is written because its plan is another one now, and not
 // because somebody has changed it: it stands as it was written last.
-func rollsOut(w Writer, proof ownership.Proof, to write, live client.Object) bool {
-	last := w.Restraint.plan(to.object)
-	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(proof.Annotation)] && Undisturbed(w.Manager, live)
+func rollsOut(w Writer, proof ownership.Owner, to write, live client.Object) bool {
+	last := w.DriftBackoff.plan(to.object)
+	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(proof.Annotation)] && Unmodified(w.Manager, live)
 }
 
 func create[T client.Object](ctx context.Context, w Writer, to write, desired T) (T, error) {
@@ -151,7 +151,7 @@ func create[T client.Object](ctx context.Context, w Writer, to write, desired T)
 
 // update replaces what the API server has. It reads that first: the cache knows
 // neither who claims which field nor the last change of a busy object's status.
-func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proof, to write, desired T) (T, error) {
+func update[T client.Object](ctx context.Context, w Writer, proof ownership.Owner, to write, desired T) (T, error) {
 	var none, out T
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -171,7 +171,7 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 		}
 		to.rollout = rollsOut(w, proof, to, live)
 		made := asMade(w, proof, desired, live)
-		if w.Replace && sealed(desired, live) && !made {
+		if w.Replace && immutable(desired, live) && !made {
 			out, err = replace(ctx, w, to, desired, live)
 			return err
 		}
@@ -183,7 +183,7 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 		switch {
 		case err == nil:
 		case made && changeRefused(err):
-			w.Restraint.accept(desired, live)
+			w.DriftBackoff.accept(desired, live)
 			out = live
 			return nil
 		case w.Replace && replaceable(ctx, w, desired, err):
@@ -192,7 +192,7 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 		default:
 			return err
 		}
-		noteWritten(ctx, w, "updated", to, desired, updated, claimants(w.Manager, live))
+		noteWritten(ctx, w, "updated", to, desired, updated, fieldOwners(w.Manager, live))
 		out = updated
 		return nil
 	})
@@ -204,7 +204,7 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Proo
 
 // successor is what is written in place of live: all that is desired, and of
 // the rest what belongs to others.
-func successor[T client.Object](w Writer, proof ownership.Proof, desired, live T) (T, error) {
+func successor[T client.Object](w Writer, proof ownership.Owner, desired, live T) (T, error) {
 	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
 	if err != nil {
 		return desired, err
@@ -228,10 +228,10 @@ func successor[T client.Object](w Writer, proof ownership.Proof, desired, live T
 
 // noteWritten takes note of a write and of what the API server made of it.
 func noteWritten(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, by []string) {
-	w.Restraint.wrote(to, by)
+	w.DriftBackoff.wrote(to, by)
 	log := log.FromContext(ctx)
 	log.V(2).Info(verb, "kind", to.kind.Kind, "object", to.name)
-	if !Covers(desired, made) && w.Restraint.accept(desired, made) {
+	if !Contains(desired, made) && w.DriftBackoff.accept(desired, made) {
 		log.Info("the API server stores something else than what was written, probably because of an admission webhook: it is left so", "kind", to.kind.Kind, "object", to.name)
 	}
 }

@@ -53,7 +53,7 @@ func contentOf(obj, like client.Object) (checksum, error) {
 
 // stampChecksum writes the checksum of a plan to its object, the same each time.
 // Node ports are allotted: a plan has them only where they are known already.
-func stampChecksum(desired client.Object, annotation string) error {
+func setChecksum(desired client.Object, annotation string) error {
 	plan := desired.DeepCopyObject().(client.Object)
 	annotations := plan.GetAnnotations()
 	delete(annotations, annotation)

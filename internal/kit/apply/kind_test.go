@@ -89,17 +89,17 @@ func TestCoversUnstructured(t *testing.T) {
 		"all removed":               {unstructuredOf("tekton.dev/v1", "PipelineRun", "run"), false},
 		"another version, the same": {func() *unstructured.Unstructured { u := pipelineRun(); u.SetAPIVersion("tekton.dev/v1beta1"); return u }(), true},
 	} {
-		if got := Covers(pipelineRun(), tc.live); got != tc.want {
+		if got := Contains(pipelineRun(), tc.live); got != tc.want {
 			t.Errorf("%s: Covers = %v", name, got)
 		}
 	}
 	status := pipelineRun()
 	status.Object["status"] = map[string]any{"startTime": "now"}
 	status.SetLabels(map[string]string{"others": "add"})
-	if !Covers(pipelineRun(), status) || Covers(status, pipelineRun()) {
+	if !Contains(pipelineRun(), status) || Contains(status, pipelineRun()) {
 		t.Error("the status does not count, and labels do")
 	}
-	if Covers(pipelineRun(), &corev1.ConfigMap{}) {
+	if Contains(pipelineRun(), &corev1.ConfigMap{}) {
 		t.Error("an object of another representation")
 	}
 }
@@ -124,7 +124,7 @@ func TestCoversJSON(t *testing.T) {
 		"a large float, near":    {int64(1<<62 + 1), float64(1 << 62), false},
 		"a fraction":             {1.5, int64(1), false},
 	} {
-		if got := coversJSON(tc.desired, tc.live); got != tc.want {
+		if got := containsJSON(tc.desired, tc.live); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -132,7 +132,7 @@ func TestCoversJSON(t *testing.T) {
 
 func TestChecksumOfAnUnstructuredPlan(t *testing.T) {
 	sum := func(u *unstructured.Unstructured) string {
-		if err := stampChecksum(u, "example.com/plan-checksum"); err != nil {
+		if err := setChecksum(u, "example.com/plan-checksum"); err != nil {
 			t.Fatal(err)
 		}
 		return u.GetAnnotations()["example.com/plan-checksum"]
@@ -158,7 +158,7 @@ func TestChecksumOfAnUnstructuredPlan(t *testing.T) {
 
 func TestSuccessorOfAnUnstructuredObject(t *testing.T) {
 	w := Writer{Manager: us, Client: schemeOnly{}}
-	proof := ownership.Proof{Annotation: "example.com/uid", UID: "u"}
+	proof := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
 	live := pipelineRun(func(s map[string]any) { s["evil"] = true })
 	live.SetResourceVersion("7")
 	live.SetUID("live")
@@ -167,13 +167,13 @@ func TestSuccessorOfAnUnstructuredObject(t *testing.T) {
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{own, byHand})
 	live.Object["status"] = map[string]any{"startTime": "now"}
 	desired := pipelineRun()
-	proof.Stamp(desired)
+	proof.SetOn(desired)
 
 	got, err := successor(w, proof, desired, live)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetResourceVersion() != "7" || got.GetUID() != "live" || len(got.GetFinalizers()) != 1 || got.GetLabels()["others"] != "add" || !proof.Holds(got) {
+	if got.GetResourceVersion() != "7" || got.GetUID() != "live" || len(got.GetFinalizers()) != 1 || got.GetLabels()["others"] != "add" || !proof.Owns(got) {
 		t.Errorf("the metadata is %v", got.Object["metadata"])
 	}
 	if diff := cmp.Diff(desired.Object["spec"], got.Object["spec"]); diff != "" {
@@ -182,7 +182,7 @@ func TestSuccessorOfAnUnstructuredObject(t *testing.T) {
 	if diff := cmp.Diff(live.Object["status"], got.Object["status"]); diff != "" {
 		t.Errorf("the status: %s", diff)
 	}
-	if !Undisturbed(us, got) || !Covers(desired, got) {
+	if !Unmodified(us, got) || !Contains(desired, got) {
 		t.Errorf("what is written is not what is wanted: %v", got.Object)
 	}
 	if _, has := desired.Object["status"]; has {

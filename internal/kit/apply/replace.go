@@ -14,7 +14,7 @@ import (
 // sealed reports whether it is known without asking that the API server refuses to change
 // an object into the one that is desired: somebody has made it immutable, or what a
 // binding grants is another role.
-func sealed(desired, live client.Object) bool {
+func immutable(desired, live client.Object) bool {
 	switch live := live.(type) {
 	case *corev1.ConfigMap:
 		return ptr.Deref(live.Immutable, false)

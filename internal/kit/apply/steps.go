@@ -32,7 +32,7 @@ type Step struct {
 	Replace bool
 	// Write writes an object in place of Apply and returns it as the API server has it, for
 	// what needs more than one attempt. Nil is Apply.
-	Write func(ctx context.Context, w Writer, proof ownership.Proof, desired client.Object) (client.Object, error)
+	Write func(ctx context.Context, w Writer, proof ownership.Owner, desired client.Object) (client.Object, error)
 
 	// PruneFirst: what is no longer wanted of the step's kinds is deleted as soon as what is
 	// wanted exists, before the steps that follow. Otherwise that is the last thing to
@@ -99,7 +99,7 @@ func (f Failures) Of(condition string) error {
 // looks in one namespace, "" for all. What stops that counts as the last step's.
 //
 // A panic of a step becomes one of the caller.
-func Steps(ctx context.Context, w Writer, proof ownership.Proof, namespace string, steps []Step) Failures {
+func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace string, steps []Step) Failures {
 	steps = slices.Clone(steps)
 	for _, group := range groups(steps) {
 		for i, step := range group {
@@ -131,7 +131,7 @@ func Steps(ctx context.Context, w Writer, proof ownership.Proof, namespace strin
 }
 
 // take takes one step.
-func take(ctx context.Context, w Writer, proof ownership.Proof, namespace string, step Step, all []Step) error {
+func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string, step Step, all []Step) error {
 	w.Replace = step.Replace
 	write := step.Write
 	if write == nil {
@@ -159,7 +159,7 @@ func take(ctx context.Context, w Writer, proof ownership.Proof, namespace string
 }
 
 // prune deletes what is there of a step's kinds and wanted by no step.
-func prune(ctx context.Context, w Writer, proof ownership.Proof, namespace string, step Step, all []Step) error {
+func prune(ctx context.Context, w Writer, proof ownership.Owner, namespace string, step Step, all []Step) error {
 	var errs []error
 	for _, set := range step.Objects {
 		if set.kind == nil {

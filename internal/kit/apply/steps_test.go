@@ -31,7 +31,7 @@ func (d *diary) add(line string) {
 }
 
 // write stands for Apply. What is called broken is refused.
-func (d *diary) write(_ context.Context, _ Writer, _ ownership.Proof, desired client.Object) (client.Object, error) {
+func (d *diary) write(_ context.Context, _ Writer, _ ownership.Owner, desired client.Object) (client.Object, error) {
 	d.add(desired.GetName())
 	if desired.GetName() == "broken" {
 		return nil, errors.New("refused")
@@ -50,7 +50,7 @@ func configMaps(names ...string) []*corev1.ConfigMap {
 func TestStepsAreTakenInOrder(t *testing.T) {
 	d := &diary{}
 	allotted := ""
-	failures := Steps(t.Context(), Writer{}, ownership.Proof{}, "n", []Step{
+	failures := Steps(t.Context(), Writer{}, ownership.Owner{}, "n", []Step{
 		{Condition: "Namespace", Objects: []Set{Only(configMaps("ns")...)}, Write: d.write},
 		{
 			Condition: "Services", Objects: []Set{Only(configMaps("a", "b")...), Only(configMaps("c")...)}, Write: d.write,
@@ -82,7 +82,7 @@ func TestParallelStepsAreTakenAtOnce(t *testing.T) {
 		under.Wait()
 		return nil
 	}
-	if failures := Steps(t.Context(), Writer{}, ownership.Proof{}, "n", []Step{
+	if failures := Steps(t.Context(), Writer{}, ownership.Owner{}, "n", []Step{
 		{Then: meet}, {Parallel: true, Then: meet}, {Parallel: true, Then: meet},
 	}); len(failures) > 0 {
 		t.Error(failures)
@@ -91,7 +91,7 @@ func TestParallelStepsAreTakenAtOnce(t *testing.T) {
 
 func TestAStepThatIsStopped(t *testing.T) {
 	d := &diary{}
-	failures := Steps(t.Context(), Writer{}, ownership.Proof{}, "n", []Step{
+	failures := Steps(t.Context(), Writer{}, ownership.Owner{}, "n", []Step{
 		{Condition: "Policies", Objects: []Set{Only(configMaps("broken", "not-reached")...)}, Write: d.write, Then: func(context.Context, []client.Object) error {
 			t.Error("a step that was stopped is completed")
 			return nil
@@ -118,16 +118,16 @@ func TestAPanicOfAStepReachesTheCaller(t *testing.T) {
 			t.Error("it is lost")
 		}
 	}()
-	Steps(t.Context(), Writer{}, ownership.Proof{}, "n", []Step{{}, {Parallel: true, Then: func(context.Context, []client.Object) error { panic("x") }}})
+	Steps(t.Context(), Writer{}, ownership.Owner{}, "n", []Step{{}, {Parallel: true, Then: func(context.Context, []client.Object) error { panic("x") }}})
 }
 
 func TestReplaceIsForTheStepAlone(t *testing.T) {
 	got := map[string]bool{}
-	write := func(_ context.Context, w Writer, _ ownership.Proof, desired client.Object) (client.Object, error) {
+	write := func(_ context.Context, w Writer, _ ownership.Owner, desired client.Object) (client.Object, error) {
 		got[desired.GetName()] = w.Replace
 		return desired, nil
 	}
-	Steps(t.Context(), Writer{}, ownership.Proof{}, "n", []Step{
+	Steps(t.Context(), Writer{}, ownership.Owner{}, "n", []Step{
 		{Objects: []Set{Only(configMaps("one")...)}, Replace: true, Write: write},
 		{Objects: []Set{Only(configMaps("two")...)}, Write: write},
 	})
@@ -147,7 +147,7 @@ func TestGroups(t *testing.T) {
 	if groups(nil) != nil {
 		t.Error("no steps make a group")
 	}
-	if failures := Steps(t.Context(), Writer{}, ownership.Proof{}, "n", nil); failures != nil {
+	if failures := Steps(t.Context(), Writer{}, ownership.Owner{}, "n", nil); failures != nil {
 		t.Error(failures)
 	}
 }

@@ -13,8 +13,8 @@ const (
 	// recentParts is how many parts and texts are known at least. Those of one
 	// instance alone are forgotten again; those of all come too often for that.
 	recentParts = 4096
-	// longestText is the length up to which a text is likely to be met again.
-	longestText = 512
+	// maxText is the length up to which a text is likely to be met again.
+	maxText = 512
 )
 
 // intern finds parts of objects that were met before: texts, and what pointers,
@@ -138,7 +138,7 @@ func settableTexts(v reflect.Value) (map[string]string, bool) {
 }
 
 func (s *intern) shared(text string) string {
-	if len(text) > longestText {
+	if len(text) > maxText {
 		return strings.Clone(text)
 	}
 	if one, known := s.texts.get(text); known {

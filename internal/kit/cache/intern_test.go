@@ -38,7 +38,7 @@ func TestEqualPartsAreOne(t *testing.T) {
 
 func TestWhatIsKeptLiesApartFromWhatWasDecoded(t *testing.T) {
 	common := newIntern()
-	for _, size := range []int{5, longestText + 1} {
+	for _, size := range []int{5, maxText + 1} {
 		decoded := strings.Repeat("x", 2*size)
 		replicas := ptr.To(int32(size))
 		d := &appsv1.Deployment{}

@@ -16,9 +16,9 @@ const (
 	// listsAtOnce is how many kinds are listed at the same time: one is decoded while
 	// the API server encodes the other.
 	listsAtOnce = 2
-	// longestTurn is how long a list waits for others. One that gets no answer is no
+	// maxTurn is how long a list waits for others. One that gets no answer is no
 	// reason to keep all from being listed.
-	longestTurn = 30 * time.Second
+	maxTurn = 30 * time.Second
 )
 
 // lists makes the objects of a list small before the next kind is listed. All kinds at
@@ -35,7 +35,7 @@ type lists struct {
 }
 
 func (l *lists) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	patience := time.NewTimer(longestTurn)
+	patience := time.NewTimer(maxTurn)
 	defer patience.Stop()
 	select {
 	case l.turns <- struct{}{}:

@@ -27,7 +27,7 @@ func TestListsTakeTurnsAndNoneKeepsAllWaiting(t *testing.T) {
 			go func() { _, _ = stuck.list(t.Context(), metav1.ListOptions{}) }()
 		}
 		for n := range 2 * listsAtOnce {
-			want := time.Duration(n/listsAtOnce) * longestTurn
+			want := time.Duration(n/listsAtOnce) * maxTurn
 			if got := <-began; got != want {
 				t.Errorf("list %d began after %v, want %v", n, got, want)
 			}

@@ -29,7 +29,7 @@ func TestUnstructuredObjectsAreTransformed(t *testing.T) {
 		if got := u.GetAnnotations(); len(got) != 1 || got["kept"] != "1" {
 			t.Errorf("annotations %v", got)
 		}
-		if !apply.Undisturbed("us", u) || u.GetManagedFields()[0].FieldsV1 != nil {
+		if !apply.Unmodified("us", u) || u.GetManagedFields()[0].FieldsV1 != nil {
 			t.Errorf("managedFields %v", u.GetManagedFields())
 		}
 		if size, _, _ := unstructured.NestedInt64(u.Object, "spec", "size"); size != 3 {

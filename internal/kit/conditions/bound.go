@@ -11,31 +11,31 @@ import (
 // admission webhook says, and the API server refuses a status or an event as a whole when one
 // text of it is too long.
 const (
-	// LongestMessage is of a status: much less than the 32,768 characters that the schema of
+	// MaxMessage is of a status: much less than the 32,768 characters that the schema of
 	// a condition allows, and more than a person in a hurry reads.
-	LongestMessage = 2048
-	// LongestNote is of an event, as the API server has it.
-	LongestNote = 1024
-	// LongestValue is of a value that a text quotes.
-	LongestValue = 96
+	MaxMessage = 2048
+	// MaxNote is of an event, as the API server has it.
+	MaxNote = 1024
+	// MaxValue is of a value that a text quotes.
+	MaxValue = 96
 
-	// mostListed is how many of a list are named.
-	mostListed = 5
+	// maxListed is how many of a list are named.
+	maxListed = 5
 )
 
 const ellipsis = "…"
 
 // Bound returns a text that fits into a status.
-func Bound(text string) string { return fit(text, LongestMessage) }
+func Bound(text string) string { return fit(text, MaxMessage) }
 
 // Note returns a text that fits into an event.
-func Note(text string) string { return fit(text, LongestNote) }
+func Note(text string) string { return fit(text, MaxNote) }
 
 // Value returns a value as a text may quote it.
-func Value(text string) string { return Shorten(text, LongestValue) }
+func Value(text string) string { return Shorten(text, MaxValue) }
 
 // longWords are what makes most long texts long: values that the API server quotes whole.
-var longWords = regexp.MustCompile(fmt.Sprintf(`\S{%d,}`, LongestValue+1))
+var longWords = regexp.MustCompile(fmt.Sprintf(`\S{%d,}`, MaxValue+1))
 
 // fit shortens the long words of a text that is too long, and if they are not what makes it
 // so, the text.
@@ -69,8 +69,8 @@ func Shorten(text string, longest int) string {
 
 // Enumerate names the first of a list, and says how many more there are.
 func Enumerate(all []string) string {
-	shown := strings.Join(all[:min(len(all), mostListed)], ", ")
-	if more := len(all) - mostListed; more > 0 {
+	shown := strings.Join(all[:min(len(all), maxListed)], ", ")
+	if more := len(all) - maxListed; more > 0 {
 		return fmt.Sprintf("%s and %d more", shown, more)
 	}
 	return shown

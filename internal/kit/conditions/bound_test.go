@@ -34,13 +34,13 @@ func TestShortenedTextsAreWhole(t *testing.T) {
 	for _, character := range []string{"x", "ä ", "…", "🐐", "x\xff "} {
 		for shift := range 4 {
 			text := strings.Repeat(".", shift) + strings.Repeat(character, 40000)
-			for _, longest := range []int{LongestMessage, LongestNote, LongestValue} {
+			for _, longest := range []int{MaxMessage, MaxNote, MaxValue} {
 				got := Shorten(text, longest)
 				if len(got) > longest || len(got) < longest-10 || !utf8.ValidString(got) || !strings.Contains(got, ellipsis) {
 					t.Errorf("%q to %d: %d bytes, valid %v", character, longest, len(got), utf8.ValidString(got))
 				}
 			}
-			for longest, cut := range map[int]func(string) string{LongestMessage: Bound, LongestNote: Note, LongestValue: Value} {
+			for longest, cut := range map[int]func(string) string{MaxMessage: Bound, MaxNote: Note, MaxValue: Value} {
 				got := cut(text)
 				if len(got) > longest || !utf8.ValidString(got) || !strings.Contains(got, ellipsis) {
 					t.Errorf("%q to %d: %d bytes, valid %v", character, longest, len(got), utf8.ValidString(got))
@@ -90,7 +90,7 @@ func TestEnumerate(t *testing.T) {
 func TestUpsertBinds(t *testing.T) {
 	var all []metav1.Condition
 	Upsert(&all, 1, time.Unix(0, 0), metav1.Condition{Type: "A", Status: metav1.ConditionFalse, Reason: "No", Message: strings.Repeat("x", 40000)})
-	if got := len(all[0].Message); got > LongestMessage {
+	if got := len(all[0].Message); got > MaxMessage {
 		t.Errorf("the message has %d bytes", got)
 	}
 }

@@ -26,9 +26,9 @@ func Upsert(all *[]metav1.Condition, generation int64, now time.Time, wanted ...
 	}
 }
 
-// Turned reports whether a condition says something else than the one of its type among
+// Transitioned reports whether a condition says something else than the one of its type among
 // before: another status, or the same for another reason. Then it is news to be told once.
-func Turned(before []metav1.Condition, c metav1.Condition) bool {
+func Transitioned(before []metav1.Condition, c metav1.Condition) bool {
 	old := meta.FindStatusCondition(before, c.Type)
 	return old == nil || old.Status != c.Status || old.Reason != c.Reason
 }

@@ -68,7 +68,7 @@ func TestViolations(t *testing.T) {
 		"reason in words":         {nil, is(condition(func(c *metav1.Condition) { c.Reason = "all is well" })), "PascalCase"},
 		"reason in camelCase":     {nil, is(condition(func(c *metav1.Condition) { c.Reason = "allIsWell" })), "PascalCase"},
 		"no message":              {nil, is(condition(func(c *metav1.Condition) { c.Message = "" })), "message"},
-		"a long message":          {nil, is(condition(func(c *metav1.Condition) { c.Message = strings.Repeat("x", LongestMessage+1) })), "bytes"},
+		"a long message":          {nil, is(condition(func(c *metav1.Condition) { c.Message = strings.Repeat("x", MaxMessage+1) })), "bytes"},
 		"half a character":        {nil, is(condition(func(c *metav1.Condition) { c.Message = "\xf0" })), "UTF-8"},
 		"no status":               {nil, is(condition(func(c *metav1.Condition) { c.Status = "" })), "status"},
 		"no generation":           {nil, is(condition(func(c *metav1.Condition) { c.ObservedGeneration = 0 })), "observedGeneration"},
@@ -102,7 +102,7 @@ func TestAConditionIsNewsWhenItTurns(t *testing.T) {
 		"another status": {metav1.Condition{Type: "Ready", Status: metav1.ConditionUnknown, Reason: "Waiting"}, true},
 		"another type":   {metav1.Condition{Type: "Healthy", Status: metav1.ConditionFalse, Reason: "Waiting"}, true},
 	} {
-		if got := Turned(before, tc.c); got != tc.want {
+		if got := Transitioned(before, tc.c); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

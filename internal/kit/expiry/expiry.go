@@ -42,11 +42,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Controller deletes the resources of one kind, for reasons of type R. What is not said to
@@ -60,12 +59,12 @@ type Controller[T client.Object, R ~string] struct {
 	// Client reads from the cache.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// Jumps tells when the time of day has got ahead of the timers.
-	Jumps *walltime.Watcher
+	// ClockSkew tells when the time of day has got ahead of the timers.
+	ClockSkew *clockskew.Watcher
 	// Workers are how many resources are worked on at once.
 	Workers int
 	// Metrics count the failures.
-	Metrics *pass.Metrics
+	Metrics *reconcile.Metrics
 
 	// Due returns why a live resource must be deleted now, "" if it need not; and when it
 	// expires, which is after now if it need not be deleted yet, and the zero time if it
@@ -83,25 +82,25 @@ type Controller[T client.Object, R ~string] struct {
 	// longer than a brief failure takes, now being the time of the attempt. Optional.
 	Blocked func(ctx context.Context, resource T, why R, err error, now time.Time)
 
-	pauses pauses
+	delays delays
 }
 
 // SetupWithManager opens the watch.
 func (c *Controller[T, R]) SetupWithManager(mgr ctrl.Manager) error {
-	c.pauses = newPauses()
+	c.delays = newDelays()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(c.Name).
 		For(c.New(), builder.WithPredicates(predicate.Funcs{
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 			UpdateFunc: func(u event.UpdateEvent) bool { return c.Moves(u.ObjectOld.(T), u.ObjectNew.(T)) },
 		})).
-		WatchesRawSource(c.Jumps.Source(handler.EnqueueRequestsFromMapFunc(c.everyLive))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, ReconciliationTimeout: pass.Longest}).
-		Complete(pass.Drain(c.Metrics, c))
+		WatchesRawSource(c.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(c.everyLive))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, ReconciliationTimeout: reconcile.Timeout}).
+		Complete(reconcile.Drain(c.Metrics, c))
 }
 
-func (c *Controller[T, R]) everyLive(ctx context.Context, _ client.Object) []reconcile.Request {
-	return pass.Requests(ctx, c.Client, c.List(), func(o client.Object) bool { return o.GetDeletionTimestamp() == nil })
+func (c *Controller[T, R]) everyLive(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, c.Client, c.List(), func(o client.Object) bool { return o.GetDeletionTimestamp() == nil })
 }
 
 // Reconcile deletes a resource that is due, and comes back when it will be. The pause
@@ -109,13 +108,13 @@ func (c *Controller[T, R]) everyLive(ctx context.Context, _ client.Object) []rec
 func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	resource := c.New()
 	if err := c.Client.Get(ctx, req.NamespacedName, resource); err != nil || resource.GetDeletionTimestamp() != nil {
-		c.pauses.forget(req)
+		c.delays.forget(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	now := c.Clock.Now()
 	why, at := c.Due(resource, now)
 	if why == "" {
-		c.pauses.forget(req)
+		c.delays.forget(req)
 		if at.IsZero() {
 			return ctrl.Result{}, nil
 		}
@@ -123,23 +122,23 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	}
 	switch err := c.End(ctx, resource, why); {
 	case err == nil:
-		c.pauses.forget(req)
+		c.delays.forget(req)
 		if c.Ended != nil {
 			c.Ended(resource, why)
 		}
 		return ctrl.Result{}, nil
 	case apply.Absent(err):
-		c.pauses.forget(req)
+		c.delays.forget(req)
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: firstPause}, nil
+		return ctrl.Result{RequeueAfter: minDelay}, nil
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil
 	default:
 		log.FromContext(ctx).Error(err, "not deleted, will be tried again")
 		c.Metrics.Failed()
-		again := c.pauses.after(req, err)
-		if c.Blocked != nil && c.pauses.lasts(req) {
+		again := c.delays.after(req, err)
+		if c.Blocked != nil && c.delays.lasts(req) {
 			c.Blocked(ctx, resource, why, err, now)
 		}
 		return ctrl.Result{RequeueAfter: again}, nil

@@ -14,7 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 var (
@@ -43,7 +43,7 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, into client.Object
 type why string
 
 // room is one whose resources live for as long as their annotation says, from their start.
-type room struct {
+type budget struct {
 	Controller[*corev1.ConfigMap, why]
 	clock          *clocktesting.FakePassiveClock
 	cache          *cached
@@ -52,15 +52,15 @@ type room struct {
 	ended          why
 }
 
-func newRoom(lives string) *room {
-	r := &room{clock: clocktesting.NewFakePassiveClock(noon), cache: &cached{resource: &corev1.ConfigMap{}}}
+func newBudget(lives string) *budget {
+	r := &budget{clock: clocktesting.NewFakePassiveClock(noon), cache: &cached{resource: &corev1.ConfigMap{}}}
 	r.cache.resource.CreationTimestamp = metav1.NewTime(noon)
 	r.cache.resource.Annotations = map[string]string{"lives": lives}
 	r.Controller = Controller[*corev1.ConfigMap, why]{
 		New:     func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		Client:  r.cache,
 		Clock:   r.clock,
-		Metrics: pass.NewMetrics("thing", "Failures."),
+		Metrics: reconcile.NewMetrics("thing", "Failures."),
 		Due: func(c *corev1.ConfigMap, now time.Time) (why, time.Time) {
 			d, err := time.ParseDuration(c.Annotations["lives"])
 			if err != nil {
@@ -75,12 +75,12 @@ func newRoom(lives string) *room {
 		End:     func(context.Context, *corev1.ConfigMap, why) error { r.asked++; return r.answer },
 		Ended:   func(_ *corev1.ConfigMap, w why) { r.ended = w },
 		Blocked: func(context.Context, *corev1.ConfigMap, why, error, time.Time) { r.blocked++ },
-		pauses:  newPauses(),
+		delays:  newDelays(),
 	}
 	return r
 }
 
-func (r *room) look(t *testing.T) ctrl.Result {
+func (r *budget) look(t *testing.T) ctrl.Result {
 	t.Helper()
 	result, err := r.Reconcile(t.Context(), ctrl.Request{})
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *room) look(t *testing.T) ctrl.Result {
 
 func TestAResourceEndsOnTimeAndNotBefore(t *testing.T) {
 	for _, lives := range []time.Duration{2 * time.Second, 30 * time.Minute} {
-		r := newRoom(lives.String())
+		r := newBudget(lives.String())
 		if got := r.look(t).RequeueAfter; got != lives || r.asked > 0 {
 			t.Errorf("%s: looked at again after %s, asked %d times", lives, got, r.asked)
 		}
@@ -107,19 +107,19 @@ func TestAResourceEndsOnTimeAndNotBefore(t *testing.T) {
 }
 
 func TestWhatNeedNotEndIsLeftAlone(t *testing.T) {
-	exempt := newRoom("")
+	exempt := newBudget("")
 	exempt.clock.SetTime(noon.Add(1000 * time.Hour))
-	gone := newRoom("1s")
+	gone := newBudget("1s")
 	gone.cache.resource = nil
-	ending := newRoom("1s")
+	ending := newBudget("1s")
 	ending.cache.resource.DeletionTimestamp = &metav1.Time{Time: noon}
 	ending.clock.SetTime(noon.Add(time.Hour))
-	for name, r := range map[string]*room{"exempt": exempt, "gone": gone, "ending": ending} {
+	for name, r := range map[string]*budget{"exempt": exempt, "gone": gone, "ending": ending} {
 		if result := r.look(t); !result.IsZero() || r.asked > 0 {
 			t.Errorf("%s: %+v, asked %d times", name, result, r.asked)
 		}
 	}
-	late := newRoom("1s")
+	late := newBudget("1s")
 	late.cache.err = errors.New("the cache waits")
 	if _, err := late.Reconcile(t.Context(), ctrl.Request{}); !errors.Is(err, late.cache.err) {
 		t.Errorf("a cache that does not answer: %v", err)
@@ -127,8 +127,8 @@ func TestWhatNeedNotEndIsLeftAlone(t *testing.T) {
 }
 
 func TestWhatCannotEndIsTriedAgain(t *testing.T) {
-	over := func(answer error) *room {
-		r := newRoom("1s")
+	over := func(answer error) *budget {
+		r := newBudget("1s")
 		r.clock.SetTime(noon.Add(time.Minute))
 		r.answer = answer
 		return r
@@ -140,9 +140,9 @@ func TestWhatCannotEndIsTriedAgain(t *testing.T) {
 		blocked int
 	}{
 		"gone meanwhile": {apierrors.NewNotFound(things, "a"), 0, 0},
-		"extended":       {apierrors.NewConflict(things, "a", nil), firstPause, 0},
-		"refused":        {apierrors.NewForbidden(things, "a", nil), firstPause, 1},
-		"no answer":      {errors.New("connection refused"), firstPause, 2},
+		"extended":       {apierrors.NewConflict(things, "a", nil), minDelay, 0},
+		"refused":        {apierrors.NewForbidden(things, "a", nil), minDelay, 1},
+		"no answer":      {errors.New("connection refused"), minDelay, 2},
 	} {
 		r := over(tc.answer)
 		for n := 1; n <= 3; n++ {
@@ -159,7 +159,7 @@ func TestWhatCannotEndIsTriedAgain(t *testing.T) {
 			}
 		}
 		r.answer = nil
-		if result := r.look(t); !result.IsZero() || r.ended == "" || r.pauses.lasts(ctrl.Request{}) {
+		if result := r.look(t); !result.IsZero() || r.ended == "" || r.delays.lasts(ctrl.Request{}) {
 			t.Errorf("%s: in the end %+v", name, result)
 		}
 	}

@@ -15,31 +15,31 @@ import (
 // back soon. One that refuses a deletion, as in a freeze, will do so for a while, and for
 // all that have expired.
 const (
-	firstPause          = 100 * time.Millisecond
-	longestPause        = time.Second
-	longestRefusedPause = time.Minute
+	minDelay         = 100 * time.Millisecond
+	maxDelay         = time.Second
+	maxRejectedDelay = time.Minute
 
 	// What all that have expired try together, for a second.
-	mostTries        = 100
-	mostRefusedTries = 10
+	maxAttempts         = 100
+	maxRejectedAttempts = 10
 )
 
 // pauses are how long to wait before the next attempt to delete a resource.
-type pauses struct {
+type delays struct {
 	failed, refused workqueue.TypedRateLimiter[reconcile.Request]
 }
 
-func newPauses() pauses {
+func newDelays() delays {
 	limiter := func(longest time.Duration, together int) workqueue.TypedRateLimiter[reconcile.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longest),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minDelay, longest),
 			&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(rate.Limit(together), together)})
 	}
-	return pauses{failed: limiter(longestPause, mostTries), refused: limiter(longestRefusedPause, mostRefusedTries)}
+	return delays{failed: limiter(maxDelay, maxAttempts), refused: limiter(maxRejectedDelay, maxRejectedAttempts)}
 }
 
 // after returns the pause after an attempt that failed with an error.
-func (p pauses) after(req reconcile.Request, err error) time.Duration {
+func (p delays) after(req reconcile.Request, err error) time.Duration {
 	if outcome.CauseOf(err) == outcome.Rejected {
 		return p.refused.When(req)
 	}
@@ -48,11 +48,11 @@ func (p pauses) after(req reconcile.Request, err error) time.Duration {
 
 // lasts reports whether a failure is more than a brief one: the API server
 // refused, or it is not the first failure.
-func (p pauses) lasts(req reconcile.Request) bool {
+func (p delays) lasts(req reconcile.Request) bool {
 	return p.refused.NumRequeues(req) > 0 || p.failed.NumRequeues(req) > 1
 }
 
-func (p pauses) forget(req reconcile.Request) {
+func (p delays) forget(req reconcile.Request) {
 	p.failed.Forget(req)
 	p.refused.Forget(req)
 }

@@ -23,14 +23,14 @@ func TestPausesBetweenEndsGrowAndAreShared(t *testing.T) {
 		longest   time.Duration
 		perSecond int
 	}{
-		"no answer": {errors.New("connection refused"), longestPause, mostTries},
-		"refused":   {fmt.Errorf("delete the instance: %w", refused), longestRefusedPause, mostRefusedTries},
+		"no answer": {errors.New("connection refused"), maxDelay, maxAttempts},
+		"refused":   {fmt.Errorf("delete the instance: %w", refused), maxRejectedDelay, maxRejectedAttempts},
 	} {
-		p := newPauses()
+		p := newDelays()
 		var last time.Duration
 		for n := range 20 {
 			pause := p.after(of(0), tc.err)
-			if n == 0 && pause != firstPause || pause < last {
+			if n == 0 && pause != minDelay || pause < last {
 				t.Fatalf("%s: pause %d of %s after one of %s", name, n, pause, last)
 			}
 			last = pause
@@ -47,7 +47,7 @@ func TestPausesBetweenEndsGrowAndAreShared(t *testing.T) {
 		}
 
 		// A thousand that fail at once are not tried all at once again.
-		p = newPauses()
+		p = newDelays()
 		for n := range 1000 {
 			last = p.after(of(n), tc.err)
 		}

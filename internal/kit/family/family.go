@@ -16,10 +16,10 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
-	"github.com/bergctf/berg-operator/internal/kit/walltime"
 )
 
 // Family is a family of APIs. One that is not enabled costs nothing: no watch, no cache, no
@@ -35,7 +35,7 @@ type Family struct {
 	// Cache bounds what is kept in memory for the family, and for nobody else.
 	Cache func() cache.Options
 	// Setup adds the controllers of the family, and its webhooks, to the manager of its site.
-	Setup func(context.Context, Site) error
+	Setup func(context.Context, Dependencies) error
 	// Webhooks are what the API server asks before it stores an object of the family. Those of
 	// a family that is not enabled let everything pass.
 	Webhooks []Webhook
@@ -51,7 +51,7 @@ type Webhook struct {
 	// Path under which the configuration in the cluster names it.
 	Path string
 	// Handler answers. It is made after Setup, and may read from the cache of the site.
-	Handler func(Site) http.Handler
+	Handler func(Dependencies) http.Handler
 }
 
 // Busy is work that a restart of the operator would delay.
@@ -62,8 +62,8 @@ type Busy struct {
 	Since func(context.Context, client.Reader) ([]time.Time, error)
 }
 
-// Site is what a family is given to work with.
-type Site struct {
+// Dependencies is what a family is given to work with.
+type Dependencies struct {
 	// Manager is that of the process, but its cache, clients, indexes and scheme are those of
 	// the family.
 	Manager ctrl.Manager
@@ -75,8 +75,8 @@ type Site struct {
 	Presence *optional.Presence
 	Direct   client.Reader
 	// Clock is the time of day, and Jumps tells when it has got ahead of the timers.
-	Clock clock.PassiveClock
-	Jumps *walltime.Watcher
+	Clock     clock.PassiveClock
+	ClockSkew *clockskew.Watcher
 	// Urgent is what comes before events, and before other work for which nobody
 	// waits.
 	Urgent *precedence.Precedence

@@ -15,11 +15,11 @@ import (
 
 const labelPhase = "phase"
 
-// scrapePatience bounds how long a scrape waits for the cache.
-const scrapePatience = time.Second
+// scrapeTimeout bounds how long a scrape waits for the cache.
+const scrapeTimeout = time.Second
 
-// Sighting is one custom resource in a cache.
-type Sighting struct {
+// Observation is one custom resource in a cache.
+type Observation struct {
 	Phase string
 	// Since when it has been in that phase.
 	Since time.Time
@@ -30,7 +30,7 @@ type Sighting struct {
 type Phases struct {
 	active, longest *prometheus.Desc
 	phases          []string
-	see             func(context.Context, client.Reader) ([]Sighting, error)
+	see             func(context.Context, client.Reader) ([]Observation, error)
 	view            atomic.Pointer[view]
 }
 
@@ -43,7 +43,7 @@ type view struct {
 // NewPhases returns <prefix>_active and <prefix>_longest_in_phase_seconds, which
 // have a series for each of phases, also with 0, and none before Watch. see lists
 // what is there; what is the plural of it, with a capital.
-func NewPhases[P ~string](prefix, what string, phases []P, see func(context.Context, client.Reader) ([]Sighting, error)) *Phases {
+func NewPhases[P ~string](prefix, what string, phases []P, see func(context.Context, client.Reader) ([]Observation, error)) *Phases {
 	g := &Phases{
 		see: see,
 		active: prometheus.NewDesc(prefix+"_active",
@@ -77,15 +77,15 @@ func (g *Phases) Collect(ch chan<- prometheus.Metric) {
 	if v == nil || !leads(v.elected) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	sightings, err := g.see(ctx, v.reader)
+	observations, err := g.see(ctx, v.reader)
 	if err != nil {
 		return
 	}
 	counts, longest := make(map[string]int, len(g.phases)), make(map[string]time.Duration, len(g.phases))
 	now := v.clock.Now()
-	for _, s := range sightings {
+	for _, s := range observations {
 		counts[s.Phase]++
 		longest[s.Phase] = max(longest[s.Phase], now.Sub(s.Since))
 	}

@@ -15,8 +15,8 @@ import (
 func TestPhases(t *testing.T) {
 	noon := time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 	var err error
-	g := NewPhases("thing", "Things", []string{"Ready", "Failed"}, func(context.Context, client.Reader) ([]Sighting, error) {
-		return []Sighting{
+	g := NewPhases("thing", "Things", []string{"Ready", "Failed"}, func(context.Context, client.Reader) ([]Observation, error) {
+		return []Observation{
 			{"Ready", noon.Add(-time.Minute)},
 			{"Ready", noon.Add(-time.Hour)},
 			{"of another version", noon},

@@ -39,7 +39,7 @@ func (g *Number) Collect(ch chan<- prometheus.Metric) {
 	if v == nil || !leads(v.elected) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	if value, err := v.see(ctx); err == nil {
 		ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value)

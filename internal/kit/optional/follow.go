@@ -41,8 +41,8 @@ func Definition() *metav1.PartialObjectMetadata {
 // tells. One that is being installed is there in a moment. One whose definition has only
 // another version is not before the definition changes.
 const (
-	servedPause        = 500 * time.Millisecond
-	longestServedPause = time.Minute
+	minServedDelay = 500 * time.Millisecond
+	maxServedDelay = time.Minute
 )
 
 // Follower follows the definitions of optional kinds, without a restart: it has the watch
@@ -62,7 +62,7 @@ type Follower struct {
 	informers cache.Informers
 	scheme    *runtime.Scheme
 	open      func(client.Object) error
-	wakers    []waker
+	enqueuers []enqueuer
 	// watched are the definitions of the kinds whose watch was opened. It stays
 	// open while an API is missing, and connects again by itself.
 	watched map[string]bool
@@ -81,8 +81,8 @@ type looks struct {
 	number          int
 }
 
-// waker takes the resources of a list to the controller that asked for them.
-type waker struct {
+// enqueuer takes the resources of a list to the controller that asked for them.
+type enqueuer struct {
 	list func() client.ObjectList
 	to   chan event.GenericEvent
 }
@@ -131,9 +131,9 @@ func (f *Follower) Served() []client.Object {
 // Wakes is a source of requests for all the resources that list lists, each time when an
 // API is there, since one that is just finding it missing does not show that yet; and each
 // time when one is removed, since some can do without it in another way.
-func (f *Follower) Wakes(list func() client.ObjectList) source.Source {
-	w := waker{list, make(chan event.GenericEvent)}
-	f.wakers = append(f.wakers, w)
+func (f *Follower) Enqueues(list func() client.ObjectList) source.Source {
+	w := enqueuer{list, make(chan event.GenericEvent)}
+	f.enqueuers = append(f.enqueuers, w)
 	return source.Channel(w.to, &handler.EnqueueRequestForObject{})
 }
 
@@ -166,7 +166,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 			return ctrl.Result{}, nil // a definition is deleted in two steps
 		}
 		log.FromContext(ctx).Info("an API was removed: what needs it waits for it", "definition", req.Name)
-		if err := f.wakeAll(ctx); err != nil {
+		if err := f.enqueueAll(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
 		f.removed[req.Name] = true
@@ -183,7 +183,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 
 	if ok, err := f.serves(ctx, gvk); err != nil || !ok {
-		return ctrl.Result{RequeueAfter: f.pause(definition)}, err
+		return ctrl.Result{RequeueAfter: f.delay(definition)}, err
 	}
 	opened := !f.watched[req.Name]
 	if opened {
@@ -193,11 +193,11 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		f.watched[req.Name] = true
 	}
 	if !opened && !f.follows(ctx, kind, definition) {
-		return ctrl.Result{RequeueAfter: servedPause}, nil // no request
+		return ctrl.Result{RequeueAfter: minServedDelay}, nil // no request
 	}
 	delete(f.looks, req.Name)
 	f.presence.Set(gvk, false)
-	if err := f.wakeAll(ctx); err != nil {
+	if err := f.enqueueAll(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	f.announced[req.Name] = definition.UID
@@ -208,18 +208,18 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 
 // pause returns when to look again after a look without success. It grows until the
 // definition changes.
-func (f *Follower) pause(definition client.Object) time.Duration {
+func (f *Follower) delay(definition client.Object) time.Duration {
 	l := f.looks[definition.GetName()]
 	if l.resourceVersion != definition.GetResourceVersion() {
 		l = looks{resourceVersion: definition.GetResourceVersion()}
 	}
-	pause := longestServedPause
+	delay := maxServedDelay
 	if l.number < 7 { // doubled so often it is longer than a minute
-		pause = min(pause, servedPause<<l.number)
+		delay = min(delay, minServedDelay<<l.number)
 	}
 	l.number++
 	f.looks[definition.GetName()] = l
-	return pause
+	return delay
 }
 
 // serves asks the API server itself: what was looked up before may have been
@@ -251,8 +251,8 @@ func (f *Follower) follows(ctx context.Context, kind client.Object, definition *
 }
 
 // wakeAll takes every resource to its controllers.
-func (f *Follower) wakeAll(ctx context.Context) error {
-	for _, w := range f.wakers {
+func (f *Follower) enqueueAll(ctx context.Context) error {
+	for _, w := range f.enqueuers {
 		list := w.list()
 		if err := f.client.List(ctx, list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 			return err

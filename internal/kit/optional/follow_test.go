@@ -76,7 +76,7 @@ func (c *cluster) install(uid types.UID, resourceVersion string) {
 
 // follower follows the kind, which is there from the start or not. woken has those who
 // were woken.
-func (c *cluster) follower(t *testing.T, there bool) (f *Follower, woken chan string) {
+func (c *cluster) follower(t *testing.T, there bool) (f *Follower, enqueued chan string) {
 	t.Helper()
 	kind := &unstructured.Unstructured{}
 	kind.SetGroupVersionKind(pipelineKind)
@@ -90,19 +90,19 @@ func (c *cluster) follower(t *testing.T, there bool) (f *Follower, woken chan st
 	if there {
 		f.watched[pipelines], f.announced[pipelines] = true, fromTheStart
 	}
-	f.Wakes(func() client.ObjectList { return &corev1.ConfigMapList{} })
-	woken = make(chan string, 100)
+	f.Enqueues(func() client.ObjectList { return &corev1.ConfigMapList{} })
+	enqueued = make(chan string, 100)
 	go func() {
 		for {
 			select {
-			case e := <-f.wakers[0].to:
-				woken <- e.Object.GetName()
+			case e := <-f.enqueuers[0].to:
+				enqueued <- e.Object.GetName()
 			case <-t.Context().Done():
 				return
 			}
 		}
 	}()
-	return f, woken
+	return f, enqueued
 }
 
 func look(t *testing.T, f *Follower) ctrl.Result {
@@ -118,52 +118,52 @@ func isMissing(f *Follower) bool { return meta.IsNoMatchError(f.presence.Check(p
 
 func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 	c := &cluster{resources: []string{"a", "b"}, served: &meta.NoKindMatchError{}}
-	f, woken := c.follower(t, false)
+	f, enqueued := c.follower(t, false)
 	c.install("one", "5")
-	if result := look(t, f); result.RequeueAfter != servedPause || c.opened > 0 || !isMissing(f) {
+	if result := look(t, f); result.RequeueAfter != minServedDelay || c.opened > 0 || !isMissing(f) {
 		t.Errorf("before it is served: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 	c.served = nil
 	if result := look(t, f); !result.IsZero() || c.opened != 1 || isMissing(f) {
 		t.Errorf("it is there: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
-	if got := []string{<-woken, <-woken}; !slices.Equal(got, []string{"a", "b"}) {
+	if got := []string{<-enqueued, <-enqueued}; !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("%v are woken", got)
 	}
 	asked := c.asked
-	if result := look(t, f); !result.IsZero() || c.asked > asked || len(woken) > 0 {
-		t.Errorf("looked at again: %+v, %d requests, %d woken", result, c.asked-asked, len(woken))
+	if result := look(t, f); !result.IsZero() || c.asked > asked || len(enqueued) > 0 {
+		t.Errorf("looked at again: %+v, %d requests, %d woken", result, c.asked-asked, len(enqueued))
 	}
 
 	c.definition.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	if result := look(t, f); !result.IsZero() || !isMissing(f) || <-woken != "a" || <-woken != "b" {
+	if result := look(t, f); !result.IsZero() || !isMissing(f) || <-enqueued != "a" || <-enqueued != "b" {
 		t.Errorf("it is being removed: %+v, missing %v", result, isMissing(f))
 	}
 	c.definition = nil
-	if result := look(t, f); !result.IsZero() || !isMissing(f) || len(woken) > 0 {
-		t.Errorf("it was removed: %+v, missing %v, %d woken again", result, isMissing(f), len(woken))
+	if result := look(t, f); !result.IsZero() || !isMissing(f) || len(enqueued) > 0 {
+		t.Errorf("it was removed: %+v, missing %v, %d woken again", result, isMissing(f), len(enqueued))
 	}
 	c.install("another", "9")
 	c.seen = "8"
-	if result := look(t, f); result.RequeueAfter != servedPause || !isMissing(f) {
+	if result := look(t, f); result.RequeueAfter != minServedDelay || !isMissing(f) {
 		t.Errorf("the watch is behind: %+v, missing %v", result, isMissing(f))
 	}
 	c.seen = "10"
-	if result := look(t, f); !result.IsZero() || c.opened != 1 || isMissing(f) || <-woken != "a" || <-woken != "b" {
+	if result := look(t, f); !result.IsZero() || c.opened != 1 || isMissing(f) || <-enqueued != "a" || <-enqueued != "b" {
 		t.Errorf("it is back: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 }
 
 func TestAnAPIThatIsThereFromTheStartWakesNobody(t *testing.T) {
 	c := &cluster{resources: []string{"a"}}
-	f, woken := c.follower(t, true)
+	f, enqueued := c.follower(t, true)
 	if served := f.Served(); len(served) != 1 {
 		t.Errorf("%d kinds are served", len(served))
 	}
 	c.install("one", "5")
 	for range 2 {
-		if result := look(t, f); !result.IsZero() || c.asked > 0 || c.opened > 0 || isMissing(f) || len(woken) > 0 {
-			t.Errorf("%+v, %d requests, %d watches, missing %v, %d woken", result, c.asked, c.opened, isMissing(f), len(woken))
+		if result := look(t, f); !result.IsZero() || c.asked > 0 || c.opened > 0 || isMissing(f) || len(enqueued) > 0 {
+			t.Errorf("%+v, %d requests, %d watches, missing %v, %d woken", result, c.asked, c.opened, isMissing(f), len(enqueued))
 		}
 	}
 	c.definition.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -174,14 +174,14 @@ func TestAnAPIThatIsThereFromTheStartWakesNobody(t *testing.T) {
 
 func TestWhoIsNotWokenIsWokenLater(t *testing.T) {
 	c := &cluster{resources: []string{"a"}, unlisted: errors.New("the cache waits"), seen: "9"}
-	f, woken := c.follower(t, false)
+	f, enqueued := c.follower(t, false)
 	c.install("one", "5")
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: pipelines}}
 	if _, err := f.Reconcile(t.Context(), request); !errors.Is(err, c.unlisted) {
 		t.Fatal(err)
 	}
 	c.unlisted = nil
-	if look(t, f); <-woken != "a" || c.opened != 1 {
+	if look(t, f); <-enqueued != "a" || c.opened != 1 {
 		t.Errorf("%d watches", c.opened)
 	}
 
@@ -199,17 +199,17 @@ func TestPausesGrowUntilTheDefinitionChanges(t *testing.T) {
 	c.install("one", "5")
 	var last time.Duration
 	for n := range 20 {
-		pause := f.pause(c.definition)
-		if n == 0 && pause != servedPause || pause < last {
-			t.Fatalf("pause %d of %s after one of %s", n, pause, last)
+		delay := f.delay(c.definition)
+		if n == 0 && delay != minServedDelay || delay < last {
+			t.Fatalf("pause %d of %s after one of %s", n, delay, last)
 		}
-		last = pause
+		last = delay
 	}
-	if last != longestServedPause {
+	if last != maxServedDelay {
 		t.Errorf("the longest pause is %s", last)
 	}
 	c.definition.SetResourceVersion("6")
-	if pause := f.pause(c.definition); pause != servedPause {
-		t.Errorf("the definition has changed, and the pause is %s", pause)
+	if delay := f.delay(c.definition); delay != minServedDelay {
+		t.Errorf("the definition has changed, and the pause is %s", delay)
 	}
 }

@@ -19,21 +19,21 @@ import (
 
 const (
 	// The pauses between attempts.
-	firstPause   = 100 * time.Millisecond
-	longestPause = time.Minute
+	minDelay = 100 * time.Millisecond
+	maxDelay = time.Minute
 )
 
-// ErrRaced says that somebody else wrote at the same time, so that what we saw is
+// ErrConflict says that somebody else wrote at the same time, so that what we saw is
 // out of date. It is no failure: only another look is needed.
-var ErrRaced = errors.New("another write came first")
+var ErrConflict = errors.New("another write came first")
 
 // ErrGone says that the custom resource itself is not there any more: its event has come, or
 // will. That something belonging to it is not there does not mean that.
 var ErrGone = errors.New("the custom resource is gone")
 
-// Itself returns the error of a request for the custom resource itself: an ErrGone when that
+// WrapNotFound returns the error of a request for the custom resource itself: an ErrGone when that
 // is not there.
-func Itself(err error) error {
+func WrapNotFound(err error) error {
 	if apply.Absent(err) {
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
@@ -42,27 +42,27 @@ func Itself(err error) error {
 
 // Backoff decides when a custom resource is looked at again.
 type Backoff struct {
-	pauses workqueue.TypedRateLimiter[reconcile.Request]
+	delays workqueue.TypedRateLimiter[reconcile.Request]
 	// met are the custom resources that have the names of requests.
-	met sync.Map // reconcile.Request to types.UID
+	uids sync.Map // reconcile.Request to types.UID
 }
 
 // NewBackoff returns a Backoff whose pauses grow from 100 ms to a minute.
 func NewBackoff() *Backoff {
-	return &Backoff{pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, longestPause)}
+	return &Backoff{delays: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minDelay, maxDelay)}
 }
 
-// Meet says which custom resource has the name of a request now. It does not wait for what
+// ResetIfReplaced says which custom resource has the name of a request now. It does not wait for what
 // another one of that name has failed at.
-func (b *Backoff) Meet(req ctrl.Request, uid types.UID) {
-	if before, ok := b.met.Swap(req, uid); ok && before != uid {
-		b.pauses.Forget(req)
+func (b *Backoff) ResetIfReplaced(req ctrl.Request, uid types.UID) {
+	if before, ok := b.uids.Swap(req, uid); ok && before != uid {
+		b.delays.Forget(req)
 	}
 }
 
 func (b *Backoff) forget(req ctrl.Request) {
-	b.pauses.Forget(req)
-	b.met.Delete(req)
+	b.delays.Forget(req)
+	b.uids.Delete(req)
 }
 
 // Result turns the end of a reconciliation into what the queue is told. wakeUp is
@@ -70,20 +70,20 @@ func (b *Backoff) forget(req ctrl.Request) {
 // learns of errors: after one it alone would choose the pause, and wakeUp would be
 // ignored. failed is the error that counts as a failure, already logged; nil for
 // an ErrGone, a conflict with another write, and a shutdown.
-func (b *Backoff) Result(ctx context.Context, req ctrl.Request, wakeUp time.Duration, err error) (_ ctrl.Result, failed error) {
+func (b *Backoff) Result(ctx context.Context, req ctrl.Request, requeueAfter time.Duration, err error) (_ ctrl.Result, failed error) {
 	switch {
 	case err == nil, errors.Is(err, ErrGone):
 		b.forget(req)
-		return ctrl.Result{RequeueAfter: wakeUp}, nil
+		return ctrl.Result{RequeueAfter: requeueAfter}, nil
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil
 	}
-	pause := b.pauses.When(req)
-	if wakeUp == 0 || pause < wakeUp {
-		wakeUp = pause
+	delay := b.delays.When(req)
+	if requeueAfter == 0 || delay < requeueAfter {
+		requeueAfter = delay
 	}
-	again := ctrl.Result{RequeueAfter: wakeUp}
-	if apierrors.IsConflict(err) || errors.Is(err, ErrRaced) {
+	again := ctrl.Result{RequeueAfter: requeueAfter}
+	if apierrors.IsConflict(err) || errors.Is(err, ErrConflict) {
 		return again, nil
 	}
 	log.FromContext(ctx).Error(err, "not done, will be tried again")

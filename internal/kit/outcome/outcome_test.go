@@ -34,19 +34,19 @@ func TestCauseOf(t *testing.T) {
 		err  error
 		want Cause
 	}{
-		"foreign object":        {&ownership.RefusedError{}, NotOurs},
-		"wrapped":               {fmt.Errorf("apply: %w", &ownership.RefusedError{}), NotOurs},
-		"object going":          {&apply.TerminatingError{}, Going},
-		"namespace going":       {terminating, Going},
+		"foreign object":        {&ownership.RefusedError{}, NotOwned},
+		"wrapped":               {fmt.Errorf("apply: %w", &ownership.RefusedError{}), NotOwned},
+		"object going":          {&apply.TerminatingError{}, Terminating},
+		"namespace going":       {terminating, Terminating},
 		"kind not in discovery": {&meta.NoKindMatchError{}, NotInstalled},
 		"method not served":     {apierrors.NewMethodNotSupported(pods, "create"), NotServed},
 		"kind removed":          {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound}}, NotServed},
 		"kind of one object":    {unknown, NotServed},
-		"gone meanwhile":        {gone, Overtaken},
+		"gone meanwhile":        {gone, Conflict},
 		"invalid":               {apierrors.NewInvalid(schema.GroupKind{}, "p", nil), Rejected},
 		"quota":                 {apierrors.NewForbidden(pods, "p", errors.New("exceeded quota")), Rejected},
 		"webhook":               {apierrors.NewBadRequest("denied"), Rejected},
-		"conflict":              {conflict, Overtaken},
+		"conflict":              {conflict, Conflict},
 		"down":                  {errors.New("connection refused"), Failed},
 	} {
 		if got := CauseOf(tc.err); got != tc.want {
@@ -58,25 +58,25 @@ func TestCauseOf(t *testing.T) {
 func TestResult(t *testing.T) {
 	down := errors.New("connection refused")
 	for name, tc := range map[string]struct {
-		wakeUp time.Duration
-		err    error
-		want   time.Duration
-		failed bool
+		requeueAfter time.Duration
+		err          error
+		want         time.Duration
+		failed       bool
 	}{
 		"done":                    {0, nil, 0, false},
 		"done, with a deadline":   {time.Hour, nil, time.Hour, false},
-		"went away":               {0, Itself(gone), 0, false},
-		"went away, beside more":  {0, errors.Join(down, Itself(gone)), 0, false},
-		"something of it is gone": {0, gone, firstPause, true},
-		"its kind is not known":   {0, Itself(unknown), firstPause, true},
-		"a kind is not known":     {time.Hour, fmt.Errorf("sweep: %w", unknown), firstPause, true},
-		"conflict":                {0, conflict, firstPause, false},
-		"raced":                   {0, fmt.Errorf("apply: %w", ErrRaced), firstPause, false},
-		"failed":                  {0, down, firstPause, true},
-		"failed, deadline later":  {time.Hour, down, firstPause, true},
+		"went away":               {0, WrapNotFound(gone), 0, false},
+		"went away, beside more":  {0, errors.Join(down, WrapNotFound(gone)), 0, false},
+		"something of it is gone": {0, gone, minDelay, true},
+		"its kind is not known":   {0, WrapNotFound(unknown), minDelay, true},
+		"a kind is not known":     {time.Hour, fmt.Errorf("sweep: %w", unknown), minDelay, true},
+		"conflict":                {0, conflict, minDelay, false},
+		"raced":                   {0, fmt.Errorf("apply: %w", ErrConflict), minDelay, false},
+		"failed":                  {0, down, minDelay, true},
+		"failed, deadline later":  {time.Hour, down, minDelay, true},
 		"failed, deadline sooner": {time.Millisecond, down, time.Millisecond, true},
 	} {
-		got, failed := NewBackoff().Result(context.Background(), ctrl.Request{}, tc.wakeUp, tc.err)
+		got, failed := NewBackoff().Result(context.Background(), ctrl.Request{}, tc.requeueAfter, tc.err)
 		if got.RequeueAfter != tc.want || (failed != nil) != tc.failed {
 			t.Errorf("%s: again after %s, failed %v; want %s, %v", name, got.RequeueAfter, failed, tc.want, tc.failed)
 		}
@@ -89,19 +89,19 @@ func TestPausesGrowAndAreForgotten(t *testing.T) {
 	var last time.Duration
 	for range 20 {
 		result, _ := backoff.Result(context.Background(), one, 0, down)
-		if result.RequeueAfter < last || result.RequeueAfter > longestPause {
+		if result.RequeueAfter < last || result.RequeueAfter > maxDelay {
 			t.Fatalf("a pause of %s after one of %s", result.RequeueAfter, last)
 		}
 		last = result.RequeueAfter
 	}
-	if last != longestPause {
+	if last != maxDelay {
 		t.Errorf("the longest pause is %s", last)
 	}
-	if result, _ := backoff.Result(context.Background(), other, 0, down); result.RequeueAfter != firstPause {
+	if result, _ := backoff.Result(context.Background(), other, 0, down); result.RequeueAfter != minDelay {
 		t.Errorf("another waits %s", result.RequeueAfter)
 	}
 	_, _ = backoff.Result(context.Background(), one, 0, nil)
-	if result, _ := backoff.Result(context.Background(), one, 0, down); result.RequeueAfter != firstPause {
+	if result, _ := backoff.Result(context.Background(), one, 0, down); result.RequeueAfter != minDelay {
 		t.Errorf("after a success it waits %s", result.RequeueAfter)
 	}
 }
@@ -109,20 +109,20 @@ func TestPausesGrowAndAreForgotten(t *testing.T) {
 func TestPausesAreNotInherited(t *testing.T) {
 	backoff, down := NewBackoff(), errors.New("connection refused")
 	name := ctrl.Request{NamespacedName: types.NamespacedName{Name: "one"}}
-	pause := func(uid types.UID, err error) time.Duration {
-		backoff.Meet(name, uid)
+	delay := func(uid types.UID, err error) time.Duration {
+		backoff.ResetIfReplaced(name, uid)
 		result, _ := backoff.Result(context.Background(), name, 0, err)
 		return result.RequeueAfter
 	}
-	pause("first", down)
-	if got := pause("first", down); got != 2*firstPause {
+	delay("first", down)
+	if got := delay("first", down); got != 2*minDelay {
 		t.Errorf("the second pause is %s", got)
 	}
-	if got := pause("second", down); got != firstPause {
+	if got := delay("second", down); got != minDelay {
 		t.Errorf("another one of that name waits %s", got)
 	}
-	pause("second", Itself(gone))
-	backoff.met.Range(func(req, _ any) bool {
+	delay("second", WrapNotFound(gone))
+	backoff.uids.Range(func(req, _ any) bool {
 		t.Errorf("%v is remembered", req)
 		return true
 	})

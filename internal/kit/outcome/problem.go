@@ -19,16 +19,16 @@ type Class int
 const (
 	// Waiting: something that is under way must end; its event wakes us.
 	Waiting Class = iota
-	// UnderWay: there is no error, the step is about to be taken.
-	UnderWay
-	// Raced: somebody else wrote at the same time; what they wrote decides, so
+	// InProgress: there is no error, the step is about to be taken.
+	InProgress
+	// Stale: somebody else wrote at the same time; what they wrote decides, so
 	// there is nothing to tell yet.
-	Raced
+	Stale
 	// Blocked: somebody must fix something that we watch; its event wakes us.
 	Blocked
-	// Foreign: somebody must fix something that we do not watch; we look again
+	// External: somebody must fix something that we do not watch; we look again
 	// with growing pauses.
-	Foreign
+	External
 	// Retry: the API server refused or failed; we try again with growing pauses.
 	Retry
 )
@@ -53,10 +53,10 @@ const (
 	// Rejected: the API server refused the object: it is not valid, not allowed,
 	// over a quota, or refused by an admission policy.
 	Rejected
-	// NotOurs: an object of that name exists that does not carry our proof.
-	NotOurs
-	// Going: the object, or its namespace, is being deleted.
-	Going
+	// NotOwned: an object of that name exists that does not carry our proof.
+	NotOwned
+	// Terminating: the object, or its namespace, is being deleted.
+	Terminating
 	// Contested: somebody undoes the write each time.
 	Contested
 	// NotInstalled: there is no such kind.
@@ -64,8 +64,8 @@ const (
 	// NotServed: there is such a kind, and this API server does not serve it: it is
 	// being removed, or the API server does not know of it yet.
 	NotServed
-	// Overtaken: somebody else wrote at the same time.
-	Overtaken
+	// Conflict: somebody else wrote at the same time.
+	Conflict
 )
 
 // CauseOf returns the cause of a failed write.
@@ -75,9 +75,9 @@ func CauseOf(err error) Cause {
 	var contested *apply.ContestedError
 	switch {
 	case errors.As(err, &refused):
-		return NotOurs
+		return NotOwned
 	case errors.As(err, &terminating), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return Going
+		return Terminating
 	case errors.As(err, &contested):
 		return Contested
 	case meta.IsNoMatchError(err):
@@ -85,7 +85,7 @@ func CauseOf(err error) Cause {
 	case KindUnknown(err), apierrors.IsMethodNotSupported(err):
 		return NotServed
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return Overtaken
+		return Conflict
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return Rejected
 	default:

@@ -18,7 +18,7 @@ import (
 // Marks are how the objects of one Kind of custom resource are found and proved. A
 // family declares them once: its caches select by what finds, its plans and its checks
 // use what proves.
-type Marks struct {
+type Labels struct {
 	// Domain begins the keys of the family's annotations, as in example.com.
 	Domain string
 	// Owner is the Kind of the custom resource in a word, as in instance: its UID stands
@@ -30,20 +30,20 @@ type Marks struct {
 }
 
 // Annotation is the key under which the UID of the custom resource stands.
-func (m Marks) Annotation() string { return m.Domain + "/" + m.Owner + "-uid" }
+func (m Labels) Annotation() string { return m.Domain + "/" + m.Owner + "-uid" }
 
 // Selector finds the objects of all custom resources of the Kind.
-func (m Marks) Selector() labels.Selector { return labels.SelectorFromSet(m.Found) }
+func (m Labels) Selector() labels.Selector { return labels.SelectorFromSet(m.Found) }
 
 // Proof is that of one custom resource. agreeing are labels that must stand beside the
 // UID: whoever changes one takes the object away from the custom resource. Nil: the UID
 // alone is the proof.
-func (m Marks) Proof(uid types.UID, agreeing map[string]string) Proof {
-	return Proof{Annotation: m.Annotation(), UID: uid, Found: m.Found, Labels: agreeing}
+func (m Labels) For(uid types.UID, agreeing map[string]string) Owner {
+	return Owner{Annotation: m.Annotation(), UID: uid, Found: m.Found, Labels: agreeing}
 }
 
-// Proof says how the objects of one custom resource are recognised.
-type Proof struct {
+// Owner says how the objects of one custom resource are recognised.
+type Owner struct {
 	// Annotation is the key under which the UID stands.
 	Annotation string
 	// UID of the custom resource. An empty one proves nothing.
@@ -55,9 +55,9 @@ type Proof struct {
 	Labels map[string]string
 }
 
-// Stamp writes the proof, and the labels to find by, to an object that is about to be
+// SetOn writes the proof, and the labels to find by, to an object that is about to be
 // written. Where a label is in both, the proof's counts.
-func (p Proof) Stamp(obj client.Object) {
+func (p Owner) SetOn(obj client.Object) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -75,8 +75,8 @@ func (p Proof) Stamp(obj client.Object) {
 	}
 }
 
-// Holds reports whether an object carries the proof.
-func (p Proof) Holds(obj client.Object) bool {
+// Owns reports whether an object carries the proof.
+func (p Owner) Owns(obj client.Object) bool {
 	if p.UID == "" || obj.GetAnnotations()[p.Annotation] != string(p.UID) {
 		return false
 	}

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// LongestDuration is the longest that Go can represent, in whole hours: 292 years.
-const LongestDuration = 2562047 * time.Hour
+// MaxDuration is the longest that Go can represent, in whole hours: 292 years.
+const MaxDuration = 2562047 * time.Hour
 
 // What time.ParseDuration and resource.ParseQuantity read, and a little more.
 const (
@@ -150,7 +150,7 @@ func Duration(to *time.Duration) Value {
 	return Func(func(text string) error {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < time.Second {
-			return fmt.Errorf("must be a duration from 1s to %dh, for example 90m or 2h", int64(LongestDuration.Hours()))
+			return fmt.Errorf("must be a duration from 1s to %dh, for example 90m or 2h", int64(MaxDuration.Hours()))
 		}
 		*to = d
 		return nil

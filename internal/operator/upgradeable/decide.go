@@ -77,12 +77,12 @@ func (b Bounds) Busy(work []time.Time, now time.Time) bool {
 
 // fresh returns for how long some of the work will still count.
 func (b Bounds) fresh(work []time.Time, now time.Time) time.Duration {
-	var longest time.Duration
+	var left time.Duration
 	for _, began := range work {
-		longest = max(longest, b.Hold-now.Sub(began))
+		left = max(left, b.Hold-now.Sub(began))
 	}
 	// Clocks differ: what seems to begin in the future begins now.
-	return min(longest, b.Hold)
+	return min(left, b.Hold)
 }
 
 func (b Bounds) busy(since time.Time) metav1.Condition {

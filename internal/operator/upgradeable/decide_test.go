@@ -131,7 +131,7 @@ func TestBusyEvent(t *testing.T) {
 		current  *metav1.Condition
 		lastBusy time.Time
 		writes   int
-		longest  time.Duration
+		left     time.Duration
 	)
 	for now := noon; now.Before(after(2 * time.Hour)); now = now.Add(time.Second) {
 		var work []time.Time
@@ -152,10 +152,10 @@ func TestBusyEvent(t *testing.T) {
 			current = &next
 		}
 		if current.Status == metav1.ConditionFalse {
-			longest = max(longest, now.Sub(current.LastTransitionTime.Time))
+			left = max(left, now.Sub(current.LastTransitionTime.Time))
 		}
 	}
-	if writes != 2 || current.Reason != ReasonHoldExpired || longest >= bounds.Hold {
-		t.Errorf("%d writes, held up for %s, at last %s; want 2, less than %s, %s", writes, longest, current.Reason, bounds.Hold, ReasonHoldExpired)
+	if writes != 2 || current.Reason != ReasonHoldExpired || left >= bounds.Hold {
+		t.Errorf("%d writes, held up for %s, at last %s; want 2, less than %s, %s", writes, left, current.Reason, bounds.Hold, ReasonHoldExpired)
 	}
 }

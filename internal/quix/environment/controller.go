@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler creates, repairs and deletes Environments.
@@ -54,13 +54,13 @@ type Reconciler struct {
 // nothing to do. Events alone wake it.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	env := &quixv1.Environment{}
-	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, env)); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, env)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			r.finalizers.Forget(req.NamespacedName)
 		}
 		return never, err
 	}
-	r.backoff.Meet(req, env.UID)
+	r.backoff.ResetIfReplaced(req, env.UID)
 	now := r.Clock.Now()
 	if env.DeletionTimestamp != nil {
 		return never, r.finalize(ctx, env, now)
@@ -70,7 +70,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never tim
 
 // keep makes a live environment what it should be.
 func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time.Time) error {
-	held := outcome.Itself(finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer))
+	held := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, env, quixv1.Finalizer))
 	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
 		return held
 	}
@@ -85,11 +85,11 @@ func (r *Reconciler) keep(ctx context.Context, env *quixv1.Environment, now time
 	before := env.DeepCopy()
 	out := r.build(ctx, env, observed, finalizerProblem(held))
 	if out.raced() {
-		return outcome.ErrRaced
+		return outcome.ErrConflict
 	}
-	derive(env, out, now)
+	computeStatus(env, out, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
-		return pass.Join(out.err(), err)
+		return reconcile.Join(out.err(), err)
 	}
 	r.report(before, env, out, now)
 	return out.err()
@@ -102,7 +102,7 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now tim
 		return nil
 	}
 	before := env.DeepCopy()
-	deriveStarted(env, r.Config.NamespaceSuffix, now)
+	computeStarted(env, r.Config.NamespaceSuffix, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
 		return err
 	}
@@ -118,15 +118,15 @@ func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Obser
 	cfg := r.Config
 	in := inputs(env, o, cfg)
 
-	if out.Namespace = judgeNamespace(env, o, cfg.IDPattern); out.Namespace == nil {
+	if out.Namespace = checkNamespace(env, o, cfg.IDPattern); out.Namespace == nil {
 		out.Namespace = held
 	}
 	if out.Namespace == nil {
-		_, err := apply.Apply(ctx, r.recording(), namespaceProof(env), namespace(in))
+		_, err := apply.Apply(ctx, r.recording(), namespaceOwner(env), namespace(in))
 		out.Namespace = namespaceProblem(o, err)
 		out.NamespaceCreated = err == nil && o.Namespace == nil
 	}
-	out.Role = judgeRole(o.Role, cfg.ClusterRoleName)
+	out.Role = checkRole(o.Role, cfg.ClusterRoleName)
 	// Whether the namespace could be written or not, rights that are too wide are
 	// taken away, and so are those of a role that nobody watches any more.
 	if out.violation() && cfg.RoleViolationPolicy == config.RoleViolationUnbind || out.Role != nil && boundElsewhere(in) {
@@ -139,7 +139,7 @@ func (r *Reconciler) build(ctx context.Context, env *quixv1.Environment, o Obser
 	}
 	if out.problem() == nil {
 		desired := roleBinding(in)
-		_, err := apply.Apply(ctx, r.replacing(), roleBindingProof(env), desired)
+		_, err := apply.Apply(ctx, r.replacing(), roleBindingOwner(env), desired)
 		out.RoleBinding = roleBindingProblem(o, err)
 		out.RoleBindingCreated = err == nil && o.RoleBinding == nil
 		if off := takenOff(in, desired); err == nil && len(off) > 0 {
@@ -156,7 +156,7 @@ func (r *Reconciler) unbind(ctx context.Context, env *quixv1.Environment) error 
 	key := roleBindingKey(env)
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	exists, err := apply.Find(ctx, r.Writer, binding)
-	if err != nil || !exists || !roleBindingProof(env).Holds(binding) {
+	if err != nil || !exists || !roleBindingOwner(env).Owns(binding) {
 		return err
 	}
 	return apply.Delete(ctx, r.Client, binding, client.DisableReadYourWritesConsistency)
@@ -180,14 +180,14 @@ func (r *Reconciler) replacing() apply.Writer {
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, env *quixv1.Environment, now time.Time) error {
-	return pass.Status[*quixv1.Environment]{
+	return reconcile.Status[*quixv1.Environment]{
 		Client: r.Client,
 		Of:     func(e *quixv1.Environment) any { return &e.Status },
 		Bound:  func(e *quixv1.Environment) { cut(&e.Status) },
-		Stamp:  func(e *quixv1.Environment) { e.Status.LastUpdated = &metav1.Time{Time: now} },
-		Refused: func(e *quixv1.Environment, err error) {
+		Touch:  func(e *quixv1.Environment) { e.Status.LastUpdated = &metav1.Time{Time: now} },
+		Rejected: func(e *quixv1.Environment, err error) {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, e, quixv1.ReasonRefused, actionObserve,
+			reconcile.Warning(r.Events, e, quixv1.ReasonRefused, actionObserve,
 				"The API server refuses the status of this Environment: "+err.Error())
 		},
 	}.Patch(ctx, before, env)

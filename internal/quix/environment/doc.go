@@ -3,7 +3,7 @@
 // A reconciliation has these steps:
 //
 //	observe (observe.go)     all reads, into one Observed
-//	judge   (judge.go, clusterrole.go)  pure: which problems there are
+//	check   (checks.go, clusterrole.go)  pure: which problems there are
 //	plan    (plan.go)        pure: every object that an environment consists of
 //	apply   (controller.go, kit/apply)  the only writes of children
 //	derive  (status.go)      pure: phase, conditions and the status of each object

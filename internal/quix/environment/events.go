@@ -10,7 +10,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The actions of events: what the operator was doing.
@@ -24,16 +24,16 @@ const (
 // thing once. began is when the pass did.
 func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome, began time.Time) {
 	if out.NamespaceCreated {
-		pass.Normal(r.Events, env, quixv1.ReasonNamespaceCreated, actionCreate, "Created namespace "+namespaceName(env))
+		reconcile.Normal(r.Events, env, quixv1.ReasonNamespaceCreated, actionCreate, "Created namespace "+namespaceName(env))
 	}
 	if out.RoleBindingCreated {
-		pass.Normal(r.Events, env, quixv1.ReasonRoleBindingCreated, actionCreate, "Created role binding "+roleBindingKey(env).String())
+		reconcile.Normal(r.Events, env, quixv1.ReasonRoleBindingCreated, actionCreate, "Created role binding "+roleBindingKey(env).String())
 	}
 	if env.Status.Phase == quixv1.PhaseReady && before.Status.Phase != quixv1.PhaseReady {
 		if before.Status.ObservedGeneration == 0 {
 			timeToReady.Observe(elapsed.SinceCreation(env.CreationTimestamp.Time, began, r.Clock.Now()).Seconds())
 		}
-		pass.Normal(r.Events, env, quixv1.ReasonEnvironmentReady, actionCreate, "Namespace and role binding are in place")
+		reconcile.Normal(r.Events, env, quixv1.ReasonEnvironmentReady, actionCreate, "Namespace and role binding are in place")
 	}
 	for _, step := range steps {
 		if p := out.of(step); p != nil && p.Class != outcome.Waiting {
@@ -45,7 +45,7 @@ func (r *Reconciler) report(before, env *quixv1.Environment, out Outcome, began 
 // reportDeletion tells, once, what blocks a deletion.
 func (r *Reconciler) reportDeletion(before, env *quixv1.Environment, e Deletion) {
 	if e.UnbindErr != nil && (before.Status.RoleBindingStatus == nil || before.Status.RoleBindingStatus.Message != env.Status.RoleBindingStatus.Message) {
-		pass.Warning(r.Events, env, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, e.UnbindErr.Error())
+		reconcile.Warning(r.Events, env, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, e.UnbindErr.Error())
 	}
 	if c := meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady); e.Foreign || c.Reason == quixv1.ReasonDeletionBlocked {
 		r.warning(before, env, c.Type, c.Reason, actionDelete, c.Message)
@@ -55,7 +55,7 @@ func (r *Reconciler) reportDeletion(before, env *quixv1.Environment, e Deletion)
 // warning is told when the condition was not False for the reason before.
 func (r *Reconciler) warning(before, env *quixv1.Environment, condition, reason, action, message string) {
 	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason}
-	if conditions.Turned(before.Status.Conditions, c) {
-		pass.Warning(r.Events, env, reason, action, message)
+	if conditions.Transitioned(before.Status.Conditions, c) {
+		reconcile.Warning(r.Events, env, reason, action, message)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // finalize carries out the deletion of an environment, from whatever state it
@@ -41,7 +41,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	}
 	if exists {
 		e.Namespace = ns
-		e.Foreign = !namespaceProof(env).Holds(ns)
+		e.Foreign = !namespaceOwner(env).Owns(ns)
 	}
 	if exists && !e.Foreign && ns.DeletionTimestamp == nil {
 		e.DeleteErr = apply.Delete(ctx, r.Client, ns)
@@ -50,11 +50,11 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 		return errors.Join(e.UnbindErr, e.DeleteErr) // somebody was faster: another look tells
 	}
 
-	deriveDeleting(env, e, now)
+	computeDeleting(env, e, now)
 	if err := r.patchStatus(ctx, before, env, now); err != nil {
 		// A status that is refused holds no environment back whose namespace is gone.
 		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
-			return pass.Join(e.DeleteErr, err)
+			return reconcile.Join(e.DeleteErr, err)
 		}
 	}
 	r.reportDeletion(before, env, e)
@@ -73,7 +73,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 func (r *Reconciler) release(ctx context.Context, env *quixv1.Environment) error {
 	err := r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
 	if outcome.CauseOf(err) == outcome.Rejected {
-		pass.Warning(r.Events, env, quixv1.ReasonRefused, actionDelete,
+		reconcile.Warning(r.Events, env, quixv1.ReasonRefused, actionDelete,
 			"All that belonged to this Environment is gone; the API server refuses to take its finalizer off: "+err.Error())
 	}
 	return err
@@ -89,8 +89,8 @@ type Deletion struct {
 	UnbindErr, DeleteErr error
 }
 
-// deriveDeleting writes the status of an environment that is being deleted.
-func deriveDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
+// computeDeleting writes the status of an environment that is being deleted.
+func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	s := &env.Status
 	s.ObservedGeneration = env.Generation
 	s.Phase, s.Message = quixv1.PhaseDeleting, "deleting"

@@ -11,7 +11,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The only label is the phase: never an Environment.
@@ -25,8 +25,8 @@ var (
 		Help:    "Time from the creation of an Environment until it was ready, of those that were ready at the first attempt.",
 		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300},
 	})
-	passes  = pass.NewMetrics("quix_environment", "Reconciliations that failed and are tried again.")
-	unbound = prometheus.NewCounter(prometheus.CounterOpts{
+	reconcileMetrics = reconcile.NewMetrics("quix_environment", "Reconciliations that failed and are tried again.")
+	unbound          = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "quix_environment_unbound_total",
 		Help: "Role bindings that were deleted because their ClusterRole must not be bound.",
 	})
@@ -34,22 +34,22 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(created, timeToReady, passes, unbound, perPhase)
+	metrics.Registry.MustRegister(created, timeToReady, reconcileMetrics, unbound, perPhase)
 }
 
-func seeEnvironments(ctx context.Context, reader client.Reader) ([]gauge.Sighting, error) {
+func seeEnvironments(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
 	var environments quixv1.EnvironmentList
 	if err := reader.List(ctx, &environments, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	sightings := make([]gauge.Sighting, len(environments.Items))
+	observations := make([]gauge.Observation, len(environments.Items))
 	for i := range environments.Items {
-		sightings[i] = seen(&environments.Items[i])
+		observations[i] = seen(&environments.Items[i])
 	}
-	return sightings, nil
+	return observations, nil
 }
 
-func seen(env *quixv1.Environment) gauge.Sighting {
+func seen(env *quixv1.Environment) gauge.Observation {
 	since := env.CreationTimestamp.Time
 	// A status keeps no time for each phase: what is not ready counts from when it
 	// became so, or was first looked at.
@@ -59,5 +59,5 @@ func seen(env *quixv1.Environment) gauge.Sighting {
 	if env.DeletionTimestamp != nil {
 		since = env.DeletionTimestamp.Time
 	}
-	return gauge.Sighting{Phase: string(cmp.Or(env.Status.Phase, quixv1.PhaseInProgress)), Since: since}
+	return gauge.Observation{Phase: string(cmp.Or(env.Status.Phase, quixv1.PhaseInProgress)), Since: since}
 }

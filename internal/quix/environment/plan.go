@@ -70,23 +70,23 @@ func newRoleBindingName(id string) string { return id + "-quix-crb" }
 
 // marks are those of all that belongs to an environment. Its namespace is found by its name,
 // among all namespaces: a foreign one of that name must be seen.
-var marks = ownership.Marks{Domain: quixv1.GroupVersion.Group, Owner: "environment"}
+var marks = ownership.Labels{Domain: quixv1.GroupVersion.Group, Owner: "environment"}
 
 // RoleBindingMarks are those of a RoleBinding.
-var RoleBindingMarks = ownership.Marks{
+var RoleBindingLabels = ownership.Labels{
 	Domain: marks.Domain, Owner: marks.Owner,
 	Found: map[string]string{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy},
 }
 
-// namespaceProof asks for the labels too: they are what other programs go by, and
+// namespaceOwner asks for the labels too: they are what other programs go by, and
 // taking them off is how an administrator takes a namespace out of our hands.
-func namespaceProof(env *quixv1.Environment) ownership.Proof {
-	return marks.Proof(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
+func namespaceOwner(env *quixv1.Environment) ownership.Owner {
+	return marks.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
 }
 
-// roleBindingProof is the UID alone: labels of a binding are put back.
-func roleBindingProof(env *quixv1.Environment) ownership.Proof {
-	return RoleBindingMarks.Proof(env.UID, nil)
+// roleBindingOwner is the UID alone: labels of a binding are put back.
+func roleBindingOwner(env *quixv1.Environment) ownership.Owner {
+	return RoleBindingLabels.For(env.UID, nil)
 }
 
 // identity returns the labels that say to which environment an object belongs.

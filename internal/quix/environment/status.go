@@ -56,7 +56,7 @@ func (out Outcome) violation() bool {
 
 // reported reports whether the platform keeps its rights in spite of a violation.
 func (out Outcome) reported(env *quixv1.Environment) bool {
-	return out.violation() && out.Observed.RoleBinding != nil && roleBindingProof(env).Holds(out.Observed.RoleBinding)
+	return out.violation() && out.Observed.RoleBinding != nil && roleBindingOwner(env).Owns(out.Observed.RoleBinding)
 }
 
 // raced reports whether what was seen is out of date, so that there is nothing to
@@ -64,7 +64,7 @@ func (out Outcome) reported(env *quixv1.Environment) bool {
 func (out Outcome) raced() bool {
 	return slices.ContainsFunc(steps, func(step string) bool {
 		p := out.of(step)
-		return p != nil && p.Class == outcome.Raced
+		return p != nil && p.Class == outcome.Stale
 	})
 }
 
@@ -82,8 +82,8 @@ func (out Outcome) err() error {
 // steps are the conditions of an environment that is made, in their order.
 var steps = []string{quixv1.ConditionNamespaceReady, quixv1.ConditionRoleValidated, quixv1.ConditionRoleBindingReady}
 
-// deriveStarted writes the status of an environment that is about to be made.
-func deriveStarted(env *quixv1.Environment, suffix string, now time.Time) {
+// computeStarted writes the status of an environment that is about to be made.
+func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 	s := &env.Status
 	s.Phase, s.Message = quixv1.PhaseInProgress, "processing"
 	s.NamespaceStatus = &quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, ResourceName: cmp.Or(namespaceName(env), env.Spec.ID+suffix)}
@@ -93,8 +93,8 @@ func deriveStarted(env *quixv1.Environment, suffix string, now time.Time) {
 	}
 }
 
-// derive writes into the status of a live environment what an outcome means.
-func derive(env *quixv1.Environment, out Outcome, now time.Time) {
+// computeStatus writes into the status of a live environment what an outcome means.
+func computeStatus(env *quixv1.Environment, out Outcome, now time.Time) {
 	s := &env.Status
 	s.ObservedGeneration = env.Generation
 	s.Phase, s.Message = quixv1.PhaseReady, "ready"
@@ -112,7 +112,7 @@ func derive(env *quixv1.Environment, out Outcome, now time.Time) {
 	case out.Namespace != nil:
 		s.RoleBindingStatus.Phase, s.RoleBindingStatus.Message = quixv1.ResourceCreating, "waits for the namespace"
 	}
-	deriveConditions(env, out, now)
+	computeConditions(env, out, now)
 }
 
 func resourceStatus(name string, p *outcome.Problem) *quixv1.ResourceStatus {
@@ -134,8 +134,8 @@ func phaseOf(p *outcome.Problem) quixv1.Phase {
 	return quixv1.PhaseFailed
 }
 
-// deriveConditions writes every condition of a live environment.
-func deriveConditions(env *quixv1.Environment, out Outcome, now time.Time) {
+// computeConditions writes every condition of a live environment.
+func computeConditions(env *quixv1.Environment, out Outcome, now time.Time) {
 	for _, step := range steps {
 		first := out.problem()
 		switch p := out.of(step); {

@@ -30,19 +30,19 @@ func testEnvironment() *quixv1.Environment {
 		ObjectMeta: metav1.ObjectMeta{Name: "team-a", UID: "uid-a", Generation: 2},
 		Spec:       quixv1.EnvironmentSpec{ID: "alpha"},
 	}
-	deriveStarted(env, "-qdep", noon)
+	computeStarted(env, "-qdep", noon)
 	return env
 }
 
 func ownNamespace(env *quixv1.Environment) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env)}}
-	namespaceProof(env).Stamp(ns)
+	namespaceOwner(env).SetOn(ns)
 	return ns
 }
 
 func ownBinding(env *quixv1.Environment) *rbacv1.RoleBinding {
 	binding := &rbacv1.RoleBinding{}
-	roleBindingProof(env).Stamp(binding)
+	roleBindingOwner(env).SetOn(binding)
 	return binding
 }
 
@@ -58,7 +58,7 @@ func TestStarted(t *testing.T) {
 		*s.RoleBindingStatus != (quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, ResourceName: "alpha-quix-crb"}) {
 		t.Errorf("status %+v", s)
 	}
-	deriveStarted(env, "-other", noon)
+	computeStarted(env, "-other", noon)
 	if namespaceName(env) != "alpha-qdep" {
 		t.Errorf("a stored name became %s", namespaceName(env))
 	}
@@ -97,7 +97,7 @@ func TestJudgeNamespace(t *testing.T) {
 			pattern = regexp.MustCompile(tc.pattern)
 		}
 		reason := ""
-		if p := judgeNamespace(env, Observed{Namespace: tc.ns}, pattern); p != nil {
+		if p := checkNamespace(env, Observed{Namespace: tc.ns}, pattern); p != nil {
 			reason = p.Reason
 		}
 		if reason != tc.reason {
@@ -112,7 +112,7 @@ func TestDerive(t *testing.T) {
 	down := errors.New("connection refused")
 	going := &apply.TerminatingError{Kind: "Namespace", Name: "alpha-qdep"}
 	foreign := &ownership.RefusedError{Kind: "RoleBinding", Name: "alpha-quix-crb"}
-	violation, missing := judgeRole(dangerous, "platform"), judgeRole(nil, "platform")
+	violation, missing := checkRole(dangerous, "platform"), checkRole(nil, "platform")
 	bound := Observed{Namespace: ownNamespace(env), RoleBinding: ownBinding(env)}
 
 	const active, failed, creating = quixv1.ResourceActive, quixv1.ResourceFailed, quixv1.ResourceCreating
@@ -126,11 +126,11 @@ func TestDerive(t *testing.T) {
 	}{
 		"all in place": {Outcome{}, quixv1.PhaseReady, active, active, "TTTT", "ready"},
 		"id refused": {
-			Outcome{Namespace: judgeNamespace(env, Observed{}, regexp.MustCompile("^x"))},
+			Outcome{Namespace: checkNamespace(env, Observed{}, regexp.MustCompile("^x"))},
 			quixv1.PhaseFailed, failed, creating, "FTUF", "invalid environment ID",
 		},
 		"namespace in the way": {
-			Outcome{Namespace: judgeNamespace(env, Observed{Namespace: &corev1.Namespace{}}, nil)},
+			Outcome{Namespace: checkNamespace(env, Observed{Namespace: &corev1.Namespace{}}, nil)},
 			quixv1.PhaseFailed, failed, creating, "FTUF", "namespace conflict",
 		},
 		"namespace refused by the API server": {Outcome{Namespace: namespaceProblem(Observed{}, refused)}, quixv1.PhaseFailed, failed, creating, "FTUF", "invalid"},
@@ -155,7 +155,7 @@ func TestDerive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			env := testEnvironment()
 			started := env.DeepCopy().Status.Conditions
-			derive(env, tc.out, noon.Add(time.Second))
+			computeStatus(env, tc.out, noon.Add(time.Second))
 			if err := conditions.Violations(started, env.Status.Conditions, env.Generation); err != nil {
 				t.Error(err)
 			}
@@ -181,7 +181,7 @@ func TestDerive(t *testing.T) {
 				t.Errorf("conditions %s, want %s", got.String(), tc.conditions)
 			}
 			again := env.DeepCopy()
-			derive(again, tc.out, noon.Add(time.Hour))
+			computeStatus(again, tc.out, noon.Add(time.Hour))
 			if !equality.Semantic.DeepEqual(env.Status, again.Status) {
 				t.Error("the same outcome changed the status again")
 			}
@@ -190,11 +190,11 @@ func TestDerive(t *testing.T) {
 }
 
 func TestOnlyWhatCannotPassByItselfIsRetried(t *testing.T) {
-	if err := (Outcome{Role: judgeRole(nil, "x"), Namespace: namespaceProblem(Observed{}, &apply.TerminatingError{})}).err(); err != nil {
+	if err := (Outcome{Role: checkRole(nil, "x"), Namespace: namespaceProblem(Observed{}, &apply.TerminatingError{})}).err(); err != nil {
 		t.Errorf("an event brings us back, and still: %v", err)
 	}
 	down := errors.New("connection refused")
-	if err := (Outcome{Role: judgeRole(nil, "x"), RoleBinding: retried("", "", down)}).err(); !errors.Is(err, down) {
+	if err := (Outcome{Role: checkRole(nil, "x"), RoleBinding: retried("", "", down)}).err(); !errors.Is(err, down) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -221,7 +221,7 @@ func TestDeriveEnding(t *testing.T) {
 		"gone":          {Deletion{}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "gone"},
 	} {
 		env := testEnvironment()
-		deriveDeleting(env, tc.deleting, noon)
+		computeDeleting(env, tc.deleting, noon)
 		s := env.Status
 		c := meta.FindStatusCondition(s.Conditions, quixv1.ConditionNamespaceReady)
 		if s.Phase != quixv1.PhaseDeleting || s.NamespaceStatus.Phase != tc.ns || s.RoleBindingStatus.Phase != tc.binding ||
@@ -241,13 +241,13 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 		created, kept    string // of the namespace: when it was new, when it was there
 		bound, keptBound string // of the binding
 	}{
-		"refused":      {refused, outcome.Foreign, quixv1.ReasonNamespaceCreationFailed, quixv1.ReasonNamespaceReconciliationFailed, quixv1.ReasonRoleBindingCreationFailed, quixv1.ReasonRoleBindingReconciliationFailed},
+		"refused":      {refused, outcome.External, quixv1.ReasonNamespaceCreationFailed, quixv1.ReasonNamespaceReconciliationFailed, quixv1.ReasonRoleBindingCreationFailed, quixv1.ReasonRoleBindingReconciliationFailed},
 		"down":         {errors.New("refused"), outcome.Retry, quixv1.ReasonNamespaceCreationFailed, quixv1.ReasonNamespaceReconciliationFailed, quixv1.ReasonRoleBindingCreationFailed, quixv1.ReasonRoleBindingReconciliationFailed},
-		"foreign":      {&ownership.RefusedError{}, outcome.Foreign, quixv1.ReasonNamespaceOwnershipConflict, quixv1.ReasonNamespaceOwnershipConflict, quixv1.ReasonRoleBindingConflict, quixv1.ReasonRoleBindingConflict},
+		"foreign":      {&ownership.RefusedError{}, outcome.External, quixv1.ReasonNamespaceOwnershipConflict, quixv1.ReasonNamespaceOwnershipConflict, quixv1.ReasonRoleBindingConflict, quixv1.ReasonRoleBindingConflict},
 		"going":        {&apply.TerminatingError{}, outcome.Waiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting},
 		"contested":    {&apply.ContestedError{}, outcome.Retry, quixv1.ReasonContested, quixv1.ReasonContested, quixv1.ReasonContested, quixv1.ReasonContested},
-		"out of date":  {apierrors.NewConflict(schema.GroupResource{}, "x", nil), outcome.Raced, "", "", "", ""},
-		"gone by then": {apierrors.NewNotFound(schema.GroupResource{}, "x"), outcome.Raced, "", "", "", ""},
+		"out of date":  {apierrors.NewConflict(schema.GroupResource{}, "x", nil), outcome.Stale, "", "", "", ""},
+		"gone by then": {apierrors.NewNotFound(schema.GroupResource{}, "x"), outcome.Stale, "", "", "", ""},
 	} {
 		for _, p := range []struct {
 			got  *outcome.Problem
@@ -262,7 +262,7 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 				t.Errorf("%s: class %d and reason %s, want %d and %s", name, p.got.Class, p.got.Reason, tc.class, p.want)
 			}
 		}
-		if raced := (Outcome{RoleBinding: roleBindingProblem(live, tc.err)}).raced(); raced != (tc.class == outcome.Raced) {
+		if raced := (Outcome{RoleBinding: roleBindingProblem(live, tc.err)}).raced(); raced != (tc.class == outcome.Stale) {
 			t.Errorf("%s: raced is %v", name, raced)
 		}
 	}
@@ -271,13 +271,13 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 func TestLongTextsAreCut(t *testing.T) {
 	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": fix it")
 	live, deleting := testEnvironment(), testEnvironment()
-	derive(live, Outcome{Namespace: retried(quixv1.ConditionNamespaceReady, "No", long), RoleBinding: retried(quixv1.ConditionRoleBindingReady, "No", long)}, noon)
-	deriveDeleting(deleting, Deletion{Namespace: ownNamespace(deleting), UnbindErr: long, DeleteErr: long}, noon)
+	computeStatus(live, Outcome{Namespace: retried(quixv1.ConditionNamespaceReady, "No", long), RoleBinding: retried(quixv1.ConditionRoleBindingReady, "No", long)}, noon)
+	computeDeleting(deleting, Deletion{Namespace: ownNamespace(deleting), UnbindErr: long, DeleteErr: long}, noon)
 	for name, env := range map[string]*quixv1.Environment{"live": live, "deleting": deleting} {
 		cut(&env.Status)
 		texts := []string{env.Status.Message, env.Status.NamespaceStatus.Message, env.Status.RoleBindingStatus.Message}
 		for _, text := range append(texts, meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady).Message) {
-			if len(text) > conditions.LongestMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: fix it") {
+			if len(text) > conditions.MaxMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: fix it") {
 				t.Errorf("%s: %d bytes: %.40q", name, len(text), text)
 			}
 		}

@@ -13,12 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // indexNamespace finds the Environments that want a namespace, by its name. More
@@ -37,21 +36,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	perPhase.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
-	if err := pass.Open(ctx, mgr.GetCache(), &corev1.Namespace{}, &rbacv1.RoleBinding{}, &rbacv1.ClusterRole{}); err != nil {
+	if err := reconcile.Open(ctx, mgr.GetCache(), &corev1.Namespace{}, &rbacv1.RoleBinding{}, &rbacv1.ClusterRole{}); err != nil {
 		return err
 	}
 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
-		For(&quixv1.Environment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, resynced, pass.Replaced, finalizer.TakenOff(quixv1.Finalizer)))).
+		For(&quixv1.Environment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, resynced, reconcile.Replaced, finalizer.TakenOff(quixv1.Finalizer)))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.environmentsOfNamespace)).
 		Watches(&rbacv1.ClusterRole{}, handler.EnqueueRequestsFromMapFunc(r.everyEnvironment)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
 // resynced passes the events that the cache makes every CACHE_SYNC_PERIOD.
@@ -63,10 +62,10 @@ var resynced = predicate.Funcs{
 
 // environmentsOfNamespace maps a namespace, or an object in one, to the
 // Environments that want it.
-func (r *Reconciler) environmentsOfNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &quixv1.EnvironmentList{}, nil, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
+func (r *Reconciler) environmentsOfNamespace(ctx context.Context, o client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &quixv1.EnvironmentList{}, nil, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
 }
 
-func (r *Reconciler) everyEnvironment(ctx context.Context, _ client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &quixv1.EnvironmentList{}, nil)
+func (r *Reconciler) everyEnvironment(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &quixv1.EnvironmentList{}, nil)
 }

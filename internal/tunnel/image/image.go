@@ -48,8 +48,8 @@ type Options struct {
 	Version string
 	// Architecture is that of the program; empty is that of this process.
 	Architecture string
-	// Patience is how long to wait for a connection to a registry and for its first answer; 0 is 30s.
-	Patience time.Duration
+	// Timeout is how long to wait for a connection to a registry and for its first answer; 0 is 30s.
+	Timeout time.Duration
 }
 
 // Builder makes images, one at a time.
@@ -100,13 +100,13 @@ func New(options Options) (*Builder, error) {
 	if options.Architecture == "" {
 		options.Architecture = runtime.GOARCH
 	}
-	if options.Patience == 0 {
-		options.Patience = 30 * time.Second
+	if options.Timeout == 0 {
+		options.Timeout = 30 * time.Second
 	}
 	// One of our own: the default one knows no other authorities, and waits for ever.
 	way := remote.DefaultTransport.(*http.Transport).Clone()
-	way.ResponseHeaderTimeout = options.Patience
-	way.TLSHandshakeTimeout = options.Patience
+	way.ResponseHeaderTimeout = options.Timeout
+	way.TLSHandshakeTimeout = options.Timeout
 	if len(options.Authorities) > 0 {
 		pool, err := x509.SystemCertPool()
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Reconciler makes, watches and ends networks.
@@ -30,8 +30,8 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Tunnel
-	// Self tells who the operator is: it binds itself in the namespaces of networks.
-	Self func(context.Context) (rbacv1.Subject, error)
+	// Identity tells who the operator is: it binds itself in the namespaces of networks.
+	Identity func(context.Context) (rbacv1.Subject, error)
 	// Workers is how many networks are worked on at the same time.
 	Workers int
 
@@ -59,31 +59,31 @@ type Reconciler struct {
 // Events alone wake it.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	n := &tunnelv1.ContainerNetwork{}
-	if err := outcome.Itself(r.Client.Get(ctx, req.NamespacedName, n)); err != nil {
+	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, n)); err != nil {
 		if errors.Is(err, outcome.ErrGone) {
 			r.finalizers.Forget(req.NamespacedName)
 			r.containers.leave(req.Name)
 		}
 		return never, err
 	}
-	r.backoff.Meet(req, n.UID)
+	r.backoff.ResetIfReplaced(req, n.UID)
 	now := r.Clock.Now()
 	if n.DeletionTimestamp != nil {
 		return never, r.finalize(ctx, n, now)
 	}
-	if err := outcome.Itself(finalizer.Ensure(ctx, r.Client, n, tunnelv1.NetworkFinalizer)); err != nil {
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, n, tunnelv1.NetworkFinalizer)); err != nil {
 		return never, err
 	}
 	o, err := r.observe(ctx, n)
 	if err != nil {
 		return never, err
 	}
-	out := Outcome{Observed: o, Problem: judge(o)}
+	out := Outcome{Observed: o, Problem: check(o)}
 	if out.Problem == nil {
 		out.Problem = r.build(ctx, &out.Observed)
 	}
-	if out.Problem != nil && out.Problem.Class == outcome.Raced {
-		return never, outcome.ErrRaced
+	if out.Problem != nil && out.Problem.Class == outcome.Stale {
+		return never, outcome.ErrConflict
 	}
 	if out.Problem == nil {
 		if err := r.containers.follow(n, out.Namespace.Name); err != nil { //nolint:contextcheck // the watch outlives the pass
@@ -92,38 +92,38 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never tim
 		out.Containers, out.Counted = r.containers.of(n.Name, n.UID)
 	}
 	before := n.DeepCopy()
-	derive(out, now)
+	computeStatus(out, now)
 	err = r.patchStatus(ctx, before, n)
 	if err == nil {
 		r.report(before, n)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {
-		err = pass.Join(p.Err, err)
+		err = reconcile.Join(p.Err, err)
 	}
 	return never, err
 }
 
 // build applies the plan: the namespace, then what the operator may do in it, and what confines it.
 func (r *Reconciler) build(ctx context.Context, o *Observed) *outcome.Problem {
-	operator, err := r.Self(ctx)
+	operator, err := r.Identity(ctx)
 	if err != nil {
 		return problemOf(tunnelv1.ConditionConfined, err)
 	}
 	p := plan(r.inputs(o, operator))
-	proof := proofOf(o.Network)
+	proven := ownerOf(o.Network)
 	if p.Namespace != nil {
-		live, err := apply.Apply(ctx, r.Writer, proof, p.Namespace)
+		live, err := apply.Apply(ctx, r.Writer, proven, p.Namespace)
 		if err != nil {
 			return problemOf(tunnelv1.ConditionNamespaceReady, err)
 		}
 		o.Namespace, o.Ours = live, true
 	}
 	// All that follows the operator may do by this alone.
-	if _, err := apply.Apply(ctx, r.Writer, proof, p.Binding); err != nil {
+	if _, err := apply.Apply(ctx, r.Writer, proven, p.Binding); err != nil {
 		return problemOf(tunnelv1.ConditionConfined, err)
 	}
 	if p.Policy != nil {
-		if _, err := apply.Apply(ctx, r.Writer, proof, p.Policy); err != nil {
+		if _, err := apply.Apply(ctx, r.Writer, proven, p.Policy); err != nil {
 			return problemOf(tunnelv1.ConditionConfined, err)
 		}
 	}
@@ -142,12 +142,12 @@ func (r *Reconciler) inputs(o *Observed, operator rbacv1.Subject) Inputs {
 
 // patchStatus is the only write of the status. An unchanged one costs nothing.
 func (r *Reconciler) patchStatus(ctx context.Context, before, n *tunnelv1.ContainerNetwork) error {
-	return pass.Status[*tunnelv1.ContainerNetwork]{
+	return reconcile.Status[*tunnelv1.ContainerNetwork]{
 		Client: r.Client,
 		Of:     func(n *tunnelv1.ContainerNetwork) any { return &n.Status },
-		Refused: func(n *tunnelv1.ContainerNetwork, err error) {
+		Rejected: func(n *tunnelv1.ContainerNetwork, err error) {
 			// The recorder counts repetitions.
-			pass.Warning(r.Events, n, tunnelv1.ReasonRefused, actionObserve, "The API server refuses the status of this ContainerNetwork: "+err.Error())
+			reconcile.Warning(r.Events, n, tunnelv1.ReasonRefused, actionObserve, "The API server refuses the status of this ContainerNetwork: "+err.Error())
 		},
 	}.Patch(ctx, before, n)
 }

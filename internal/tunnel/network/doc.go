@@ -3,7 +3,7 @@
 // A reconciliation of a network goes one way:
 //
 //	observe (observe.go)  all reads, into one Observed
-//	judge   (judge.go)    pure: what stands in the way
+//	check   (checks.go)    pure: what stands in the way
 //	plan    (plan.go)     pure: every object that the network consists of
 //	apply   (controller.go, kit/apply)  the only writes of children
 //	derive  (status.go)   pure: state and conditions

@@ -6,7 +6,7 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The actions of events: what the operator was doing.
@@ -22,11 +22,11 @@ func (r *Reconciler) report(before, n *tunnelv1.ContainerNetwork) {
 		if before.Status.State == "" || before.Status.State == tunnelv1.NetworkPending {
 			timeToRunning.Observe(elapsed.Since(n.CreationTimestamp.Time, r.Clock.Now()).Seconds())
 		}
-		pass.Normal(r.Events, n, tunnelv1.ReasonNetworkReady, actionCreate, n.Status.Message)
+		reconcile.Normal(r.Events, n, tunnelv1.ReasonNetworkReady, actionCreate, n.Status.Message)
 	}
 	for _, c := range n.Status.Conditions {
-		if c.Status == metav1.ConditionFalse && c.Reason != tunnelv1.ReasonWaiting && conditions.Turned(before.Status.Conditions, c) {
-			pass.Warning(r.Events, n, c.Reason, actionObserve, c.Message)
+		if c.Status == metav1.ConditionFalse && c.Reason != tunnelv1.ReasonWaiting && conditions.Transitioned(before.Status.Conditions, c) {
+			reconcile.Warning(r.Events, n, c.Reason, actionObserve, c.Message)
 		}
 	}
 }

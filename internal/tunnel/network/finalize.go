@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // finalize carries out the deletion of a network: no proxy is in it, the operator may do
@@ -61,7 +61,7 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 		return r.tell(ctx, n, tunnelv1.ReasonTerminating, why, now) // the namespace's events wake us
 	}
 	if o.Namespace != nil {
-		pass.Normal(r.Events, n, tunnelv1.ReasonNamespaceKept, actionDelete, fmt.Sprintf("The network is gone, and namespace %s stays", o.Namespace.Name))
+		reconcile.Normal(r.Events, n, tunnelv1.ReasonNamespaceKept, actionDelete, fmt.Sprintf("The network is gone, and namespace %s stays", o.Namespace.Name))
 	}
 	r.containers.leave(n.Name)
 	return r.finalizers.Remove(ctx, r.Client, n, tunnelv1.NetworkFinalizer)
@@ -70,14 +70,14 @@ func (r *Reconciler) finalize(ctx context.Context, n *tunnelv1.ContainerNetwork,
 // tell writes what a deletion waits for, and says it by an event once.
 func (r *Reconciler) tell(ctx context.Context, n *tunnelv1.ContainerNetwork, reason, why string, now time.Time) error {
 	before := n.DeepCopy()
-	deriveTerminating(n, reason, why, now)
+	computeTerminating(n, reason, why, now)
 	// A status that is refused keeps nobody.
 	if err := r.patchStatus(ctx, before, n); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
 	}
 	c := metav1.Condition{Type: tunnelv1.ConditionNamespaceReady, Status: metav1.ConditionFalse, Reason: reason}
-	if reason == tunnelv1.ReasonInUse && conditions.Turned(before.Status.Conditions, c) {
-		pass.Warning(r.Events, n, reason, actionDelete, why)
+	if reason == tunnelv1.ReasonInUse && conditions.Transitioned(before.Status.Conditions, c) {
+		reconcile.Warning(r.Events, n, reason, actionDelete, why)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (r *Reconciler) deletes(ctx context.Context, o Observed) (bool, error) {
 		return false, nil
 	}
 	// It was made for a persistent network, which must be gone.
-	maker := ns.Annotations[Marks.Annotation()]
+	maker := ns.Annotations[OwnershipLabels.Annotation()]
 	if strings.TrimSpace(maker) == "" {
 		return false, nil
 	}
@@ -128,7 +128,7 @@ func (r *Reconciler) deletes(ctx context.Context, o Observed) (bool, error) {
 func (r *Reconciler) unbind(ctx context.Context, o Observed) error {
 	b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace.Name, Name: bindingName(Inputs{UID: o.Network.UID})}}
 	exists, err := apply.Find(ctx, r.Writer, b)
-	if err != nil || !exists || !proofOf(o.Network).Holds(b) || b.DeletionTimestamp != nil {
+	if err != nil || !exists || !ownerOf(o.Network).Owns(b) || b.DeletionTimestamp != nil {
 		return err
 	}
 	return apply.Delete(ctx, r.Client, b, client.DisableReadYourWritesConsistency)
@@ -136,7 +136,7 @@ func (r *Reconciler) unbind(ctx context.Context, o Observed) error {
 
 // TrimNamespace leaves of a foreign namespace only that it is there: a cluster has thousands.
 func TrimNamespace(ns *corev1.Namespace) {
-	if ns.Labels[tunnelv1.LabelManagedBy] == tunnelv1.ManagedBy || ns.Annotations[Marks.Annotation()] != "" || ns.DeletionTimestamp != nil {
+	if ns.Labels[tunnelv1.LabelManagedBy] == tunnelv1.ManagedBy || ns.Annotations[OwnershipLabels.Annotation()] != "" || ns.DeletionTimestamp != nil {
 		return
 	}
 	*ns = corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns.Name, UID: ns.UID, ResourceVersion: ns.ResourceVersion, CreationTimestamp: ns.CreationTimestamp}}

@@ -45,14 +45,14 @@ func TestJudge(t *testing.T) {
 		"replaced":                     {Observed{Network: networkIn(tunnelv1.ModeExisting, "a"), Namespace: namespaceOf("b", false)}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
 		"being deleted":                {Observed{Network: networkIn(tunnelv1.ModeExisting, ""), Namespace: namespaceOf("b", true)}, tunnelv1.ReasonNamespaceTerminating, tunnelv1.NetworkPending},
 	} {
-		out := Outcome{Observed: test.o, Problem: judge(test.o)}
+		out := Outcome{Observed: test.o, Problem: check(test.o)}
 		reason := ""
 		if out.Problem != nil {
 			reason = out.Problem.Reason
 		} else if out.Namespace == nil {
 			out.Namespace = namespaceOf("a", false)
 		}
-		derive(out, time.Unix(2, 0))
+		computeStatus(out, time.Unix(2, 0))
 		if reason != test.reason || out.Network.Status.State != test.state {
 			t.Errorf("%s: %q and %s, want %q and %s", what, reason, out.Network.Status.State, test.reason, test.state)
 		}

@@ -40,7 +40,7 @@ func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) 
 		return o, err
 	}
 	if exists {
-		o.Namespace, o.Ours = ns, proofOf(n).Holds(ns)
+		o.Namespace, o.Ours = ns, ownerOf(n).Owns(ns)
 	}
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {

@@ -21,14 +21,14 @@ import (
 // config/tunnel has it.
 const Role = "berg-operator-tunnel-network"
 
-// Marks are those of all that belongs to a network.
-var Marks = ownership.Marks{
+// OwnershipLabels are those of all that belongs to a network.
+var OwnershipLabels = ownership.Labels{
 	Domain: tunnelv1.GroupVersion.Group,
 	Owner:  "container-network",
 	Found:  map[string]string{tunnelv1.LabelManagedBy: tunnelv1.ManagedBy},
 }
 
-func proofOf(n *tunnelv1.ContainerNetwork) ownership.Proof { return Marks.Proof(n.UID, nil) }
+func ownerOf(n *tunnelv1.ContainerNetwork) ownership.Owner { return OwnershipLabels.For(n.UID, nil) }
 
 // Inputs is all that a plan depends on.
 type Inputs struct {
@@ -61,8 +61,8 @@ func plan(in Inputs) Plan {
 	return p
 }
 
-// longestPrefix leaves room for the hash in the name of a namespace.
-const longestPrefix = naming.MaxLabelValue - 11
+// maxPrefix leaves room for the hash in the name of a namespace.
+const maxPrefix = naming.MaxLabelValue - 11
 
 // NamespaceName returns the namespace that a network is: the one that its spec names, or one
 // that is made of its own name and its UID, so that another network of that name has another.
@@ -70,7 +70,7 @@ func NamespaceName(spec tunnelv1.ContainerNetworkSpec, name string, uid types.UI
 	if spec.NetworkName != "" {
 		return spec.NetworkName
 	}
-	return naming.Within(strings.ReplaceAll(name, ".", "-"), longestPrefix) + "-" + short(uid)
+	return naming.Within(strings.ReplaceAll(name, ".", "-"), maxPrefix) + "-" + short(uid)
 }
 
 // short is 40 bits of a UID's hash: names of the same object agree, those of others do not.

@@ -18,11 +18,11 @@ type Outcome struct {
 	Problem *outcome.Problem
 }
 
-// mostContainers is how many containers a status names.
-const mostContainers = 1000
+// maxContainers is how many containers a status names.
+const maxContainers = 1000
 
-// derive writes into the status of a live network what an outcome means.
-func derive(out Outcome, now time.Time) {
+// computeStatus writes into the status of a live network what an outcome means.
+func computeStatus(out Outcome, now time.Time) {
 	n := out.Network
 	s := &n.Status
 	s.ObservedGeneration = n.Generation
@@ -38,7 +38,7 @@ func derive(out Outcome, now time.Time) {
 		s.ID = string(out.Namespace.UID)
 		s.Subnets, s.Gateways = out.Subnets, gateways(out.Subnets)
 		if out.Counted {
-			s.ContainerIDs = out.Containers[:min(len(out.Containers), mostContainers)]
+			s.ContainerIDs = out.Containers[:min(len(out.Containers), maxContainers)]
 		}
 	}
 	setConditions(n, now, namespaceReady(out), confined(out))
@@ -56,7 +56,7 @@ func stateOf(out Outcome) (state tunnelv1.ContainerNetworkState, message string)
 	case tunnelv1.ReasonNamespaceNotFound:
 		state = tunnelv1.NetworkNotFound
 	default:
-		if p.Class == outcome.Blocked || p.Class == outcome.Foreign {
+		if p.Class == outcome.Blocked || p.Class == outcome.External {
 			state = tunnelv1.NetworkFailedToStart
 		}
 	}
@@ -98,8 +98,8 @@ func setConditions(n *tunnelv1.ContainerNetwork, now time.Time, wanted ...metav1
 	conditions.Upsert(&n.Status.Conditions, n.Generation, now, wanted...)
 }
 
-// deriveTerminating writes the status of a network that is being deleted. why is what it waits for.
-func deriveTerminating(n *tunnelv1.ContainerNetwork, reason, why string, now time.Time) {
+// computeTerminating writes the status of a network that is being deleted. why is what it waits for.
+func computeTerminating(n *tunnelv1.ContainerNetwork, reason, why string, now time.Time) {
 	n.Status.ObservedGeneration = n.Generation
 	n.Status.Message = conditions.Bound(why)
 	setConditions(n, now,

@@ -16,12 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/pass"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // The indexes of the cache.
@@ -51,13 +50,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	perState.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
-	if err := pass.Open(ctx, mgr.GetCache(), kinds()...); err != nil {
+	if err := reconcile.Open(ctx, mgr.GetCache(), kinds()...); err != nil {
 		return err
 	}
 	ofNamespace := handler.EnqueueRequestsFromMapFunc(r.ofNamespace)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("container-network").
-		For(&tunnelv1.ContainerNetwork{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, pass.Replaced, finalizer.TakenOff(tunnelv1.NetworkFinalizer)))).
+		For(&tunnelv1.ContainerNetwork{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, finalizer.TakenOff(tunnelv1.NetworkFinalizer)))).
 		Watches(&corev1.Namespace{}, ofNamespace).
 		Watches(&networkingv1.NetworkPolicy{}, ofNamespace, builder.WithPredicates(named(policyName))).
 		Watches(&rbacv1.RoleBinding{}, ofNamespace).
@@ -67,22 +66,22 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		WatchesRawSource(r.containers.source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
-			ReconciliationTimeout:   pass.Longest,
+			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(pass.New(r.Clock, r.backoff, passes, r.reconcile))
+		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
 // ofNamespace maps a namespace, or an object in one, to the networks that are it.
-func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkList{}, nil, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
+func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkList{}, nil, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
 }
 
-func (r *Reconciler) every(ctx context.Context, _ client.Object) []reconcile.Request {
-	return pass.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkList{}, nil)
+func (r *Reconciler) every(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkList{}, nil)
 }
 
-func ofProxy(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.(*tunnelv1.ContainerNetworkTunnelProxy).Spec.ContainerNetworkName}}}
+func ofProxy(_ context.Context, o client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: o.(*tunnelv1.ContainerNetworkTunnelProxy).Spec.ContainerNetworkName}}}
 }
 
 func named(name string) predicate.Predicate {

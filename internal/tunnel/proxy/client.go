@@ -502,7 +502,7 @@ func (c *client) giveUp(id uint64, reason control.StreamError, message string, t
 // acceptData takes data connections in.
 func (c *client) acceptData(listener *net.TCPListener) {
 	config := c.Identity.Serve(pki.ServerProxy, DataProtocol)
-	newcomers := &newcomers{limit: newcomerLimit, patience: newcomerPatience}
+	newcomers := &newcomers{limit: newcomerLimit, timeout: newcomerTimeout}
 	for {
 		connection, err := listener.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {

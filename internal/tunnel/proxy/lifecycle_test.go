@@ -190,7 +190,7 @@ func TestTheEndOnPurpose(t *testing.T) {
 		"the client proxy is told": func(p *pair) error { return p.endClient() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start(t, func(o *options) { o.client.Drain, o.server.Drain = patience, patience })
+			p := start(t, func(o *options) { o.client.Drain, o.server.Drain = timeout, timeout })
 			_, at := p.prepare("one", serve(t, echo))
 			c := dial(t, at)
 			asks(t, c, "before")
@@ -304,7 +304,7 @@ func behindAGate(t testing.TB, g **gate) func(*options) {
 // meanwhile.
 func TestTheControlConnectionBreaks(t *testing.T) {
 	var g *gate
-	p := start(t, behindAGate(t, &g), func(o *options) { o.client.PeerGrace, o.server.PeerGrace = patience, patience })
+	p := start(t, behindAGate(t, &g), func(o *options) { o.client.PeerGrace, o.server.PeerGrace = timeout, timeout })
 	_, at := p.prepare("one", serve(t, echo))
 	c := dial(t, at)
 	asks(t, c, "before")
@@ -356,7 +356,7 @@ func TestASecondServerProxyIsSentAway(t *testing.T) {
 		Control:        Endpoint{Address: "127.0.0.1"},
 		ClientControl:  Endpoint{Address: "127.0.0.1", Port: p.client.ClientControlPort},
 		ClientData:     Endpoint{Address: "127.0.0.1", Port: p.client.ClientDataPort},
-		ConnectTimeout: patience, DialTimeout: time.Second,
+		ConnectTimeout: timeout, DialTimeout: time.Second,
 	})
 	if !errors.Is(err, ErrNotStarted) || !strings.Contains(err.Error(), "another server proxy") {
 		t.Errorf("it ended with %v", err)

@@ -11,8 +11,8 @@ import (
 // each has so long: if there are more, the oldest one is closed, and not the latest, so that
 // somebody who opens many and says nothing does not keep those out who know what to say.
 type newcomers struct {
-	limit    int
-	patience time.Duration
+	limit   int
+	timeout time.Duration
 
 	mu    sync.Mutex
 	queue list.List // of net.Conn, the oldest first
@@ -31,7 +31,7 @@ func (n *newcomers) admit(connection net.Conn) (known func()) {
 	if oldest != nil {
 		_ = oldest.Close()
 	}
-	timer := time.AfterFunc(n.patience, func() { _ = connection.Close() })
+	timer := time.AfterFunc(n.timeout, func() { _ = connection.Close() })
 	return func() {
 		timer.Stop()
 		n.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/bergctf/berg-operator/internal/tunnel/allow"
+	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
@@ -90,9 +90,9 @@ type ServerOptions struct {
 	// ClientControl and ClientData are where the client proxy listens.
 	ClientControl, ClientData Endpoint
 	// Servers are those that tunnels may lead to.
-	Servers allow.Rules
+	Servers allowlist.Rules
 	// Names looks up the names of servers.
-	Names allow.Resolver
+	Names allowlist.Resolver
 	// ConnectTimeout is how long to try to reach the client proxy at the start.
 	ConnectTimeout time.Duration
 	// DialTimeout is how long to try to reach a server.

@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bergctf/berg-operator/internal/tunnel/allow"
+	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
+// timeout is how long a test waits for what must happen.
+const timeout = 20 * time.Second
 
 // number returns how many, or how much, a test is to take: more where somebody asks for it.
 func number(name string, usual int) int {
@@ -130,7 +130,7 @@ func start(t testing.TB, change ...func(*options)) *pair {
 	anywhere := Endpoint{Address: "127.0.0.1"}
 	o := &options{
 		client: ClientOptions{Common: common, Control: anywhere, Data: anywhere, MaxTunnels: 16, MaxTunnelStreams: 20000, MaxOpening: 64, OpeningTimeout: time.Minute},
-		server: ServerOptions{Common: common, Control: anywhere, Servers: allow.Default(), Names: net.DefaultResolver, ConnectTimeout: patience, DialTimeout: time.Minute},
+		server: ServerOptions{Common: common, Control: anywhere, Servers: allowlist.Default(), Names: net.DefaultResolver, ConnectTimeout: timeout, DialTimeout: time.Minute},
 	}
 	o.client.Identity, o.server.Identity = identityOf(t, p.dirs[pki.ClientProxy]), identityOf(t, p.dirs[pki.ServerProxy])
 	for _, c := range change {
@@ -178,7 +178,7 @@ func run(t testing.TB, proxy func(context.Context, func(Ready)) error) (Ready, f
 		return r, end
 	case <-ended:
 		t.Fatalf("the proxy has ended before it was ready: %v", result)
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatal("the proxy is not ready")
 	}
 	return Ready{}, nil
@@ -189,7 +189,7 @@ func waitFor(t testing.TB, ended chan struct{}, result *error) error {
 	select {
 	case <-ended:
 		return *result
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		all := make([]byte, 1<<20)
 		t.Fatalf("the proxy does not end:\n%s", all[:runtime.Stack(all, true)])
 		return nil
@@ -229,13 +229,13 @@ func openFiles(t testing.TB) int {
 // within waits until something is so.
 func within(t testing.TB, what string, is func() bool, otherwise ...func()) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for !is() {
 		if time.Now().After(deadline) {
 			for _, tell := range otherwise {
 				tell()
 			}
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", timeout, what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
@@ -286,7 +286,7 @@ func dial(t testing.TB, address string) *net.TCPConn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(timeout))
 	t.Cleanup(func() { _ = c.Close() })
 	return c.(*net.TCPConn)
 }
@@ -306,7 +306,7 @@ func asks(t testing.TB, c net.Conn, words string) {
 // isClosed expects the other side to say no more, and nothing before that.
 func isClosed(t testing.TB, c net.Conn) {
 	t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(timeout))
 	n, err := c.Read(make([]byte, 1))
 	var late net.Error
 	if n > 0 || err == nil || (errors.As(err, &late) && late.Timeout()) {

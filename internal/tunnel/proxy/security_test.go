@@ -134,7 +134,7 @@ func newThief(t *testing.T) *thief {
 	h.client, _ = run(t, func(ctx context.Context, ready func(Ready)) error {
 		return RunClient(ctx, ClientOptions{
 			Common: Common{
-				Identity: identityOf(t, dirs[pki.ClientProxy]), MaxStreams: 100, PeerGrace: patience, Drain: 100 * time.Millisecond,
+				Identity: identityOf(t, dirs[pki.ClientProxy]), MaxStreams: 100, PeerGrace: timeout, Drain: 100 * time.Millisecond,
 				Log: slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Ready: ready, Now: time.Now,
 			},
 			Control: Endpoint{Address: "127.0.0.1"}, Data: Endpoint{Address: "127.0.0.1"},
@@ -187,7 +187,7 @@ func (h *thief) next() *control.NewStream {
 	select {
 	case wanted := <-h.asked:
 		return wanted
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		h.Fatal("nobody asks for a stream")
 		return nil
 	}

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/bergctf/berg-operator/internal/tunnel/allow"
+	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
@@ -296,7 +296,7 @@ func (s *server) make(ctx context.Context, wanted *control.NewStream) (control.S
 	plain, err := s.dialServer(ctx, spec)
 	if err != nil {
 		s.streams.release()
-		if errors.Is(err, allow.ErrRefused) {
+		if errors.Is(err, allowlist.ErrRefused) {
 			return control.StreamError_STREAM_ERROR_FORBIDDEN, err
 		}
 		return control.StreamError_STREAM_ERROR_SERVER_UNAVAILABLE, err
@@ -393,7 +393,7 @@ func persist[T any](ctx context.Context, try func() (T, error)) (T, error) {
 	wait := dialPause
 	for {
 		made, err := try()
-		if err == nil || errors.Is(err, allow.ErrRefused) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, allowlist.ErrRefused) || ctx.Err() != nil {
 			return made, err
 		}
 		if !pause(ctx, wait) {
@@ -445,7 +445,7 @@ func (s *server) allowed(ctx context.Context, host string, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
 	switch _, err := s.Servers.Resolve(ctx, s.Names, host, port); {
-	case errors.Is(err, allow.ErrRefused):
+	case errors.Is(err, allowlist.ErrRefused):
 		return status.Error(codes.PermissionDenied, err.Error())
 	case err != nil:
 		return status.Error(codes.Internal, err.Error())

@@ -23,8 +23,8 @@ const instanceKey = "berg-tunnel-instance"
 const (
 	// newcomerLimit and newcomerPatience are how many connections may be open at a port that have
 	// proved nothing yet, and for how long each. A handshake takes milliseconds.
-	newcomerLimit    = 512
-	newcomerPatience = 10 * time.Second
+	newcomerLimit   = 512
+	newcomerTimeout = 10 * time.Second
 	// callTimeout is that of a call that is passed on.
 	callTimeout = 5 * time.Second
 	// lookUpTimeout is that of the look-up of a server's name when its tunnel is prepared. It is
@@ -88,7 +88,7 @@ func (s *sender[M]) send(message M) error {
 func newControlServer(identity *pki.Identity, peer pki.Role, calls control.TunnelControlServer) *grpc.Server {
 	server := grpc.NewServer(
 		grpc.Creds(serving{credentials.NewTLS(identity.Serve(peer, control.Protocol))}),
-		grpc.ConnectionTimeout(newcomerPatience),
+		grpc.ConnectionTimeout(newcomerTimeout),
 		grpc.MaxRecvMsgSize(messageLimit),
 		grpc.MaxConcurrentStreams(64),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
@@ -123,7 +123,7 @@ type door struct {
 }
 
 func newDoor(listener net.Listener) door {
-	return door{Listener: listener, newcomers: &newcomers{limit: newcomerLimit, patience: newcomerPatience}}
+	return door{Listener: listener, newcomers: &newcomers{limit: newcomerLimit, timeout: newcomerTimeout}}
 }
 
 // guest is a connection that has proved nothing until it is known.

@@ -51,7 +51,7 @@ func TestEachSideEndsByItself(t *testing.T) {
 		if got != "and on" {
 			t.Errorf("the server heard %q", got)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the server heard nothing")
 	}
 }
@@ -89,7 +89,7 @@ func TestAnAbortIsAnAbort(t *testing.T) {
 		if !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%v: want a reset", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Error("the server was told nothing")
 	}
 }
@@ -195,7 +195,7 @@ func once(at string) error {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(timeout))
 	if _, err := io.WriteString(c, "hello"); err != nil {
 		return err
 	}
@@ -429,7 +429,7 @@ func TestIdleStreamsAreCut(t *testing.T) {
 		cut <- time.Since(begin)
 	}()
 	var after time.Duration
-	for after == 0 && time.Since(begin) < patience {
+	for after == 0 && time.Since(begin) < timeout {
 		asks(t, busy, "again")
 		select {
 		case after = <-cut:

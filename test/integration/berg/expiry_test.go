@@ -211,8 +211,8 @@ var _ = Describe("spec.terminationReason", func() {
 	})
 })
 
-// crowdPatience is how long a busy machine may take to start them, or to delete them.
-const crowdPatience = 8 * time.Minute
+// crowdTimeout is how long a busy machine may take to start them, or to delete them.
+const crowdTimeout = 8 * time.Minute
 
 // make expiring lets a thousand expire. Fewer, in every run, still are several times as many as the
 // operator has workers.
@@ -236,7 +236,7 @@ var _ = Describe("Many instances that expire at the same second", func() {
 				g.Expect(list.Items[n].Status.ExpiresAt).NotTo(BeNil())
 				all[n] = &list.Items[n]
 			}
-		}).WithTimeout(crowdPatience).WithPolling(time.Second).Should(Succeed())
+		}).WithTimeout(crowdTimeout).WithPolling(time.Second).Should(Succeed())
 
 		By("letting all of them expire at one moment")
 		// Time for one request for each, where a bare client needed two and had the
@@ -280,7 +280,7 @@ var _ = Describe("Many instances that expire at the same second", func() {
 			var list bergv1.ChallengeInstanceList
 			g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
 			g.Expect(list.Items).To(BeEmpty())
-		}).WithTimeout(crowdPatience).WithPolling(time.Second).Should(Succeed())
+		}).WithTimeout(crowdTimeout).WithPolling(time.Second).Should(Succeed())
 	}, SpecTimeout(25*time.Minute))
 })
 

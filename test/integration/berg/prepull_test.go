@@ -176,7 +176,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 
 	It("touch no namespace that is not theirs", func(ctx context.Context) {
 		c := bergtest.Challenge(ctx, ns, "foreign", `{containers: [{hostname: web, image: "example.com/foreign:1"}]}`)
-		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prepull.NamespacePrefix + string(c.UID), Labels: prepull.Marks.Found}}
+		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: prepull.NamespacePrefix + string(c.UID), Labels: prepull.OwnershipLabels.Found}}
 		Expect(k8s.Create(ctx, foreign)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, foreign))).To(Succeed()) })
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = true })

@@ -29,8 +29,8 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// queuePatience is how long a busy machine may take to start and to end all of them.
-const queuePatience = 20 * time.Minute
+// queueTimeout is how long a busy machine may take to start and to end all of them.
+const queueTimeout = 20 * time.Minute
 
 // make queue has five hundred wait for the room of a hundred.
 var _ = Describe("Many instances with room for few", func() {
@@ -87,7 +87,7 @@ var _ = Describe("Many instances with room for few", func() {
 		for uid, times := range o.queued {
 			Expect(times).To(BeNumerically("<=", 2), "instance %s was written again and again while it waited", uid)
 		}
-	}, SpecTimeout(queuePatience))
+	}, SpecTimeout(queueTimeout))
 })
 
 // observer is told of every version of every instance in the order of their writes, and knows

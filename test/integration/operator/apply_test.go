@@ -71,18 +71,18 @@ func gadget(namespace string, modify ...func(spec map[string]any)) *unstructured
 // applier is a family's: it applies for another custom resource in each namespace.
 type applier struct {
 	apply.Writer
-	marks ownership.Marks
+	marks ownership.Labels
 }
 
 func newApplier() applier {
 	return applier{
-		Writer: apply.Writer{Client: k8s, Live: k8s, Manager: "kit", Restraint: apply.NewRestraint(clock.RealClock{})},
-		marks:  ownership.Marks{Domain: "kit.example.com", Owner: "owner", Found: map[string]string{"kit.example.com/managed-by": "kit"}},
+		Writer: apply.Writer{Client: k8s, Live: k8s, Manager: "kit", DriftBackoff: apply.NewDriftBackoff(clock.RealClock{})},
+		marks:  ownership.Labels{Domain: "kit.example.com", Owner: "owner", Found: map[string]string{"kit.example.com/managed-by": "kit"}},
 	}
 }
 
-func (a applier) proof(namespace string) ownership.Proof {
-	return a.marks.Proof(types.UID(namespace), nil)
+func (a applier) proof(namespace string) ownership.Owner {
+	return a.marks.For(types.UID(namespace), nil)
 }
 
 func (a applier) apply(ctx context.Context, desired client.Object) (client.Object, error) {
@@ -91,7 +91,7 @@ func (a applier) apply(ctx context.Context, desired client.Object) (client.Objec
 
 // restarted has forgotten what it wrote.
 func (a applier) restarted() applier {
-	a.Restraint = apply.NewRestraint(clock.RealClock{})
+	a.DriftBackoff = apply.NewDriftBackoff(clock.RealClock{})
 	return a
 }
 

@@ -32,8 +32,8 @@ import (
 // the operator: a hostname, a node port, a path with entropy.
 const steps = `containers: [{hostname: web, image: "example.com/web:1", dynamicFlag: {content: {path: "/flag-{entropy}"}}, ports: [{port: 8080, type: publicHttpRoute}, {port: 1337, type: publicPort}]}]`
 
-// mostWrites is more than an instance of steps ever needs, in one direction.
-const mostWrites = 20
+// maxWrites is more than an instance of steps ever needs, in one direction.
+const maxWrites = 20
 
 var _ = Describe("An operator that is killed", func() {
 	It("after any write of a build continues where it was, and changes nothing that was told", func(ctx context.Context) {
@@ -44,7 +44,7 @@ var _ = Describe("An operator that is killed", func() {
 		var instances []*bergv1.ChallengeInstance
 		var witnessed []facts
 		for n := 1; ; n++ {
-			Expect(n).To(BeNumerically("<", mostWrites), "an instance needs endless writes")
+			Expect(n).To(BeNumerically("<", maxWrites), "an instance needs endless writes")
 			// Each new operator also meets what its predecessors left half done.
 			i := bergtest.Instance(ctx, ns, "steps", bergtest.NamedAfterOwner)
 			instances = append(instances, i)
@@ -72,7 +72,7 @@ var _ = Describe("An operator that is killed", func() {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "steps", steps)
 		var instances []*bergv1.ChallengeInstance
-		for range mostWrites / 2 {
+		for range maxWrites / 2 {
 			instances = append(instances, bergtest.Instance(ctx, ns, "steps", bergtest.NamedAfterOwner))
 		}
 		for _, i := range instances {
@@ -128,7 +128,7 @@ func buildAndEndOver(ctx context.Context, l *line, end func([]*bergv1.ChallengeI
 
 	l.deaf, l.writes = map[string]int{}, map[string]int{}
 	var instances []*bergv1.ChallengeInstance
-	for n := 1; n < mostWrites; n++ {
+	for n := 1; n < maxWrites; n++ {
 		i := bergtest.Instance(ctx, ns, "steps", bergtest.NamedAfterOwner)
 		l.deaf[i.Spec.OwnerID] = n
 		instances = append(instances, i)

@@ -176,16 +176,16 @@ func Conditions(o client.Object) string {
 	return statusOf(o).String()
 }
 
-// LongestMessage is how many bytes a condition says at most; the schema's own limit is
+// MaxMessage is how many bytes a condition says at most; the schema's own limit is
 // 32,768.
-const LongestMessage = 2048
+const MaxMessage = 2048
 
 // Readable checks that no message is longer than a person would read, or cut in the middle
 // of a character.
 func Readable(all []metav1.Condition) {
 	GinkgoHelper()
 	for _, c := range all {
-		Expect(len(c.Message)).To(BeNumerically("<=", LongestMessage), c.Type)
+		Expect(len(c.Message)).To(BeNumerically("<=", MaxMessage), c.Type)
 		Expect(utf8.ValidString(c.Message)).To(BeTrue(), c.Type)
 		Expect(c.Message).NotTo(ContainSubstring("\uFFFD"), c.Type)
 	}

@@ -23,7 +23,7 @@ const (
 	// the time between two looks; longestRest is how long it is waited for.
 	resting     = 0.25
 	lookedAfter = 10 * time.Second
-	longestRest = 5 * time.Minute
+	maxRest     = 5 * time.Minute
 )
 
 // growTo adds instances until there are n, and calls grown after every step.
@@ -171,7 +171,7 @@ func (b *bench) rest(ctx context.Context) error {
 	ticker := time.NewTicker(lookedAfter)
 	defer ticker.Stop()
 	before := b.ours.cpu("kube-apiserver")
-	for began := time.Now(); time.Since(began) < longestRest; {
+	for began := time.Now(); time.Since(began) < maxRest; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -30,8 +30,8 @@ const (
 	patience    = 5 * time.Second
 	persistence = 20 * time.Second
 	pause       = time.Second
-	// longestPage is more than a front page of the samples.
-	longestPage = 1 << 16
+	// maxPage is more than a front page of the samples.
+	maxPage = 1 << 16
 )
 
 // errUnreachable says that the challenge does not answer at its address, or something else does.
@@ -138,7 +138,7 @@ func shows(ctx context.Context, visits *http.Client, address, words string) erro
 		return err
 	}
 	defer response.Body.Close()
-	page, err := io.ReadAll(io.LimitReader(response.Body, longestPage))
+	page, err := io.ReadAll(io.LimitReader(response.Body, maxPage))
 	switch {
 	case err != nil:
 		return err

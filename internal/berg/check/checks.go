@@ -1,0 +1,268 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+)
+
+const (
+	// cannotReach is the exit code by which a solver says that it cannot reach the instance:
+	// EX_UNAVAILABLE of sysexits.h. Only the program that speaks the protocol can tell that
+	// from a flaw of its own.
+	cannotReach = 69
+	// maxOutput is how much of what a solver wrote a result keeps, in bytes.
+	maxOutput = 512
+	// cutMessage is from how many bytes on a termination message may be the cut end of a
+	// log: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
+	cutMessage = 2048
+)
+
+// Verdict is what a check has come to so far. One of the three is set.
+type Verdict struct {
+	// Result is what the check found.
+	Result *bergv1.CheckResult
+	// BrokenOff is why the check says nothing about the Challenge.
+	BrokenOff string
+	// Stage is what is waited for, with its message, and Left after how long that ends.
+	Stage, Message string
+	Left           time.Duration
+}
+
+func brokenOff(format string, args ...any) Verdict {
+	return Verdict{BrokenOff: fmt.Sprintf(format, args...)}
+}
+
+// judge tells what has come of a check that is being made. The Challenge is there.
+func judge(o Observed, now time.Time) Verdict {
+	c, i, run := o.Check, o.Instance, o.Check.Status.Run
+	limit := timeout(c)
+	starting := run.StartedAt.Add(limit).Sub(now)
+	switch {
+	case run.ChallengeGeneration != o.Challenge.Generation || run.ChallengeUID != string(o.Challenge.UID):
+		// The instance may be of either version, and the flag that was to be found is not known any
+		// more: neither the flag nor what the solver wrote can be judged by the new one.
+		return brokenOff("The Challenge was changed meanwhile")
+	case o.Players.Wait:
+		return brokenOff("%s, and players go first", o.Players)
+	case o.Job != nil && (i == nil || o.Job.Annotations[bergv1.CheckAnnotationInstance] != string(i.UID)),
+		i != nil && i.DeletionTimestamp != nil:
+		return brokenOff("The instance of the check was ended by somebody else")
+	case i == nil && now.After(run.StartedAt.Add(lifetime(c))):
+		// The instance has ended by itself, if there ever was one.
+		return brokenOff("No operator made the check meanwhile")
+	case i == nil && starting <= 0:
+		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance could not be created within %s", limit))
+	case i == nil:
+		return Verdict{Stage: bergv1.ReasonStarting, Message: "The instance is being created", Left: starting}
+	}
+
+	reason, message := causeOf(i)
+	switch {
+	case reason == bergv1.ReasonFrozen, reason == bergv1.ReasonChallengeMissing:
+		return brokenOff("%s", message)
+	case i.Status.Phase == bergv1.PhaseFailed:
+		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance has failed: %s: %s", told(i, reason), message))
+	case reason == bergv1.ReasonQueued && starting <= 0:
+		return brokenOff("There was no room for the instance within %s: %s", limit, message)
+	case i.Status.ReadyAt == nil && starting <= 0:
+		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance was not Running within %s: %s: %s%s", limit, told(i, reason), message, probes(o.Unready)))
+	case i.Status.ReadyAt == nil:
+		return Verdict{Stage: bergv1.ReasonStarting, Message: fmt.Sprintf("The instance is starting: %s", message), Left: starting}
+	case o.Job == nil:
+		return Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver is being started", Left: limit}
+	}
+	v := judgeSolver(o, o.Job.CreationTimestamp.Add(limit).Sub(now))
+	if v.Result != nil {
+		v.Result.StartSeconds = seconds(i.Status.ReadyAt.Sub(run.StartedAt.Time))
+	}
+	return v
+}
+
+// probes tells what keeps containers that run from being ready: a container without a readiness
+// probe is ready as soon as it runs.
+func probes(unready []string) string {
+	switch len(unready) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("; container %s runs, and its readiness probe fails", unready[0])
+	default:
+		return fmt.Sprintf("; containers %s run, and their readiness probes fail", strings.Join(unready, ", "))
+	}
+}
+
+// judgeSolver tells what has come of the solver, which may take that much longer.
+func judgeSolver(o Observed, left time.Duration) Verdict {
+	limit := timeout(o.Check)
+	pod := latestPod(o.Pods)
+	if pod == nil {
+		switch {
+		case jobFailed(o.Job) != "":
+			return brokenOff("The pod of the solver was deleted: %s", jobFailed(o.Job))
+		case left <= 0:
+			return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("No pod was made of the solver within %s: the events of Job %s/%s say why, a missing RuntimeClass for example", limit, o.Job.Namespace, o.Job.Name))
+		}
+		return Verdict{Stage: bergv1.CheckReasonSolving, Message: "The pod of the solver is being made", Left: left}
+	}
+	if disrupted(pod) {
+		return brokenOff("The pod of the solver was taken off its node: %s", cmp.Or(pod.Status.Reason, "DisruptionTarget"))
+	}
+	state := stateOf(pod)
+	switch {
+	case state.Terminated != nil:
+		return judgeEnd(o, state.Terminated)
+	case pod.Status.Phase == corev1.PodFailed:
+		return failed(bergv1.CheckSolverCrashed, strings.TrimSuffix(fmt.Sprintf("The pod of the solver failed: %s: %s", cmp.Or(pod.Status.Reason, "it does not say why"), pod.Status.Message), ": "))
+	case left <= 0 && state.Running != nil:
+		v := failed(bergv1.CheckTooSlow, fmt.Sprintf("The solver did not end within %s", limit))
+		v.Result.SolveSeconds = seconds(o.Job.CreationTimestamp.Add(limit).Sub(state.Running.StartedAt.Time))
+		return v
+	case left <= 0:
+		return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("The solver did not start within %s: %s", limit, podProblem(pod, state)))
+	case state.Running != nil:
+		return Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver runs", Left: left}
+	}
+	return Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver is starting: " + podProblem(pod, state), Left: left}
+}
+
+// judgeEnd tells what a solver that has ended found.
+func judgeEnd(o Observed, end *corev1.ContainerStateTerminated) Verdict {
+	flag := expected(o.Challenge, o.Instance)
+	var v Verdict
+	switch {
+	case flag == "":
+		return brokenOff("There is no flag to be found any more") // and every text contains nothing
+	case end.Reason == "StartError" || end.Reason == "ContainerCannotRun":
+		// The message is the runtime's then, not the solver's.
+		return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("The solver cannot be run: %s: %s", end.Reason, end.Message))
+	case end.Reason == "OOMKilled":
+		v = failed(bergv1.CheckSolverCrashed, "The solver took more memory than its limit: raise spec.solver.resourceLimits.memory")
+	case end.ExitCode == cannotReach:
+		v = failed(bergv1.CheckUnreachable, "The solver says, by exit code 69, that it cannot reach the instance at the addresses that players are told")
+	case end.ExitCode != 0:
+		v = failed(bergv1.CheckSolverCrashed, fmt.Sprintf("The solver ended with exit code %d", end.ExitCode))
+	case strings.Contains(end.Message, flag):
+		v = Verdict{Result: &bergv1.CheckResult{Result: bergv1.CheckSolved, Message: "The solver found the flag"}}
+	case strings.TrimSpace(end.Message) == "":
+		v = failed(bergv1.CheckWrongFlag, "The solver ended well and wrote nothing into the file that FLAG_FILE names")
+	default:
+		v = failed(bergv1.CheckWrongFlag, "The solver ended well, and what it wrote is not the flag of the instance")
+	}
+	v.Result.ExitCode = &end.ExitCode
+	v.Result.SolveSeconds = seconds(end.FinishedAt.Sub(end.StartedAt.Time))
+	if v.Result.Result != bergv1.CheckSolved {
+		v.Result.Output = output(end.Message, o.Instance.Spec.Flag, o.Challenge.Spec.Flag)
+	}
+	return v
+}
+
+// astray: the solver may not have got to the instance, or may have got to somebody else. Most
+// programs crash at an answer that they do not expect, and some wait for one that never comes.
+func (v Verdict) astray() bool {
+	if v.Result == nil {
+		return false
+	}
+	switch v.Result.Result {
+	case bergv1.CheckUnreachable, bergv1.CheckWrongFlag, bergv1.CheckSolverCrashed, bergv1.CheckTooSlow:
+		return true
+	default:
+		return false
+	}
+}
+
+// add tells what else is wrong.
+func (v Verdict) add(problems []string) {
+	v.Result.Message = conditions.Bound(strings.Join(append([]string{v.Result.Message}, problems...), "; "))
+}
+
+func failed(result bergv1.CheckVerdict, message string) Verdict {
+	return Verdict{Result: &bergv1.CheckResult{Result: result, Message: conditions.Bound(message)}}
+}
+
+// anyFlag is what looks like a flag. A solver that was led to another instance comes back with the
+// flag of that one.
+var anyFlag = regexp.MustCompile(`[0-9A-Za-z_-]+\{[^{}\s]+\}`)
+
+// output is the end of what a solver wrote, without flags. Of a text that may have been
+// cut the first line goes too: half a flag would not be found in it.
+func output(text string, flags ...string) string {
+	if len(text) >= cutMessage {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	for _, flag := range flags {
+		text = challengeinstance.Redact(text, flag)
+	}
+	text = anyFlag.ReplaceAllString(text, "<flag>")
+	text = strings.TrimSpace(strings.ToValidUTF8(text, string(utf8.RuneError)))
+	from := max(0, len(text)-maxOutput)
+	for from < len(text) && !utf8.RuneStart(text[from]) {
+		from++
+	}
+	return text[from:]
+}
+
+func seconds(d time.Duration) *int64 {
+	s := max(0, int64(d.Round(time.Second).Seconds()))
+	return &s
+}
+
+// latestPod is the pod of a solver: a Job may make another one of one that was deleted.
+func latestPod(pods []corev1.Pod) *corev1.Pod {
+	if len(pods) == 0 {
+		return nil
+	}
+	newest := slices.MaxFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return &newest
+}
+
+// stateOf is that of the solver's container.
+func stateOf(pod *corev1.Pod) corev1.ContainerState {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == containerName {
+			return s.State
+		}
+	}
+	return corev1.ContainerState{}
+}
+
+// disrupted reports whether a pod failed for reasons that are not its own.
+func disrupted(pod *corev1.Pod) bool {
+	return pod.Status.Phase != corev1.PodSucceeded && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+// podProblem tells why a solver does not run yet.
+func podProblem(pod *corev1.Pod, state corev1.ContainerState) string {
+	if w := state.Waiting; w != nil && w.Reason != "" {
+		return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
+		}
+	}
+	return "its pod is " + cmp.Or(string(pod.Status.Phase), string(corev1.PodPending))
+}
+
+// jobFailed returns why a Job has failed, "" if it has not.
+func jobFailed(j *batchv1.Job) string {
+	for _, c := range j.Status.Conditions {
+		if c.Type == batchv1.JobFailed && c.Status == corev1.ConditionTrue {
+			return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
+		}
+	}
+	return ""
+}

@@ -1,0 +1,72 @@
+package prepull
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// maxPull is how long one pull may take before another one has its place.
+const maxPull = 30 * time.Minute
+
+// Verdict is what has become of a pull: it goes on, it has succeeded, or it has failed.
+type Verdict struct {
+	Pulled, Failed bool
+	// Message says why it failed, in the words of the registry where there are any.
+	Message string
+	// Left is how long it may still take.
+	Left time.Duration
+}
+
+// imageProblems are the reasons for which the kubelet says that a container waits because of its
+// image: pkg/kubelet/images/types.go and pkg/kubelet/container/sync_result.go.
+var imageProblems = []string{
+	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
+	"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+}
+
+// beforeImages are the reasons for which a container waits whose image is not there yet.
+var beforeImages = []string{"", "ContainerCreating", "PodInitializing"}
+
+// checkPods tells what has become of a pull that began at a time, from its pods.
+func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) Verdict {
+	why := "no pod was made on the node"
+	for _, p := range pods {
+		if p.DeletionTimestamp != nil {
+			continue
+		}
+		why = cmp.Or(placementProblem(p), "the pull has not ended")
+		i := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == containerName })
+		if i < 0 {
+			continue
+		}
+		s := p.Status.ContainerStatuses[i].State
+		switch {
+		case s.Running != nil, s.Terminated != nil:
+			return Verdict{Pulled: true}
+		case s.Waiting == nil || slices.Contains(beforeImages, s.Waiting.Reason):
+		case slices.Contains(imageProblems, s.Waiting.Reason):
+			return Verdict{Failed: true, Message: fmt.Sprintf("%s: %s", s.Waiting.Reason, s.Waiting.Message)}
+		default:
+			// It could not be created or started, which comes after the image.
+			return Verdict{Pulled: true}
+		}
+	}
+	left := maxPull - now.Sub(began)
+	if left <= 0 {
+		return Verdict{Failed: true, Message: fmt.Sprintf("not done after %s: %s", maxPull, why)}
+	}
+	return Verdict{Left: left}
+}
+
+func placementProblem(p *corev1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}

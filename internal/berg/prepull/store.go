@@ -1,0 +1,179 @@
+package prepull
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// maxAttempts is how often a pull is tried for one version of a Challenge.
+const maxAttempts = 6
+
+// firstPause is the pause after the first attempt that failed; each further one is twice as long.
+const firstPause = 30 * time.Second
+
+// ledger is what this process knows of pulls, and no object tells.
+type store struct {
+	// done are the targets that were pulled. The value tells whether the node listed the image since.
+	done map[Target]bool
+	// failed are the targets of a Challenge that were not.
+	failed map[attempt]failure
+	// rooms are the namespaces in which pulls can begin, with the name of the copy of the pull
+	// secret in each; "" where there is none.
+	rooms map[types.UID]string
+	// told is when the progress of a Challenge was last written to its status.
+	told map[types.UID]time.Time
+	// refused are the Challenges of which the API server did not take the status.
+	refused map[types.UID]refusal
+}
+
+// attempt names the Challenge too: another one tries for itself.
+type attempt struct {
+	Challenge types.UID
+	Target    Target
+}
+
+// refusal is how often the status of a version of a Challenge was refused, and when it last was.
+// It may be taken later: an API server that has just started knows of no rights, and a missing one
+// may be granted.
+type refusal struct {
+	Generation int64
+	Count      int
+	At         time.Time
+}
+
+// A status that was refused is offered again after a pause, each twice as long as the one before.
+const (
+	firstRefusal = 5 * time.Second
+	maxRefusal   = 10 * time.Minute
+)
+
+// again is when it is offered again.
+func (r refusal) again() time.Time {
+	return r.At.Add(min(firstRefusal<<min(r.Count-1, 16), maxRefusal))
+}
+
+// failure is how often a target has failed, and why it last did.
+type failure struct {
+	// Generation of the Challenge: another one is tried from the beginning.
+	Generation int64
+	Count      int
+	At         time.Time
+	Message    string
+	// Of is the UID of what failed, which counts once.
+	Of types.UID
+}
+
+func newStore() *store {
+	return &store{
+		done: map[Target]bool{}, failed: map[attempt]failure{}, rooms: map[types.UID]string{},
+		told: map[types.UID]time.Time{}, refused: map[types.UID]refusal{},
+	}
+}
+
+// pulled records that an image is on its node, and reports whether that is news.
+func (l *store) pulled(t Target) bool {
+	if l.isDone(t) {
+		return false
+	}
+	l.done[t] = false
+	return true
+}
+
+// fail records that a pull has failed, and reports whether that is news.
+func (l *store) fail(a attempt, generation int64, of types.UID, message string, now time.Time) bool {
+	f := l.failed[a]
+	if f.Of == of && of != "" {
+		return false
+	}
+	if f.Generation != generation {
+		f = failure{Generation: generation}
+	}
+	f.Count++
+	f.At, f.Message, f.Of = now, message, of
+	l.failed[a] = f
+	return true
+}
+
+// refuse records that the API server does not take the status of a Challenge.
+func (l *store) refuse(challenge types.UID, generation int64, now time.Time) {
+	r := l.refused[challenge]
+	if r.Generation != generation {
+		r = refusal{Generation: generation}
+	}
+	r.Count++
+	r.At = now
+	l.refused[challenge] = r
+}
+
+// failureOf returns what is known of a target of a version of a Challenge.
+func (l *store) failureOf(a attempt, generation int64) (failure, bool) {
+	f, ok := l.failed[a]
+	return f, ok && f.Generation == generation
+}
+
+// again is when a target is tried again; ok is false if it is not.
+func (f failure) again() (at time.Time, ok bool) {
+	return f.At.Add(firstPause << (f.Count - 1)), f.Count < maxAttempts
+}
+
+// look brings the ledger up to date with what nodes list, and forgets what nobody wants.
+func (l *store) look(o Observed, all []Wish, always bool) {
+	wanted, live, lists := map[Target]bool{}, map[types.UID]*Wish{}, map[types.UID]map[string]bool{}
+	for uid, n := range o.Nodes { // once: targets are many
+		lists[uid] = listing(n)
+	}
+	for i := range all {
+		live[all[i].Challenge.UID] = &all[i]
+		for _, t := range all[i].Targets {
+			wanted[t] = true
+			n := o.Nodes[t.Node]
+			listed, seen := lists[t.Node][fullName(t.Image)], l.done[t]
+			_, known := l.done[t]
+			switch {
+			case listed && known:
+				l.done[t] = true
+			case listed && !always && t.RuntimeClass == "":
+				l.done[t] = true
+			case known && seen && listsAll(n):
+				delete(l.done, t) // the node has made room
+			}
+		}
+	}
+	for t := range l.done {
+		if !wanted[t] {
+			delete(l.done, t)
+		}
+	}
+	for a := range l.failed {
+		_, succeeded := l.done[a.Target]
+		if w := live[a.Challenge]; succeeded || w == nil || w.Window.Stage != open || !wanted[a.Target] {
+			delete(l.failed, a)
+		}
+	}
+	rooms := map[types.UID]bool{}
+	for _, r := range o.Rooms {
+		rooms[r.UID] = true
+	}
+	for uid := range l.rooms {
+		if !rooms[uid] {
+			delete(l.rooms, uid)
+		}
+	}
+	for uid := range l.told {
+		if live[uid] == nil {
+			delete(l.told, uid)
+		}
+	}
+	for uid := range l.refused {
+		if live[uid] == nil {
+			delete(l.refused, uid)
+		}
+	}
+}
+
+// isDone reports whether an image is on its node.
+func (l *store) isDone(t Target) bool {
+	_, ok := l.done[t]
+	return ok
+}

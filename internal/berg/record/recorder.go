@@ -1,0 +1,310 @@
+package record
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+const (
+	// captures is how many instances are looked at together, and line how many wait for it.
+	// Beyond that an instance goes without: when a thousand expire at once, their
+	// players' places count more than their logs.
+	captures = 8
+	line     = 32
+	// timeout is how long the namespace of an instance waits at most, in the line and while its
+	// logs are read.
+	timeout = 2 * time.Second
+	// writers is how many records are written at the same time, and unwritten how many wait for it.
+	writers   = 4
+	unwritten = 4096
+	// unwrittenBytes is how much those that wait may hold. Beyond that they wait without logs.
+	unwrittenBytes = 24 << 20
+	// drainTime is how long what waits is written for when the operator stops.
+	drainTime = 5 * time.Second
+)
+
+// attempts are the pauses between attempts to write a record, half a minute together.
+var attempts = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 3, Jitter: 0.2, Steps: 6, Cap: 20 * time.Second}
+
+// Why a record is not complete.
+const (
+	crowded = "Too many instances ended at the same time: their logs were not read"
+	late    = "The operator was restarted, or began to keep records, while the instance was being taken away: what had gone by then is missing"
+)
+
+// Recorder keeps the records of instances that end. It is a Runnable that only the leader runs.
+type Recorder struct {
+	// Client reads the metadata of records from the cache, and writes.
+	Client client.Client
+	// Live reads pods from the API server, as they are.
+	Live   client.Reader
+	Logs   clientcorev1.PodsGetter
+	Access *Access
+	Clock  clock.PassiveClock
+	Config config.Record
+
+	once     sync.Once
+	waiting  chan *ended
+	finished chan written
+	bytes    atomic.Int64
+
+	mu    sync.Mutex
+	known map[types.NamespacedName]entry
+}
+
+// entry is what is known of an instance that is being deleted.
+type entry struct {
+	uid types.UID
+	// ready: its namespace may go.
+	ready bool
+}
+
+// ended is an instance that is to be looked at.
+type ended struct {
+	key    types.NamespacedName
+	ending challengeinstance.Ending
+	since  time.Time
+	wake   func()
+}
+
+// written is a record that is to be written.
+type written struct {
+	record *bergv1.ChallengeInstanceRecord
+	bytes  int64
+}
+
+var (
+	_ challengeinstance.Recorder     = &Recorder{}
+	_ manager.LeaderElectionRunnable = &Recorder{}
+)
+
+func (k *Recorder) begin() {
+	k.once.Do(func() {
+		k.waiting, k.finished = make(chan *ended, line), make(chan written, unwritten)
+		k.known = map[types.NamespacedName]entry{}
+	})
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (k *Recorder) NeedLeaderElection() bool { return true }
+
+// Keep implements challengeinstance.Keeper.
+func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() challengeinstance.Ending, wake func()) bool {
+	k.begin()
+	k.mu.Lock()
+	known := k.known[key]
+	k.mu.Unlock()
+	if known.uid == uid {
+		return known.ready
+	}
+	if k.exists(ctx, uid) {
+		k.note(key, entry{uid, true})
+		return true
+	}
+	e := about()
+	if e.Namespace == nil {
+		seen := Seen{}
+		if e.Instance.Status.StartedAt != nil {
+			seen.Incomplete = late
+		}
+		k.note(key, entry{uid, true})
+		k.hand(ctx, compose(e, seen, k.Config, k.Clock.Now()))
+		return true
+	}
+	// One that is being deleted already waits for nobody.
+	ready := e.Namespace.DeletionTimestamp != nil
+	k.note(key, entry{uid, ready})
+	select {
+	case k.waiting <- &ended{key, e, k.Clock.Now(), wake}:
+		return ready
+	default:
+		k.note(key, entry{uid, true})
+		crowdedOut.Inc()
+		k.hand(ctx, compose(e, Seen{Incomplete: crowded}, k.Config, k.Clock.Now()))
+		return true
+	}
+}
+
+// Forget implements challengeinstance.Keeper.
+func (k *Recorder) Forget(key types.NamespacedName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.known, key)
+}
+
+func (k *Recorder) note(key types.NamespacedName, e entry) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.known[key] = e
+}
+
+// exists reports whether the cache shows the record of an instance: another process may have
+// written it.
+func (k *Recorder) exists(ctx context.Context, uid types.UID) bool {
+	err := k.Client.Get(ctx, types.NamespacedName{Namespace: k.Config.Namespace, Name: string(uid)}, metadata(),
+		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	return err == nil
+}
+
+// metadata is a record of which only the metadata is read: the logs of all would be many times
+// as large as what is kept of all instances that live.
+func metadata() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceRecord"))
+	return m
+}
+
+// Start implements manager.Runnable: it looks at what ends, and writes, until ctx is done, and
+// then writes what is left.
+func (k *Recorder) Start(ctx context.Context) error {
+	k.begin()
+	var group sync.WaitGroup
+	for range captures {
+		group.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case e := <-k.waiting:
+					k.look(ctx, e)
+				}
+			}
+		})
+	}
+	for range writers {
+		group.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case w := <-k.finished:
+					k.write(ctx, w)
+				}
+			}
+		})
+	}
+	group.Wait()
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	for {
+		select {
+		case w := <-k.finished:
+			k.write(draining, w)
+		default:
+			return nil
+		}
+	}
+}
+
+// look sees what there is to be seen of an instance, lets its namespace go, and hands its record
+// on.
+func (k *Recorder) look(ctx context.Context, e *ended) {
+	looking, cancel := context.WithTimeout(ctx, max(0, timeout-k.Clock.Since(e.since)))
+	seen := k.see(looking, e.ending)
+	cancel()
+	if ctx.Err() != nil {
+		return // whoever leads next looks once more: the namespace is still there
+	}
+	k.note(e.key, entry{e.ending.Instance.UID, true})
+	e.wake()
+	captureTimes.Observe(k.Clock.Since(e.since).Seconds())
+	k.hand(ctx, compose(e.ending, seen, k.Config, k.Clock.Now()))
+}
+
+// hand gives a record to those who write. It does not wait.
+func (k *Recorder) hand(ctx context.Context, r *bergv1.ChallengeInstanceRecord) {
+	w := written{r, sizeAsWritten(metadataOf(r))}
+	if k.bytes.Add(w.bytes) > unwrittenBytes {
+		k.bytes.Add(-w.bytes)
+		withoutLogs(r, "The API server took records too slowly: there was no room for the log")
+		w.bytes = sizeAsWritten(metadataOf(r))
+		k.bytes.Add(w.bytes)
+	}
+	select {
+	case k.finished <- w:
+	default:
+		k.bytes.Add(-w.bytes)
+		k.lost(ctx, r, "Crowded", nil)
+	}
+}
+
+func metadataOf(r *bergv1.ChallengeInstanceRecord) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: r.ObjectMeta}
+}
+
+// write writes a record, or gives it up: it keeps no instance.
+func (k *Recorder) write(ctx context.Context, w written) {
+	defer k.bytes.Add(-w.bytes)
+	var last error
+	tries := 0
+	err := wait.ExponentialBackoffWithContext(ctx, attempts, func(ctx context.Context) (bool, error) {
+		// Nothing reads the whole record from a cache, which could wait for it.
+		tries++
+		last = k.Client.Create(ctx, w.record.DeepCopy(), client.DisableReadYourWritesConsistency)
+		switch {
+		case last == nil:
+			records.Inc()
+			return true, nil
+		case apierrors.IsAlreadyExists(last):
+			last = nil // this one, before the operator was killed
+			return true, nil
+		case refusedForGood(last, tries):
+			return false, last
+		default:
+			return false, nil
+		}
+	})
+	if err != nil && last == nil {
+		last = err
+	}
+	if last != nil {
+		k.lost(ctx, w.record, reasonOf(last), last)
+	}
+}
+
+// refusedForGood reports whether another attempt is in vain after so many: the namespace is
+// missing, a right, or the definition. An API server that has just started knows no roles for a
+// moment, so that only the fourth time, after three seconds and more, a right counts as missing.
+func refusedForGood(err error, tries int) bool {
+	switch {
+	case apierrors.IsForbidden(err):
+		return tries >= 4
+	default:
+		return apierrors.IsNotFound(err) || outcome.CauseOf(err) == outcome.Rejected
+	}
+}
+
+// reasonOf is the API server's reason in a word. What it says in words may repeat the record.
+func reasonOf(err error) string {
+	if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	return "NoAnswer"
+}
+
+func (k *Recorder) lost(ctx context.Context, r *bergv1.ChallengeInstanceRecord, reason string, err error) {
+	refused.WithLabelValues(reason).Inc()
+	said := ""
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		said = beginning(err.Error(), 300) // names, and no content
+	}
+	log.FromContext(ctx).Info("The record of an instance is not written; the instance ends without it",
+		"instance", r.Annotations[bergv1.AnnotationInstance], "namespace", k.Config.Namespace, "reason", reason, "said", said)
+}

@@ -1,0 +1,106 @@
+package challenge
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// check returns why a challenge cannot be built, nil when it can. Nothing can keep one that
+// was started: it is judged by what it was started with.
+func check(o Observed) *outcome.Problem {
+	if o.Started != nil {
+		return nil
+	}
+	blocked := func(reason, message string) *outcome.Problem {
+		return &outcome.Problem{Condition: hexactfv1.ConditionDefinitionFound, Reason: reason, Class: outcome.Blocked, Message: message}
+	}
+	c := o.Challenge
+	if errs := validateIdentity(identityOf(c)); len(errs) > 0 {
+		return blocked(hexactfv1.ReasonInvalidLabels, summary(errs))
+	}
+	if ns := c.Spec.Namespace; ns != "" && ns != c.Namespace {
+		return blocked(hexactfv1.ReasonNamespaceMismatch,
+			fmt.Sprintf("spec.namespace: is %q, and this Challenge is in %q, where all of it is made: create it in the other namespace, or leave the field out", conditions.Value(ns), c.Namespace))
+	}
+	if o.Definition == nil {
+		return blocked(hexactfv1.ReasonDefinitionNotFound,
+			fmt.Sprintf("spec.definition: ChallengeDefinition %s not found: create it, or delete this Challenge", client.ObjectKey{Namespace: c.Namespace, Name: c.Spec.Definition}))
+	}
+	if errs := validate(o.Definition); len(errs) > 0 {
+		return blocked(hexactfv1.ReasonInvalidDefinition, fmt.Sprintf("ChallengeDefinition %s cannot be run: %s", c.Spec.Definition, summary(errs)))
+	}
+	return nil
+}
+
+// terminal reports whether a problem ends a challenge that never ran: nothing that somebody
+// can still do would mend it, or nobody did for long enough.
+func terminal(c *hexactfv1.Challenge, p *outcome.Problem, patience time.Duration, now time.Time) bool {
+	if p == nil {
+		return false
+	}
+	switch p.Reason {
+	case hexactfv1.ReasonInvalidLabels, hexactfv1.ReasonNamespaceMismatch:
+		return true
+	case hexactfv1.ReasonDefinitionNotFound:
+		since := missingSince(c)
+		return since != nil && !now.Before(since.Add(patience))
+	default:
+		return false
+	}
+}
+
+// problemOf turns what stopped a write into a problem. leaving says that what stands in the way
+// belongs to another challenge that is on its way out.
+func problemOf(err error, leaving bool) *outcome.Problem {
+	p := &outcome.Problem{Condition: hexactfv1.ConditionResourcesCreated, Message: err.Error(), Err: err}
+	switch outcome.CauseOf(err) {
+	case outcome.NotOwned:
+		p.Class, p.Reason = outcome.External, hexactfv1.ReasonOwnershipConflict
+		if leaving {
+			// It need not be found by the name of this one: so we look again.
+			p.Class, p.Reason, p.Err = outcome.Waiting, hexactfv1.ReasonWaiting, outcome.ErrConflict
+			p.Message = "An object of an earlier Challenge is being deleted and will be created again"
+		}
+	case outcome.Conflict:
+		p.Class = outcome.Stale
+	case outcome.Terminating:
+		p.Class, p.Reason, p.Err = outcome.Waiting, hexactfv1.ReasonWaiting, nil
+	case outcome.Contested:
+		p.Class, p.Reason = outcome.Retry, hexactfv1.ReasonContested
+	case outcome.NotInstalled, outcome.NotServed:
+		p.Class, p.Reason = outcome.External, hexactfv1.ReasonAPINotInstalled
+	case outcome.Rejected:
+		p.Class, p.Reason = outcome.External, hexactfv1.ReasonRefused
+	case outcome.Failed:
+		p.Class, p.Reason = outcome.Retry, hexactfv1.ReasonWriteFailed
+	}
+	return p
+}
+
+const (
+	// shownErrors is how many errors one message names, as long as they do not fill it.
+	shownErrors = 5
+	// maxError is how much of one it says, in bytes.
+	maxError = 400
+)
+
+func summary(errs field.ErrorList) string {
+	var text string
+	for i, e := range errs[:min(len(errs), shownErrors)] {
+		if i > 0 {
+			text += "; "
+		}
+		text += conditions.Shorten(e.Error(), maxError)
+	}
+	if more := len(errs) - shownErrors; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}

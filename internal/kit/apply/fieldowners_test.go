@@ -1,0 +1,98 @@
+package apply
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const us = "operator"
+
+func entry(manager, subresource, fields string, operation ...metav1.ManagedFieldsOperationType) metav1.ManagedFieldsEntry {
+	e := metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: subresource,
+		APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
+	}
+	if len(operation) > 0 {
+		e.Operation = operation[0]
+	}
+	return e
+}
+
+var (
+	own    = entry(us, "", `{"f:metadata":{"f:labels":{}},"f:spec":{"f:ports":{}}}`)
+	status = entry("kube-controller-manager", "status", `{"f:metadata":{"f:annotations":{}},"f:status":{}}`)
+	label  = entry("argocd", "", `{"f:metadata":{"f:labels":{"f:team":{}}}}`, metav1.ManagedFieldsOperationApply)
+	byHand = entry("kubectl-edit", "", `{"f:metadata":{"f:labels":{"f:x":{}}},"f:spec":{"f:externalIPs":{}}}`)
+	scaled = entry("kubectl", "scale", `{"f:spec":{"f:replicas":{}}}`)
+)
+
+func TestUndisturbed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		want    bool
+	}{
+		"written by us":                       {[]metav1.ManagedFieldsEntry{own}, true},
+		"status and metadata of others":       {[]metav1.ManagedFieldsEntry{own, status, label}, true},
+		"a field of the spec claimed":         {[]metav1.ManagedFieldsEntry{own, byHand}, false},
+		"scaled":                              {[]metav1.ManagedFieldsEntry{own, scaled}, false},
+		"data of a ConfigMap claimed":         {[]metav1.ManagedFieldsEntry{own, entry("x", "", `{"f:data":{}}`)}, false},
+		"applied under our name":              {[]metav1.ManagedFieldsEntry{own, entry(us, "", `{"f:spec":{}}`, metav1.ManagedFieldsOperationApply)}, false},
+		"scaled under our name":               {[]metav1.ManagedFieldsEntry{own, entry(us, "scale", `{"f:spec":{}}`)}, false},
+		"claims that cannot be read":          {[]metav1.ManagedFieldsEntry{own, entry("x", "", `[`)}, false},
+		"never written by us":                 {[]metav1.ManagedFieldsEntry{status}, false},
+		"managedFields emptied by hand":       {nil, false},
+		"an entry without fields disturbs no": {[]metav1.ManagedFieldsEntry{own, {Manager: "x"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}}
+			if got := Unmodified(us, object); got != tc.want {
+				t.Errorf("Undisturbed = %v, want %v", got, tc.want)
+			}
+			// An informer may transform an object twice.
+			for range 2 {
+				if _, err := Compact(us)(object); err != nil {
+					t.Fatal(err)
+				}
+				if got := Unmodified(us, object); got != tc.want {
+					t.Errorf("Undisturbed after Compact = %v, want %v", got, tc.want)
+				}
+				for _, e := range object.ManagedFields {
+					if e.FieldsV1 != nil {
+						t.Errorf("fields are kept in memory: %s", e.FieldsV1.GetRawString())
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestYield(t *testing.T) {
+	fresh := ownEntry(us, "v1", "example.com/uid")
+	kept := entry("kubectl-edit", "", `{"f:metadata":{"f:labels":{"f:x":{}}}}`)
+	for name, tc := range map[string]struct{ entries, want []metav1.ManagedFieldsEntry }{
+		"metadata and status stay":        {[]metav1.ManagedFieldsEntry{own, status, label}, []metav1.ManagedFieldsEntry{status, label, own}},
+		"a claim of the spec goes":        {[]metav1.ManagedFieldsEntry{own, byHand}, []metav1.ManagedFieldsEntry{kept, own}},
+		"an entry that is only that goes": {[]metav1.ManagedFieldsEntry{own, scaled}, []metav1.ManagedFieldsEntry{own}},
+		"never without an entry":          {nil, []metav1.ManagedFieldsEntry{fresh}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := yield(tc.entries, fresh)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("yield (-want +got):\n%s", diff)
+			}
+			if !Unmodified(us, &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: got}}) {
+				t.Error("what was yielded still counts as disturbed")
+			}
+		})
+	}
+}
+
+func TestClaimants(t *testing.T) {
+	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{own, status, byHand, scaled, byHand}}}
+	if diff := cmp.Diff([]string{"kubectl-edit", "kubectl"}, fieldOwners(us, object)); diff != "" {
+		t.Error(diff)
+	}
+}

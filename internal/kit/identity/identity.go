@@ -1,0 +1,62 @@
+// Package identity tells who the operator is to the API server, and what it may do there. It binds
+// itself in namespaces that nobody knows beforehand, and a binding must name whoever runs it: the
+// account that it was installed with, whatever that is called, or a person at a laptop.
+package identity
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+// Identity asks the API server once, when somebody wants to know: an operator that binds itself
+// nowhere asks nothing.
+type Identity struct {
+	client clientauthenticationv1.SelfSubjectReviewsGetter
+
+	mu    sync.Mutex
+	known *rbacv1.Subject
+}
+
+// New returns a Self that has asked nothing yet.
+func New(config *rest.Config, via *http.Client) (*Identity, error) {
+	c, err := clientauthenticationv1.NewForConfigAndClient(config, via)
+	if err != nil {
+		return nil, err
+	}
+	return &Identity{client: c}, nil
+}
+
+// Subject returns the operator as a binding names it. An error is that of the API server, and the
+// next call asks again.
+func (s *Identity) Subject(ctx context.Context) (rbacv1.Subject, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known != nil {
+		return *s.known, nil
+	}
+	review, err := s.client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return rbacv1.Subject{}, fmt.Errorf("ask the API server who the operator is: %w", err)
+	}
+	s.known = ptr.To(subjectOf(review.Status.UserInfo.Username))
+	return *s.known, nil
+}
+
+func subjectOf(username string) rbacv1.Subject {
+	if account, ok := strings.CutPrefix(username, "system:serviceaccount:"); ok {
+		if namespace, name, ok := strings.Cut(account, ":"); ok {
+			return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+		}
+	}
+	return rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: username}
+}

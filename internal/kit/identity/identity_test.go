@@ -1,0 +1,20 @@
+package identity
+
+import (
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+func TestSubjectOf(t *testing.T) {
+	for username, want := range map[string]rbacv1.Subject{
+		"system:serviceaccount:berg:operator": {Kind: "ServiceAccount", Namespace: "berg", Name: "operator"},
+		"alice":                               {Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "alice"},
+		// Nobody is called so; it is no account of a namespace.
+		"system:serviceaccount:berg": {Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "system:serviceaccount:berg"},
+	} {
+		if got := subjectOf(username); got != want {
+			t.Errorf("%s is %+v, want %+v", username, got, want)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// DrainTime is how long a pass may continue once the operator is asked to stop.
+const DrainTime = 15 * time.Second
+
+// Drain returns a reconciler that completes what next has begun when the operator is
+// asked to stop: an operator that is killed may stop anywhere, this one need not. It
+// counts a panic as an error of metrics, and does not recover from it. New includes
+// it.
+func Drain(metrics *Metrics, next reconcile.Reconciler) reconcile.Reconciler {
+	return drained{next, metrics}
+}
+
+type drained struct {
+	reconcile.Reconciler
+	metrics *Metrics
+}
+
+// Reconcile reconciles in a context that outlives ctx by DrainTime when ctx is
+// cancelled. A deadline of ctx holds as it is.
+func (d drained) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil // nothing new is begun
+	}
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			d.metrics.Failed()
+			panic(panicked)
+		}
+	}()
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			end := time.NewTimer(DrainTime)
+			defer end.Stop()
+			select {
+			case <-end.C:
+			case <-working.Done():
+			}
+		}
+		cancel()
+	})
+	defer stop()
+	return d.Reconciler.Reconcile(working, req)
+}

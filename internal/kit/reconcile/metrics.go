@@ -1,0 +1,54 @@
+package reconcile
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are how long the passes of the controllers of a kind take and how many fail.
+// They are a collector, to be registered once.
+type Metrics struct {
+	durations prometheus.Histogram
+	errors    prometheus.Counter
+}
+
+// NewMetrics returns <prefix>_reconcile_duration_seconds and
+// <prefix>_reconcile_errors_total. failures is the help text of the latter: it says what
+// counts as a failure of this kind.
+func NewMetrics(prefix, failures string) *Metrics {
+	return &Metrics{
+		durations: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    prefix + "_reconcile_duration_seconds",
+			Help:    "Time that one reconciliation took.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
+		}),
+		errors: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: prefix + "_reconcile_errors_total",
+			Help: failures,
+		}),
+	}
+}
+
+// Failed counts a failure. New and Drain call it by themselves.
+func (m *Metrics) Failed() { m.errors.Inc() }
+
+// observe counts a pass; failed is nil if it did not fail.
+func (m *Metrics) observe(took time.Duration, failed error) {
+	m.durations.Observe(took.Seconds())
+	if failed != nil {
+		m.Failed()
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.durations.Describe(ch)
+	m.errors.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.durations.Collect(ch)
+	m.errors.Collect(ch)
+}

@@ -1,0 +1,42 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// Timeout bounds one pass, should the API server not answer: it is the
+// ReconciliationTimeout of a controller.
+const Timeout = time.Minute
+
+// ErrDeferred is returned by a Func that did nothing and has arranged that its request
+// comes again. Such a pass is not counted, and the pauses of the resource stay as they are.
+var ErrDeferred = errors.New("the request comes again by itself")
+
+// Func makes one pass. It returns after how long time alone will change something, zero
+// for never, and what it failed at, which outcome.Backoff understands.
+type Func func(context.Context, ctrl.Request) (requeueAfter time.Duration, err error)
+
+// New returns the reconciler of a controller: it measures and counts the passes of do,
+// chooses the pauses between them, and ends them in order when the operator stops. Do
+// calls backoff.Meet with the resource that it has read. The reconciler returns no errors,
+// for the queue would choose the pause after one.
+func New(now clock.PassiveClock, backoff *outcome.Backoff, metrics *Metrics, do Func) reconcile.Reconciler {
+	return Drain(metrics, reconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		began := now.Now()
+		requeueAfter, err := do(ctx, req)
+		if errors.Is(err, ErrDeferred) {
+			return ctrl.Result{}, nil
+		}
+		result, failed := backoff.Result(ctx, req, requeueAfter, err)
+		metrics.observe(now.Since(began), failed)
+		return result, nil
+	}))
+}

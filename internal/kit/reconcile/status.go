@@ -1,0 +1,58 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// Status is how the status of a kind is written: in one place, once in a pass.
+type Status[T client.Object] struct {
+	// Client writes it.
+	Client client.Client
+	// Of returns a pointer to the status of a resource.
+	Of func(T) any
+	// Bound cuts what the status says beside its conditions to what the API server
+	// takes, before anything is compared. Nil: there is nothing to cut.
+	Bound func(T)
+	// Stamp writes what says that the status has changed, if it has. Nil: nothing does.
+	Touch func(T)
+	// Rejected is called when the API server refuses the status, which it will do again:
+	// what the status cannot say, an event can. Nil: it is only an error.
+	Rejected func(T, error)
+}
+
+// Patch writes the status of a resource, of which before is a copy that was made when it
+// was read. One that is unchanged costs nothing. If the resource was written meanwhile the
+// error is a conflict, and if it is gone an outcome.ErrGone.
+func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
+	if s.Bound != nil {
+		s.Bound(resource)
+	}
+	if equality.Semantic.DeepEqual(s.Of(before), s.Of(resource)) {
+		return nil
+	}
+	if s.Touch != nil {
+		s.Touch(resource)
+	}
+	err := outcome.WrapNotFound(s.Client.Status().Patch(ctx, resource,
+		client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+	if s.Rejected != nil && outcome.CauseOf(err) == outcome.Rejected {
+		s.Rejected(resource, err)
+	}
+	return err
+}
+
+// Join joins what a pass failed at with the error of its status. A conflict of the status
+// alone would make the failure look like none, and another pass comes anyway.
+func Join(failed, status error) error {
+	if failed != nil && apierrors.IsConflict(status) {
+		status = nil
+	}
+	return errors.Join(failed, status)
+}

@@ -1,0 +1,50 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Replaced passes the updates that are none: the object was deleted and another one of its
+// name was created while a watch was cut off. It may have the same generation.
+var Replaced = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
+}
+
+// Requests returns requests for the resources that a cache lists into list and which
+// passes; nil passes all. They may be those of a moment ago: the list does not wait for
+// the operator's own writes, and which must not change what it is given.
+func Requests(ctx context.Context, from client.Reader, list client.ObjectList, which func(client.Object) bool, opts ...client.ListOption) []reconcile.Request {
+	err := from.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
+	if err != nil {
+		return nil // only a cache that is shutting down fails
+	}
+	requests := make([]reconcile.Request, 0, meta.LenList(list))
+	_ = meta.EachListItem(list, func(item runtime.Object) error { // no error comes of it
+		if o := item.(client.Object); which == nil || which(o) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		}
+		return nil
+	})
+	return requests
+}
+
+// Open opens the watches of kinds without waiting for what they bring. A manager waits for
+// the caches that it knows of before it competes for the lease; the controllers would only
+// name theirs meanwhile.
+func Open(ctx context.Context, informers cache.Informers, kinds ...client.Object) error {
+	for _, kind := range kinds {
+		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package operator
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/bergctf/berg-operator/internal/kit/cache"
+	"github.com/bergctf/berg-operator/internal/kit/family"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
+)
+
+// dependencyBuilder makes the sites of families. Each has a cache, clients and a scheme of its own,
+// over the one connection to the API server and behind the one fence.
+type dependencyBuilder struct {
+	mgr        *reportingManager
+	restConfig *rest.Config
+	newClient  client.NewClientFunc
+	caches     *cache.Caches
+	// dependencies is what all have in common.
+	dependencies family.Dependencies
+}
+
+func (m dependencyBuilder) make(f family.Family) (family.Dependencies, error) {
+	scheme, err := NewScheme(f)
+	if err != nil {
+		return family.Dependencies{}, err
+	}
+	presence := &optional.Presence{}
+	own, err := cluster.New(m.restConfig, func(o *cluster.Options) {
+		o.Scheme = scheme
+		o.HTTPClient = m.mgr.GetHTTPClient()
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return m.mgr.GetRESTMapper(), nil }
+		o.Cache = m.caches.Options(f.Cache())
+		o.Client = client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true), Unstructured: true}}
+		o.NewClient = presence.Clients(m.newClient)
+		o.Logger = m.mgr.GetLogger()
+	})
+	if err != nil {
+		return family.Dependencies{}, err
+	}
+	// The manager fills this cache, too, before it competes for the lease.
+	if err := m.mgr.Add(own); err != nil {
+		return family.Dependencies{}, err
+	}
+	deps := m.dependencies
+	deps.Presence, deps.Direct = presence, own.GetAPIReader()
+	mgr := familyManager{Manager: m.mgr, own: own, live: presence.Reader(deps.Direct, own.GetClient().GroupVersionKindFor), events: m.mgr}
+	deps.Manager = mgr
+	deps.Writer.Client, deps.Writer.Live = mgr.GetClient(), mgr.GetAPIReader()
+	return deps, nil
+}
+
+// familyManager is the one manager, with the cache, the clients and the scheme of a family.
+type familyManager struct {
+	ctrl.Manager
+	own cluster.Cluster
+	// live knows which kinds are missing, as the client does. What goes past it has to be
+	// asked for by name.
+	live   client.Reader
+	events *reportingManager
+}
+
+func (m familyManager) GetScheme() *runtime.Scheme           { return m.own.GetScheme() }
+func (m familyManager) GetCache() ctrlcache.Cache            { return m.own.GetCache() }
+func (m familyManager) GetClient() client.Client             { return m.own.GetClient() }
+func (m familyManager) GetAPIReader() client.Reader          { return m.live }
+func (m familyManager) GetFieldIndexer() client.FieldIndexer { return m.own.GetFieldIndexer() }
+
+func (m familyManager) GetEventRecorder(name string) recorder.EventRecorder {
+	return m.events.recorder(m.own.GetScheme(), name)
+}

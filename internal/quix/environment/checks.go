@@ -1,0 +1,115 @@
+package environment
+
+import (
+	"fmt"
+	"regexp"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// checkNamespace decides whether the namespace may be made, or is ours.
+func checkNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp) *outcome.Problem {
+	blocked := func(reason, format string, args ...any) *outcome.Problem {
+		return &outcome.Problem{
+			Condition: quixv1.ConditionNamespaceReady, Reason: reason, Class: outcome.Blocked,
+			Message: fmt.Sprintf(format, args...),
+		}
+	}
+	ns := o.Namespace
+	switch {
+	case ns == nil && pattern != nil && !pattern.MatchString(env.Spec.ID):
+		return blocked(quixv1.ReasonInvalidEnvironmentID,
+			"invalid environment ID %q: it does not match %s; delete this Environment and create one whose ID does", env.Spec.ID, pattern)
+	case ns == nil, namespaceOwner(env).Owns(ns):
+		return nil
+	case ns.Labels[quixv1.LabelManagedBy] != quixv1.ManagedBy:
+		return blocked(quixv1.ReasonNamespaceNotManaged,
+			"namespace conflict: %s exists and is not managed by this operator; it was left untouched: delete it, or delete this Environment", ns.Name)
+	default:
+		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
+			"namespace conflict: %s belongs to another Environment (%s); it was left untouched: this one continues when it is gone", ns.Name, holder(ns.Labels, ns.Annotations))
+	}
+}
+
+// holder names whom a namespace says it belongs to.
+func holder(labels, annotations map[string]string) string {
+	return fmt.Sprintf("name %q, id %q, UID %q",
+		annotations[quixv1.AnnotationResourceName], labels[quixv1.LabelEnvironmentID], annotations[quixv1.AnnotationUID])
+}
+
+// checkRole decides whether the platform's ClusterRole may be bound.
+func checkRole(role *rbacv1.ClusterRole, name string) *outcome.Problem {
+	p := &outcome.Problem{Condition: quixv1.ConditionRoleValidated, Class: outcome.Blocked}
+	if role == nil {
+		p.Reason = quixv1.ReasonRoleMissing
+		p.Message = fmt.Sprintf("cannot get ClusterRole %s for the role binding: create it, or correct CLUSTER_ROLE_NAME of the operator", name)
+		return p
+	}
+	if err := validateClusterRole(role); err != nil {
+		p.Reason, p.Message = quixv1.ReasonSecurityViolation, err.Error()
+		return p
+	}
+	return nil
+}
+
+// finalizerProblem is what a finalizer that could not be put on means; nil for none.
+func finalizerProblem(err error) *outcome.Problem {
+	if err == nil {
+		return nil
+	}
+	return problemOf(quixv1.ConditionNamespaceReady, quixv1.ReasonRefused, fmt.Errorf("put a finalizer on the Environment: %w", err))
+}
+
+// namespaceProblem is what a failed write of the namespace means; nil for none.
+func namespaceProblem(o Observed, err error) *outcome.Problem {
+	if err == nil {
+		return nil
+	}
+	reason := quixv1.ReasonNamespaceReconciliationFailed
+	if o.Namespace == nil {
+		reason = quixv1.ReasonNamespaceCreationFailed
+	}
+	if outcome.CauseOf(err) == outcome.NotOwned {
+		reason = quixv1.ReasonNamespaceOwnershipConflict
+	}
+	return problemOf(quixv1.ConditionNamespaceReady, reason, err)
+}
+
+// roleBindingProblem is what a failed write of the binding means; nil for none.
+func roleBindingProblem(o Observed, err error) *outcome.Problem {
+	if err == nil {
+		return nil
+	}
+	reason := quixv1.ReasonRoleBindingReconciliationFailed
+	if o.RoleBinding == nil {
+		reason = quixv1.ReasonRoleBindingCreationFailed
+	}
+	if outcome.CauseOf(err) == outcome.NotOwned {
+		reason = quixv1.ReasonRoleBindingConflict
+	}
+	return problemOf(quixv1.ConditionRoleBindingReady, reason, err)
+}
+
+func problemOf(condition, reason string, err error) *outcome.Problem {
+	p := retried(condition, reason, err)
+	switch outcome.CauseOf(err) {
+	case outcome.Terminating:
+		p.Class, p.Reason, p.Err = outcome.Waiting, quixv1.ReasonWaiting, nil
+	case outcome.NotOwned, outcome.Rejected, outcome.NotInstalled, outcome.NotServed:
+		p.Class = outcome.External
+	case outcome.Conflict:
+		p.Class = outcome.Stale
+	case outcome.Contested:
+		p.Reason = quixv1.ReasonContested
+	case outcome.Failed:
+	}
+	return p
+}
+
+// retried is a failure that passes by itself.
+func retried(condition, reason string, err error) *outcome.Problem {
+	return &outcome.Problem{Condition: condition, Reason: reason, Class: outcome.Retry, Message: err.Error(), Err: err}
+}

@@ -1,0 +1,175 @@
+// Package allowlist decides which servers a tunnel may lead to. The operator asks it for the
+// address that somebody wrote, and the server proxy once more for what a name leads to when
+// a stream is made, so that a name cannot change its mind in between.
+package allowlist
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Defaults of the rules, as flags give them.
+const (
+	// DefaultAllowed is the loopback of the host.
+	DefaultAllowed = "127.0.0.0/8,::1/128"
+	// DefaultDeniedPorts are those of etcd, the API server, the kubelet, kube-proxy, the controller
+	// manager and the scheduler, which listen at a node's loopback, too.
+	DefaultDeniedPorts = "2379,2380,6443,10248-10250,10255-10257,10259"
+)
+
+// ErrRefused is the error of an address that the rules do not allow.
+var ErrRefused = errors.New("is not allowed")
+
+// Rules are which addresses and ports a server may have. The zero value allows none.
+type Rules struct {
+	// Allowed are the networks that servers may be in.
+	Allowed []netip.Prefix
+	// Denied are networks that they may not be in, whatever is allowed.
+	Denied []netip.Prefix
+	// DeniedPorts are ports that no server may have.
+	DeniedPorts []Ports
+}
+
+// Ports is a range of ports, both ends included.
+type Ports struct{ First, Last int }
+
+// Default returns the rules that hold where nothing else is said.
+func Default() Rules {
+	// Constants: a test parses them.
+	allowed, _ := ParseNetworks(DefaultAllowed)
+	ports, _ := ParsePorts(DefaultDeniedPorts)
+	return Rules{Allowed: allowed, DeniedPorts: ports}
+}
+
+// ParseNetworks reads a list of networks and addresses with commas between them, such as
+// 127.0.0.0/8,10.1.2.3. The empty text is an empty list.
+func ParseNetworks(list string) (networks []netip.Prefix, err error) {
+	for _, item := range split(list) {
+		network, err := netip.ParsePrefix(item)
+		if err != nil {
+			address, err := netip.ParseAddr(item)
+			if err != nil || address.Zone() != "" {
+				return nil, fmt.Errorf("%q is neither an IP address nor a network such as 127.0.0.0/8", item)
+			}
+			network = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen())
+		}
+		if network != network.Masked() {
+			return nil, fmt.Errorf("%q has bits set beyond its length: want %s", item, network.Masked())
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
+}
+
+// ParsePorts reads a list of ports and ranges with commas between them, such as
+// 6443,10248-10250. The empty text is an empty list.
+func ParsePorts(list string) (all []Ports, err error) {
+	for _, item := range split(list) {
+		from, to, isRange := strings.Cut(item, "-")
+		if !isRange {
+			to = from
+		}
+		first, err1 := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		if err1 != nil || err2 != nil || first < 1 || last > 65535 || first > last {
+			return nil, fmt.Errorf("%q is neither a port from 1 to 65535 nor a range such as 10248-10250", item)
+		}
+		all = append(all, Ports{First: first, Last: last})
+	}
+	return all, nil
+}
+
+func split(list string) (items []string) {
+	for item := range strings.SplitSeq(list, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// Check returns nil if a server may be at an address and port, and otherwise an error that is
+// ErrRefused and says why.
+func (r Rules) Check(address netip.Addr, port int) error {
+	plain := address.Unmap().WithZone("")
+	refuse := func(why string) error { return fmt.Errorf("server %s %w: %s", plain, ErrRefused, why) }
+	switch {
+	case !plain.IsValid() || plain.IsUnspecified():
+		return refuse("it is no address of a server")
+	case plain.IsLinkLocalUnicast() || plain.IsMulticast() || plain == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		// Link-local is where clouds keep the credentials of a node.
+		return refuse("link-local, multicast and broadcast addresses never are")
+	}
+	if err := r.CheckPort(port); err != nil {
+		return err
+	}
+	for _, network := range r.Denied {
+		if network.Contains(plain) {
+			return refuse("it is in " + network.String() + ", which is denied")
+		}
+	}
+	for _, network := range r.Allowed {
+		if network.Contains(plain) {
+			return nil
+		}
+	}
+	return refuse("it is in none of the networks that are allowed")
+}
+
+// CheckPort returns nil if a server may have a port, and otherwise an error that is ErrRefused.
+func (r Rules) CheckPort(port int) error {
+	for _, ports := range r.DeniedPorts {
+		if ports.First <= port && port <= ports.Last {
+			return fmt.Errorf("server port %d %w: it is one of those that are denied", port, ErrRefused)
+		}
+	}
+	return nil
+}
+
+// Resolver looks names up: net.Resolver does.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Resolve returns the addresses of a server that are allowed, those of IPv4 first since most
+// servers listen there. An empty host is localhost. The error is ErrRefused if the host has
+// addresses and none is allowed.
+func (r Rules) Resolve(ctx context.Context, resolver Resolver, host string, port int) ([]netip.Addr, error) {
+	var found []netip.Addr
+	switch address, err := netip.ParseAddr(host); {
+	case err == nil:
+		found = []netip.Addr{address}
+	case host == "" || strings.EqualFold(host, "localhost"):
+		// Without a look-up: nobody's resolver decides where localhost is.
+		found = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	default:
+		found, err = resolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return nil, fmt.Errorf("look up server %q: %w", host, err)
+		}
+	}
+	var v4, v6 []netip.Addr
+	var refused error
+	for _, address := range found {
+		switch err := r.Check(address, port); {
+		case err != nil:
+			refused = err
+		case address.Unmap().Is4():
+			v4 = append(v4, address.Unmap())
+		default:
+			v6 = append(v6, address)
+		}
+	}
+	if all := append(v4, v6...); len(all) > 0 {
+		return all, nil
+	}
+	if refused == nil {
+		refused = &net.DNSError{Err: "it has no address", Name: host, IsNotFound: true}
+	}
+	return nil, refused
+}

@@ -1,0 +1,149 @@
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// vague are words of prose that the glossary in CONTRIBUTING.md replaces by a noun or by a plainer word: none in
+// what users read, few in comments.
+var vague = []string{
+	"somebody", "nobody", "anybody", "everybody", "whoever", "whatever", "whom", "whomever", "anew", "meanwhile",
+	"hitherto", "for ever", "thereof", "beside", "at once", "by and by", "shall",
+}
+
+// maxVagueComments is how many of those words all comments of the module may hold together.
+const maxVagueComments = 20
+
+// private are words that this project once used for what the field has a name for: none in an identifier.
+var private = []string{
+	"patience", "patiently", "precedence", "restraint", "undisturbed", "overtaken", "verdict", "verdicts", "judge",
+	"judged", "judgement", "judges", "ledger", "woken", "wakeup", "walltime", "proxyroom", "sighting", "sightings",
+	"giveway", "goeson", "keeper", "inlet", "newcomer", "newcomers", "janitor", "told", "untold", "wish", "wishes",
+	"longest", "whoever", "nobody", "somebody", "anew", "meanwhile",
+}
+
+// standardNames are identifiers that hold a private word because others have named them so.
+var standardNames = []string{}
+
+var vagueWord = regexp.MustCompile(`(?i)\b(` + strings.Join(vague, "|") + `)\b`)
+
+func TestStringsAndNamesSpeakTheLanguageOfTheField(t *testing.T) {
+	comments := map[string]int{}
+	total := 0
+	for _, path := range sources(t, ".go") {
+		positions := token.NewFileSet()
+		file, err := parser.ParseFile(positions, filepath.Join("..", path), nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ast.IsGenerated(file) || path == "internal/words_test.go" {
+			continue
+		}
+		at := func(pos token.Pos) string {
+			return path + ":" + strings.TrimPrefix(positions.Position(pos).String(), positions.Position(pos).Filename+":")
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			switch n := node.(type) {
+			case *ast.BasicLit:
+				if found := vagueWord.FindString(n.Value); n.Kind == token.STRING && found != "" {
+					t.Errorf("%s: a string says %q", at(n.Pos()), found)
+				}
+			case *ast.Ident:
+				if word := privateWord(n.Name); word != "" && !slices.Contains(standardNames, n.Name) {
+					t.Errorf("%s: the name %s holds %q", at(n.Pos()), n.Name, word)
+				}
+			}
+			return true
+		})
+		for _, group := range file.Comments {
+			if found := vagueWord.FindAllString(group.Text(), -1); len(found) > 0 {
+				comments[at(group.Pos())+" "+strings.Join(found, ", ")] = len(found)
+				total += len(found)
+			}
+		}
+	}
+	if total > maxVagueComments {
+		t.Errorf("comments hold %d vague words, %d are allowed:", total, maxVagueComments)
+		for where := range comments {
+			t.Log(where)
+		}
+	}
+}
+
+func TestPagesSpeakTheLanguageOfTheField(t *testing.T) {
+	for _, path := range append(sources(t, ".md"), sources(t, ".yaml")...) {
+		text, err := os.ReadFile(filepath.Join("..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "CONTRIBUTING.md" { // the glossary quotes what it replaces
+			before, after, _ := strings.Cut(string(text), "<!-- glossary -->")
+			_, after, _ = strings.Cut(after, "<!-- /glossary -->")
+			text = []byte(before + after)
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			if found := vagueWord.FindString(line); found != "" {
+				t.Errorf("%s:%d says %q", path, n+1, found)
+			}
+		}
+	}
+}
+
+// sources are the files of the module with an extension that are written by hand, from its root.
+func sources(t *testing.T, extension string) (all []string) {
+	t.Helper()
+	generated := []string{"bundle", "catalog", "deploy", "bin", "dist", "crd"}
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		hidden := strings.HasPrefix(entry.Name(), ".") && path != ".."
+		if entry.IsDir() && (hidden || slices.Contains(generated, entry.Name())) {
+			return filepath.SkipDir
+		}
+		if !entry.IsDir() && filepath.Ext(path) == extension && path != filepath.Join("..", "docs", "api.md") {
+			all = append(all, filepath.ToSlash(strings.TrimPrefix(path, ".."+string(filepath.Separator))))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 20 {
+		t.Fatalf("only %d files with %s were found", len(all), extension)
+	}
+	return all
+}
+
+// privateWord returns the first private word among those of an identifier in camel case, "" if there is none.
+func privateWord(name string) string {
+	var words []string
+	start := 0
+	runes := []rune(name)
+	for i := 1; i <= len(runes); i++ {
+		if i == len(runes) || unicode.IsUpper(runes[i]) || runes[i] == '_' {
+			words = append(words, strings.ToLower(strings.Trim(string(runes[start:i]), "_")))
+			start = i
+		}
+	}
+	joined := append(slices.Clone(words), strings.ToLower(name))
+	for i := 1; i < len(words); i++ {
+		joined = append(joined, words[i-1]+words[i])
+	}
+	for _, word := range joined {
+		if slices.Contains(private, word) {
+			return word
+		}
+	}
+	return ""
+}
