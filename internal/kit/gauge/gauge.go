@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -56,6 +59,35 @@ func NewPhases[P ~string](prefix, what string, phases []P, see func(context.Cont
 		g.phases = append(g.phases, string(p))
 	}
 	return g
+}
+
+// Each returns a see function of NewPhases that lists the resources of one Kind, of which of says what it observes.
+func Each[T client.Object](list func() client.ObjectList, of func(T) Observation) func(context.Context, client.Reader) ([]Observation, error) {
+	return func(ctx context.Context, reader client.Reader) ([]Observation, error) {
+		all := list()
+		if err := reader.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		observations := make([]Observation, 0, meta.LenList(all))
+		err := meta.EachListItem(all, func(o runtime.Object) error {
+			observations = append(observations, of(o.(T)))
+			return nil
+		})
+		return observations, err
+	}
+}
+
+// InPhase is a resource that keeps no time for each phase: it counts from when its deletion was asked for, else from
+// the last transition of its condition Ready, else from its creation.
+func InPhase[P ~string](obj client.Object, phase P, conditions []metav1.Condition) Observation {
+	since := obj.GetCreationTimestamp().Time
+	if c := meta.FindStatusCondition(conditions, "Ready"); c != nil {
+		since = c.LastTransitionTime.Time
+	}
+	if deleted := obj.GetDeletionTimestamp(); deleted != nil {
+		since = deleted.Time
+	}
+	return Observation{Phase: string(phase), Since: since}
 }
 
 // Watch tells where to count: a cache, which costs no request. elected is closed

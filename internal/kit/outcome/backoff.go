@@ -18,21 +18,20 @@ import (
 )
 
 const (
-	// The pauses between attempts.
+	// The delays between attempts.
 	minDelay = 100 * time.Millisecond
 	maxDelay = time.Minute
 )
 
-// ErrConflict says that somebody else wrote at the same time, so that what we saw is
-// out of date. It is no failure: only another look is needed.
+// ErrConflict says that another client wrote at the same time, so that what was observed is out of date. It is no
+// failure: the next reconciliation observes again.
 var ErrConflict = errors.New("another write came first")
 
-// ErrGone says that the custom resource itself is not there any more: its event has come, or
-// will. That something belonging to it is not there does not mean that.
+// ErrGone says that the custom resource itself no longer exists: its event has come, or will. An object that belongs
+// to it and is missing does not mean that.
 var ErrGone = errors.New("the custom resource is gone")
 
-// WrapNotFound returns the error of a request for the custom resource itself: an ErrGone when that
-// is not there.
+// WrapNotFound returns the error of a request for the custom resource itself: an ErrGone when it does not exist.
 func WrapNotFound(err error) error {
 	if apply.Absent(err) {
 		return fmt.Errorf("%w: %w", ErrGone, err)
@@ -40,20 +39,20 @@ func WrapNotFound(err error) error {
 	return err
 }
 
-// Backoff decides when a custom resource is looked at again.
+// Backoff decides when a custom resource is reconciled again.
 type Backoff struct {
 	delays workqueue.TypedRateLimiter[reconcile.Request]
-	// met are the custom resources that have the names of requests.
+	// uids are those of the custom resources that have the names of requests.
 	uids sync.Map // reconcile.Request to types.UID
 }
 
-// NewBackoff returns a Backoff whose pauses grow from 100 ms to a minute.
+// NewBackoff returns a Backoff whose delays grow from 100 ms to a minute.
 func NewBackoff() *Backoff {
 	return &Backoff{delays: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minDelay, maxDelay)}
 }
 
-// ResetIfReplaced says which custom resource has the name of a request now. It does not wait for what
-// another one of that name has failed at.
+// ResetIfReplaced says which custom resource has the name of a request now. It does not inherit the delays of an
+// earlier one of that name.
 func (b *Backoff) ResetIfReplaced(req ctrl.Request, uid types.UID) {
 	if before, ok := b.uids.Swap(req, uid); ok && before != uid {
 		b.delays.Forget(req)
@@ -65,17 +64,16 @@ func (b *Backoff) forget(req ctrl.Request) {
 	b.uids.Delete(req)
 }
 
-// Result turns the end of a reconciliation into what the queue is told. wakeUp is
-// after how long time alone will change something, zero for never. The queue never
-// learns of errors: after one it alone would choose the pause, and wakeUp would be
-// ignored. failed is the error that counts as a failure, already logged; nil for
-// an ErrGone, a conflict with another write, and a shutdown.
+// Result turns the end of a reconciliation into what the queue is told. requeueAfter is after how long time alone
+// changes the outcome, zero for never. The queue never learns of errors: after one it alone would choose the delay,
+// and requeueAfter would be ignored. failed is the error that counts as a failure, already logged; nil for an
+// ErrGone, a conflict with another write, and a shutdown.
 func (b *Backoff) Result(ctx context.Context, req ctrl.Request, requeueAfter time.Duration, err error) (_ ctrl.Result, failed error) {
 	switch {
 	case err == nil, errors.Is(err, ErrGone):
 		b.forget(req)
 		return ctrl.Result{RequeueAfter: requeueAfter}, nil
-	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
+	case errors.Is(ctx.Err(), context.Canceled): // the process shuts down
 		return ctrl.Result{}, nil
 	}
 	delay := b.delays.When(req)
@@ -86,6 +84,6 @@ func (b *Backoff) Result(ctx context.Context, req ctrl.Request, requeueAfter tim
 	if apierrors.IsConflict(err) || errors.Is(err, ErrConflict) {
 		return again, nil
 	}
-	log.FromContext(ctx).Error(err, "not done, will be tried again")
+	log.FromContext(ctx).Error(err, "reconciliation failed, trying again", "after", requeueAfter)
 	return again, err
 }

@@ -1,5 +1,4 @@
-// Package outcome says what stopped a reconciliation, what that means, and when
-// to look again.
+// Package outcome says what stopped a reconciliation, what that means, and when to try again.
 package outcome
 
 import (
@@ -17,31 +16,67 @@ import (
 type Class int
 
 const (
-	// Waiting: something that is under way must end; its event wakes us.
+	// Waiting: an operation in progress must end; its event triggers the next reconciliation.
 	Waiting Class = iota
 	// InProgress: there is no error, the step is about to be taken.
 	InProgress
-	// Stale: somebody else wrote at the same time; what they wrote decides, so
-	// there is nothing to tell yet.
+	// Stale: another client wrote at the same time. The next reconciliation decides by what that client wrote, so
+	// there is nothing to report yet.
 	Stale
-	// Blocked: somebody must fix something that we watch; its event wakes us.
+	// Blocked: a person must fix an object that the operator watches; its event triggers the next reconciliation.
 	Blocked
-	// External: somebody must fix something that we do not watch; we look again
-	// with growing pauses.
+	// External: a person must fix what the operator does not watch; it tries again with exponential backoff.
 	External
-	// Retry: the API server refused or failed; we try again with growing pauses.
+	// Retry: the API server refused the request or failed; the operator tries again with exponential backoff.
 	Retry
 )
 
-// Problem is what keeps a custom resource from its goal, and on which condition
-// it shows.
+// NeedsAction reports whether a problem of this class stays until a person fixes its cause.
+func (c Class) NeedsAction() bool { return c == Blocked || c == External }
+
+// Problem is what keeps a custom resource from its goal, and on which condition it shows.
 type Problem struct {
 	Condition string
 	Reason    string
 	Message   string
 	Class     Class
-	// Err is what the API server said, for Foreign and Retry.
+	// Err is what the API server said, for External and Retry.
 	Err error
+}
+
+// The reasons that NewProblem gives.
+const (
+	ReasonAPINotInstalled   = "APINotInstalled"
+	ReasonContested         = "Contested"
+	ReasonOwnershipConflict = "OwnershipConflict"
+	ReasonRefused           = "Refused"
+	ReasonWaiting           = "Waiting"
+	ReasonWriteFailed       = "WriteFailed"
+)
+
+// NewProblem returns what a failed write means, with the usual class and reason of its cause; nil for no error.
+func NewProblem(condition string, err error) *Problem {
+	if err == nil {
+		return nil
+	}
+	p := &Problem{Condition: condition, Message: err.Error(), Err: err}
+	switch CauseOf(err) {
+	case NotOwned:
+		p.Class, p.Reason = External, ReasonOwnershipConflict
+	case Conflict:
+		p.Class, p.Reason = Stale, ReasonWaiting
+	case Terminating:
+		p.Class, p.Reason, p.Err = Waiting, ReasonWaiting, nil
+	case Contested:
+		p.Class, p.Reason = Retry, ReasonContested
+	case NotInstalled, NotServed:
+		p.Class, p.Reason = External, ReasonAPINotInstalled
+	case Rejected:
+		p.Class, p.Reason = External, ReasonRefused
+	case Failed:
+		p.Class, p.Reason = Retry, ReasonWriteFailed
+	}
+	return p
 }
 
 // Cause is why the API server, or package apply, did not do a write.
@@ -50,21 +85,21 @@ type Cause int
 const (
 	// Failed: the API server could not be reached or failed.
 	Failed Cause = iota
-	// Rejected: the API server refused the object: it is not valid, not allowed,
-	// over a quota, or refused by an admission policy.
+	// Rejected: the API server refused the object: it is invalid, not allowed, over a quota, or refused by an
+	// admission policy.
 	Rejected
-	// NotOwned: an object of that name exists that does not carry our proof.
+	// NotOwned: an object of that name exists and does not carry our owner UID.
 	NotOwned
 	// Terminating: the object, or its namespace, is being deleted.
 	Terminating
-	// Contested: somebody undoes the write each time.
+	// Contested: another client undoes the write each time.
 	Contested
 	// NotInstalled: there is no such kind.
 	NotInstalled
-	// NotServed: there is such a kind, and this API server does not serve it: it is
-	// being removed, or the API server does not know of it yet.
+	// NotServed: there is such a kind, and this API server does not serve it: it is being removed, or the API server
+	// does not know of it yet.
 	NotServed
-	// Conflict: somebody else wrote at the same time.
+	// Conflict: another client wrote at the same time.
 	Conflict
 )
 
@@ -84,7 +119,7 @@ func CauseOf(err error) Cause {
 		return NotInstalled
 	case KindUnknown(err), apierrors.IsMethodNotSupported(err):
 		return NotServed
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err), errors.Is(err, ErrConflict):
 		return Conflict
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		return Rejected

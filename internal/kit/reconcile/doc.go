@@ -1,10 +1,11 @@
-// Package reconcile is the frame of one reconciliation of one custom
-// resource: what happens before a room decides anything and after it has.
+// Package reconcile is the frame of the reconciliations of every Kind.
 //
-//	watches.go  which changes lead to a pass, and of which resources
-//	pass.go     how long it took, when the next one is, and what is counted
-//	drain.go    how it ends when the operator is asked to stop
-//	status.go   how its result is written
-//	events.go   how its result is told
-//	metrics.go  the metrics that every controller has
+//	kind.go       a reconciliation from the read to the status: what a Kind need not write again
+//	ready.go      the conditions Ready and Stalled, which every Kind has
+//	reconcile.go  how long a reconciliation took, when the next one is, and what is counted
+//	drain.go      how it ends when the operator is asked to stop
+//	status.go     how a status is written
+//	events.go     how events are recorded
+//	watches.go    which changes lead to a reconciliation, and of which resources
+//	metrics.go    the metrics that every controller has
 package reconcile

@@ -7,8 +7,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
+
+// check returns what stands in the way of an environment: its namespace, then the role of the platform.
+func check(env *quixv1.Environment, o Observed, cfg config.Quix) (problems outcome.Problems) {
+	problems.Add(checkNamespace(env, o, cfg.IDPattern))
+	problems.Add(checkRole(o.Role, cfg.ClusterRoleName))
+	return problems
+}
 
 // checkNamespace decides whether the namespace may be made, or is ours.
 func checkNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp) *outcome.Problem {
@@ -55,14 +63,6 @@ func checkRole(role *rbacv1.ClusterRole, name string) *outcome.Problem {
 	return nil
 }
 
-// finalizerProblem is what a finalizer that could not be put on means; nil for none.
-func finalizerProblem(err error) *outcome.Problem {
-	if err == nil {
-		return nil
-	}
-	return problemOf(quixv1.ConditionNamespaceReady, quixv1.ReasonRefused, fmt.Errorf("put a finalizer on the Environment: %w", err))
-}
-
 // namespaceProblem is what a failed write of the namespace means; nil for none.
 func namespaceProblem(o Observed, err error) *outcome.Problem {
 	if err == nil {
@@ -93,18 +93,11 @@ func roleBindingProblem(o Observed, err error) *outcome.Problem {
 	return problemOf(quixv1.ConditionRoleBindingReady, reason, err)
 }
 
+// problemOf is what a failed write means. Only a wait and a contest have reasons of their own.
 func problemOf(condition, reason string, err error) *outcome.Problem {
-	p := retried(condition, reason, err)
-	switch outcome.CauseOf(err) {
-	case outcome.Terminating:
-		p.Class, p.Reason, p.Err = outcome.Waiting, quixv1.ReasonWaiting, nil
-	case outcome.NotOwned, outcome.Rejected, outcome.NotInstalled, outcome.NotServed:
-		p.Class = outcome.External
-	case outcome.Conflict:
-		p.Class = outcome.Stale
-	case outcome.Contested:
-		p.Reason = quixv1.ReasonContested
-	case outcome.Failed:
+	p := outcome.NewProblem(condition, err)
+	if p.Reason != outcome.ReasonWaiting && p.Reason != outcome.ReasonContested {
+		p.Reason = reason
 	}
 	return p
 }

@@ -9,77 +9,62 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// finalize carries out the deletion of an environment, from whatever state it
-// is in: first the platform's rights, then the namespace. It is done when the
-// namespace is gone, or turns out not to be the environment's.
-func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now time.Time) error {
-	if !controllerutil.ContainsFinalizer(env, quixv1.Finalizer) || r.finalizers.Done(env) {
-		return nil // somebody else holds it back, or the cache is late
-	}
+// finalize carries out the deletion of an environment, from whichever state it is in: first it revokes the platform's
+// rights, then it deletes the namespace. It is done when the namespace is gone, or turns out to be another
+// environment's.
+func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now time.Time) (done bool, never time.Duration, err error) {
 	if namespaceName(env) == "" { // deleted before anything was made
-		return r.release(ctx, env)
+		return true, never, nil
 	}
 	before := env.DeepCopy()
 	e := Deletion{}
-	// What keeps the binding does not keep the namespace, whose deletion deletes
-	// the binding too.
+	// A binding that stays does not keep the namespace, whose deletion deletes the binding too.
 	e.UnbindErr = r.unbind(ctx, env)
 
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env)}}
 	exists, err := apply.Find(ctx, r.Writer, ns)
 	if err != nil {
-		return errors.Join(err, e.UnbindErr)
+		return false, never, errors.Join(err, e.UnbindErr)
 	}
 	if exists {
 		e.Namespace = ns
 		e.Foreign = !namespaceOwner(env).Owns(ns)
 	}
-	if exists && !e.Foreign && ns.DeletionTimestamp == nil {
+	ours := exists && !e.Foreign
+	if ours && ns.DeletionTimestamp == nil {
 		e.DeleteErr = apply.Delete(ctx, r.Client, ns)
 	}
 	if apierrors.IsConflict(e.UnbindErr) || apierrors.IsConflict(e.DeleteErr) {
-		return errors.Join(e.UnbindErr, e.DeleteErr) // somebody was faster: another look tells
+		return false, never, errors.Join(e.UnbindErr, e.DeleteErr) // another client wrote first: the next reconciliation observes it
 	}
 
 	computeDeleting(env, e, now)
-	if err := r.patchStatus(ctx, before, env, now); err != nil {
-		// A status that is refused holds no environment back whose namespace is gone.
-		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
-			return reconcile.Join(e.DeleteErr, err)
+	if err := r.kind.PatchStatus(ctx, before, env, now); err != nil {
+		// A status that is refused does not keep an environment whose namespace is gone.
+		if ours || outcome.CauseOf(err) != outcome.Rejected {
+			return false, never, reconcile.Join(e.DeleteErr, err)
 		}
 	}
 	r.reportDeletion(before, env, e)
-	switch {
-	case exists && !e.Foreign:
-		return e.DeleteErr // the namespace's events wake us
-	case e.Foreign && e.UnbindErr != nil:
-		return e.UnbindErr // the namespace stays, and the binding with it
-	default:
-		return r.release(ctx, env)
+	if ours {
+		return false, never, e.DeleteErr // the namespace's events trigger the next reconciliation
 	}
+	if e.Foreign && e.UnbindErr != nil {
+		return false, never, e.UnbindErr // the namespace stays, and the binding with it
+	}
+	return true, never, nil
 }
 
-// release takes the finalizer off. The status is not written again: an event tells when the
-// API server refuses.
-func (r *Reconciler) release(ctx context.Context, env *quixv1.Environment) error {
-	err := r.finalizers.Remove(ctx, r.Client, env, quixv1.Finalizer)
-	if outcome.CauseOf(err) == outcome.Rejected {
-		reconcile.Warning(r.Events, env, quixv1.ReasonRefused, actionDelete,
-			"All that belonged to this Environment is gone; the API server refuses to take its finalizer off: "+err.Error())
-	}
-	return err
-}
-
-// Deletion is what one pass saw and did of an environment that is being deleted.
+// Deletion is what one reconciliation observed and did of an environment that is being deleted.
 type Deletion struct {
 	// Namespace of the environment's name; nil when it is gone.
 	Namespace *corev1.Namespace
@@ -117,9 +102,10 @@ func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 		s.Message = ns.Message
 	}
 	s.NamespaceStatus, s.RoleBindingStatus = &ns, &binding
-	setCondition(env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, ns.Message, now)
-	setCondition(env, quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, quixv1.ReasonTerminating, binding.Message, now)
-	setCondition(env, quixv1.ConditionReady, metav1.ConditionFalse, quixv1.ReasonTerminating, "The Environment is being deleted", now)
+	set := conditions.SetterOf(env, &s.Conditions, now)
+	set(quixv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, ns.Message)
+	set(quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, quixv1.ReasonTerminating, binding.Message)
+	reconcile.NotReady(quixv1.ReasonTerminating, "The Environment is being deleted").SetOn(&s.Conditions, env.Generation, now)
 }
 
 // foreignReason tells a namespace that this operator never managed from one of

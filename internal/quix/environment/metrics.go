@@ -2,10 +2,8 @@ package environment
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -18,7 +16,7 @@ import (
 var (
 	created = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "quix_environment_total",
-		Help: "Environments that the operator began to make.",
+		Help: "Environments that the operator started to create.",
 	})
 	timeToReady = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "quix_environment_time_to_ready_seconds",
@@ -30,34 +28,14 @@ var (
 		Name: "quix_environment_unbound_total",
 		Help: "Role bindings that were deleted because their ClusterRole must not be bound.",
 	})
-	perPhase = gauge.NewPhases("quix_environment", "Environments", quixv1.Phases, seeEnvironments)
+	perPhase = gauge.NewPhases("quix_environment", "Environments", quixv1.Phases,
+		gauge.Each(func() client.ObjectList { return &quixv1.EnvironmentList{} }, inPhase))
 )
 
 func init() {
 	metrics.Registry.MustRegister(created, timeToReady, reconcileMetrics, unbound, perPhase)
 }
 
-func seeEnvironments(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
-	var environments quixv1.EnvironmentList
-	if err := reader.List(ctx, &environments, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	observations := make([]gauge.Observation, len(environments.Items))
-	for i := range environments.Items {
-		observations[i] = seen(&environments.Items[i])
-	}
-	return observations, nil
-}
-
-func seen(env *quixv1.Environment) gauge.Observation {
-	since := env.CreationTimestamp.Time
-	// A status keeps no time for each phase: what is not ready counts from when it
-	// became so, or was first looked at.
-	if c := meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionReady); c != nil {
-		since = c.LastTransitionTime.Time
-	}
-	if env.DeletionTimestamp != nil {
-		since = env.DeletionTimestamp.Time
-	}
-	return gauge.Observation{Phase: string(cmp.Or(env.Status.Phase, quixv1.PhaseInProgress)), Since: since}
+func inPhase(env *quixv1.Environment) gauge.Observation {
+	return gauge.InPhase(env, cmp.Or(env.Status.Phase, quixv1.PhaseInProgress), env.Status.Conditions)
 }

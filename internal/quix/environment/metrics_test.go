@@ -25,7 +25,7 @@ func TestSinceWhenAnEnvironmentIsInItsPhase(t *testing.T) {
 		"being deleted": {quixv1.EnvironmentStatus{Phase: quixv1.PhaseDeleting, Conditions: ready}, &deleted, quixv1.PhaseDeleting, time.Minute},
 	} {
 		env := &quixv1.Environment{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: at(2 * time.Hour), DeletionTimestamp: tc.deleted}, Status: tc.status}
-		if got := seen(env); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
+		if got := inPhase(env); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
 			t.Errorf("%s: seen as %s for %s, want %s for %s", name, got.Phase, noon.Sub(got.Since), tc.phase, tc.since)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // Observed is everything outside the environment that decides what happens to it.
 type Observed struct {
-	// Namespace of the environment's name, whoever it belongs to; nil when there
+	// Namespace of the environment's name, no matter to which environment it belongs; nil when there
 	// is none.
 	Namespace *corev1.Namespace
 	// RoleBinding of the environment's name with a label of ours; nil when there
@@ -23,7 +23,14 @@ type Observed struct {
 	Role *rbacv1.ClusterRole
 }
 
-func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o Observed, err error) {
+// State is what one reconciliation observed of an environment and did for it.
+type State struct {
+	Observed
+	NamespaceCreated   bool
+	RoleBindingCreated bool
+}
+
+func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o State, err error) {
 	if o.Namespace, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: namespaceName(env)}, &corev1.Namespace{}); err != nil {
 		return o, err
 	}

@@ -2,7 +2,6 @@ package environment
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,72 +10,30 @@ import (
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome is what one pass saw and did, and all that a status is derived from.
-type Outcome struct {
-	Observed Observed
-	// The problem of each step; nil for none.
-	Namespace, Role, RoleBinding *outcome.Problem
-
-	NamespaceCreated   bool
-	RoleBindingCreated bool
-}
-
-// of returns the problem of the step that a condition stands for.
-func (out Outcome) of(condition string) *outcome.Problem {
-	switch condition {
-	case quixv1.ConditionNamespaceReady:
-		return out.Namespace
-	case quixv1.ConditionRoleValidated:
-		return out.Role
-	default:
-		return out.RoleBinding
-	}
-}
-
-// problem is the one that the phase is about: a role that must not be bound,
-// whatever else there is, or else the first.
-func (out Outcome) problem() *outcome.Problem {
-	if out.violation() {
-		return out.Role
+// mainProblem is the one that the phase is about: a role that must not be bound, or else the first.
+func mainProblem(problems outcome.Problems) *outcome.Problem {
+	if role := problems.On(quixv1.ConditionRoleValidated); isViolation(role) {
+		return role
 	}
 	for _, step := range steps {
-		if p := out.of(step); p != nil {
+		if p := problems.On(step); p != nil {
 			return p
 		}
 	}
 	return nil
 }
 
-// violation reports whether the ClusterRole exists and must not be bound.
-func (out Outcome) violation() bool {
-	return out.Role != nil && out.Role.Reason == quixv1.ReasonSecurityViolation
+// isViolation reports whether a problem of the ClusterRole is that it must not be bound.
+func isViolation(role *outcome.Problem) bool {
+	return role != nil && role.Reason == quixv1.ReasonSecurityViolation
 }
 
-// reported reports whether the platform keeps its rights in spite of a violation.
-func (out Outcome) reported(env *quixv1.Environment) bool {
-	return out.violation() && out.Observed.RoleBinding != nil && roleBindingOwner(env).Owns(out.Observed.RoleBinding)
-}
-
-// raced reports whether what was seen is out of date, so that there is nothing to
-// tell.
-func (out Outcome) raced() bool {
-	return slices.ContainsFunc(steps, func(step string) bool {
-		p := out.of(step)
-		return p != nil && p.Class == outcome.Stale
-	})
-}
-
-// err is what must be tried again.
-func (out Outcome) err() error {
-	var errs []error
-	for _, step := range steps {
-		if p := out.of(step); p != nil {
-			errs = append(errs, p.Err)
-		}
-	}
-	return errors.Join(errs...)
+// keptBinding reports whether the platform keeps its rights in spite of a violation.
+func keptBinding(env *quixv1.Environment, s State, problems outcome.Problems) bool {
+	return isViolation(problems.On(quixv1.ConditionRoleValidated)) && s.RoleBinding != nil && roleBindingOwner(env).Owns(s.RoleBinding)
 }
 
 // steps are the conditions of an environment that is made, in their order.
@@ -88,31 +45,34 @@ func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 	s.Phase, s.Message = quixv1.PhaseInProgress, "processing"
 	s.NamespaceStatus = &quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, ResourceName: cmp.Or(namespaceName(env), env.Spec.ID+suffix)}
 	s.RoleBindingStatus = &quixv1.ResourceStatus{Phase: quixv1.ResourceCreating, ResourceName: cmp.Or(roleBindingName(env), newRoleBindingName(env.Spec.ID))}
+	set := conditions.SetterOf(env, &s.Conditions, now)
 	for _, step := range append(slices.Clone(steps), quixv1.ConditionReady) {
-		setCondition(env, step, metav1.ConditionUnknown, quixv1.ReasonWaiting, "Not looked at yet", now)
+		set(step, metav1.ConditionUnknown, quixv1.ReasonWaiting, "Not checked yet")
 	}
 }
 
-// computeStatus writes into the status of a live environment what an outcome means.
-func computeStatus(env *quixv1.Environment, out Outcome, now time.Time) {
+// computeStatus writes what was observed and done into the status of a live environment.
+func computeStatus(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &env.Status
-	s.ObservedGeneration = env.Generation
+	main := mainProblem(problems)
 	s.Phase, s.Message = quixv1.PhaseReady, "ready"
-	if p := out.problem(); p != nil {
-		s.Phase, s.Message = phaseOf(p), p.Message
+	if main != nil {
+		s.Phase, s.Message = phaseOf(main), main.Message
 	}
-	s.NamespaceStatus = resourceStatus(namespaceName(env), out.Namespace)
-	s.RoleBindingStatus = resourceStatus(roleBindingName(env), out.RoleBinding)
+	role, binding := problems.On(quixv1.ConditionRoleValidated), problems.On(quixv1.ConditionRoleBindingReady)
+	s.NamespaceStatus = resourceStatus(namespaceName(env), problems.On(quixv1.ConditionNamespaceReady))
+	s.RoleBindingStatus = resourceStatus(roleBindingName(env), binding)
 	switch {
-	case out.RoleBinding != nil:
-	case out.reported(env):
-		s.RoleBindingStatus.Message = out.Role.Message
-	case out.Role != nil:
-		s.RoleBindingStatus.Phase, s.RoleBindingStatus.Message = quixv1.ResourceFailed, out.Role.Message
-	case out.Namespace != nil:
+	case binding != nil:
+	case keptBinding(env, state, problems):
+		s.RoleBindingStatus.Message = role.Message
+	case role != nil:
+		s.RoleBindingStatus.Phase, s.RoleBindingStatus.Message = quixv1.ResourceFailed, role.Message
+	case problems.On(quixv1.ConditionNamespaceReady) != nil:
 		s.RoleBindingStatus.Phase, s.RoleBindingStatus.Message = quixv1.ResourceCreating, "waits for the namespace"
 	}
-	computeConditions(env, out, now)
+	computeConditions(env, state, problems, now)
+	return reconcile.ReadyUnless(main, quixv1.ReasonEnvironmentReady, "Namespace and role binding are in place")
 }
 
 func resourceStatus(name string, p *outcome.Problem) *quixv1.ResourceStatus {
@@ -126,7 +86,7 @@ func resourceStatus(name string, p *outcome.Problem) *quixv1.ResourceStatus {
 	}
 }
 
-// phaseOf: what passes by itself is progress, the rest somebody must fix.
+// phaseOf: what passes by itself is progress; the rest needs a person.
 func phaseOf(p *outcome.Problem) quixv1.Phase {
 	if p.Class == outcome.Waiting || p.Class == outcome.Retry {
 		return quixv1.PhaseInProgress
@@ -134,29 +94,24 @@ func phaseOf(p *outcome.Problem) quixv1.Phase {
 	return quixv1.PhaseFailed
 }
 
-// computeConditions writes every condition of a live environment.
-func computeConditions(env *quixv1.Environment, out Outcome, now time.Time) {
+func computeConditions(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) {
+	set := conditions.SetterOf(env, &env.Status.Conditions, now)
+	main, role := mainProblem(problems), problems.On(quixv1.ConditionRoleValidated)
 	for _, step := range steps {
-		first := out.problem()
-		switch p := out.of(step); {
+		switch p := problems.On(step); {
 		case p != nil:
-			setCondition(env, step, metav1.ConditionFalse, p.Reason, p.Message, now)
+			set(step, metav1.ConditionFalse, p.Reason, p.Message)
 		case step == quixv1.ConditionRoleValidated:
-			setCondition(env, step, metav1.ConditionTrue, quixv1.ReasonRoleValid, "The ClusterRole grants what it lists and no way to more", now)
-		case step == quixv1.ConditionNamespaceReady || first == nil:
-			setCondition(env, step, metav1.ConditionTrue, quixv1.ReasonCreated, "In place", now)
-		case out.reported(env):
-			setCondition(env, step, metav1.ConditionTrue, quixv1.ReasonCreated, "In place, and left there in spite of RoleValidated", now)
-		case out.Role != nil:
-			setCondition(env, step, metav1.ConditionFalse, out.Role.Reason, "The platform has no rights until RoleValidated is True", now)
+			set(step, metav1.ConditionTrue, quixv1.ReasonRoleValid, "The ClusterRole grants what it lists and no way to more")
+		case step == quixv1.ConditionNamespaceReady || main == nil:
+			set(step, metav1.ConditionTrue, quixv1.ReasonCreated, "In place")
+		case keptBinding(env, state, problems):
+			set(step, metav1.ConditionTrue, quixv1.ReasonCreated, "In place, and left there in spite of RoleValidated")
+		case role != nil:
+			set(step, metav1.ConditionFalse, role.Reason, "The platform has no rights until RoleValidated is True")
 		default:
-			setCondition(env, step, metav1.ConditionUnknown, quixv1.ReasonWaiting, "Waits for "+first.Condition, now)
+			set(step, metav1.ConditionUnknown, quixv1.ReasonWaiting, "Waits for "+main.Condition)
 		}
-	}
-	if p := out.problem(); p != nil {
-		setCondition(env, quixv1.ConditionReady, metav1.ConditionFalse, p.Reason, p.Message, now)
-	} else {
-		setCondition(env, quixv1.ConditionReady, metav1.ConditionTrue, quixv1.ReasonEnvironmentReady, "Namespace and role binding are in place", now)
 	}
 }
 
@@ -168,10 +123,4 @@ func cut(s *quixv1.EnvironmentStatus) {
 			r.Message = conditions.Bound(r.Message)
 		}
 	}
-}
-
-func setCondition(env *quixv1.Environment, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
-	conditions.Upsert(&env.Status.Conditions, env.Generation, now, metav1.Condition{
-		Type: conditionType, Status: status, Reason: reason, Message: message,
-	})
 }

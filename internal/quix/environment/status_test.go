@@ -2,6 +2,7 @@ package environment
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -46,6 +47,14 @@ func ownBinding(env *quixv1.Environment) *rbacv1.RoleBinding {
 	return binding
 }
 
+// of returns problems in the order in which they were met.
+func of(problems ...*outcome.Problem) (all outcome.Problems) {
+	for _, p := range problems {
+		all.Add(p)
+	}
+	return all
+}
+
 var dangerous = &rbacv1.ClusterRole{
 	ObjectMeta: metav1.ObjectMeta{Name: "platform"},
 	Rules:      []rbacv1.PolicyRule{ruleOf("* * *")},
@@ -64,7 +73,7 @@ func TestStarted(t *testing.T) {
 	}
 }
 
-func TestJudgeNamespace(t *testing.T) {
+func TestCheckNamespace(t *testing.T) {
 	env := testEnvironment()
 	modified := func(modify func(*corev1.Namespace)) *corev1.Namespace {
 		ns := ownNamespace(env)
@@ -106,7 +115,7 @@ func TestJudgeNamespace(t *testing.T) {
 	}
 }
 
-func TestDerive(t *testing.T) {
+func TestComputeStatus(t *testing.T) {
 	env := testEnvironment()
 	refused := apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "alpha-qdep", nil)
 	down := errors.New("connection refused")
@@ -117,45 +126,53 @@ func TestDerive(t *testing.T) {
 
 	const active, failed, creating = quixv1.ResourceActive, quixv1.ResourceFailed, quixv1.ResourceCreating
 	for name, tc := range map[string]struct {
-		out         Outcome
+		problems    outcome.Problems
 		phase       quixv1.Phase
 		ns, binding quixv1.ResourcePhase
 		// NamespaceReady, RoleValidated, RoleBindingReady, Ready: T, F or U.
 		conditions string
 		message    string
+		bound      bool
 	}{
-		"all in place": {Outcome{}, quixv1.PhaseReady, active, active, "TTTT", "ready"},
+		"all in place": {nil, quixv1.PhaseReady, active, active, "TTTT", "ready", false},
 		"id refused": {
-			Outcome{Namespace: checkNamespace(env, Observed{}, regexp.MustCompile("^x"))},
-			quixv1.PhaseFailed, failed, creating, "FTUF", "invalid environment ID",
+			of(checkNamespace(env, Observed{}, regexp.MustCompile("^x"))),
+			quixv1.PhaseFailed, failed, creating, "FTUF", "invalid environment ID", false,
 		},
 		"namespace in the way": {
-			Outcome{Namespace: checkNamespace(env, Observed{Namespace: &corev1.Namespace{}}, nil)},
-			quixv1.PhaseFailed, failed, creating, "FTUF", "namespace conflict",
+			of(checkNamespace(env, Observed{Namespace: &corev1.Namespace{}}, nil)),
+			quixv1.PhaseFailed, failed, creating, "FTUF", "namespace conflict", false,
 		},
-		"namespace refused by the API server": {Outcome{Namespace: namespaceProblem(Observed{}, refused)}, quixv1.PhaseFailed, failed, creating, "FTUF", "invalid"},
-		"finalizer refused":                   {Outcome{Namespace: finalizerProblem(refused)}, quixv1.PhaseFailed, failed, creating, "FTUF", "put a finalizer on the Environment"},
-		"API server down":                     {Outcome{Namespace: namespaceProblem(Observed{}, down)}, quixv1.PhaseInProgress, creating, creating, "FTUF", "connection refused"},
-		"namespace going":                     {Outcome{Namespace: namespaceProblem(Observed{}, going)}, quixv1.PhaseInProgress, creating, creating, "FTUF", "being deleted"},
-		"role missing":                        {Outcome{Role: missing}, quixv1.PhaseFailed, active, failed, "TFFF", "cannot get ClusterRole platform for the role binding"},
-		"role dangerous, unbound":             {Outcome{Role: violation}, quixv1.PhaseFailed, active, failed, "TFFF", "security violation"},
-		"role dangerous, left bound":          {Outcome{Role: violation, Observed: bound}, quixv1.PhaseFailed, active, active, "TFTF", "security violation"},
+		"namespace refused by the API server": {of(namespaceProblem(Observed{}, refused)), quixv1.PhaseFailed, failed, creating, "FTUF", "invalid", false},
+		"finalizer refused":                   {of(outcome.NewProblem(quixv1.ConditionNamespaceReady, fmt.Errorf("put the finalizer on this Environment: %w", refused))), quixv1.PhaseFailed, failed, creating, "FTUF", "put the finalizer on this Environment", false},
+		"API server down":                     {of(namespaceProblem(Observed{}, down)), quixv1.PhaseInProgress, creating, creating, "FTUF", "connection refused", false},
+		"namespace going":                     {of(namespaceProblem(Observed{}, going)), quixv1.PhaseInProgress, creating, creating, "FTUF", "being deleted", false},
+		"role missing":                        {of(missing), quixv1.PhaseFailed, active, failed, "TFFF", "cannot get ClusterRole platform for the role binding", false},
+		"role dangerous, unbound":             {of(violation), quixv1.PhaseFailed, active, failed, "TFFF", "security violation", false},
+		"role dangerous, left bound":          {of(violation), quixv1.PhaseFailed, active, active, "TFTF", "security violation", true},
 		"role dangerous, namespace going": {
-			Outcome{Role: violation, Namespace: namespaceProblem(Observed{}, going)},
-			quixv1.PhaseFailed, creating, failed, "FFFF", "security violation",
+			of(namespaceProblem(Observed{}, going), violation),
+			quixv1.PhaseFailed, creating, failed, "FFFF", "security violation", false,
 		},
 		"role dangerous, cannot unbind": {
-			Outcome{Role: violation, RoleBinding: retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, down)},
-			quixv1.PhaseFailed, active, creating, "TFFF", "security violation",
+			of(violation, retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, down)),
+			quixv1.PhaseFailed, active, creating, "TFFF", "security violation", false,
 		},
-		"foreign binding":    {Outcome{RoleBinding: roleBindingProblem(Observed{}, foreign)}, quixv1.PhaseFailed, active, failed, "TTFF", "left untouched"},
-		"binding refused":    {Outcome{RoleBinding: roleBindingProblem(Observed{}, refused)}, quixv1.PhaseFailed, active, failed, "TTFF", "invalid"},
-		"binding, no answer": {Outcome{RoleBinding: roleBindingProblem(Observed{}, down)}, quixv1.PhaseInProgress, active, creating, "TTFF", "connection refused"},
+		"foreign binding":    {of(roleBindingProblem(Observed{}, foreign)), quixv1.PhaseFailed, active, failed, "TTFF", "left untouched", false},
+		"binding refused":    {of(roleBindingProblem(Observed{}, refused)), quixv1.PhaseFailed, active, failed, "TTFF", "invalid", false},
+		"binding, no answer": {of(roleBindingProblem(Observed{}, down)), quixv1.PhaseInProgress, active, creating, "TTFF", "connection refused", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := testEnvironment()
 			started := env.DeepCopy().Status.Conditions
-			computeStatus(env, tc.out, noon.Add(time.Second))
+			state := State{}
+			if tc.bound {
+				state.Observed = bound
+			}
+			update := func(env *quixv1.Environment, now time.Time) {
+				computeStatus(env, state, tc.problems, now).SetOn(&env.Status.Conditions, env.Generation, now)
+			}
+			update(env, noon.Add(time.Second))
 			if err := conditions.Violations(started, env.Status.Conditions, env.Generation); err != nil {
 				t.Error(err)
 			}
@@ -166,7 +183,7 @@ func TestDerive(t *testing.T) {
 			if !strings.Contains(s.Message, tc.message) {
 				t.Errorf("message %q, want %q in it", s.Message, tc.message)
 			}
-			if s.NamespaceStatus.ResourceName != "alpha-qdep" || s.RoleBindingStatus.ResourceName != "alpha-quix-crb" || s.ObservedGeneration != 2 {
+			if s.NamespaceStatus.ResourceName != "alpha-qdep" || s.RoleBindingStatus.ResourceName != "alpha-quix-crb" {
 				t.Errorf("status %+v", s)
 			}
 			var got strings.Builder
@@ -181,7 +198,7 @@ func TestDerive(t *testing.T) {
 				t.Errorf("conditions %s, want %s", got.String(), tc.conditions)
 			}
 			again := env.DeepCopy()
-			computeStatus(again, tc.out, noon.Add(time.Hour))
+			update(again, noon.Add(time.Hour))
 			if !equality.Semantic.DeepEqual(env.Status, again.Status) {
 				t.Error("the same outcome changed the status again")
 			}
@@ -190,16 +207,16 @@ func TestDerive(t *testing.T) {
 }
 
 func TestOnlyWhatCannotPassByItselfIsRetried(t *testing.T) {
-	if err := (Outcome{Role: checkRole(nil, "x"), Namespace: namespaceProblem(Observed{}, &apply.TerminatingError{})}).err(); err != nil {
+	if err := of(checkRole(nil, "x"), namespaceProblem(Observed{}, &apply.TerminatingError{})).Err(); err != nil {
 		t.Errorf("an event brings us back, and still: %v", err)
 	}
 	down := errors.New("connection refused")
-	if err := (Outcome{Role: checkRole(nil, "x"), RoleBinding: retried("", "", down)}).err(); !errors.Is(err, down) {
+	if err := of(checkRole(nil, "x"), retried("", "", down)).Err(); !errors.Is(err, down) {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestDeriveEnding(t *testing.T) {
+func TestComputeDeleting(t *testing.T) {
 	env := testEnvironment()
 	held := ownNamespace(env)
 	held.Status.Conditions = []corev1.NamespaceCondition{{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "example.com/hold in 1 pods"}}
@@ -262,8 +279,8 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 				t.Errorf("%s: class %d and reason %s, want %d and %s", name, p.got.Class, p.got.Reason, tc.class, p.want)
 			}
 		}
-		if raced := (Outcome{RoleBinding: roleBindingProblem(live, tc.err)}).raced(); raced != (tc.class == outcome.Stale) {
-			t.Errorf("%s: raced is %v", name, raced)
+		if stale := of(roleBindingProblem(live, tc.err)).Stale(); stale != (tc.class == outcome.Stale) {
+			t.Errorf("%s: stale is %v", name, stale)
 		}
 	}
 }
@@ -271,7 +288,7 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 func TestLongTextsAreCut(t *testing.T) {
 	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": fix it")
 	live, deleting := testEnvironment(), testEnvironment()
-	computeStatus(live, Outcome{Namespace: retried(quixv1.ConditionNamespaceReady, "No", long), RoleBinding: retried(quixv1.ConditionRoleBindingReady, "No", long)}, noon)
+	computeStatus(live, State{}, of(retried(quixv1.ConditionNamespaceReady, "No", long), retried(quixv1.ConditionRoleBindingReady, "No", long)), noon)
 	computeDeleting(deleting, Deletion{Namespace: ownNamespace(deleting), UnbindErr: long, DeleteErr: long}, noon)
 	for name, env := range map[string]*quixv1.Environment{"live": live, "deleting": deleting} {
 		cut(&env.Status)

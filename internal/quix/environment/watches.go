@@ -16,7 +16,6 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -26,7 +25,7 @@ const indexNamespace = "namespace"
 
 // SetupWithManager opens the watches. There are no timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &quixv1.Environment{}, indexNamespace, func(o client.Object) []string {
 		if name := namespaceName(o.(*quixv1.Environment)); name != "" {
 			return []string{name}
@@ -50,10 +49,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+		Complete(r.kind.Reconciler())
 }
 
-// resynced passes the events that the cache makes every CACHE_SYNC_PERIOD.
+// resynced accepts the events that the cache emits every CACHE_SYNC_PERIOD.
 var resynced = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion()

@@ -1,0 +1,226 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// The actions of the events that the frame records: what the operator was doing.
+const (
+	actionReconcile = "Reconcile"
+	actionDelete    = "Delete"
+)
+
+// Fields are those of a resource's status that the frame reads and writes.
+type Fields struct {
+	// Status is a pointer to the whole.
+	Status any
+	// Conditions of the status.
+	Conditions *[]metav1.Condition
+	// ObservedGeneration of the status; nil if the status has none.
+	ObservedGeneration *int64
+}
+
+// Kind reconciles the resources T of one Kind. S is what one reconciliation observes of a resource and does for it.
+//
+// A reconciliation reads the resource, puts the finalizer on it, and calls Start, Observe, Check, Apply and Status in this
+// order; then it writes the status, in one patch and only if the status has changed, and records what is new as
+// events. A second reconciliation of an unchanged resource writes nothing if Apply writes nothing. A resource that is
+// being deleted goes to Finalize instead. Fields without "optional" are required.
+type Kind[T client.Object, S any] struct {
+	// Client reads from the cache, which must wait for the client's own writes.
+	Client  client.Client
+	Events  events.EventRecorder
+	Clock   clock.PassiveClock
+	Metrics *Metrics
+
+	// Name is the Kind, as messages call it.
+	Name string
+	// New returns an empty resource.
+	New func() T
+	// Fields returns where the frame finds its part of a status.
+	Fields func(T) Fields
+
+	// Finalizer is persisted before Observe, so that no deletion is missed. Optional: a Kind that owns nothing outside
+	// the garbage collector's reach has none, and one that writes labels along with it puts it on in Apply.
+	Finalizer string
+	// FinalizerCondition is False while the API server refuses the finalizer. Empty: that is an error only.
+	FinalizerCondition string
+
+	// Skip reports whether this reconciliation leaves a live resource to another controller. Optional.
+	Skip func(obj T, now time.Time) bool
+	// Start persists, by PatchStatus, what must be known before anything is made, such as names. Optional.
+	Start func(ctx context.Context, obj T, now time.Time) error
+	// Observe reads all that decides what happens to a live resource.
+	Observe func(ctx context.Context, obj T) (S, error)
+	// Check returns what stands in the way, in the order of the steps. It is pure. Optional.
+	Check func(obj T, s *S) outcome.Problems
+	// Apply takes the steps that no problem stops, and adds the problems that it meets.
+	Apply func(ctx context.Context, obj T, s *S, problems *outcome.Problems)
+	// Status computes the status, all but Ready, Stalled and observedGeneration, and returns Ready. It is pure.
+	Status func(obj T, s S, problems outcome.Problems, now time.Time) Ready
+	// Report records what the status has become besides problems: before is the resource as it was. It is called after
+	// the status was written. Optional.
+	Report func(ctx context.Context, before, obj T, s S, problems outcome.Problems, began time.Time)
+	// RequeueAfter returns after how long time alone changes the outcome, zero for never. Optional.
+	RequeueAfter func(obj T, s S, problems outcome.Problems, now time.Time) time.Duration
+
+	// Finalize brings the deletion of a resource that has the finalizer a step further. done: nothing is left that
+	// belongs to it, and the frame takes the finalizer off. Optional if there is no finalizer.
+	Finalize func(ctx context.Context, obj T, now time.Time) (done bool, again time.Duration, err error)
+	// Forget drops what is remembered of a resource that no longer exists. Optional.
+	Forget func(ctx context.Context, key types.NamespacedName) error
+
+	// Bound cuts what a status says outside its conditions to what the API server accepts. Optional.
+	Bound func(T)
+	// Touch writes the time of a status that has changed. Optional.
+	Touch func(obj T, now time.Time)
+
+	backoff    *outcome.Backoff
+	finalizers finalizer.Remover
+}
+
+// Reconciler returns the reconciler of a controller of the Kind. It is to be called once.
+func (k *Kind[T, S]) Reconciler() reconcile.Reconciler {
+	k.backoff = outcome.NewBackoff()
+	return New(k.Clock, k.backoff, k.Metrics, k.reconcile)
+}
+
+func (k *Kind[T, S]) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
+	obj := k.New()
+	if err := outcome.WrapNotFound(k.Client.Get(ctx, req.NamespacedName, obj)); err != nil {
+		if errors.Is(err, outcome.ErrGone) {
+			k.finalizers.Forget(req.NamespacedName)
+			if k.Forget != nil {
+				err = errors.Join(k.Forget(ctx, req.NamespacedName), err)
+			}
+		}
+		return 0, err
+	}
+	k.backoff.ResetIfReplaced(req, obj.GetUID())
+	now := k.Clock.Now()
+	if obj.GetDeletionTimestamp() != nil {
+		return k.finalize(ctx, obj, now)
+	}
+	if k.Skip != nil && k.Skip(obj, now) {
+		return 0, nil
+	}
+	return k.live(ctx, obj, now)
+}
+
+func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time.Duration, err error) {
+	refused, err := k.ensureFinalizer(ctx, obj)
+	if err != nil {
+		return 0, err
+	}
+	if k.Start != nil {
+		if err := k.Start(ctx, obj, now); err != nil {
+			return 0, err
+		}
+	}
+	s, err := k.Observe(ctx, obj)
+	if err != nil {
+		return 0, err
+	}
+	var problems outcome.Problems
+	if k.Check != nil {
+		problems = k.Check(obj, &s)
+	}
+	problems.Add(refused)
+	k.Apply(ctx, obj, &s, &problems)
+	if problems.Stale() {
+		return 0, outcome.ErrConflict
+	}
+
+	before := obj.DeepCopyObject().(T)
+	ready := k.Status(obj, s, problems, now)
+	fields := k.Fields(obj)
+	ready.SetOn(fields.Conditions, obj.GetGeneration(), now)
+	if fields.ObservedGeneration != nil {
+		*fields.ObservedGeneration = obj.GetGeneration()
+	}
+	if k.RequeueAfter != nil {
+		again = k.RequeueAfter(obj, s, problems, now)
+	}
+	if err := k.PatchStatus(ctx, before, obj, now); err != nil {
+		return again, Join(problems.Err(), err)
+	}
+	for _, p := range problems {
+		if p.Class != outcome.Waiting && p.Class != outcome.InProgress {
+			k.Warn(before, obj, p.Condition, p.Reason, actionReconcile, p.Message)
+		}
+	}
+	if k.Report != nil {
+		k.Report(ctx, before, obj, s, problems, now)
+	}
+	return again, problems.Err()
+}
+
+// ensureFinalizer persists the finalizer. That the API server refuses it is a problem, because a deletion would be
+// missed; every other failure is an error.
+func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Problem, error) {
+	if k.Finalizer == "" {
+		return nil, nil
+	}
+	err := outcome.WrapNotFound(finalizer.Ensure(ctx, k.Client, obj, k.Finalizer))
+	if err == nil || k.FinalizerCondition == "" || outcome.CauseOf(err) != outcome.Rejected {
+		return nil, err
+	}
+	return outcome.NewProblem(k.FinalizerCondition, fmt.Errorf("put the finalizer on this %s: %w", k.Name, err)), nil
+}
+
+func (k *Kind[T, S]) finalize(ctx context.Context, obj T, now time.Time) (again time.Duration, err error) {
+	if k.Finalizer == "" || !controllerutil.ContainsFinalizer(obj, k.Finalizer) || k.finalizers.Done(obj) {
+		return 0, nil // another finalizer holds it, or the cache lags behind
+	}
+	done, again, err := k.Finalize(ctx, obj, now)
+	if err != nil || !done {
+		return again, err
+	}
+	err = k.finalizers.Remove(ctx, k.Client, obj, k.Finalizer)
+	if outcome.CauseOf(err) == outcome.Rejected {
+		Warning(k.Events, obj, outcome.ReasonRefused, actionDelete, fmt.Sprintf(
+			"All that belonged to this %s is gone, but the API server refuses to remove its finalizer: %s", k.Name, err))
+	}
+	return 0, err
+}
+
+// PatchStatus is the only write of a status. An unchanged one costs no request. If the API server refuses the status,
+// an event says so, because the status cannot.
+func (k *Kind[T, S]) PatchStatus(ctx context.Context, before, obj T, now time.Time) error {
+	s := Status[T]{
+		Client: k.Client,
+		Of:     func(obj T) any { return k.Fields(obj).Status },
+		Bound:  k.Bound,
+		Rejected: func(obj T, err error) {
+			Warning(k.Events, obj, outcome.ReasonRefused, actionReconcile, fmt.Sprintf("The API server refuses the status of this %s: %s", k.Name, err))
+		},
+	}
+	if k.Touch != nil {
+		s.Touch = func(obj T) { k.Touch(obj, now) }
+	}
+	return s.Patch(ctx, before, obj)
+}
+
+// Warn records a warning once: when the condition was not False for this reason before.
+func (k *Kind[T, S]) Warn(before, obj T, condition, reason, action, message string) {
+	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason}
+	if conditions.Transitioned(*k.Fields(before).Conditions, c) {
+		Warning(k.Events, obj, reason, action, message)
+	}
+}
