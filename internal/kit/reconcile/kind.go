@@ -56,9 +56,11 @@ type Kind[T client.Object, S any] struct {
 	// Fields returns where the frame finds its part of a status.
 	Fields func(T) Fields
 
-	// Finalizer is persisted before Observe, so that no deletion is missed. Optional: a Kind that owns nothing outside
-	// the garbage collector's reach has none, and one that writes labels along with it puts it on in Apply.
+	// Finalizer is persisted before Start, so that no deletion is missed. Optional: a Kind that owns nothing outside
+	// the garbage collector's reach has none.
 	Finalizer string
+	// FinalizerInApply leaves it to Apply to persist the finalizer, for a Kind that writes labels along with it.
+	FinalizerInApply bool
 	// FinalizerCondition is False while the API server refuses the finalizer. Empty: that is an error only.
 	FinalizerCondition string
 
@@ -70,8 +72,9 @@ type Kind[T client.Object, S any] struct {
 	Observe func(ctx context.Context, obj T) (S, error)
 	// Check returns what stands in the way, in the order of the steps. It is pure. Optional.
 	Check func(obj T, s *S) outcome.Problems
-	// Apply takes the steps that no problem stops, and adds the problems that it meets.
-	Apply func(ctx context.Context, obj T, s *S, problems *outcome.Problems)
+	// Apply takes the steps that no problem stops, and adds the problems that it meets. It returns an error only where
+	// no status can be computed.
+	Apply func(ctx context.Context, obj T, s *S, problems *outcome.Problems) error
 	// Status computes the status, all but Ready, Stalled and observedGeneration, and returns Ready. It is pure.
 	Status func(obj T, s S, problems outcome.Problems, now time.Time) Ready
 	// Report records what the status has become besides problems: before is the resource as it was. It is called after
@@ -142,7 +145,9 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time
 		problems = k.Check(obj, &s)
 	}
 	problems.Add(refused)
-	k.Apply(ctx, obj, &s, &problems)
+	if err := k.Apply(ctx, obj, &s, &problems); err != nil {
+		return 0, err
+	}
 	if problems.Stale() {
 		return 0, outcome.ErrConflict
 	}
@@ -174,7 +179,7 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time
 // ensureFinalizer persists the finalizer. That the API server refuses it is a problem, because a deletion would be
 // missed; every other failure is an error.
 func (k *Kind[T, S]) ensureFinalizer(ctx context.Context, obj T) (*outcome.Problem, error) {
-	if k.Finalizer == "" {
+	if k.Finalizer == "" || k.FinalizerInApply {
 		return nil, nil
 	}
 	err := outcome.WrapNotFound(finalizer.Ensure(ctx, k.Client, obj, k.Finalizer))

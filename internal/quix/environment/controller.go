@@ -84,7 +84,7 @@ func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now tim
 }
 
 // apply writes the namespace first and the binding last, so that nothing is granted that was not checked before.
-func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *State, problems *outcome.Problems) {
+func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *State, problems *outcome.Problems) error {
 	in := inputs(env, s.Observed, r.Config)
 	role := problems.On(quixv1.ConditionRoleValidated)
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
@@ -103,7 +103,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 		}
 	}
 	if len(*problems) > 0 {
-		return
+		return nil
 	}
 	desired := roleBinding(in)
 	_, err := apply.Apply(ctx, r.replacing(), roleBindingOwner(env), desired)
@@ -112,6 +112,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	if off := takenOff(in, desired); err == nil && len(off) > 0 {
 		log.FromContext(ctx).Info("removed subjects from the role binding", "roleBinding", roleBindingKey(env), "subjects", off)
 	}
+	return nil
 }
 
 // unbind revokes the platform's rights. The cache leaves out a binding that has lost its label, so the API server is
