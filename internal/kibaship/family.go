@@ -106,7 +106,6 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 		Clock:    deps.Clock,
 		Config:   cfg,
 		Identity: me.Subject,
-		Starts:   deps.Urgent,
 		Workers:  deps.Workers,
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err
@@ -116,7 +115,6 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 		Events:  mgr.GetEventRecorder("kibaship-operator"),
 		Clock:   deps.Clock,
 		Secrets: names,
-		Starts:  deps.Urgent,
 		Workers: deps.Workers,
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package application
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,14 +10,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// check returns what keeps an Application from Ready, the first of each condition: the same
-// rules as those of its webhook, and what no webhook can know.
-func check(a *kibashipv1.Application, o Observed) map[string]*outcome.Problem {
-	problems := map[string]*outcome.Problem{}
+// check returns what keeps an Application from Ready: the rules of its webhook, and what no webhook can know.
+func check(a *kibashipv1.Application, o Observed) (problems outcome.Problems) {
 	add := func(condition, reason string, class outcome.Class, format string, args ...any) {
-		if problems[condition] == nil {
-			problems[condition] = &outcome.Problem{Condition: condition, Reason: reason, Class: class, Message: fmt.Sprintf(format, args...)}
-		}
+		problems.Add(&outcome.Problem{Condition: condition, Reason: reason, Class: class, Message: fmt.Sprintf(format, args...)})
 	}
 	violations := rules.Application(a)
 	for _, v := range violations {
@@ -32,23 +29,21 @@ func check(a *kibashipv1.Application, o Observed) map[string]*outcome.Problem {
 	case p.DeletionTimestamp != nil:
 		add(kibashipv1.ConditionProjectFound, kibashipv1.ReasonProjectNotReady, outcome.Waiting, "Project %s is being deleted", name)
 	case p.Status.Phase != kibashipv1.ProjectReady:
-		add(kibashipv1.ConditionProjectFound, kibashipv1.ReasonProjectNotReady, outcome.Waiting, "Project %s is not Ready: its status tells why", name)
+		add(kibashipv1.ConditionProjectFound, kibashipv1.ReasonProjectNotReady, outcome.Waiting, "Project %s is not Ready: see its status", name)
 	}
 	if o.Project != nil {
 		violations = append(violations, rules.Allowed(&a.Spec, &o.Project.Spec)...)
 	}
-	var told []string
+	var texts []string
 	reason := ""
 	for _, v := range violations {
 		if v.Reason != kibashipv1.ReasonWrongNamespace {
-			told = append(told, v.String())
-			if reason == "" {
-				reason = v.Reason
-			}
+			texts = append(texts, v.String())
+			reason = cmp.Or(reason, v.Reason)
 		}
 	}
 	if reason != "" {
-		add(kibashipv1.ConditionSpecAccepted, reason, outcome.Blocked, "%s", strings.Join(told, "; "))
+		add(kibashipv1.ConditionSpecAccepted, reason, outcome.Blocked, "%s", strings.Join(texts, "; "))
 	}
 	needed := rules.Secrets(&a.Spec)
 	if len(o.Missing) > 0 {
@@ -57,7 +52,7 @@ func check(a *kibashipv1.Application, o Observed) map[string]*outcome.Problem {
 			texts[i] = fmt.Sprintf("Secret %s (%s)", name, needed[name])
 		}
 		add(kibashipv1.ConditionSecretFound, kibashipv1.ReasonSecretNotFound, outcome.Waiting,
-			"%s not found in namespace %s: create what is missing, and the Application continues", strings.Join(texts, ", "), a.Namespace)
+			"%s not found in namespace %s: create the missing Secrets; the Application continues by itself", strings.Join(texts, ", "), a.Namespace)
 	}
 	return problems
 }

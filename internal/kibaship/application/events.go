@@ -1,35 +1,29 @@
 package application
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"context"
+	"time"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
-	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The actions of events: what the operator was doing.
-const (
-	actionDelete  = "Delete"
-	actionObserve = "Observe"
-)
+// actionObserve is the action of events: what the operator was doing.
+const actionObserve = "Observe"
 
-// report tells what changed between two statuses of a live Application, each thing once. With
-// its Project the namespace goes, which takes no events any more.
-func (r *Reconciler) report(before, a *kibashipv1.Application, o Observed, problems map[string]*outcome.Problem) {
-	going := o.Project != nil && o.Project.DeletionTimestamp != nil
+// report records what has changed between two statuses of a live Application. The namespace of a Project that is being
+// deleted accepts no events.
+func (r *Reconciler) report(_ context.Context, before, a *kibashipv1.Application, o Observed, problems outcome.Problems, _ time.Time) {
 	if a.Status.Phase == kibashipv1.ApplicationReady && before.Status.Phase != kibashipv1.ApplicationReady {
 		reconcile.Normal(r.Events, a, kibashipv1.ReasonApplicationReady, actionObserve, a.Status.Message)
 	}
-	for _, step := range checks {
-		p := problems[step]
-		if p == nil || going {
-			continue
-		}
-		c := metav1.Condition{Type: step, Status: metav1.ConditionFalse, Reason: p.Reason}
-		if conditions.Transitioned(before.Status.Conditions, c) {
-			reconcile.Warning(r.Events, a, p.Reason, actionObserve, p.Message)
+	if o.Project != nil && o.Project.DeletionTimestamp != nil {
+		return
+	}
+	for _, p := range problems {
+		if p.Class == outcome.Waiting { // for a person, who creates what is missing
+			r.kind.Warn(before, a, p.Condition, p.Reason, actionObserve, p.Message)
 		}
 	}
 }

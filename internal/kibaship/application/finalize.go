@@ -7,39 +7,28 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/naming"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// finalize deletes the Deployments of an Application, and lets it go. Deployments have
-// finalizers of their own: nobody waits for them.
-func (r *Reconciler) finalize(ctx context.Context, a *kibashipv1.Application, now time.Time) error {
-	if !controllerutil.ContainsFinalizer(a, kibashipv1.ApplicationFinalizer) || r.finalizers.Done(a) {
-		return nil // somebody else holds it back, or the cache is late
-	}
+// finalize deletes the Deployments of an Application. It does not wait for them: they have finalizers of their own.
+func (r *Reconciler) finalize(ctx context.Context, a *kibashipv1.Application, now time.Time) (done bool, never time.Duration, err error) {
 	failed := r.deleteDeployments(ctx, a)
+	if failed == nil {
+		return true, never, nil
+	}
 	if apierrors.IsConflict(failed) {
-		return failed // somebody was faster: another look tells
+		return false, never, failed // another client wrote first: the next reconciliation observes it
 	}
-	if failed != nil {
-		before := a.DeepCopy()
-		computeDeleting(a, failed, now)
-		return reconcile.Join(failed, r.patchStatus(ctx, before, a))
-	}
-	err := r.finalizers.Remove(ctx, r.Client, a, kibashipv1.ApplicationFinalizer)
-	if outcome.CauseOf(err) == outcome.Rejected {
-		reconcile.Warning(r.Events, a, kibashipv1.ReasonRefused, actionDelete,
-			"The Deployments of this Application are deleted; the API server refuses to take its finalizer off: "+err.Error())
-	}
-	return err
+	before := a.DeepCopy()
+	computeDeleting(a, failed, now)
+	return false, never, reconcile.Join(failed, r.kind.PatchStatus(ctx, before, a, now))
 }
 
-// deleteDeployments deletes what refers to the Application, and what is labelled as its own.
+// deleteDeployments deletes the Deployments that refer to the Application, and those that carry its label.
 func (r *Reconciler) deleteDeployments(ctx context.Context, a *kibashipv1.Application) error {
 	var errs []error
 	seen := map[string]bool{}

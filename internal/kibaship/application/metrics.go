@@ -2,9 +2,7 @@ package application
 
 import (
 	"cmp"
-	"context"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -16,29 +14,18 @@ import (
 // The only label is the phase: never an Application.
 var (
 	reconcileMetrics = reconcile.NewMetrics("kibaship_application", "Reconciliations of Applications that failed and are tried again.")
-	perPhase         = gauge.NewPhases("kibaship_application", "Applications", kibashipv1.ApplicationPhases, seeApplications)
+	perPhase         = gauge.NewPhases("kibaship_application", "Applications", kibashipv1.ApplicationPhases,
+		gauge.Each(func() client.ObjectList { return &kibashipv1.ApplicationList{} }, inPhase))
 )
 
 func init() {
 	metrics.Registry.MustRegister(reconcileMetrics, perPhase)
 }
 
-func seeApplications(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
-	var applications kibashipv1.ApplicationList
-	if err := reader.List(ctx, &applications, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+func inPhase(a *kibashipv1.Application) gauge.Observation {
+	phase := cmp.Or(a.Status.Phase, kibashipv1.ApplicationPending)
+	if a.DeletionTimestamp != nil {
+		phase = kibashipv1.ApplicationDeleting
 	}
-	observations := make([]gauge.Observation, len(applications.Items))
-	for i := range applications.Items {
-		a := &applications.Items[i]
-		phase, since := cmp.Or(a.Status.Phase, kibashipv1.ApplicationPending), a.CreationTimestamp.Time
-		if c := meta.FindStatusCondition(a.Status.Conditions, kibashipv1.ConditionReady); c != nil {
-			since = c.LastTransitionTime.Time
-		}
-		if a.DeletionTimestamp != nil {
-			phase, since = kibashipv1.ApplicationDeleting, a.DeletionTimestamp.Time
-		}
-		observations[i] = gauge.Observation{Phase: phase, Since: since}
-	}
-	return observations, nil
+	return gauge.InPhase(a, phase, a.Status.Conditions)
 }

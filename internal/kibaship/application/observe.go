@@ -17,13 +17,13 @@ import (
 type Observed struct {
 	// Project is the one that it names; nil when there is none.
 	Project *kibashipv1.Project
-	// SecretsKnown: the Secrets of the namespace were looked at. Missing are those that the
-	// Application names and that are not there.
+	// SecretsKnown: the Secrets of the namespace are known. Missing are those that the Application names and that do not
+	// exist.
 	SecretsKnown bool
 	Missing      []string
 }
 
-// usable reports whether the Project is there, in order, and has this namespace.
+// usable reports whether the Project exists, is Ready, and has this namespace.
 func (o Observed) usable(a *kibashipv1.Application) bool {
 	return o.Project != nil && o.Project.DeletionTimestamp == nil && o.Project.Status.Phase == kibashipv1.ProjectReady &&
 		a.Namespace == naming.Namespace(o.Project.Name)
@@ -39,9 +39,9 @@ func (r *Reconciler) observe(ctx context.Context, a *kibashipv1.Application) (o 
 		return o, err
 	}
 	names := slices.Sorted(maps.Keys(rules.Secrets(&a.Spec)))
-	// Without the Project's rights there is nothing to be seen.
+	// Without the Project's rights the operator cannot read Secrets.
 	if len(names) > 0 && o.usable(a) {
-		o.Missing, o.SecretsKnown = r.Secrets.Missing(secretsUser, a.Namespace, names) //nolint:contextcheck // a watch outlives the pass that opens it
+		o.Missing, o.SecretsKnown = r.Secrets.Missing(secretsUser, a.Namespace, names) //nolint:contextcheck // a watch outlives the reconciliation that opens it
 	}
 	return o, nil
 }

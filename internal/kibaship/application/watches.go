@@ -15,7 +15,6 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -31,7 +30,7 @@ const (
 
 // SetupWithManager opens the watches. There are no timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	if err := index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+		Complete(r.kind.Reconciler())
 }
 
 func index(ctx context.Context, indexer client.FieldIndexer) error {
@@ -73,8 +72,8 @@ func index(ctx context.Context, indexer client.FieldIndexer) error {
 	})
 }
 
-// relabelled passes changes of the labels that an Application has of its Project. The write that
-// puts on labels and finalizer is the operator's own, in a pass that goes on.
+// relabelled accepts changes of the labels that an Application has from its Project. The write that puts on labels and
+// finalizer is the operator's own, in a reconciliation that continues.
 var relabelled = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	if !controllerutil.ContainsFinalizer(e.ObjectOld, kibashipv1.ApplicationFinalizer) && controllerutil.ContainsFinalizer(e.ObjectNew, kibashipv1.ApplicationFinalizer) {
 		return false
@@ -84,7 +83,7 @@ var relabelled = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before[kibashipv1.LabelWorkspaceUUID] != after[kibashipv1.LabelWorkspaceUUID]
 }}
 
-// phaseChanged passes what makes a Project usable or not.
+// phaseChanged accepts what makes a Project usable or not.
 var phaseChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*kibashipv1.Project), e.ObjectNew.(*kibashipv1.Project)
 	return before.Status.Phase != after.Status.Phase || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)

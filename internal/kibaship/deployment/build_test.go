@@ -62,7 +62,7 @@ func TestARefusedLabelIsTold(t *testing.T) {
 		t.Error("a label that was written is a problem")
 	}
 	d := aDeployment()
-	computeStatus(Outcome{Observed: Observed{Deployment: d}, Problem: checkLabel(errors.New("not today"))}, shown, now)
+	setStatus(Outcome{Observed: Observed{Deployment: d}, Problem: checkLabel(errors.New("not today"))}, now)
 	c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionReady)
 	if c.Status != metav1.ConditionFalse || c.Reason != kibashipv1.ReasonRefused || !strings.Contains(d.Status.Message, "not today") {
 		t.Errorf("Ready is %+v, the message %q", c, d.Status.Message)

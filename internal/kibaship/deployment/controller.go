@@ -2,13 +2,12 @@ package deployment
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -17,7 +16,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
-	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -47,9 +45,8 @@ type Reconciler struct {
 	// Workers is how many Deployments are worked on at the same time.
 	Workers int
 
-	backoff    *outcome.Backoff
-	finalizers finalizer.Remover
-	own        struct {
+	kind *reconcile.Kind[*kibashipv1.Deployment, Outcome]
+	own  struct {
 		sync.Mutex
 		image string
 	}
@@ -69,83 +66,82 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=system
 
-// reconcile brings one Deployment a step further, or leaves it alone when there is nothing to
-// do. It returns after how long time alone will change something, zero for never.
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
-	d := &kibashipv1.Deployment{}
-	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, d)); err != nil {
-		if errors.Is(err, outcome.ErrGone) {
-			r.finalizers.Forget(req.NamespacedName)
-			return 0, errors.Join(r.closeUnused(ctx, req.Namespace), err)
-		}
-		return 0, err
+// newKind says what is particular to Deployments; kit/reconcile does the rest. All that belongs to a Deployment has an
+// owner reference to it, and the garbage collector deletes it.
+func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Deployment, Outcome] {
+	return &reconcile.Kind[*kibashipv1.Deployment, Outcome]{
+		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Name: "Deployment",
+		New:  func() *kibashipv1.Deployment { return &kibashipv1.Deployment{} },
+		Fields: func(d *kibashipv1.Deployment) reconcile.Fields {
+			return reconcile.Fields{Status: &d.Status, Conditions: &d.Status.Conditions, ObservedGeneration: &d.Status.ObservedGeneration}
+		},
+		Finalizer: kibashipv1.DeploymentFinalizer, FinalizerInApply: true,
+		Observe: func(ctx context.Context, d *kibashipv1.Deployment) (out Outcome, err error) {
+			out.Observed, err = r.observe(ctx, d)
+			return out, err
+		},
+		Apply: r.apply,
+		Status: func(_ *kibashipv1.Deployment, out Outcome, _ outcome.Problems, now time.Time) reconcile.Ready {
+			return computeStatus(out, r.Config.Builds.ResultTime, now)
+		},
+		Report: r.report,
+		RequeueAfter: func(_ *kibashipv1.Deployment, out Outcome, _ outcome.Problems, now time.Time) time.Duration {
+			return requeueAfter(out, r.Config.Builds.ResultTime, now)
+		},
+		Finalize: func(context.Context, *kibashipv1.Deployment, time.Time) (done bool, never time.Duration, err error) {
+			return true, never, nil
+		},
+		Forget: func(ctx context.Context, key types.NamespacedName) error { return r.closeUnused(ctx, key.Namespace) },
 	}
-	r.backoff.ResetIfReplaced(req, d.UID)
-	if d.DeletionTimestamp != nil {
-		// What belongs to it is owned by it, and goes with it.
-		return 0, r.finalizers.Remove(ctx, r.Client, d, kibashipv1.DeploymentFinalizer)
-	}
-	now := r.Clock.Now()
-	unlabelled := r.label(ctx, d)
-	if unlabelled != nil && outcome.CauseOf(unlabelled) != outcome.Rejected {
-		return 0, unlabelled
-	}
-	o, err := r.observe(ctx, d)
-	if err != nil {
-		return 0, err
-	}
-	before := d.DeepCopy()
-	out, started := Outcome{Observed: o, Problem: checkLabel(unlabelled)}, ""
-	if out.Problem == nil {
-		out, started = r.take(ctx, o)
-	}
-	if out.Problem != nil && out.Problem.Class == outcome.Stale {
-		return 0, outcome.ErrConflict
-	}
-	computeStatus(out, r.Config.Builds.ResultTime, now)
-	err = r.patchStatus(ctx, before, d)
-	if err == nil {
-		r.report(before, out, started)
-	}
-	if p := out.Problem; p != nil && p.Err != nil {
-		err = reconcile.Join(p.Err, err)
-	}
-	return requeueAfter(out, r.Config.Builds.ResultTime, now), err
 }
 
-// take does what the type of the Application asks for.
-func (r *Reconciler) take(ctx context.Context, o Observed) (out Outcome, started string) {
-	out.Observed = o
-	if out.Problem = check(o); out.Problem != nil {
-		return out, ""
+// apply writes the label of the Application, and does what the type of the Application asks for.
+func (r *Reconciler) apply(ctx context.Context, d *kibashipv1.Deployment, out *Outcome, problems *outcome.Problems) error {
+	err := r.label(ctx, d)
+	if err != nil && outcome.CauseOf(err) != outcome.Rejected {
+		return err
 	}
+	if out.Problem = checkLabel(err); out.Problem == nil {
+		out.Problem = r.deploy(ctx, out)
+	}
+	problems.Add(out.Problem)
+	return nil
+}
+
+// deploy does what the type of the Application asks for.
+func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem {
+	if problem := check(out.Observed); problem != nil {
+		return problem
+	}
+	o := out.Observed
 	if o.Application.Spec.Type != kibashipv1.TypeGitRepository {
-		// It was one before, perhaps: nobody asks for that image any more.
+		// It may have been one before: its image is no longer wanted.
 		if err := r.endOthers(ctx, o, ""); err != nil {
-			out.Problem = r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
-			return out, ""
+			return r.problemOf(ctx, kibashipv1.ConditionSucceeded, err)
 		}
 	}
+	var problem *outcome.Problem
 	switch o.Application.Spec.Type {
 	case kibashipv1.TypeGitRepository:
 		pushImage := r.ownImage(ctx)
-		if out.Problem = checkPipeline(o, r.Config, pushImage); out.Problem != nil {
-			return out, ""
+		if problem := checkPipeline(o, r.Config, pushImage); problem != nil {
+			return problem
 		}
 		in := inputsOf(o.Deployment, o.Application, r.Config.Builds, pushImage)
 		out.In = &in
 		var fresh bool
-		if fresh, out.Problem = r.build(ctx, &out.Observed, in); fresh {
-			started = in.runName()
+		if fresh, problem = r.build(ctx, &out.Observed, in); fresh {
+			out.Started = in.runName()
 		}
 	case kibashipv1.TypeDockerImage:
-		out.Image, out.Problem = r.resolve(ctx, o)
+		out.Image, problem = r.resolve(ctx, o)
 	default: // a database
 	}
-	return out, started
+	return problem
 }
 
-// label says on a Deployment to which Application it belongs, for those who look for it.
+// label writes on a Deployment the name of its Application, so that it can be selected by it.
 func (r *Reconciler) label(ctx context.Context, d *kibashipv1.Deployment) error {
 	want := kitnaming.LabelValue(d.Spec.ApplicationRef.Name)
 	if d.Labels[kibashipv1.LabelApplication] == want {
@@ -163,7 +159,7 @@ func (r *Reconciler) label(ctx context.Context, d *kibashipv1.Deployment) error 
 	return nil
 }
 
-// closeUnused leaves the watch of Secrets in a namespace where there is no Deployment any more.
+// closeUnused closes the watch of Secrets in a namespace where no Deployment is left.
 func (r *Reconciler) closeUnused(ctx context.Context, namespace string) error {
 	var rest kibashipv1.DeploymentList
 	if err := r.Client.List(ctx, &rest, client.InNamespace(namespace), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
@@ -175,17 +171,5 @@ func (r *Reconciler) closeUnused(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// secretsUser is who looks at Secrets here.
+// secretsUser is the name under which this package watches Secrets.
 const secretsUser = "deployment"
-
-// patchStatus is the only write of the status. An unchanged one costs nothing.
-func (r *Reconciler) patchStatus(ctx context.Context, before, d *kibashipv1.Deployment) error {
-	return reconcile.Status[*kibashipv1.Deployment]{
-		Client: r.Client,
-		Of:     func(d *kibashipv1.Deployment) any { return &d.Status },
-		Rejected: func(d *kibashipv1.Deployment, err error) {
-			// The recorder counts repetitions.
-			reconcile.Warning(r.Events, d, kibashipv1.ReasonRefused, actionObserve, "The API server refuses the status of this Deployment: "+err.Error())
-		},
-	}.Patch(ctx, before, d)
-}

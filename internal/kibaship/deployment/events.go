@@ -1,10 +1,15 @@
 package deployment
 
 import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -14,32 +19,29 @@ const (
 	actionObserve = "Observe"
 )
 
-// report tells what changed between two statuses, each thing once. started is the name of the
-// run that this pass began, "" for none.
-func (r *Reconciler) report(before *kibashipv1.Deployment, out Outcome, started string) {
-	d := out.Deployment
-	if started != "" {
-		reconcile.Normal(r.Events, d, kibashipv1.ReasonRunStarted, actionBuild, "Started PipelineRun "+started)
+// report records what has changed between two statuses, besides problems.
+func (r *Reconciler) report(_ context.Context, before, d *kibashipv1.Deployment, out Outcome, problems outcome.Problems, _ time.Time) {
+	if out.Started != "" {
+		reconcile.Normal(r.Events, d, kibashipv1.ReasonRunStarted, actionBuild, "Started PipelineRun "+out.Started)
 	}
 	for _, run := range d.Status.RunHistory {
 		if hasEnded(before.Status.RunHistory, run) {
 			countRun(out, run)
 		}
 	}
-	for _, c := range d.Status.Conditions {
-		if !conditions.Transitioned(before.Status.Conditions, c) {
-			continue
-		}
-		switch {
-		case c.Type == kibashipv1.ConditionSucceeded && c.Status == metav1.ConditionTrue && c.Reason != kibashipv1.ReasonNothingToBuild:
-			reconcile.Normal(r.Events, d, c.Reason, actionObserve, c.Message)
-		case c.Type != kibashipv1.ConditionReady && c.Status == metav1.ConditionFalse:
-			reconcile.Warning(r.Events, d, c.Reason, actionObserve, c.Message)
-		}
+	c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded)
+	if !conditions.Transitioned(before.Status.Conditions, *c) {
+		return
+	}
+	switch {
+	case c.Status == metav1.ConditionTrue && c.Reason != kibashipv1.ReasonNothingToBuild:
+		reconcile.Normal(r.Events, d, c.Reason, actionObserve, c.Message)
+	case c.Status == metav1.ConditionFalse && problems.On(c.Type) == nil: // a run has failed
+		reconcile.Warning(r.Events, d, c.Reason, actionObserve, c.Message)
 	}
 }
 
-// hasEnded reports whether a run is over that was not, as far as was known.
+// hasEnded reports whether a run is over that was not over in the status before.
 func hasEnded(before []kibashipv1.PipelineRunStatus, run kibashipv1.PipelineRunStatus) bool {
 	if run.Phase == kibashipv1.DeploymentRunning {
 		return false

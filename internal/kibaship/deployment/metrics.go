@@ -2,11 +2,8 @@ package deployment
 
 import (
 	"cmp"
-	"context"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -32,7 +29,8 @@ var (
 	})
 	reconcileMetrics = reconcile.NewMetrics("kibaship_deployment",
 		"Reconciliations of Deployments that failed and are tried again. A build that fails is none.")
-	perPhase = gauge.NewPhases("kibaship_deployment", "Deployments", kibashipv1.DeploymentPhases, seeDeployments)
+	perPhase = gauge.NewPhases("kibaship_deployment", "Deployments", kibashipv1.DeploymentPhases,
+		gauge.Each(func() client.ObjectList { return &kibashipv1.DeploymentList{} }, inPhase))
 )
 
 func init() {
@@ -57,32 +55,16 @@ func countRun(out Outcome, run kibashipv1.PipelineRunStatus) {
 	}
 }
 
-func seeDeployments(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
-	var all kibashipv1.DeploymentList
-	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	observations := make([]gauge.Observation, len(all.Items))
-	for i := range all.Items {
-		d := &all.Items[i]
-		observations[i] = gauge.Observation{Phase: string(cmp.Or(d.Status.Phase, kibashipv1.DeploymentInitializing)), Since: since(d)}
-	}
-	return observations, nil
-}
-
-// since is when a Deployment came to its phase, or shortly before: a status keeps no time for
-// each.
-func since(d *kibashipv1.Deployment) time.Time {
+// inPhase counts a run that is going on, or whose result is the phase, from the times of the run.
+func inPhase(d *kibashipv1.Deployment) gauge.Observation {
+	seen := gauge.InPhase(d, cmp.Or(d.Status.Phase, kibashipv1.DeploymentInitializing), d.Status.Conditions)
 	if run := d.Status.CurrentPipelineRun; run != nil {
 		switch {
 		case d.Status.Phase == kibashipv1.DeploymentRunning && run.StartTime != nil:
-			return run.StartTime.Time
+			seen.Since = run.StartTime.Time
 		case run.CompletionTime != nil && (d.Status.Phase == kibashipv1.DeploymentFailed || d.Status.Phase == kibashipv1.DeploymentSucceeded):
-			return run.CompletionTime.Time
+			seen.Since = run.CompletionTime.Time
 		}
 	}
-	if c := meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionReady); c != nil {
-		return c.LastTransitionTime.Time
-	}
-	return d.CreationTimestamp.Time
+	return seen
 }

@@ -130,7 +130,7 @@ func inputsOf(d *kibashipv1.Deployment, app *kibashipv1.Application, builds conf
 	slug, _ := naming.Deployment(d.Name, app.Name)
 	in := Inputs{
 		UID: d.UID, Name: types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, Generation: d.Generation,
-		Again:   markOf(d),
+		Again:   runAgainOf(d),
 		Project: project, Application: appSlug, Deployment: slug, ApplicationName: app.Name,
 		Builds: builds, PushImage: pushImage,
 	}
@@ -147,9 +147,9 @@ func inputsOf(d *kibashipv1.Deployment, app *kibashipv1.Application, builds conf
 	return in
 }
 
-// markOf stands for the value of AnnotationRunAgain that counts. One that is taken off asks for
+// runAgainOf stands for the value of AnnotationRunAgain that counts. One that is taken off asks for
 // nothing: what was last asked for stays, until the spec changes.
-func markOf(d *kibashipv1.Deployment) string {
+func runAgainOf(d *kibashipv1.Deployment) string {
 	if value := d.Annotations[kibashipv1.AnnotationRunAgain]; value != "" {
 		return hash(value)
 	}
@@ -163,8 +163,8 @@ func markOf(d *kibashipv1.Deployment) string {
 // again.
 func requestOf(d *kibashipv1.Deployment) string {
 	text := strconv.FormatInt(d.Generation, 10)
-	if mark := markOf(d); mark != "" {
-		text += "-" + mark
+	if again := runAgainOf(d); again != "" {
+		text += "-" + again
 	}
 	return text
 }

@@ -14,27 +14,30 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome is what one pass saw and did, and all that a status is derived from.
+// Outcome is what one reconciliation observed and did, and all that a status is computed from.
 type Outcome struct {
 	Observed
-	// Problem is what stopped the pass; nil when everything is in place, or under way.
+	// Problem is what stopped the reconciliation; nil when everything is in place or in progress.
 	Problem *outcome.Problem
+	// Started is the name of the run that this reconciliation created, "" for none.
+	Started string
 	// In is nil where the Application has nothing to build, or is not known.
 	In *Inputs
 	// Image is what the registry said of a DockerImage; nil where it was not asked.
 	Image *registry.Image
 }
 
-// computeStatus writes into the status of a Deployment what an outcome means. shown is how long the
-// result of a run is the phase.
-func computeStatus(out Outcome, shown time.Duration, now time.Time) {
+// computeStatus writes into the status of a Deployment what an outcome means. shown is how long the result of a run is
+// the phase.
+func computeStatus(out Outcome, shown time.Duration, now time.Time) reconcile.Ready {
 	d := out.Deployment
 	s := &d.Status
 	handled := s.ObservedGeneration == d.Generation
-	mark, asked := markOf(d), requestOf(d)
-	s.ObservedGeneration, s.RunAgain = d.Generation, mark
+	runAgain, asked := runAgainOf(d), requestOf(d)
+	s.ObservedGeneration, s.RunAgain = d.Generation, runAgain
 	computeHistory(out, now)
 	computeImage(out, asked, now)
 
@@ -42,8 +45,8 @@ func computeStatus(out Outcome, shown time.Duration, now time.Time) {
 	s.Phase, s.Message = phaseOf(out, current, shown, now)
 	s.Message = conditions.Bound(s.Message)
 	succeeded := succeededCondition(out, current)
-	conditions.Upsert(&s.Conditions, d.Generation, now,
-		applicationReady(out), pipelineAvailable(out), succeeded, readyCondition(out, succeeded))
+	conditions.Upsert(&s.Conditions, d.Generation, now, applicationReady(out), pipelineAvailable(out), succeeded)
+	return readyOf(out, succeeded)
 }
 
 // computeHistory writes what is known of the runs, the newest first. One that is gone stays.
@@ -232,7 +235,7 @@ func resultShown(run *kibashipv1.PipelineRunStatus, shown time.Duration, now tim
 	return max(run.CompletionTime.Add(shown).Sub(now), 0)
 }
 
-// wakeUp is after how long time alone will change something, zero when it never will.
+// requeueAfter is after how long time alone changes the status, zero for never.
 func requeueAfter(out Outcome, shown time.Duration, now time.Time) time.Duration {
 	s := out.Deployment.Status
 	switch s.Phase {
@@ -321,15 +324,17 @@ func succeededCondition(out Outcome, current *kibashipv1.PipelineRunStatus) meta
 	}
 }
 
-// readyCondition sums up: what the spec asks for is there.
-func readyCondition(out Outcome, succeeded metav1.Condition) metav1.Condition {
-	const this = kibashipv1.ConditionReady
-	if out.Problem != nil && succeeded.Status != metav1.ConditionTrue {
-		return newCondition(this, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message)
+// readyOf sums up: what the spec asks for exists. A run that failed needs a change of the spec.
+func readyOf(out Outcome, succeeded metav1.Condition) reconcile.Ready {
+	switch {
+	case succeeded.Status == metav1.ConditionTrue:
+		return reconcile.Ready{Status: metav1.ConditionTrue, Reason: succeeded.Reason, Message: succeeded.Message}
+	case out.Problem != nil:
+		return reconcile.ReadyUnless(out.Problem, "", "")
+	default:
+		return reconcile.Ready{
+			Status: metav1.ConditionFalse, Reason: succeeded.Reason, Message: succeeded.Message,
+			Stalled: succeeded.Status == metav1.ConditionFalse,
+		}
 	}
-	status := succeeded.Status
-	if status == metav1.ConditionUnknown {
-		status = metav1.ConditionFalse
-	}
-	return newCondition(this, status, succeeded.Reason, succeeded.Message)
 }

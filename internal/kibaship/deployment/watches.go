@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -18,7 +18,6 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -27,7 +26,7 @@ const indexApplication = "deploymentApplication"
 
 // SetupWithManager opens the watches. The only timer is how long a result is shown.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Deployment{}, indexApplication, func(o client.Object) []string {
 		return []string{o.(*kibashipv1.Deployment).Spec.ApplicationRef.Name}
 	}); err != nil {
@@ -47,7 +46,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		})
 	kept := []client.Object{&kibashipv1.Deployment{}, &kibashipv1.Application{}}
 
-	// A build takes minutes, and there is no better word for its end than that of Tekton.
+	// A build takes minutes, and only Tekton's objects tell when it ends.
 	watch := func(kind client.Object) handler.EventHandler {
 		if kind.GetObjectKind().GroupVersionKind() == taskRunKind {
 			return handler.EnqueueRequestsFromMapFunc(r.ofTaskRun)
@@ -75,7 +74,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := reconcile.Open(ctx, mgr.GetCache(), kept...); err != nil {
 		return err
 	}
-	built, err := controllers.Build(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+	built, err := controllers.Build(r.kind.Reconciler())
 	if err != nil || apis == nil {
 		return err
 	}
@@ -90,8 +89,8 @@ func (r *Reconciler) ofApplication(ctx context.Context, o client.Object) []ctrl.
 		client.InNamespace(o.GetNamespace()), client.MatchingFields{indexApplication: o.GetName()})
 }
 
-// ofSecret maps a Secret to the Deployments of its namespace that have not got what they ask
-// for: it may be the one that they wait for, or that a run has lost.
+// ofSecret maps a Secret to the Deployments of its namespace that are not Ready: they may wait for it, or their run may
+// have lost it.
 func (r *Reconciler) ofSecret(ctx context.Context, o client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(o client.Object) bool {
 		d := o.(*kibashipv1.Deployment)
@@ -100,17 +99,11 @@ func (r *Reconciler) ofSecret(ctx context.Context, o client.Object) []ctrl.Reque
 }
 
 func isReady(d *kibashipv1.Deployment) bool {
-	for _, c := range d.Status.Conditions {
-		if c.Type == kibashipv1.ConditionReady {
-			return c.Status == metav1.ConditionTrue
-		}
-	}
-	return false
+	return meta.IsStatusConditionTrue(d.Status.Conditions, kibashipv1.ConditionReady)
 }
 
-// ofTaskRun maps a TaskRun to its Deployment. It is owned by the PipelineRun, of which it has
-// the labels and annotations: the name of the Deployment may be cut in a label, so all of that
-// label are meant.
+// ofTaskRun maps a TaskRun to its Deployment. Its owner is the PipelineRun, whose labels it has. A label may hold a
+// shortened name, so all Deployments with that label are enqueued.
 func (r *Reconciler) ofTaskRun(ctx context.Context, o client.Object) []ctrl.Request {
 	name := o.GetLabels()[kibashipv1.LabelDeployment]
 	if name == "" {
@@ -121,7 +114,7 @@ func (r *Reconciler) ofTaskRun(ctx context.Context, o client.Object) []ctrl.Requ
 	}, client.InNamespace(o.GetNamespace()))
 }
 
-// showing maps a jump of the clock to the Deployments that show a result for a time.
+// showing maps a jump of the clock to the Deployments whose phase is a result that is shown for a limited time.
 func (r *Reconciler) showing(ctx context.Context, _ client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &kibashipv1.DeploymentList{}, func(o client.Object) bool {
 		phase := o.(*kibashipv1.Deployment).Status.Phase
@@ -129,11 +122,11 @@ func (r *Reconciler) showing(ctx context.Context, _ client.Object) []ctrl.Reques
 	})
 }
 
-// changes passes what somebody has written, and no status.
+// changes accepts what a client writes outside the status.
 var changes = predicate.Or(predicate.GenerationChangedPredicate{}, // also where it is being deleted
 	predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
-// applicationChanged passes what a Deployment is judged by.
+// applicationChanged accepts what a Deployment depends on.
 var applicationChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return true },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -142,7 +135,7 @@ var applicationChanged = predicate.Or(predicate.GenerationChangedPredicate{}, pr
 	},
 })
 
-// runChanged passes what somebody has written, and what Tekton says of a run.
+// runChanged accepts what a client writes, and the status that Tekton writes.
 var runChanged = predicate.Or(changes, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*unstructured.Unstructured)
@@ -151,7 +144,7 @@ var runChanged = predicate.Or(changes, predicate.Funcs{
 	},
 })
 
-// TrimRun drops of Tekton's objects what is not read.
+// TrimRun drops the parts of Tekton's objects that the operator does not read.
 func TrimRun(u *unstructured.Unstructured) {
 	switch u.GroupVersionKind() {
 	case taskRunKind:

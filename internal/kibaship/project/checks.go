@@ -14,8 +14,8 @@ func blocked(condition, reason, format string, args ...any) *outcome.Problem {
 	return &outcome.Problem{Condition: condition, Reason: reason, Class: outcome.Blocked, Message: fmt.Sprintf(format, args...)}
 }
 
-// check decides whether the Project is good: the same rules as those of its webhook.
-func check(p *kibashipv1.Project, o Observed) *outcome.Problem {
+// check applies the rules of the webhook, which may have been bypassed.
+func check(p *kibashipv1.Project, o Observed) (problems outcome.Problems) {
 	all := rules.Project(p)
 	if len(all) == 0 {
 		all = rules.UUIDTaken(p, o.SameUUID)
@@ -23,10 +23,11 @@ func check(p *kibashipv1.Project, o Observed) *outcome.Problem {
 	if len(all) == 0 {
 		return nil
 	}
-	return blocked(kibashipv1.ConditionAccepted, all[0].Reason, "%s", all.String())
+	problems.Add(blocked(kibashipv1.ConditionAccepted, all[0].Reason, "%s", all.String()))
+	return problems
 }
 
-// checkNamespace decides whether the namespace may be made, or is ours.
+// checkNamespace decides whether the namespace may be created, or belongs to the Project.
 func checkNamespace(p *kibashipv1.Project, o Observed) *outcome.Problem {
 	ns := o.Namespace
 	if ns == nil || namespaceOwner(p).Owns(ns) {
@@ -34,10 +35,10 @@ func checkNamespace(p *kibashipv1.Project, o Observed) *outcome.Problem {
 	}
 	if id := ns.Labels[kibashipv1.LabelUUID]; id != "" && id != p.Labels[kibashipv1.LabelUUID] {
 		return blocked(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict,
-			"namespace %s exists and belongs to the Project of uuid %s; it was left untouched, also when this Project is deleted: delete the namespace, or delete this Project", ns.Name, id)
+			"namespace %s exists and belongs to the Project with uuid %s. It is left untouched, also when this Project is deleted. Delete the namespace, or delete this Project", ns.Name, id)
 	}
 	return blocked(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict,
-		"namespace %s exists and does not carry the proof that it is this Project's; it was left untouched, also when this Project is deleted: delete it, or delete this Project, or, if all that is in it is this Project's, label it %s=%s and annotate it %s=%s",
+		"namespace %s exists and does not carry the UID of this Project. It is left untouched, also when this Project is deleted. Delete the namespace, or delete this Project. If all in it belongs to this Project, label it %s=%s and annotate it %s=%s",
 		ns.Name, kibashipv1.LabelUUID, p.Labels[kibashipv1.LabelUUID], kibashipv1.AnnotationProjectUID, p.UID)
 }
 
@@ -47,7 +48,7 @@ func checkAdmin(o Observed, name string) *outcome.Problem {
 		return nil
 	}
 	return blocked(kibashipv1.ConditionAccessReady, kibashipv1.ReasonAdminRoleMissing,
-		"ClusterRole %s does not exist, by which the operator works in namespaces of Projects: an administrator creates it, see the documentation of Projects", name)
+		"ClusterRole %s does not exist. The operator needs it to work in namespaces of Projects: have an administrator create it, see the documentation of Projects", name)
 }
 
 // checkTekton decides whether the Project must wait for Tekton.
@@ -59,35 +60,15 @@ func checkTekton(o Observed, mode config.TektonMode) *outcome.Problem {
 		"Tekton is not installed (namespace %s and definition %s), and TEKTON_MODE is required: install it, or set TEKTON_MODE", naming.TektonNamespace, tasksDefinition)
 }
 
-// finalizerProblem is what a finalizer that could not be put on means; nil for none.
-func finalizerProblem(err error) *outcome.Problem {
-	if err == nil {
-		return nil
-	}
-	return problemOf(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonRefused, fmt.Errorf("put a finalizer on the Project: %w", err))
-}
-
-// problemOf is what a failed write means; nil for none. notOurs is the reason of an object
-// that is not ours.
-func problemOf(condition, notOurs string, err error) *outcome.Problem {
-	if err == nil {
-		return nil
-	}
-	p := &outcome.Problem{Condition: condition, Reason: kibashipv1.ReasonWriteFailed, Class: outcome.Retry, Message: err.Error(), Err: err}
-	switch outcome.CauseOf(err) {
-	case outcome.Terminating:
-		p.Class, p.Reason, p.Err = outcome.Waiting, kibashipv1.ReasonWaiting, nil
-	case outcome.NotOwned:
-		p.Class, p.Reason = outcome.External, notOurs
-	case outcome.Rejected:
-		p.Class, p.Reason = outcome.External, kibashipv1.ReasonRefused
-	case outcome.NotInstalled, outcome.NotServed:
-		p.Class = outcome.External
-	case outcome.Conflict:
-		p.Class = outcome.Stale
-	case outcome.Contested:
-		p.Reason = kibashipv1.ReasonContested
-	case outcome.Failed:
+// problemOf is what a failed write means; nil for none. notOwned is the reason where an object belongs to another owner.
+func problemOf(condition, notOwned string, err error) *outcome.Problem {
+	p := outcome.NewProblem(condition, err)
+	switch {
+	case p == nil:
+	case p.Reason == outcome.ReasonOwnershipConflict:
+		p.Reason = notOwned
+	case p.Reason == outcome.ReasonAPINotInstalled:
+		p.Reason = kibashipv1.ReasonWriteFailed
 	}
 	return p
 }

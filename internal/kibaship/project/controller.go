@@ -2,23 +2,19 @@ package project
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -33,13 +29,10 @@ type Reconciler struct {
 	Config config.KibaShip
 	// Identity returns who the operator is to the API server.
 	Identity func(context.Context) (rbacv1.Subject, error)
-	// Starts are the first passes of new Projects under way: events wait for them.
-	Starts *precedence.Precedence
 	// Workers is how many Projects are worked on at the same time.
 	Workers int
 
-	backoff    *outcome.Backoff
-	finalizers finalizer.Remover
+	kind *reconcile.Kind[*kibashipv1.Project, State]
 }
 
 // What is written in the namespace of a Project, but bindings, the operator may write there
@@ -61,81 +54,60 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// reconcile brings one Project a step further, or leaves it alone when there is nothing to do.
-// Events alone wake it.
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
-	p := &kibashipv1.Project{}
-	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, p)); err != nil {
-		if errors.Is(err, outcome.ErrGone) {
-			r.finalizers.Forget(req.NamespacedName)
-		}
-		return never, err
+// newKind says what is particular to Projects; kit/reconcile does the rest.
+func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
+	return &reconcile.Kind[*kibashipv1.Project, State]{
+		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Name: "Project",
+		New:  func() *kibashipv1.Project { return &kibashipv1.Project{} },
+		Fields: func(p *kibashipv1.Project) reconcile.Fields {
+			s := &p.Status
+			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
+		},
+		Finalizer: kibashipv1.ProjectFinalizer, FinalizerCondition: kibashipv1.ConditionNamespaceReady,
+		Observe:  r.observe,
+		Check:    func(p *kibashipv1.Project, s *State) outcome.Problems { return check(p, s.Observed) },
+		Apply:    r.apply,
+		Status:   computeStatus,
+		Report:   r.report,
+		Finalize: r.finalize,
+		Bound:    bound,
+		Touch: func(p *kibashipv1.Project, now time.Time) {
+			if p.Status.Phase == kibashipv1.ProjectReady {
+				p.Status.LastReconcileTime = &metav1.Time{Time: now}
+			}
+		},
 	}
-	r.backoff.ResetIfReplaced(req, p.UID)
-	now := r.Clock.Now()
-	if p.DeletionTimestamp != nil {
-		return never, r.finalize(ctx, p, now)
-	}
-	if p.Status.ObservedGeneration == 0 {
-		defer r.Starts.Take()()
-	}
-	return never, r.keep(ctx, p, now)
 }
 
-// keep makes a live Project what it should be.
-func (r *Reconciler) keep(ctx context.Context, p *kibashipv1.Project, now time.Time) error {
-	held := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, p, kibashipv1.ProjectFinalizer))
-	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
-		return held
-	}
-	observed, err := r.observe(ctx, p)
-	if err != nil {
-		return err
-	}
-	before := p.DeepCopy()
-	out := r.build(ctx, p, observed, finalizerProblem(held))
-	if out.raced() {
-		return outcome.ErrConflict
-	}
-	computeStatus(p, out, now)
-	if err := r.patchStatus(ctx, before, p, now); err != nil {
-		return reconcile.Join(out.err(), err)
-	}
-	r.report(before, p, out, now)
-	return out.err()
-}
-
-// build applies the plan: the namespace, the rights in it, the limits, and what is in the
-// namespace of Tekton. While the finalizer is refused nothing is made: a deletion would be
-// missed.
-func (r *Reconciler) build(ctx context.Context, p *kibashipv1.Project, o Observed, held *outcome.Problem) Outcome {
-	out := Outcome{Observed: o, Mode: r.Config.Tekton, problems: map[string]*outcome.Problem{}}
-	if out.add(check(p, o)); !out.stopped() {
-		out.add(held)
-	}
-	if !out.stopped() {
-		out.add(checkNamespace(p, o))
-	}
-	in := r.inputs(p, o)
-	if !out.stopped() {
-		_, err := apply.Apply(ctx, r.recording(), namespaceOwner(p), namespace(in))
-		out.add(problemOf(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict, err))
-		out.NamespaceCreated = err == nil && o.Namespace == nil
-	}
-	if !out.stopped() {
-		out.add(checkAdmin(o, r.Config.ProjectAdmin))
-	}
-	if !out.stopped() {
-		for _, failure := range apply.Steps(ctx, r.Writer, ownerOf(p), naming.Namespace(p.Name), plan(in, granted)) {
-			out.add(problemOf(failure.Condition, kibashipv1.ReasonOwnershipConflict, failure.Err))
+// apply writes the namespace, the rights in it, the limits, and the binding in the namespace of Tekton.
+func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State, problems *outcome.Problems) error {
+	in := r.inputs(p, s.Observed)
+	for _, step := range []func(){
+		func() { problems.Add(checkNamespace(p, s.Observed)) },
+		func() {
+			_, err := apply.Apply(ctx, r.recording(), namespaceOwner(p), namespace(in))
+			problems.Add(problemOf(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict, err))
+			s.NamespaceCreated = err == nil && s.Namespace == nil
+		},
+		func() { problems.Add(checkAdmin(s.Observed, r.Config.ProjectAdmin)) },
+		func() {
+			for _, failure := range apply.Steps(ctx, r.Writer, ownerOf(p), naming.Namespace(p.Name), plan(in, granted)) {
+				problems.Add(problemOf(failure.Condition, kibashipv1.ReasonOwnershipConflict, failure.Err))
+			}
+		},
+		func() {
+			if problems.Add(checkTekton(s.Observed, s.Mode)); in.Tekton {
+				problems.Add(problemOf(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, r.integrate(ctx, p, in)))
+			}
+		},
+	} {
+		if len(*problems) > 0 {
+			break
 		}
+		step()
 	}
-	if !out.stopped() {
-		if out.add(checkTekton(o, r.Config.Tekton)); in.Tekton {
-			out.add(problemOf(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, r.integrate(ctx, p, in)))
-		}
-	}
-	return out
+	return nil
 }
 
 func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {
@@ -147,28 +119,9 @@ func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {
 	}
 }
 
-// recording notes on the namespace what was asked for, so that it can be taken off again.
+// recording notes on the namespace what was asked for, so that it can be removed again.
 func (r *Reconciler) recording() apply.Writer {
 	w := r.Writer
 	w.Record = kibashipv1.AnnotationApplied
 	return w
-}
-
-// patchStatus is the only write of the status. An unchanged one costs nothing.
-func (r *Reconciler) patchStatus(ctx context.Context, before, p *kibashipv1.Project, now time.Time) error {
-	return reconcile.Status[*kibashipv1.Project]{
-		Client: r.Client,
-		Of:     func(p *kibashipv1.Project) any { return &p.Status },
-		Bound:  bound,
-		Touch: func(p *kibashipv1.Project) {
-			if p.Status.Phase == kibashipv1.ProjectReady {
-				p.Status.LastReconcileTime = &metav1.Time{Time: now}
-			}
-		},
-		Rejected: func(p *kibashipv1.Project, err error) {
-			// The recorder counts repetitions.
-			reconcile.Warning(r.Events, p, kibashipv1.ReasonRefused, actionObserve,
-				"The API server refuses the status of this Project: "+err.Error())
-		},
-	}.Patch(ctx, before, p)
 }

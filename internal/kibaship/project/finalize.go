@@ -12,61 +12,55 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// finalize carries out the deletion of a Project, from whatever state it is in: first the
-// rights of its ServiceAccount, then the namespace. It is done when the namespace is gone, or
-// turns out not to be the Project's: then it is left untouched, with all that is in it.
-func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now time.Time) error {
-	if !controllerutil.ContainsFinalizer(p, kibashipv1.ProjectFinalizer) || r.finalizers.Done(p) {
-		return nil // somebody else holds it back, or the cache is late
-	}
+// finalize carries out the deletion of a Project, from whichever state it is in: first it revokes the rights of the
+// ServiceAccount, then it deletes the namespace. It is done when the namespace is gone, or turns out to be another
+// owner's: then it is left untouched, with all that is in it.
+func (r *Reconciler) finalize(ctx context.Context, p *kibashipv1.Project, now time.Time) (done bool, never time.Duration, err error) {
 	before := p.DeepCopy()
 	e := Deletion{TektonErr: r.leaveTekton(ctx, p)}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: naming.Namespace(p.Name)}}
 	exists, err := apply.Find(ctx, r.Writer, ns)
 	if err != nil {
-		return errors.Join(err, e.TektonErr)
+		return false, never, errors.Join(err, e.TektonErr)
 	}
 	if exists {
 		e.Namespace = ns
 		e.Foreign = !namespaceOwner(p).Owns(ns)
 	}
-	if exists && !e.Foreign && ns.DeletionTimestamp == nil {
-		e.DeleteErr = errors.Join(r.withdraw(ctx, p), apply.Delete(ctx, r.Client, ns))
+	ours := exists && !e.Foreign
+	if ours && ns.DeletionTimestamp == nil {
+		e.DeleteErr = errors.Join(r.revoke(ctx, p), apply.Delete(ctx, r.Client, ns))
 	}
 	if apierrors.IsConflict(e.TektonErr) || apierrors.IsConflict(e.DeleteErr) {
-		return errors.Join(e.TektonErr, e.DeleteErr) // somebody was faster: another look tells
+		return false, never, errors.Join(e.TektonErr, e.DeleteErr) // another client wrote first: the next reconciliation observes it
 	}
 
 	computeDeleting(p, e, now)
-	if err := r.patchStatus(ctx, before, p, now); err != nil {
-		// A status that is refused holds no Project back whose namespace is gone.
-		if exists && !e.Foreign || outcome.CauseOf(err) != outcome.Rejected {
-			return reconcile.Join(e.DeleteErr, err)
+	if err := r.kind.PatchStatus(ctx, before, p, now); err != nil {
+		// A status that is refused does not keep a Project whose namespace is gone.
+		if ours || outcome.CauseOf(err) != outcome.Rejected {
+			return false, never, reconcile.Join(e.DeleteErr, err)
 		}
 	}
 	r.reportDeletion(before, p, e)
-	switch {
-	case exists && !e.Foreign:
-		return errors.Join(e.DeleteErr, e.TektonErr) // the namespace's events wake us
-	case e.TektonErr != nil:
-		return e.TektonErr
-	default:
-		return r.release(ctx, p)
+	if ours {
+		return false, never, errors.Join(e.DeleteErr, e.TektonErr) // the namespace's events trigger the next reconciliation
 	}
+	return e.TektonErr == nil, never, e.TektonErr
 }
 
-// leaveTekton deletes the Project's binding in the namespace of Tekton. Where there is no such
-// namespace nobody is asked: of many Projects that go at once each is looked at several times.
+// leaveTekton deletes the Project's binding in the namespace of Tekton. Without that namespace it asks nothing of the API
+// server: of many Projects that are deleted together, each is reconciled several times.
 func (r *Reconciler) leaveTekton(ctx context.Context, p *kibashipv1.Project) error {
 	ns, err := apply.Found(ctx, r.Client, client.ObjectKey{Name: naming.TektonNamespace}, &corev1.Namespace{})
 	if ns == nil || err != nil {
@@ -77,10 +71,9 @@ func (r *Reconciler) leaveTekton(ctx context.Context, p *kibashipv1.Project) err
 	}})
 }
 
-// withdraw takes the rights away before the namespace goes, so that nobody works in it any
-// more. The operator may lack the rights to do it, where somebody took its own binding off:
-// the namespace takes all with it then.
-func (r *Reconciler) withdraw(ctx context.Context, p *kibashipv1.Project) error {
+// revoke deletes the rights in the namespace before the namespace, so that no account works in it any more. The operator
+// may lack the rights to do it, where its own binding was deleted: then they go with the namespace.
+func (r *Reconciler) revoke(ctx context.Context, p *kibashipv1.Project) error {
 	in := metav1.ObjectMeta{Namespace: naming.Namespace(p.Name)}
 	binding, role, account := &rbacv1.RoleBinding{ObjectMeta: in}, &rbacv1.Role{ObjectMeta: in}, &corev1.ServiceAccount{ObjectMeta: in}
 	binding.Name, role.Name, account.Name = naming.AdminBinding(p.Name), naming.AdminRole(p.Name), naming.ServiceAccount(p.Name)
@@ -93,9 +86,8 @@ func (r *Reconciler) withdraw(ctx context.Context, p *kibashipv1.Project) error 
 	return errors.Join(errs...)
 }
 
-// deleteOurs deletes an object if it is provably the Project's. The cache leaves out one that
-// has lost its label, so the API server is asked too, and later reads do not wait for a
-// deletion that the cache may never show.
+// deleteOurs deletes an object that carries the Project's UID. The cache leaves out one that has lost its label, so the API
+// server is asked too, and later reads do not wait for a deletion that the cache may never show.
 func (r *Reconciler) deleteOurs(ctx context.Context, p *kibashipv1.Project, o client.Object) error {
 	exists, err := apply.Find(ctx, r.Writer, o)
 	if err != nil || !exists || !ownerOf(p).Owns(o) || o.GetDeletionTimestamp() != nil {
@@ -104,18 +96,7 @@ func (r *Reconciler) deleteOurs(ctx context.Context, p *kibashipv1.Project, o cl
 	return apply.Delete(ctx, r.Client, o, client.DisableReadYourWritesConsistency)
 }
 
-// release takes the finalizer off. The status is not written again: an event tells when the
-// API server refuses.
-func (r *Reconciler) release(ctx context.Context, p *kibashipv1.Project) error {
-	err := r.finalizers.Remove(ctx, r.Client, p, kibashipv1.ProjectFinalizer)
-	if outcome.CauseOf(err) == outcome.Rejected {
-		reconcile.Warning(r.Events, p, kibashipv1.ReasonRefused, actionDelete,
-			"All that belonged to this Project is gone; the API server refuses to take its finalizer off: "+err.Error())
-	}
-	return err
-}
-
-// Deletion is what one pass saw and did of a Project that is being deleted.
+// Deletion is what one reconciliation observed and did of a Project that is being deleted.
 type Deletion struct {
 	// Namespace of the Project's name; nil when it is gone.
 	Namespace *corev1.Namespace
@@ -126,8 +107,7 @@ type Deletion struct {
 	TektonErr, DeleteErr error
 }
 
-// goesWith reports whether Kubernetes deletes a namespace when a Project is gone: nobody else
-// owns it.
+// goesWith reports whether Kubernetes deletes a namespace when a Project is gone: it has no other owner.
 func goesWith(ns *corev1.Namespace, p *kibashipv1.Project) bool {
 	return len(ns.OwnerReferences) > 0 && !slices.ContainsFunc(ns.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID != p.UID })
 }
@@ -142,7 +122,7 @@ func computeDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
 	case e.Namespace == nil:
 	case e.Foreign && goesWith(e.Namespace, p):
 		reason, message = kibashipv1.ReasonNamespaceConflict, fmt.Sprintf(
-			"Namespace %s lacks the proof that it belongs to this Project, and is left to the garbage collector: it is owned by the Project, and goes with it", e.Namespace.Name)
+			"Namespace %s does not carry the UID of this Project. It is left to the garbage collector, which deletes it with the Project that owns it", e.Namespace.Name)
 	case e.Foreign:
 		reason, message = kibashipv1.ReasonNamespaceConflict, fmt.Sprintf("Namespace %s does not belong to this Project and stays", e.Namespace.Name)
 	case e.DeleteErr != nil:
@@ -163,8 +143,9 @@ func computeDeleting(p *kibashipv1.Project, e Deletion, now time.Time) {
 		}
 	}
 	s.Message = message
-	set(p, kibashipv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, message, now)
-	set(p, kibashipv1.ConditionAccessReady, metav1.ConditionFalse, kibashipv1.ReasonTerminating, "The Project is being deleted", now)
-	set(p, kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonTerminating, tekton, now)
-	set(p, kibashipv1.ConditionReady, metav1.ConditionFalse, kibashipv1.ReasonTerminating, "The Project is being deleted", now)
+	set := conditions.SetterOf(p, &s.Conditions, now)
+	set(kibashipv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, message)
+	set(kibashipv1.ConditionAccessReady, metav1.ConditionFalse, kibashipv1.ReasonTerminating, "The Project is being deleted")
+	set(kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonTerminating, tekton)
+	reconcile.NotReady(kibashipv1.ReasonTerminating, "The Project is being deleted").SetOn(&s.Conditions, p.Generation, now)
 }

@@ -2,10 +2,8 @@ package project
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -22,31 +20,14 @@ var (
 		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300},
 	})
 	reconcileMetrics = reconcile.NewMetrics("kibaship_project", "Reconciliations of Projects that failed and are tried again.")
-	perPhase         = gauge.NewPhases("kibaship_project", "Projects", kibashipv1.ProjectPhases, seeProjects)
+	perPhase         = gauge.NewPhases("kibaship_project", "Projects", kibashipv1.ProjectPhases,
+		gauge.Each(func() client.ObjectList { return &kibashipv1.ProjectList{} }, inPhase))
 )
 
 func init() {
 	metrics.Registry.MustRegister(timeToReady, reconcileMetrics, perPhase)
 }
 
-func seeProjects(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
-	var projects kibashipv1.ProjectList
-	if err := reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	observations := make([]gauge.Observation, len(projects.Items))
-	for i := range projects.Items {
-		p := &projects.Items[i]
-		since := p.CreationTimestamp.Time
-		// A status keeps no time for each phase: what is not Ready counts from when it became
-		// so, or was first looked at.
-		if c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionReady); c != nil {
-			since = c.LastTransitionTime.Time
-		}
-		if p.DeletionTimestamp != nil {
-			since = p.DeletionTimestamp.Time
-		}
-		observations[i] = gauge.Observation{Phase: string(cmp.Or(p.Status.Phase, kibashipv1.ProjectPending)), Since: since}
-	}
-	return observations, nil
+func inPhase(p *kibashipv1.Project) gauge.Observation {
+	return gauge.InPhase(p, cmp.Or(p.Status.Phase, kibashipv1.ProjectPending), p.Status.Conditions)
 }

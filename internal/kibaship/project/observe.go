@@ -15,7 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 )
 
-// tasksDefinition is what tells that Tekton's API is installed.
+// tasksDefinition is the CRD that shows that Tekton's API is installed.
 const tasksDefinition = "tasks.tekton.dev"
 
 // Observed is everything outside the Project that decides what happens to it.
@@ -24,12 +24,11 @@ type Observed struct {
 	Operator rbacv1.Subject
 	// SameUUID are all Projects of its uuid, itself among them.
 	SameUUID []kibashipv1.Project
-	// Namespace of the Project's name, whoever it belongs to; nil when there is none.
+	// Namespace of the Project's name, no matter to which Project it belongs; nil when there is none.
 	Namespace *corev1.Namespace
 	// Admin is the ClusterRole by which the operator works there; nil when there is none.
 	Admin *rbacv1.ClusterRole
-	// Tekton says whether its namespace and its API are there. Not looked at where
-	// TEKTON_MODE is off.
+	// Tekton says whether its namespace and its API exist. False where TEKTON_MODE is off.
 	Tekton bool
 	// Quota is the Project's ResourceQuota; nil when there is none.
 	Quota *corev1.ResourceQuota
@@ -37,7 +36,15 @@ type Observed struct {
 	Applications, Deployments int32
 }
 
-func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o Observed, err error) {
+// State is what one reconciliation observed of a Project and did for it.
+type State struct {
+	Observed
+	Mode             config.TektonMode
+	NamespaceCreated bool
+}
+
+func (r *Reconciler) observe(ctx context.Context, p *kibashipv1.Project) (o State, err error) {
+	o.Mode = r.Config.Tekton
 	if o.Operator, err = r.Identity(ctx); err != nil {
 		return o, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -37,7 +38,7 @@ func ownNamespace(p *kibashipv1.Project) *corev1.Namespace {
 	return ns
 }
 
-func TestJudgeNamespace(t *testing.T) {
+func TestCheckNamespace(t *testing.T) {
 	p := good()
 	for name, tc := range map[string]struct {
 		modify func(*corev1.Namespace)
@@ -62,7 +63,7 @@ func TestJudgeNamespace(t *testing.T) {
 	}
 }
 
-func TestDerive(t *testing.T) {
+func TestComputeStatus(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "resourcequotas"}, "q", errors.New("no"))
 	for name, tc := range map[string]struct {
 		mode     config.TektonMode
@@ -87,13 +88,13 @@ func TestDerive(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := good()
-			out := Outcome{Observed: Observed{Namespace: ownNamespace(p), Tekton: tc.tekton, Applications: 2}, Mode: tc.mode, problems: map[string]*outcome.Problem{}}
-			for _, problem := range tc.problems {
-				out.add(problem)
+			state := State{Observed: Observed{Namespace: ownNamespace(p), Tekton: tc.tekton, Applications: 2}, Mode: tc.mode}
+			update := func(p *kibashipv1.Project, now time.Time) {
+				computeStatus(p, state, tc.problems, now).SetOn(&p.Status.Conditions, p.Generation, now)
 			}
-			computeStatus(p, out, noon)
+			update(p, noon)
 			s := p.Status
-			if s.Phase != tc.phase || s.NamespaceName != "project-mystore-ns-kibaship-com" || s.ObservedGeneration != 2 || s.Usage.Applications != 2 || s.Message == "" {
+			if s.Phase != tc.phase || s.NamespaceName != "project-mystore-ns-kibaship-com" || s.Usage.Applications != 2 || s.Message == "" {
 				t.Errorf("status %+v", s)
 			}
 			if c := meta.FindStatusCondition(s.Conditions, kibashipv1.ConditionReady); c.Reason != tc.ready || (c.Status == metav1.ConditionTrue) != (tc.phase == kibashipv1.ProjectReady) {
@@ -106,18 +107,22 @@ func TestDerive(t *testing.T) {
 				t.Error(err)
 			}
 			again := p.DeepCopy()
-			computeStatus(again, out, noon.Add(time.Hour))
+			update(again, noon.Add(time.Hour))
 			if err := conditions.Violations(s.Conditions, again.Status.Conditions, 2); err != nil {
 				t.Error(err)
 			}
-			if len(again.Status.Conditions) != len(steps)+1 {
+			stalled := meta.IsStatusConditionTrue(again.Status.Conditions, reconcile.ConditionStalled)
+			if stalled != (tc.phase == kibashipv1.ProjectFailed) {
+				t.Errorf("Stalled is %v in phase %s", stalled, tc.phase)
+			}
+			if want := len(steps) + 1; len(again.Status.Conditions) != want && !stalled {
 				t.Errorf("%d conditions", len(again.Status.Conditions))
 			}
 		})
 	}
 }
 
-func TestDeriveDeleting(t *testing.T) {
+func TestComputeDeleting(t *testing.T) {
 	p := good()
 	going := ownNamespace(p)
 	going.Status.Conditions = []corev1.NamespaceCondition{{
@@ -152,18 +157,18 @@ func TestDeriveDeleting(t *testing.T) {
 func TestWhatBecomesOfANamespaceWithoutOwner(t *testing.T) {
 	p := good()
 	for name, tc := range map[string]struct {
-		owners []metav1.OwnerReference
-		told   string
+		owners  []metav1.OwnerReference
+		message string
 	}{
-		"nobody's":             {nil, "stays"},
-		"owned by the Project": {[]metav1.OwnerReference{{UID: p.UID}}, "goes with it"},
+		"without an owner":     {nil, "stays"},
+		"owned by the Project": {[]metav1.OwnerReference{{UID: p.UID}}, "deletes it with the Project"},
 		"owned by another":     {[]metav1.OwnerReference{{UID: "uid-b"}}, "stays"},
 		"owned by both":        {[]metav1.OwnerReference{{UID: p.UID}, {UID: "uid-b"}}, "stays"},
 	} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: naming.Namespace(p.Name), OwnerReferences: tc.owners}}
 		p := good()
 		computeDeleting(p, Deletion{Namespace: ns, Foreign: true}, noon)
-		if !strings.Contains(p.Status.Message, tc.told) {
+		if !strings.Contains(p.Status.Message, tc.message) {
 			t.Errorf("%s: %s", name, p.Status.Message)
 		}
 	}

@@ -21,21 +21,19 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // IndexUUID finds the Projects of a uuid.
 const IndexUUID = "uuid"
 
-// usagePause gathers changes of what a Project uses: a status that counts needs not be of this
-// moment. With a second, 500 Applications that came at once to 200 Projects cost half as many
-// writes again.
-const usagePause = 5 * time.Second
+// usageDelay collects changes of what a Project uses, since the counts of a status may be some seconds old. With one
+// second, 500 Applications created together in 200 Projects cost half as many writes again.
+const usageDelay = 5 * time.Second
 
 // SetupWithManager opens the watches. There are no timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &kibashipv1.Project{}, IndexUUID, func(o client.Object) []string {
 		if id := o.GetLabels()[kibashipv1.LabelUUID]; id != "" {
 			return []string{id}
@@ -61,9 +59,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// A uuid becomes free when its Project goes or changes.
 		Watches(&kibashipv1.Project{}, handler.EnqueueRequestsFromMapFunc(r.ofSameUUID), builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, gone))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofObject)).
-		Watches(&corev1.Namespace{}, every, named(naming.TektonNamespace), builder.WithPredicates(comesOrGoes)).
-		Watches(optional.Definition(), every, named(tasksDefinition), builder.WithPredicates(comesOrGoes)).
-		Watches(&rbacv1.ClusterRole{}, every, builder.WithPredicates(predicate.Or(comesOrGoes, predicate.ResourceVersionChangedPredicate{}))).
+		Watches(&corev1.Namespace{}, every, named(naming.TektonNamespace), builder.WithPredicates(createdOrDeleted)).
+		Watches(optional.Definition(), every, named(tasksDefinition), builder.WithPredicates(createdOrDeleted)).
+		Watches(&rbacv1.ClusterRole{}, every, builder.WithPredicates(predicate.Or(createdOrDeleted, predicate.ResourceVersionChangedPredicate{}))).
 		Watches(&corev1.ServiceAccount{}, owner).
 		Watches(&rbacv1.Role{}, owner).
 		Watches(&rbacv1.RoleBinding{}, owner).
@@ -71,18 +69,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&networkingv1.NetworkPolicy{}, owner).
 		Watches(&corev1.ResourceQuota{}, owner, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&corev1.ResourceQuota{}, gathered{}, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&kibashipv1.Application{}, gathered{}, builder.WithPredicates(comesOrGoes)).
-		Watches(&kibashipv1.Deployment{}, gathered{}, builder.WithPredicates(comesOrGoes)).
+		Watches(&kibashipv1.Application{}, gathered{}, builder.WithPredicates(createdOrDeleted)).
+		Watches(&kibashipv1.Deployment{}, gathered{}, builder.WithPredicates(createdOrDeleted)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+		Complete(r.kind.Reconciler())
 }
 
 var (
-	// comesOrGoes passes creations and deletions, and the moment when a deletion begins.
-	comesOrGoes = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	// createdOrDeleted accepts creations and deletions, and the start of a deletion.
+	createdOrDeleted = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return (e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
 	}}
 	gone = predicate.Funcs{
@@ -92,9 +90,8 @@ var (
 	}
 )
 
-// ofObject maps a namespace, or what is in one, to the Project of its name; and what is in the
-// namespace of Tekton to the Project that it tells. There may be none: then there is nothing
-// to do.
+// ofObject maps a namespace, or an object in one, to the Project of its name, and an object in the namespace of Tekton to
+// the Project that it names, which need not exist.
 func ofObject(_ context.Context, o client.Object) []ctrl.Request {
 	name, ok := naming.ProjectOf(cmp.Or(o.GetNamespace(), o.GetName()))
 	if !ok && o.GetNamespace() == naming.TektonNamespace {
@@ -107,7 +104,7 @@ func ofObject(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Name: name}}}
 }
 
-// ofPart is ofObject, and maps what all Projects share to all of them.
+// ofPart is ofObject, and maps the objects that all Projects share to all of them.
 func (r *Reconciler) ofPart(ctx context.Context, o client.Object) []ctrl.Request {
 	if o.GetNamespace() == naming.TektonNamespace && (o.GetName() == naming.TasksReader || o.GetName() == tektonOperatorBinding) {
 		return r.everyProject(ctx, o)
@@ -128,34 +125,35 @@ func (r *Reconciler) ofSameUUID(ctx context.Context, o client.Object) []ctrl.Req
 	return reconcile.Requests(ctx, r.Client, &kibashipv1.ProjectList{}, nil, client.MatchingFields{IndexUUID: id})
 }
 
-// gathered wakes the Project of an object after a while, so that many changes at once are
-// counted together.
+// gathered enqueues the Project of an object after usageDelay, so that many changes are counted together.
 type gathered struct{}
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-func (gathered) wake(ctx context.Context, o client.Object, q queue) {
+func (gathered) enqueue(ctx context.Context, o client.Object, q queue) {
 	for _, request := range ofObject(ctx, o) {
-		q.AddAfter(request, usagePause)
+		q.AddAfter(request, usageDelay)
 	}
 }
 
 // Create implements handler.EventHandler.
 func (g gathered) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	if !e.IsInInitialList { // then the Project itself is new, too
-		g.wake(ctx, e.Object, q)
+		g.enqueue(ctx, e.Object, q)
 	}
 }
 
 // Update implements handler.EventHandler.
 func (g gathered) Update(ctx context.Context, e event.UpdateEvent, q queue) {
-	g.wake(ctx, e.ObjectNew, q)
+	g.enqueue(ctx, e.ObjectNew, q)
 }
 
 // Delete implements handler.EventHandler.
-func (g gathered) Delete(ctx context.Context, e event.DeleteEvent, q queue) { g.wake(ctx, e.Object, q) }
+func (g gathered) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
+	g.enqueue(ctx, e.Object, q)
+}
 
 // Generic implements handler.EventHandler.
 func (g gathered) Generic(ctx context.Context, e event.GenericEvent, q queue) {
-	g.wake(ctx, e.Object, q)
+	g.enqueue(ctx, e.Object, q)
 }

@@ -16,6 +16,15 @@ func (all *Problems) Add(p *Problem) {
 	}
 }
 
+// Replace puts a problem in the place of the one of its condition, or appends it.
+func (all *Problems) Replace(p *Problem) {
+	if at := slices.IndexFunc(*all, func(other *Problem) bool { return other.Condition == p.Condition }); at >= 0 {
+		(*all)[at] = p
+		return
+	}
+	*all = append(*all, p)
+}
+
 // On returns the problem that shows on a condition, nil for none.
 func (all Problems) On(condition string) *Problem {
 	if at := slices.IndexFunc(all, func(p *Problem) bool { return p.Condition == condition }); at >= 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -166,7 +167,8 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time
 		return again, Join(problems.Err(), err)
 	}
 	for _, p := range problems {
-		if p.Class != outcome.Waiting && p.Class != outcome.InProgress {
+		shows := meta.IsStatusConditionFalse(*fields.Conditions, p.Condition)
+		if shows && p.Class != outcome.Waiting && p.Class != outcome.InProgress {
 			k.Warn(before, obj, p.Condition, p.Reason, actionReconcile, p.Message)
 		}
 	}
