@@ -123,11 +123,11 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		Direct:   deps.Direct,
 	}
 	if cfg.Record.Retention > 0 {
-		keeper, err := records(ctx, deps, cfg.Record)
+		recorder, err := records(ctx, deps, cfg.Record)
 		if err != nil {
 			return err
 		}
-		reconciler.Recorder = keeper
+		reconciler.Recorder = recorder
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
 		return err
@@ -194,10 +194,10 @@ func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (
 	if err := sweeper.SetupWithManager(ctx, mgr); err != nil {
 		return nil, err
 	}
-	keeper := &record.Recorder{
+	recorder := &record.Recorder{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Logs: logs, Access: access, Clock: deps.Clock, Config: cfg,
 	}
-	return keeper, mgr.Add(keeper)
+	return recorder, mgr.Add(recorder)
 }
 
 // checks returns what has Challenges played.
@@ -260,8 +260,7 @@ func isolationCheck(deps family.Dependencies, cfg config.Berg) (*isolation.Check
 	}, nil
 }
 
-// inTransition lists since when somebody waits for the operator to build instances or to take
-// them away.
+// inTransition lists since when instances wait for the operator to build or to delete them.
 func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
 	var instances bergv1.ChallengeInstanceList
 	if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
@@ -276,8 +275,8 @@ func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error
 	return since, nil
 }
 
-// transition returns since when somebody waits for an instance, ok if anybody does. For a
-// Failed one somebody else must do something.
+// transition returns since when an instance waits for the operator; ok is false if it does not. A Failed one waits for a
+// person.
 func transition(i *bergv1.ChallengeInstance) (began time.Time, ok bool) {
 	if !i.DeletionTimestamp.IsZero() {
 		return i.DeletionTimestamp.Time, true

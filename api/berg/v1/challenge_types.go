@@ -11,8 +11,8 @@ import (
 )
 
 // Challenge describes a CTF challenge: what players read about it and which
-// containers run for each of them. The operator never changes what somebody wrote
-// into a Challenge; in its status it tells whether the images are on the nodes.
+// containers run for each of them. The operator never changes the spec of
+// a Challenge; in its status it says whether the images are on the nodes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -188,7 +188,7 @@ type ChallengeStatus struct {
 // ChallengeConditionImagesReady: the images of a Challenge are on every node that may run them.
 const ChallengeConditionImagesReady = "ImagesReady"
 
-// The reasons of the condition ImagesReady, beside ReasonNothingToRun. Those of what has ended
+// The reasons of the condition ImagesReady, in addition to ReasonNothingToRun. Those of what has ended
 // are also the reasons of events.
 const (
 	ImagesScheduled  = "Scheduled"
@@ -199,7 +199,7 @@ const (
 	ImagesTimeIsOver = "TimeIsOver"
 )
 
-// The labels and annotations of what pulls the images of a Challenge, beside those of every object.
+// The labels and annotations of the objects that pull the images of a Challenge, in addition to those of every object.
 const (
 	// PrepullLabel on a pod is the name of the Deployment that it is of.
 	PrepullLabel = "berg.norelect.ch/pull"
@@ -318,7 +318,7 @@ type Container struct {
 	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
 
 	// Ports on which the container listens, at most 32, and 128 in all containers,
-	// 16 of them publicPort. Number and protocol together must be unique. Without ports nobody reaches the container.
+	// 16 of them publicPort. Number and protocol together must be unique. Without ports the container cannot be reached.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxItems=32

@@ -5,7 +5,7 @@ import (
 )
 
 // ChallengeCheck has a Challenge played again and again by a program of its author: the
-// operator starts an instance with a flag that nobody knows, runs the solver outside of it,
+// operator starts an instance with a secret flag, runs the solver outside of it,
 // compares what the solver reports with the flag, and ends the instance. Only an operator with
 // CHECK_CONCURRENCY above 0 looks at ChallengeChecks.
 //
@@ -152,14 +152,14 @@ type SolverVariable struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 
-	// Its value. Whoever may read the ChallengeCheck sees it: put no secret here. Default: empty.
+	// Its value. Everyone who may read the ChallengeCheck sees it: put no secret here. Default: empty.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Value"
 	Value string `json:"value,omitempty"`
 }
 
-// CheckSchedule says when a Challenge is checked without anybody having changed anything.
+// CheckSchedule says when a Challenge is checked although nothing was changed.
 type CheckSchedule struct {
 	// Time from the beginning of one check to that of the next, for example 30m or 6h, from
 	// 1m to 9999h. Default: empty, no check is made because time passes.
@@ -270,7 +270,7 @@ type CheckResult struct {
 	// refused what the check consists of.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Result"
-	Result CheckVerdict `json:"result"`
+	Result CheckResultType `json:"result"`
 
 	// Why, in a sentence.
 	// +optional
@@ -303,23 +303,23 @@ type CheckResult struct {
 // CheckVerdict is a result in a word.
 //
 // +kubebuilder:validation:Enum=Solved;NeverStarted;SolverNotStarted;Unreachable;WrongFlag;SolverCrashed;TooSlow;Refused
-type CheckVerdict string
+type CheckResultType string
 
 // The results of a check. Each is also the reason of the condition Solvable and of the event
 // that tells of it.
 const (
-	CheckSolved           CheckVerdict = "Solved"
-	CheckNeverStarted     CheckVerdict = "NeverStarted"
-	CheckSolverNotStarted CheckVerdict = "SolverNotStarted"
-	CheckUnreachable      CheckVerdict = "Unreachable"
-	CheckWrongFlag        CheckVerdict = "WrongFlag"
-	CheckSolverCrashed    CheckVerdict = "SolverCrashed"
-	CheckTooSlow          CheckVerdict = "TooSlow"
-	CheckRefused          CheckVerdict = "Refused"
+	CheckSolved           CheckResultType = "Solved"
+	CheckNeverStarted     CheckResultType = "NeverStarted"
+	CheckSolverNotStarted CheckResultType = "SolverNotStarted"
+	CheckUnreachable      CheckResultType = "Unreachable"
+	CheckWrongFlag        CheckResultType = "WrongFlag"
+	CheckSolverCrashed    CheckResultType = "SolverCrashed"
+	CheckTooSlow          CheckResultType = "TooSlow"
+	CheckRefused          CheckResultType = "Refused"
 )
 
 // CheckVerdicts lists every result.
-var CheckVerdicts = []CheckVerdict{
+var CheckResultTypes = []CheckResultType{
 	CheckSolved, CheckNeverStarted, CheckSolverNotStarted, CheckUnreachable, CheckWrongFlag, CheckSolverCrashed, CheckTooSlow, CheckRefused,
 }
 
@@ -327,11 +327,14 @@ var CheckVerdicts = []CheckVerdict{
 const (
 	// CheckConditionSolvable: the last check solved the Challenge.
 	CheckConditionSolvable = "Solvable"
-	// CheckConditionRunning: a check is being made.
+	// CheckConditionRunning: a check is running.
 	CheckConditionRunning = "Running"
 )
 
-// The reasons of the condition Running, and of a Solvable that is not known, beside
+// A ChallengeCheck also has the conditions Ready, which is as Solvable, and Stalled: True while the last check did not
+// solve the Challenge.
+
+// The reasons of the condition Running, and of a Solvable that is not known, in addition to
 // ReasonStarting, ReasonChallengeMissing and ReasonFrozen.
 const (
 	CheckReasonNotChecked     = "NotChecked"
@@ -349,7 +352,7 @@ const (
 // it is gone.
 const CheckFinalizer = "challengecheck.berg.norelect.ch/finalizer"
 
-// The labels and annotations of what belongs to a check, beside those of every object.
+// The labels and annotations of the objects of a check, in addition to those of every object.
 const (
 	// LabelCheck on an instance: the name of the ChallengeCheck that it was made for.
 	LabelCheck = "berg.norelect.ch/check"

@@ -24,7 +24,7 @@ type ChallengeInstance struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which Challenge runs, for whom, with which flag, and for how long.
+	// Which Challenge runs, for which owner, with which flag, and for how long.
 	//
 	// +required
 	Spec ChallengeInstanceSpec `json:"spec"`
@@ -46,14 +46,14 @@ type ChallengeInstanceList struct {
 	Items           []ChallengeInstance `json:"items"`
 }
 
-// ChallengeInstanceSpec says which Challenge runs, for whom, and for how long.
+// ChallengeInstanceSpec says which Challenge runs, for which owner, and for how long.
 //
 // The rules stand here rather than at the fields, because an error of a field's
 // own rule repeats the field's value, and a flag must not be repeated.
 //
 // The longest timeout is what can be counted in nanoseconds. Its rule adds up seconds,
-// because the function duration fails for what is longer, with a message that helps
-// nobody.
+// because the function duration fails for what is longer, with a message that does not
+// help.
 //
 // +kubebuilder:validation:XValidation:rule="self.challengeRef == oldSelf.challengeRef",message="challengeRef cannot be changed: delete this instance and create another one",fieldPath=".challengeRef"
 // +kubebuilder:validation:XValidation:rule="self.ownerId == oldSelf.ownerId",message="ownerId cannot be changed: delete this instance and create another one",fieldPath=".ownerId"
@@ -287,7 +287,7 @@ const (
 	// CauseCrashing: a container cannot be started, or ends by itself.
 	CauseCrashing Cause = "Crashing"
 	// CauseRefused: the API server, an admission policy, a quota, a node or an object of
-	// somebody else is in the way.
+	// another owner is in the way.
 	CauseRefused Cause = "Refused"
 	// CauseAddressPending: a node port or a route is not there yet.
 	CauseAddressPending Cause = "AddressPending"

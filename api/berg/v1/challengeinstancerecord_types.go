@@ -63,7 +63,7 @@ type ChallengeInstanceRecordSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Owner"
 	OwnerID string `json:"ownerId"`
 
-	// Why it ended. Timeout: it expired; UserRequest: the player asked, or somebody deleted it
+	// Why it ended. Timeout: it expired; UserRequest: the player asked, or a client deleted it
 	// without a reason; AdminTermination: an organiser did; ChallengeDeleted: its Challenge was
 	// deleted, and CHALLENGE_WITHDRAWAL_POLICY is Stop.
 	// +required

@@ -44,7 +44,7 @@ func TestABeginningThatIsRefused(t *testing.T) {
 		r := &Reconciler{Client: clientOf(t, tc.refuses, c), Events: events.NewFakeRecorder(9), others: make(chan event.GenericEvent, 1)}
 		r.Config.Check.Concurrency = 1
 		o := Observed{Check: c, Challenge: challengeOf(), Contenders: []contender{{UID: c.UID, Due: noon}}}
-		if _, err := r.rest(t.Context(), o, noon); err == nil {
+		if _, err := r.idle(t.Context(), o, noon); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if held := !r.refusals.holds(c, noon).IsZero(); held != tc.held || len(r.others) == 1 != tc.held {
@@ -65,12 +65,12 @@ func TestAChallengeWakesWhoWaits(t *testing.T) {
 	}
 	r := &Reconciler{Client: clientOf(t, nil, of("its-own", "web", true), of("waits", "pwn", false), of("is-made", "pwn", true))}
 	r.Config.Challenge.Namespace = "berg"
-	var woken []string
+	var enqueued []string
 	for _, request := range r.ofChallenge(t.Context(), challengeOf()) {
-		woken = append(woken, request.Name)
+		enqueued = append(enqueued, request.Name)
 	}
-	slices.Sort(woken)
-	if !slices.Equal(woken, []string{"its-own", "waits"}) {
-		t.Errorf("%v", woken)
+	slices.Sort(enqueued)
+	if !slices.Equal(enqueued, []string{"its-own", "waits"}) {
+		t.Errorf("%v", enqueued)
 	}
 }

@@ -29,8 +29,8 @@ const (
 	cutMessage = 2048
 )
 
-// Verdict is what a check has come to so far. One of the three is set.
-type Verdict struct {
+// Assessment is the state of a check so far. One of the three is set.
+type Assessment struct {
 	// Result is what the check found.
 	Result *bergv1.CheckResult
 	// BrokenOff is why the check says nothing about the Challenge.
@@ -40,32 +40,32 @@ type Verdict struct {
 	Left           time.Duration
 }
 
-func brokenOff(format string, args ...any) Verdict {
-	return Verdict{BrokenOff: fmt.Sprintf(format, args...)}
+func brokenOff(format string, args ...any) Assessment {
+	return Assessment{BrokenOff: fmt.Sprintf(format, args...)}
 }
 
-// judge tells what has come of a check that is being made. The Challenge is there.
-func judge(o Observed, now time.Time) Verdict {
+// assess returns the state of a check in progress. The Challenge exists.
+func assess(o Observed, now time.Time) Assessment {
 	c, i, run := o.Check, o.Instance, o.Check.Status.Run
 	limit := timeout(c)
 	starting := run.StartedAt.Add(limit).Sub(now)
 	switch {
 	case run.ChallengeGeneration != o.Challenge.Generation || run.ChallengeUID != string(o.Challenge.UID):
 		// The instance may be of either version, and the flag that was to be found is not known any
-		// more: neither the flag nor what the solver wrote can be judged by the new one.
-		return brokenOff("The Challenge was changed meanwhile")
+		// more: neither the flag nor the output of the solver can be compared with the new version.
+		return brokenOff("The Challenge was changed during the check")
 	case o.Players.Wait:
 		return brokenOff("%s, and players go first", o.Players)
 	case o.Job != nil && (i == nil || o.Job.Annotations[bergv1.CheckAnnotationInstance] != string(i.UID)),
 		i != nil && i.DeletionTimestamp != nil:
-		return brokenOff("The instance of the check was ended by somebody else")
+		return brokenOff("The instance of the check was ended by another client")
 	case i == nil && now.After(run.StartedAt.Add(lifetime(c))):
 		// The instance has ended by itself, if there ever was one.
-		return brokenOff("No operator made the check meanwhile")
+		return brokenOff("No operator ran the check in time")
 	case i == nil && starting <= 0:
 		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance could not be created within %s", limit))
 	case i == nil:
-		return Verdict{Stage: bergv1.ReasonStarting, Message: "The instance is being created", Left: starting}
+		return Assessment{Stage: bergv1.ReasonStarting, Message: "The instance is being created", Left: starting}
 	}
 
 	reason, message := causeOf(i)
@@ -73,17 +73,17 @@ func judge(o Observed, now time.Time) Verdict {
 	case reason == bergv1.ReasonFrozen, reason == bergv1.ReasonChallengeMissing:
 		return brokenOff("%s", message)
 	case i.Status.Phase == bergv1.PhaseFailed:
-		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance has failed: %s: %s", told(i, reason), message))
+		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance has failed: %s: %s", reasonText(i, reason), message))
 	case reason == bergv1.ReasonQueued && starting <= 0:
-		return brokenOff("There was no room for the instance within %s: %s", limit, message)
+		return brokenOff("The instance was still queued after %s: %s", limit, message)
 	case i.Status.ReadyAt == nil && starting <= 0:
-		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance was not Running within %s: %s: %s%s", limit, told(i, reason), message, probes(o.Unready)))
+		return failed(bergv1.CheckNeverStarted, fmt.Sprintf("The instance was not Running within %s: %s: %s%s", limit, reasonText(i, reason), message, probes(o.Unready)))
 	case i.Status.ReadyAt == nil:
-		return Verdict{Stage: bergv1.ReasonStarting, Message: fmt.Sprintf("The instance is starting: %s", message), Left: starting}
+		return Assessment{Stage: bergv1.ReasonStarting, Message: fmt.Sprintf("The instance is starting: %s", message), Left: starting}
 	case o.Job == nil:
-		return Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver is being started", Left: limit}
+		return Assessment{Stage: bergv1.CheckReasonSolving, Message: "The solver is being started", Left: limit}
 	}
-	v := judgeSolver(o, o.Job.CreationTimestamp.Add(limit).Sub(now))
+	v := assessSolver(o, o.Job.CreationTimestamp.Add(limit).Sub(now))
 	if v.Result != nil {
 		v.Result.StartSeconds = seconds(i.Status.ReadyAt.Sub(run.StartedAt.Time))
 	}
@@ -103,8 +103,8 @@ func probes(unready []string) string {
 	}
 }
 
-// judgeSolver tells what has come of the solver, which may take that much longer.
-func judgeSolver(o Observed, left time.Duration) Verdict {
+// assessSolver returns the state of the solver, which may take that much longer.
+func assessSolver(o Observed, left time.Duration) Assessment {
 	limit := timeout(o.Check)
 	pod := latestPod(o.Pods)
 	if pod == nil {
@@ -112,17 +112,17 @@ func judgeSolver(o Observed, left time.Duration) Verdict {
 		case jobFailed(o.Job) != "":
 			return brokenOff("The pod of the solver was deleted: %s", jobFailed(o.Job))
 		case left <= 0:
-			return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("No pod was made of the solver within %s: the events of Job %s/%s say why, a missing RuntimeClass for example", limit, o.Job.Namespace, o.Job.Name))
+			return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("No pod of the solver was created within %s: the events of Job %s/%s say why, a missing RuntimeClass for example", limit, o.Job.Namespace, o.Job.Name))
 		}
-		return Verdict{Stage: bergv1.CheckReasonSolving, Message: "The pod of the solver is being made", Left: left}
+		return Assessment{Stage: bergv1.CheckReasonSolving, Message: "The pod of the solver is being created", Left: left}
 	}
 	if disrupted(pod) {
-		return brokenOff("The pod of the solver was taken off its node: %s", cmp.Or(pod.Status.Reason, "DisruptionTarget"))
+		return brokenOff("The pod of the solver was evicted from its node: %s", cmp.Or(pod.Status.Reason, "DisruptionTarget"))
 	}
 	state := stateOf(pod)
 	switch {
 	case state.Terminated != nil:
-		return judgeEnd(o, state.Terminated)
+		return assessEnd(o, state.Terminated)
 	case pod.Status.Phase == corev1.PodFailed:
 		return failed(bergv1.CheckSolverCrashed, strings.TrimSuffix(fmt.Sprintf("The pod of the solver failed: %s: %s", cmp.Or(pod.Status.Reason, "it does not say why"), pod.Status.Message), ": "))
 	case left <= 0 && state.Running != nil:
@@ -132,33 +132,33 @@ func judgeSolver(o Observed, left time.Duration) Verdict {
 	case left <= 0:
 		return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("The solver did not start within %s: %s", limit, podProblem(pod, state)))
 	case state.Running != nil:
-		return Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver runs", Left: left}
+		return Assessment{Stage: bergv1.CheckReasonSolving, Message: "The solver runs", Left: left}
 	}
-	return Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver is starting: " + podProblem(pod, state), Left: left}
+	return Assessment{Stage: bergv1.CheckReasonSolving, Message: "The solver is starting: " + podProblem(pod, state), Left: left}
 }
 
-// judgeEnd tells what a solver that has ended found.
-func judgeEnd(o Observed, end *corev1.ContainerStateTerminated) Verdict {
+// assessEnd returns what a solver that has ended found.
+func assessEnd(o Observed, end *corev1.ContainerStateTerminated) Assessment {
 	flag := expected(o.Challenge, o.Instance)
-	var v Verdict
+	var v Assessment
 	switch {
 	case flag == "":
-		return brokenOff("There is no flag to be found any more") // and every text contains nothing
+		return brokenOff("The Challenge no longer has a flag") // and every text contains nothing
 	case end.Reason == "StartError" || end.Reason == "ContainerCannotRun":
 		// The message is the runtime's then, not the solver's.
 		return failed(bergv1.CheckSolverNotStarted, fmt.Sprintf("The solver cannot be run: %s: %s", end.Reason, end.Message))
 	case end.Reason == "OOMKilled":
 		v = failed(bergv1.CheckSolverCrashed, "The solver took more memory than its limit: raise spec.solver.resourceLimits.memory")
 	case end.ExitCode == cannotReach:
-		v = failed(bergv1.CheckUnreachable, "The solver says, by exit code 69, that it cannot reach the instance at the addresses that players are told")
+		v = failed(bergv1.CheckUnreachable, "The solver says, by exit code 69, that it cannot reach the instance at the addresses that players get")
 	case end.ExitCode != 0:
 		v = failed(bergv1.CheckSolverCrashed, fmt.Sprintf("The solver ended with exit code %d", end.ExitCode))
 	case strings.Contains(end.Message, flag):
-		v = Verdict{Result: &bergv1.CheckResult{Result: bergv1.CheckSolved, Message: "The solver found the flag"}}
+		v = Assessment{Result: &bergv1.CheckResult{Result: bergv1.CheckSolved, Message: "The solver found the flag"}}
 	case strings.TrimSpace(end.Message) == "":
-		v = failed(bergv1.CheckWrongFlag, "The solver ended well and wrote nothing into the file that FLAG_FILE names")
+		v = failed(bergv1.CheckWrongFlag, "The solver ended with exit code 0 and wrote nothing into the file that FLAG_FILE names")
 	default:
-		v = failed(bergv1.CheckWrongFlag, "The solver ended well, and what it wrote is not the flag of the instance")
+		v = failed(bergv1.CheckWrongFlag, "The solver ended with exit code 0, and its output is not the flag of the instance")
 	}
 	v.Result.ExitCode = &end.ExitCode
 	v.Result.SolveSeconds = seconds(end.FinishedAt.Sub(end.StartedAt.Time))
@@ -168,9 +168,9 @@ func judgeEnd(o Observed, end *corev1.ContainerStateTerminated) Verdict {
 	return v
 }
 
-// astray: the solver may not have got to the instance, or may have got to somebody else. Most
+// unreached reports whether the solver may not have reached the instance, or may have reached another one. Most
 // programs crash at an answer that they do not expect, and some wait for one that never comes.
-func (v Verdict) astray() bool {
+func (v Assessment) unreached() bool {
 	if v.Result == nil {
 		return false
 	}
@@ -183,12 +183,12 @@ func (v Verdict) astray() bool {
 }
 
 // add tells what else is wrong.
-func (v Verdict) add(problems []string) {
+func (v Assessment) add(problems []string) {
 	v.Result.Message = conditions.Bound(strings.Join(append([]string{v.Result.Message}, problems...), "; "))
 }
 
-func failed(result bergv1.CheckVerdict, message string) Verdict {
-	return Verdict{Result: &bergv1.CheckResult{Result: result, Message: conditions.Bound(message)}}
+func failed(result bergv1.CheckResultType, message string) Assessment {
+	return Assessment{Result: &bergv1.CheckResult{Result: result, Message: conditions.Bound(message)}}
 }
 
 // anyFlag is what looks like a flag. A solver that was led to another instance comes back with the

@@ -54,7 +54,7 @@ func starts(reason, message string) func(*Observed) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestAssess(t *testing.T) {
 	noJob := func(o *Observed) { o.Job = nil }
 	noInstance := func(o *Observed) { o.Instance, o.Job = nil, nil }
 	running := with(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: atNoon(time.Minute)}})
@@ -68,26 +68,26 @@ func TestJudge(t *testing.T) {
 	}{
 		"nothing is there yet": {observedWith(noInstance), time.Second, "Starting", "being created", 119 * time.Second},
 		"nothing came of it":   {observedWith(noInstance), 2 * time.Minute, "NeverStarted", "within 2m0s", 0},
-		"nobody was there":     {observedWith(noInstance), time.Hour, "broken off", "No operator", 0},
+		"no operator ran":      {observedWith(noInstance), time.Hour, "broken off", "No operator", 0},
 		"it starts":            {observedWith(starts("ImagePullBackOff", "no such image")), time.Minute, "Starting", "no such image", time.Minute},
 		"it never started":     {observedWith(starts("ImagePullBackOff", "no such image")), 2 * time.Minute, "NeverStarted", "ImagePullBackOff: no such image", 0},
 		"its probe fails":      {observedWith(starts("Starting", "Not ready: web"), func(o *Observed) { o.Unready = []string{"web"} }), 2 * time.Minute, "NeverStarted", "Not ready: web; container web runs, and its readiness probe fails", 0},
 		"two probes fail":      {observedWith(starts("Starting", "Not ready: db, web"), func(o *Observed) { o.Unready = []string{"db", "web"} }), 2 * time.Minute, "NeverStarted", "containers db, web run, and their readiness probes fail", 0},
 		"it failed":            {observedWith(starts("InvalidChallenge", "a typo"), func(o *Observed) { o.Instance.Status.Phase = bergv1.PhaseFailed }), time.Second, "NeverStarted", "InvalidChallenge: a typo", 0},
 		"it is frozen":         {observedWith(starts("Frozen", "it is frozen")), time.Second, "broken off", "it is frozen", 0},
-		"it is deleted":        {observedWith(func(o *Observed) { o.Instance.DeletionTimestamp = atPtr(0) }), time.Second, "broken off", "somebody else", 0},
-		"it is gone":           {observedWith(func(o *Observed) { o.Instance = nil }), time.Second, "broken off", "somebody else", 0},
-		"it is another one":    {observedWith(func(o *Observed) { o.Instance.UID = "another" }), time.Second, "broken off", "somebody else", 0},
-		"players wait":         {observedWith(playersWait), time.Second, "broken off", "ChallengeInstance berg/alice waits for room, and players go first", 0},
+		"it is deleted":        {observedWith(func(o *Observed) { o.Instance.DeletionTimestamp = atPtr(0) }), time.Second, "broken off", "another client", 0},
+		"it is gone":           {observedWith(func(o *Observed) { o.Instance = nil }), time.Second, "broken off", "another client", 0},
+		"it is another one":    {observedWith(func(o *Observed) { o.Instance.UID = "another" }), time.Second, "broken off", "another client", 0},
+		"players wait":         {observedWith(playersWait), time.Second, "broken off", "ChallengeInstance berg/alice waits for capacity, and players go first", 0},
 		"it runs":              {observedWith(noJob), time.Hour, "Solving", "being started", 2 * time.Minute},
-		"no pod yet":           {observedWith(), 2 * time.Minute, "Solving", "being made", time.Minute},
+		"no pod yet":           {observedWith(), 2 * time.Minute, "Solving", "being created", time.Minute},
 		"no pod at all":        {observedWith(), 3 * time.Minute, "SolverNotStarted", "RuntimeClass", 0},
 		"the pod was deleted": {observedWith(func(o *Observed) {
 			o.Job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
 		}), 2 * time.Minute, "broken off", "BackoffLimitExceeded", 0},
 		"the node is drained": {observedWith(podEnded(143, "Error", ""), func(o *Observed) {
 			o.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
-		}), 2 * time.Minute, "broken off", "taken off its node", 0},
+		}), 2 * time.Minute, "broken off", "evicted from its node", 0},
 		"the solver's image":        {observedWith(pulling), 2 * time.Minute, "Solving", "no such image", time.Minute},
 		"the solver's image, still": {observedWith(pulling), 3 * time.Minute, "SolverNotStarted", "ImagePullBackOff: no such image", 0},
 		"the solver runs":           {observedWith(running), 2 * time.Minute, "Solving", "runs", time.Minute},
@@ -107,15 +107,15 @@ func TestJudge(t *testing.T) {
 		"too large":               {observedWith(podEnded(137, "OOMKilled", "")), 2 * time.Minute, "SolverCrashed", "resourceLimits.memory", 0},
 		"no such command":         {observedWith(podEnded(128, "StartError", "exec: no such file")), 2 * time.Minute, "SolverNotStarted", "no such file", 0},
 		"a flag for all":          {observedWith(static, podEnded(0, "Completed", "flag{for_all}")), 2 * time.Minute, "Solved", "", 0},
-		"the flag of before":      {observedWith(static, edited, podEnded(0, "Completed", "flag{before}")), 2 * time.Minute, "broken off", "changed meanwhile", 0},
-		"a flag that was cleared": {observedWith(static, edited, noFlag, podEnded(0, "Completed", "anything")), 2 * time.Minute, "broken off", "changed meanwhile", 0},
-		"a crash, and an edit":    {observedWith(static, edited, podEnded(2, "Error", "not flag{before}")), 2 * time.Minute, "broken off", "changed meanwhile", 0},
-		"it was edited at once":   {observedWith(edited, noInstance), time.Second, "broken off", "changed meanwhile", 0},
-		"it was made again":       {observedWith(func(o *Observed) { o.Challenge.UID = "v" }), time.Second, "broken off", "changed meanwhile", 0},
-		"there never was a flag":  {observedWith(static, noFlag, podEnded(0, "Completed", "anything")), 2 * time.Minute, "broken off", "no flag", 0},
+		"the flag of before":      {observedWith(static, edited, podEnded(0, "Completed", "flag{before}")), 2 * time.Minute, "broken off", "changed during the check", 0},
+		"a flag that was cleared": {observedWith(static, edited, noFlag, podEnded(0, "Completed", "anything")), 2 * time.Minute, "broken off", "changed during the check", 0},
+		"a crash, and an edit":    {observedWith(static, edited, podEnded(2, "Error", "not flag{before}")), 2 * time.Minute, "broken off", "changed during the check", 0},
+		"it was edited soon":      {observedWith(edited, noInstance), time.Second, "broken off", "changed during the check", 0},
+		"it was made again":       {observedWith(func(o *Observed) { o.Challenge.UID = "v" }), time.Second, "broken off", "changed during the check", 0},
+		"there never was a flag":  {observedWith(static, noFlag, podEnded(0, "Completed", "anything")), 2 * time.Minute, "broken off", "no longer has a flag", 0},
 		"not the flag for all":    {observedWith(static, podEnded(0, "Completed", flagOfTests)), 2 * time.Minute, "WrongFlag", "", 0},
 	} {
-		v := judge(tc.o, noon.Add(tc.now))
+		v := assess(tc.o, noon.Add(tc.now))
 		got, says := v.Stage, v.Message
 		switch {
 		case v.Result != nil:
@@ -155,7 +155,7 @@ func TestOutput(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"short":                        {" panic\n", "panic"},
 		"a flag":                       {"got " + flagOfTests + " and more", "got <flag> and more"},
-		"the flag of somebody else":    {"got CTF_24{his_own-1}, {} and func() { return }", "got <flag>, {} and func() { return }"},
+		"the flag of another player":   {"got CTF_24{his_own-1}, {} and func() { return }", "got <flag>, {} and func() { return }"},
 		"no text":                      {"\xff\xfe", "�"},
 		"cut, the first line is half":  {flagOfTests[9:] + strings.Repeat(".", cutMessage) + "\nthe end", "the end"},
 		"cut, one line":                {strings.Repeat(".", cutMessage), ""},

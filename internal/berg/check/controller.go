@@ -49,14 +49,14 @@ type Reconciler struct {
 	finalizers finalizer.Remover
 	// What follows is of the one worker.
 	refusals refusals
-	builds   patience
+	builds   refusedBuilds
 	// named is the instance that was told last to be waited for.
 	named types.NamespacedName
 	// others brings an event when those that wait may begin.
 	others chan event.GenericEvent
 }
 
-// These rights are in a role of their own: berg-check. What a check does beside them (namespaces,
+// These rights are in a role of their own: berg-check. What a check does in addition (namespaces,
 // network policies, the copy of the pull secret, deleting its instance) instances need too.
 //
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengechecks,verbs=list;watch;patch
@@ -85,16 +85,16 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		r.builds.forget(c)
 		return 0, r.finalize(ctx, o)
 	case c.Status.Run == nil:
-		return r.rest(ctx, o, now)
+		return r.idle(ctx, o, now)
 	case c.Status.Run.FinishedAt == nil:
 		return r.run(ctx, o, now)
 	default:
-		return 0, r.clear(ctx, o, now)
+		return 0, r.cleanUp(ctx, o, now)
 	}
 }
 
-// rest begins a check if one is due and may begin, and else tells why not.
-func (r *Reconciler) rest(ctx context.Context, o Observed, now time.Time) (time.Duration, error) {
+// idle begins a check if one is due and may begin, and else says why not.
+func (r *Reconciler) idle(ctx context.Context, o Observed, now time.Time) (time.Duration, error) {
 	reason, message := waiting(o, r.Config.Check.Concurrency, now)
 	before := o.Check.DeepCopy()
 	if reason != "" {
@@ -109,7 +109,7 @@ func (r *Reconciler) rest(ctx context.Context, o Observed, now time.Time) (time.
 	if err := r.begin(ctx, o, now); err != nil {
 		if refused(err) {
 			r.refusals.note(o.Check, now)
-			r.letOthersBegin()
+			r.enqueueOthers()
 		}
 		return 0, err
 	}
@@ -134,11 +134,11 @@ func (r *Reconciler) begin(ctx context.Context, o Observed, now time.Time) error
 	return r.patchStatus(ctx, before, o.Check)
 }
 
-// letOthersBegin wakes those that wait: one that stood before them does so no more.
-func (r *Reconciler) letOthersBegin() {
+// enqueueOthers enqueues the checks that wait: one that came before them no longer does.
+func (r *Reconciler) enqueueOthers() {
 	select {
 	case r.others <- event.GenericEvent{Object: &bergv1.ChallengeCheck{}}:
-	default: // they are being woken
+	default: // they are being enqueued
 	}
 }
 
@@ -160,26 +160,26 @@ func untilNext(o Observed, reason string, now time.Time) time.Duration {
 
 // run brings a check that is being made a step further.
 func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.Duration, error) {
-	// Somebody may have taken it off.
+	// Another client may have removed it.
 	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, o.Check, bergv1.CheckFinalizer)); err != nil {
 		return 0, err
 	}
-	var v Verdict
+	var v Assessment
 	switch {
-	case o.Foreign != "":
-		v = failed(bergv1.CheckRefused, o.Foreign+" exists and is not of this check; it was left untouched: delete or rename it")
+	case o.Conflicting != "":
+		v = failed(bergv1.CheckRefused, o.Conflicting+" exists and belongs to another owner; it was left untouched: delete or rename it")
 	case o.Challenge == nil:
 		v = brokenOff("The Challenge was deleted")
 	default:
-		v = judge(o, now)
-		if v.astray() {
+		v = assess(o, now)
+		if v.unreached() {
 			v.add(r.routeProblems(ctx, o.Instance))
 		}
 	}
 	var failure error
 	if v.Result == nil && v.BrokenOff == "" {
 		if failure = r.build(ctx, o); r.builds.over(o.Check, failure, now) {
-			v = failed(bergv1.CheckRefused, "The API server refuses what the check consists of: "+r.withoutFlag(failure, o).Error())
+			v = failed(bergv1.CheckRefused, "The API server refuses the objects of the check: "+r.withoutFlag(failure, o).Error())
 			failure = nil
 		}
 	}
@@ -190,7 +190,7 @@ func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.D
 	}
 	r.report(before, o.Check, v)
 	if o.Check.Status.Run.FinishedAt != nil {
-		return 0, r.clear(ctx, o, now)
+		return 0, r.cleanUp(ctx, o, now)
 	}
 	return v.Left, r.withoutFlag(failure, o)
 }
@@ -233,7 +233,7 @@ func (r *Reconciler) confine(ctx context.Context, c *bergv1.ChallengeCheck, poli
 
 // once is a Writer that nothing holds back. Every check makes what has been deleted after the one
 // before, under the same names and for the same ChallengeCheck, which looks like a fight; and
-// nobody repairs it, once the solver runs.
+// no reconciliation repairs it, once the solver runs.
 func (r *Reconciler) once() apply.Writer {
 	w := r.Writer
 	w.DriftBackoff = nil
@@ -282,9 +282,8 @@ func refused(err error) bool {
 	}
 }
 
-// clear takes away what belonged to a check, and lets the ChallengeCheck rest when all of it
-// is gone.
-func (r *Reconciler) clear(ctx context.Context, o Observed, now time.Time) error {
+// cleanUp deletes the objects of a check, and makes the ChallengeCheck idle when all of them are gone.
+func (r *Reconciler) cleanUp(ctx context.Context, o Observed, now time.Time) error {
 	gone, err := r.end(ctx, o)
 	if err != nil {
 		return err

@@ -1,12 +1,12 @@
 // Package check makes ChallengeChecks: it has Challenges played by the programs of their
 // authors, and tells whether they can be solved.
 //
-// A check goes one way. Every step can be found out again from the cluster, so whoever takes
+// A check goes one way. Every step can be read from the cluster again, so the operator that takes
 // over from an operator that was killed goes on where it stopped:
 //
 //	observe (observe.go)    all reads, into one Observed
 //	due     (schedule.go)   pure: when the next check is to be made
-//	turn    (turn.go)       pure: whether it may begin now, beside the others and the players
+//	order   (order.go)      pure: whether it may begin now, with respect to other checks and to players
 //	start   (controller.go) the status says that a check is being made, before anything of it exists
 //	check   (checks.go)      pure: what has come of it, or how long to wait
 //	plan    (plan.go)       pure: the instance, then the solver's namespace and what is in it

@@ -14,7 +14,7 @@ import (
 const actionCheck = "Check"
 
 // report counts what a check has come to, and tells what is news.
-func (r *Reconciler) report(before, c *bergv1.ChallengeCheck, v Verdict) {
+func (r *Reconciler) report(before, c *bergv1.ChallengeCheck, v Assessment) {
 	if v.BrokenOff != "" {
 		results.WithLabelValues(bergv1.CheckReasonInterrupted).Inc()
 		reconcile.Normal(r.Events, c, bergv1.CheckReasonInterrupted, actionCheck, v.BrokenOff+"; the check is made again later")

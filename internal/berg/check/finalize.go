@@ -64,7 +64,7 @@ func (r *Reconciler) end(ctx context.Context, o Observed) (gone bool, err error)
 }
 
 // release takes the finalizer off a live ChallengeCheck of which no check is being made: it
-// then needs nobody to be deleted, not even an operator that makes checks.
+// can then be deleted without an operator that runs checks.
 func (r *Reconciler) release(ctx context.Context, c *bergv1.ChallengeCheck) error {
 	if !controllerutil.ContainsFinalizer(c, bergv1.CheckFinalizer) {
 		return nil

@@ -16,14 +16,14 @@ import (
 // unschedulable is the scheduler's reason, which an instance tells as its own.
 const unschedulable = "Unschedulable"
 
-// instanceName is that of the instance of a check, beside the ChallengeCheck.
+// instanceName is the name of the instance of a check, in the namespace of the ChallengeCheck.
 func instanceName(c *bergv1.ChallengeCheck) string { return "check-" + string(c.UID) }
 
-// ownerID is for whom the instance of a check runs: a UID is a UUID that no player has.
+// ownerID is the owner of the instance of a check: a UID is a UUID that no player has.
 func ownerID(c *bergv1.ChallengeCheck) string { return strings.ToLower(string(c.UID)) }
 
 // instance is the one that is played. It is owned by the ChallengeCheck, so that it goes with
-// it, and it ends by itself if nobody ends it.
+// it, and it expires if no operator deletes it.
 func instance(c *bergv1.ChallengeCheck, flag string) *bergv1.ChallengeInstance {
 	i := &bergv1.ChallengeInstance{
 		ObjectMeta: metav1.ObjectMeta{
@@ -45,7 +45,7 @@ func instance(c *bergv1.ChallengeCheck, flag string) *bergv1.ChallengeInstance {
 	return i
 }
 
-// newFlag returns a flag that nobody can guess, in the form of those of the Challenge: a
+// newFlag returns a flag that cannot be guessed, in the form of the Challenge's flags: a
 // solver may look for that.
 func newFlag(challenge *bergv1.Challenge) string {
 	return flagPrefix(challenge) + "check_" + strings.ToLower(rand.Text()) + "}"
@@ -112,6 +112,6 @@ func causeOf(i *bergv1.ChallengeInstance) (reason, message string) {
 }
 
 // told is the cause that players are told; the reason, of an instance that says none.
-func told(i *bergv1.ChallengeInstance, reason string) string {
+func reasonText(i *bergv1.ChallengeInstance, reason string) string {
 	return cmp.Or(string(i.Status.Cause), reason)
 }

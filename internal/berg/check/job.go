@@ -25,17 +25,17 @@ const (
 	flagFile = corev1.TerminationMessagePathDefault
 	// solverUser owns nothing, in any image.
 	solverUser = 65532
-	// kept is how long a Job that nobody takes away is kept: longer than another leader
+	// kept is how long a Job is kept that no operator deletes: longer than another leader
 	// takes to come.
 	kept = time.Hour
-	// spare is how long after its timeouts a check ends by itself, if nobody ends it.
-	spare = 5 * time.Minute
+	// margin is how long after its timeouts a check expires if no operator ends it.
+	margin = 5 * time.Minute
 )
 
 // lifetime is longer than a check takes, unless its operator is gone.
-func lifetime(c *bergv1.ChallengeCheck) time.Duration { return 2*timeout(c) + spare }
+func lifetime(c *bergv1.ChallengeCheck) time.Duration { return 2*timeout(c) + margin }
 
-// job runs the solver once. Its pod is kept, whatever becomes of it: the result is in its
+// job runs the solver once. Its pod is kept in every case: the result is in its
 // status.
 func job(in Inputs) *batchv1.Job {
 	m := meta(in.Check, jobName)
@@ -46,7 +46,7 @@ func job(in Inputs) *batchv1.Job {
 			Completions:             ptr.To[int32](1),
 			Parallelism:             ptr.To[int32](1),
 			BackoffLimit:            ptr.To[int32](0),
-			ActiveDeadlineSeconds:   ptr.To(int64((timeout(in.Check) + spare).Seconds())),
+			ActiveDeadlineSeconds:   ptr.To(int64((timeout(in.Check) + margin).Seconds())),
 			TTLSecondsAfterFinished: ptr.To(int32(kept.Seconds())),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{

@@ -17,12 +17,12 @@ import (
 // was first seen. The zero value is ready for use.
 type lateness struct {
 	mu   sync.Mutex
-	seen map[types.UID]sighting
+	seen map[types.UID]observation
 }
 
 // sighting is since when a check has been wanted at the earliest, as long as the last result is that
 // of then.
-type sighting struct {
+type observation struct {
 	result metav1.Time
 	at     time.Time
 	// outdated: the result is of another Challenge or ChallengeCheck than there is.
@@ -30,7 +30,7 @@ type sighting struct {
 }
 
 // seeOverdue returns for how long the check that has been wanted longest has been due.
-func (r *Reconciler) seeOverdue(reader client.Reader) func(context.Context) (float64, error) {
+func (r *Reconciler) observeOverdue(reader client.Reader) func(context.Context) (float64, error) {
 	var late lateness
 	return func(ctx context.Context) (float64, error) {
 		var all bergv1.ChallengeCheckList
@@ -46,16 +46,16 @@ func (r *Reconciler) seeOverdue(reader client.Reader) func(context.Context) (flo
 			}
 			challenges[c.UID] = challenge
 		}
-		return late.longest(all.Items, challenges, r.Clock.Now()).Seconds(), nil
+		return late.maxDelay(all.Items, challenges, r.Clock.Now()).Seconds(), nil
 	}
 }
 
-// longest counts whatever a check waits for, also when it is broken off again and again: nobody finds
-// out meanwhile whether its Challenge works. Challenges are by the UID of their checks.
-func (l *lateness) longest(all []bergv1.ChallengeCheck, challenges map[types.UID]*bergv1.Challenge, now time.Time) (longest time.Duration) {
+// maxDelay counts every reason for which a check waits, also when it is broken off repeatedly: until it completes, it is
+// not known whether its Challenge works. challenges has the Challenge of each check, by the UID of the check.
+func (l *lateness) maxDelay(all []bergv1.ChallengeCheck, challenges map[types.UID]*bergv1.Challenge, now time.Time) (maxDelay time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	seen := map[types.UID]sighting{}
+	seen := map[types.UID]observation{}
 	for i := range all {
 		c := &all[i]
 		if c.DeletionTimestamp != nil {
@@ -63,7 +63,7 @@ func (l *lateness) longest(all []bergv1.ChallengeCheck, challenges map[types.UID
 		}
 		s := l.seen[c.UID]
 		if result := resultAt(c); !s.result.Equal(&result) {
-			s = sighting{result: result}
+			s = observation{result: result}
 		}
 		switch {
 		case c.Spec.Suspend:
@@ -73,11 +73,11 @@ func (l *lateness) longest(all []bergv1.ChallengeCheck, challenges map[types.UID
 		}
 		seen[c.UID] = s
 		if since := wanted(c, challenges[c.UID]); !c.Spec.Suspend && !since.IsZero() {
-			longest = max(longest, lateAt(c, now).Sub(latest(since, s.at)))
+			maxDelay = max(maxDelay, lateAt(c, now).Sub(latest(since, s.at)))
 		}
 	}
 	l.seen = seen
-	return longest
+	return maxDelay
 }
 
 // lateAt is up to when the delay of a check counts. While one is being made the clock stands still:

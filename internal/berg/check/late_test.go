@@ -43,7 +43,7 @@ func TestForHowLongAResultIsLate(t *testing.T) {
 	} {
 		var late lateness
 		challenges := map[types.UID]*bergv1.Challenge{tc.check.UID: tc.challenge}
-		if got := late.longest([]bergv1.ChallengeCheck{*tc.check}, challenges, noon.Add(2*time.Hour)); got != tc.want {
+		if got := late.maxDelay([]bergv1.ChallengeCheck{*tc.check}, challenges, noon.Add(2*time.Hour)); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestLatenessOfWhatWasChanged(t *testing.T) {
 	c, challenge := checkOf(solved), challengeOf()
 	is := func(step string, at, want time.Duration) {
 		t.Helper()
-		if got := late.longest([]bergv1.ChallengeCheck{*c}, map[types.UID]*bergv1.Challenge{c.UID: challenge}, noon.Add(at)); got != want {
+		if got := late.maxDelay([]bergv1.ChallengeCheck{*c}, map[types.UID]*bergv1.Challenge{c.UID: challenge}, noon.Add(at)); got != want {
 			t.Errorf("%s: %s, want %s", step, got, want)
 		}
 	}

@@ -31,7 +31,7 @@ var (
 		"Reconciliations that failed and are tried again: the API server did not answer, or there is a bug. What checks find does not count.")
 	overdue = gauge.NewNumber("berg_challengecheck_longest_overdue_seconds",
 		"For how long the check that has been wanted longest has been due without a result, 0 if none is; while one is being made, how long it was due when that began. Only the leader reports it.")
-	perChallenge = &verdicts{desc: prometheus.NewDesc("berg_challengecheck_solvable",
+	perChallenge = &solvableGauge{desc: prometheus.NewDesc("berg_challengecheck_solvable",
 		"Whether the last check solved the Challenge: 1 if so, 0 if not. Only the leader reports it.", []string{labelChallenge}, nil)}
 )
 
@@ -61,27 +61,27 @@ func measure(r *bergv1.CheckResult) {
 }
 
 // verdicts has a series for each Challenge that was checked.
-type verdicts struct {
+type solvableGauge struct {
 	desc *prometheus.Desc
-	view atomic.Pointer[verdictView]
+	view atomic.Pointer[gaugeView]
 }
 
-type verdictView struct {
+type gaugeView struct {
 	reader  client.Reader
 	elected <-chan struct{}
 }
 
 // watch tells where to look: a cache, which costs no request. elected is closed once this
 // replica leads.
-func (v *verdicts) watch(reader client.Reader, elected <-chan struct{}) {
-	v.view.Store(&verdictView{reader, elected})
+func (v *solvableGauge) watch(reader client.Reader, elected <-chan struct{}) {
+	v.view.Store(&gaugeView{reader, elected})
 }
 
 // Describe implements prometheus.Collector.
-func (v *verdicts) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
+func (v *solvableGauge) Describe(ch chan<- *prometheus.Desc) { ch <- v.desc }
 
 // Collect implements prometheus.Collector.
-func (v *verdicts) Collect(ch chan<- prometheus.Metric) {
+func (v *solvableGauge) Collect(ch chan<- prometheus.Metric) {
 	view := v.view.Load()
 	if view == nil {
 		return
@@ -108,14 +108,14 @@ func withoutChallenge(c *bergv1.ChallengeCheck) bool {
 	return running != nil && running.Reason == bergv1.ReasonChallengeMissing
 }
 
-// solvables returns 1 for each Challenge whose checks all solved it last, else 0. What somebody has
-// suspended is known to be broken, and of what is gone nobody cares.
+// solvables returns 1 for each Challenge whose checks all solved it last, else 0. A suspended
+// check counts as known to be broken, and one that is gone does not count.
 func solvables(all []bergv1.ChallengeCheck) map[string]float64 {
 	order := make([]int, len(all))
 	for i := range order {
 		order[i] = i
 	}
-	// The first ones have a series of their own, whoever comes later.
+	// The first Challenges have a series each; later ones share one.
 	slices.SortStableFunc(order, func(a, b int) int {
 		return all[a].CreationTimestamp.Compare(all[b].CreationTimestamp.Time)
 	})

@@ -37,9 +37,9 @@ var neverTheWay = []netip.Prefix{
 }
 
 // way is how a solver gets to the instance.
-type way struct {
+type address struct {
 	// Told are the ports that players are told, each once.
-	Told []netPort
+	Published []netPort
 	// Translated are the container's own ports behind node ports. A connection from inside of
 	// the cluster to a node port leads to the pod before a policy is asked about it.
 	Translated []netPort
@@ -51,8 +51,8 @@ type netPort struct {
 }
 
 // wayTo returns how players get to an instance.
-func wayTo(i *bergv1.ChallengeInstance, challenge *bergv1.Challenge) way {
-	var w way
+func wayTo(i *bergv1.ChallengeInstance, challenge *bergv1.Challenge) address {
+	var w address
 	add := func(to *[]netPort, number int32, protocol string) {
 		p := netPort{number, corev1.ProtocolTCP}
 		if strings.EqualFold(protocol, "udp") {
@@ -63,7 +63,7 @@ func wayTo(i *bergv1.ChallengeInstance, challenge *bergv1.Challenge) way {
 		}
 	}
 	for _, s := range i.Status.Services {
-		add(&w.Told, s.Port, s.Protocol)
+		add(&w.Published, s.Port, s.Protocol)
 	}
 	for _, c := range challenge.Spec.Containers {
 		for _, p := range c.Ports {
@@ -76,7 +76,7 @@ func wayTo(i *bergv1.ChallengeInstance, challenge *bergv1.Challenge) way {
 }
 
 // policies let a solver out to the name servers, to the addresses that players are told, and
-// to the proxies behind them; nobody gets in to it. The kinds are those of instances now.
+// to the proxies behind them; it accepts no connection. The kinds are those of instances now.
 func policies(in Inputs) []client.Object {
 	var out []client.Object
 	if in.Config.Challenge.NetworkPolicy.Kubernetes() {
@@ -99,8 +99,8 @@ func kubernetesPolicy(in Inputs) *networkingv1.NetworkPolicy {
 		netpolicy.ToDNS(),
 		// The addresses that players are told may be those of nodes, private ones too. What
 		// they are inside of the cluster is not known.
-		{To: netpolicy.Blocks(netpolicy.Everywhere, slices.Concat(neverTheWay, in.Config.Challenge.PodCIDRs)), Ports: policyPorts(in.Way.Told)},
-		// An address of the Gateway's leads to its proxies, at whatever port they listen.
+		{To: netpolicy.Blocks(netpolicy.Everywhere, slices.Concat(neverTheWay, in.Config.Challenge.PodCIDRs)), Ports: policyPorts(in.Way.Published)},
+		// An address of the Gateway leads to its proxies, on any port that they listen on.
 		{To: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: proxies(in)}}},
 	}
 	if len(in.Way.Translated) > 0 {
@@ -183,7 +183,7 @@ func ciliumPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 			})},
 			ToPorts: api.PortRules{{Ports: []api.PortProtocol{{Port: "53"}}}},
 		},
-		{EgressCommonRule: api.EgressCommonRule{ToEntities: outside}, ToPorts: portRules(in.Way.Told)},
+		{EgressCommonRule: api.EgressCommonRule{ToEntities: outside}, ToPorts: portRules(in.Way.Published)},
 		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: endpoints(proxy)}},
 	}
 	if len(in.Way.Translated) > 0 {
@@ -204,7 +204,7 @@ func ciliumPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 			EndpointSelector: endpoints(&slim.LabelSelector{})[0],
 			Egress:           egress,
 			EgressDeny:       []api.EgressDenyRule{{EgressCommonRule: api.EgressCommonRule{ToCIDR: closed}}},
-			Ingress:          []api.IngressRule{{}}, // which lets nobody in
+			Ingress:          []api.IngressRule{{}}, // which admits no connection
 		},
 	}
 }

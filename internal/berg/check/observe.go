@@ -26,7 +26,7 @@ type Observed struct {
 	// RefusedUntil is until when others go first, because the API server refused to let this check
 	// begin; zero if it did not.
 	RefusedUntil time.Time
-	// Players are those who wait for room.
+	// Players are those that wait for capacity.
 	Players players
 
 	// What belongs to the check that is being made; nil for what is not there.
@@ -38,7 +38,7 @@ type Observed struct {
 	Job       *batchv1.Job
 	Pods      []corev1.Pod
 	// Foreign names what has the name of one of these, and no proof.
-	Foreign string
+	Conflicting string
 }
 
 // observe reads all of it, from caches.
@@ -65,7 +65,7 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 		return err
 	}
 	if i != nil && !owner.Owns(i) {
-		o.Foreign = "ChallengeInstance " + client.ObjectKeyFromObject(i).String()
+		o.Conflicting = "ChallengeInstance " + client.ObjectKeyFromObject(i).String()
 	} else if i != nil {
 		o.Instance = i
 		if o.Unready, err = r.unready(ctx, i); err != nil {
@@ -77,7 +77,7 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 		return err
 	}
 	if !owner.Owns(ns) {
-		o.Foreign = cmp.Or(o.Foreign, "Namespace "+ns.GetName())
+		o.Conflicting = cmp.Or(o.Conflicting, "Namespace "+ns.GetName())
 		return nil
 	}
 	o.Namespace = ns
@@ -133,7 +133,7 @@ func mayUse(cfg config.Challenge, from, of string) bool {
 	}
 }
 
-// challenge returns nil for one that is not there, and for one that must not be used: nobody
+// challenge returns nil for one that does not exist, and for one that must not be used: no condition
 // finds out by a ChallengeCheck which of the two it is.
 func (r *Reconciler) challenge(ctx context.Context, c *bergv1.ChallengeCheck) (*bergv1.Challenge, error) {
 	return r.challengeIn(ctx, r.Client, c)
@@ -171,7 +171,7 @@ func (r *Reconciler) contenders(ctx context.Context, now time.Time) ([]contender
 	return out, nil
 }
 
-// playersWaiting finds out which players wait for room.
+// playersWaiting finds out which players wait for capacity.
 func (r *Reconciler) playersWaiting(ctx context.Context, now time.Time) (players, error) {
 	var all bergv1.ChallengeInstanceList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {

@@ -14,7 +14,7 @@ type Inputs struct {
 	Challenge *bergv1.Challenge
 	// Instance is Running: what players are told is in its status.
 	Instance *bergv1.ChallengeInstance
-	Way      way
+	Way      address
 	// Config has the kinds of network policy that instances are given now.
 	Config config.Berg
 }

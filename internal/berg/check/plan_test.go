@@ -101,7 +101,7 @@ func render(t *testing.T, in Inputs) []byte {
 	all = append(all, policies(in)...)
 	if name := in.Config.Challenge.PullSecretName; name != "" {
 		all = append(all, pullSecret(in.Check, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "operator", Name: name, UID: "s", Labels: map[string]string{"of": "somebody"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "operator", Name: name, UID: "s", Labels: map[string]string{"of": "another"}},
 			Type:       corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("{}")},
 		}))
 	}

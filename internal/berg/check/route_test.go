@@ -41,7 +41,7 @@ func TestRouteProblem(t *testing.T) {
 			route{"TLSRoute", "challenge-a", "web", hosts, parent("ResolvedRefs", metav1.ConditionFalse, "BackendNotFound", "")},
 			[]string{"TLSRoute challenge-a/web: ResolvedRefs is False: BackendNotFound"},
 		},
-		"nobody looks at it": {
+		"no controller": {
 			route{"HTTPRoute", "challenge-a", "web", hosts, nil},
 			[]string{"HTTPRoute challenge-a/web: no controller of a Gateway has looked at it"},
 		},
@@ -49,7 +49,7 @@ func TestRouteProblem(t *testing.T) {
 			route{"HTTPRoute", "elsewhere", "thief", hosts, nil},
 			[]string{"HTTPRoute elsewhere/thief claims the host A.example.com too"},
 		},
-		"that of somebody else": {route{"HTTPRoute", "elsewhere", "other", []gatewayv1.Hostname{"b.example.com", "*.example.com"}, nil}, nil},
+		"of another Gateway": {route{"HTTPRoute", "elsewhere", "other", []gatewayv1.Hostname{"b.example.com", "*.example.com"}, nil}, nil},
 	} {
 		if got := routeProblem(tc.of, i); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
@@ -57,25 +57,25 @@ func TestRouteProblem(t *testing.T) {
 	}
 }
 
-func TestWhoWentAstrayIsToldOfTheRoutes(t *testing.T) {
+func TestAnUnreachedInstanceHasItsRoutesChecked(t *testing.T) {
 	routes := []string{"HTTPRoute challenge-a/web: Accepted is False: NoMatchingParent", "HTTPRoute elsewhere/thief claims the host a.example.com too"}
 	for name, tc := range map[string]struct {
 		ended func(*Observed)
-		want  bergv1.CheckVerdict
+		want  bergv1.CheckResultType
 		tells bool
 	}{
 		"unreachable": {podEnded(cannotReach, "Error", "refused"), bergv1.CheckUnreachable, true},
-		"wrong flag":  {podEnded(0, "Completed", "flag{of somebody else}"), bergv1.CheckWrongFlag, true},
+		"wrong flag":  {podEnded(0, "Completed", "flag{of another player}"), bergv1.CheckWrongFlag, true},
 		"solved":      {podEnded(0, "Completed", flagOfTests), bergv1.CheckSolved, false},
 		"it crashed":  {podEnded(1, "Error", "bug"), bergv1.CheckSolverCrashed, true},
 		"too slow":    {with(corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: atNoon(0)}}), bergv1.CheckTooSlow, true},
 		"no solver":   {podEnded(128, "StartError", "no such file"), bergv1.CheckSolverNotStarted, false},
 	} {
-		v := judge(observedWith(tc.ended), noon.Add(time.Hour))
-		if v.astray() != tc.tells {
+		v := assess(observedWith(tc.ended), noon.Add(time.Hour))
+		if v.unreached() != tc.tells {
 			t.Errorf("%s: the routes are read: %t", name, !tc.tells)
 		}
-		if v.astray() {
+		if v.unreached() {
 			v.add(routes)
 		}
 		got := v.Result
@@ -86,8 +86,8 @@ func TestWhoWentAstrayIsToldOfTheRoutes(t *testing.T) {
 }
 
 func TestAResultDoesNotWaitForRoutes(t *testing.T) {
-	nobody := httptest.NewServer(nil)
-	nobody.Close()
+	closed := httptest.NewServer(nil)
+	closed.Close()
 	scheme := runtime.NewScheme()
 	if err := gatewayv1.Install(scheme); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestAResultDoesNotWaitForRoutes(t *testing.T) {
 		"no Gateway API":             {apimeta.NewDefaultRESTMapper(nil), 0},
 		"an API server that is away": {served, 1},
 	} {
-		live, err := client.New(&rest.Config{Host: nobody.URL}, client.Options{Scheme: scheme, Mapper: tc.kinds})
+		live, err := client.New(&rest.Config{Host: closed.URL}, client.Options{Scheme: scheme, Mapper: tc.kinds})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func due(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 		return time.Time{}
 	}
 	at := wanted(c, challenge)
-	// What was broken off is not begun again at once: what broke it off may be back as soon.
+	// What was broken off does not begin again immediately: its cause may return as soon.
 	if retry := c.Status.RetryAt; retry != nil && !at.IsZero() && at.Before(retry.Time) {
 		return retry.Time
 	}
@@ -48,7 +48,7 @@ func wanted(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge) time.Time {
 		ended = last.FinishedAt.Time
 	}
 	if outdated(c, challenge) {
-		return ended // whoever was checked longest ago comes first
+		return ended // the one checked longest ago comes first
 	}
 	var next time.Time
 	if every := duration(c.Spec.Schedule.Every); every > 0 {

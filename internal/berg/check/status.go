@@ -9,10 +9,11 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // retryPause is how long after a check that was broken off the next one may begin.
-const retryPause = time.Minute
+const retryDelay = time.Minute
 
 // obstacle tells what keeps a check from being made, apart from other checks and players; no
 // reason if nothing does.
@@ -20,17 +21,17 @@ func obstacle(c *bergv1.ChallengeCheck, challenge *bergv1.Challenge, now time.Ti
 	at := due(c, challenge)
 	switch {
 	case c.Spec.Suspend:
-		return bergv1.CheckReasonSuspended, "spec.suspend is true: no check is made"
+		return bergv1.CheckReasonSuspended, "spec.suspend is true: no check runs"
 	case challenge == nil:
-		return bergv1.ReasonChallengeMissing, fmt.Sprintf("There is no Challenge %s that a ChallengeCheck of this namespace may use: create it, or look at spec.challengeRef and the operator's CHALLENGE_REF_POLICY", c.Spec.ChallengeRef.Name)
+		return bergv1.ReasonChallengeMissing, fmt.Sprintf("No Challenge %s exists that a ChallengeCheck of this namespace may use: create it, or correct spec.challengeRef or the operator's CHALLENGE_REF_POLICY", c.Spec.ChallengeRef.Name)
 	case !dynamic(challenge) && challenge.Spec.Flag == "":
-		return bergv1.CheckReasonNoFlag, "There is no flag to be found: give a container of the Challenge a dynamicFlag, or set the Challenge's spec.flag"
+		return bergv1.CheckReasonNoFlag, "The Challenge has no flag: give a container of the Challenge a dynamicFlag, or set the Challenge's spec.flag"
 	case at.IsZero():
-		return bergv1.CheckReasonIdle, "The next check is made when the Challenge or this ChallengeCheck is changed"
+		return bergv1.CheckReasonIdle, "The next check runs when the Challenge or this ChallengeCheck is changed"
 	case at.After(now):
 		return bergv1.CheckReasonIdle, "The next check is due at " + at.UTC().Format(time.RFC3339)
 	case challenge.Annotations[bergv1.AnnotationFrozen] != "":
-		return bergv1.ReasonFrozen, fmt.Sprintf("The Challenge is frozen: the check is made when its annotation %s is taken off", bergv1.AnnotationFrozen)
+		return bergv1.ReasonFrozen, fmt.Sprintf("The Challenge is frozen: the check runs when its annotation %s is removed", bergv1.AnnotationFrozen)
 	}
 	return "", ""
 }
@@ -41,12 +42,12 @@ func waiting(o Observed, limit int, now time.Time) (reason, message string) {
 		return reason, message
 	}
 	if o.Players.Wait {
-		return bergv1.CheckReasonPlayersFirst, fmt.Sprintf("%s, and players go first: the check is made when nobody waits", o.Players)
+		return bergv1.CheckReasonPlayersFirst, fmt.Sprintf("%s, and players go first: the check runs when no player waits", o.Players)
 	}
 	if !o.RefusedUntil.IsZero() {
-		return bergv1.CheckReasonWaitingForTurn, "The API server refused to let the check begin, as an event says: others go first for a while"
+		return bergv1.CheckReasonWaitingForTurn, "The API server refused to let the check begin, as an event says: other checks go first for a minute"
 	}
-	if wait := turn(o.Contenders, o.Check.UID, limit); wait != "" {
+	if wait := waitReason(o.Contenders, o.Check.UID, limit); wait != "" {
 		return bergv1.CheckReasonWaitingForTurn, wait
 	}
 	return "", ""
@@ -68,8 +69,8 @@ func computeStarted(o Observed, now time.Time) {
 	computeStatus(o, condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, bergv1.ReasonStarting, "The instance is being created"), now)
 }
 
-// computeRunning is the status of a check that is being made, with its verdict.
-func computeRunning(o Observed, v Verdict, now time.Time) {
+// computeRunning is the status of a check that is being made, with its assessment.
+func computeRunning(o Observed, v Assessment, now time.Time) {
 	s := &o.Check.Status
 	running := condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, v.Stage, v.Message)
 	switch {
@@ -81,7 +82,7 @@ func computeRunning(o Observed, v Verdict, now time.Time) {
 		running = ending(o)
 	case v.BrokenOff != "":
 		s.Run.FinishedAt = &metav1.Time{Time: now}
-		s.RetryAt = &metav1.Time{Time: now.Add(retryPause)}
+		s.RetryAt = &metav1.Time{Time: now.Add(retryDelay)}
 		running = ending(o)
 	}
 	computeStatus(o, running, now)
@@ -91,7 +92,7 @@ func computeRunning(o Observed, v Verdict, now time.Time) {
 func computeEnding(o Observed, now time.Time) { computeStatus(o, ending(o), now) }
 
 func ending(o Observed) metav1.Condition {
-	message := "What belonged to the check is being taken away"
+	message := "The objects of the check are being deleted"
 	if o.Namespace != nil && o.Namespace.DeletionTimestamp != nil {
 		if held := finalizer.HeldBack(o.Namespace); held != "" {
 			message += ": namespace " + o.Namespace.Name + ": " + held
@@ -122,7 +123,12 @@ func computeStatus(o Observed, running metav1.Condition, now time.Time) {
 	if at := due(c, o.Challenge); !at.IsZero() && c.Status.Run == nil {
 		c.Status.NextRunAt = &metav1.Time{Time: at}
 	}
-	conditions.Upsert(&c.Status.Conditions, c.Generation, now, solvableCondition(c.Status.LastResult), running)
+	solvable := solvableCondition(c.Status.LastResult)
+	conditions.Upsert(&c.Status.Conditions, c.Generation, now, solvable, running)
+	// A Challenge that was not solved needs its author.
+	reconcile.Ready{
+		Status: solvable.Status, Reason: solvable.Reason, Message: solvable.Message, Stalled: solvable.Status == metav1.ConditionFalse,
+	}.SetOn(&c.Status.Conditions, c.Generation, now)
 }
 
 // solvableCondition tells what the last check found.

@@ -12,6 +12,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 func TestALifeOfStatuses(t *testing.T) {
@@ -27,19 +28,25 @@ func TestALifeOfStatuses(t *testing.T) {
 		if c := apimeta.FindStatusCondition(s.Conditions, bergv1.CheckConditionSolvable); c.Status != solvable {
 			t.Errorf("%s: Solvable is %s, want %s", step, c.Status, solvable)
 		}
+		if c := apimeta.FindStatusCondition(s.Conditions, reconcile.ConditionReady); c.Status != solvable {
+			t.Errorf("%s: Ready is %s, want %s", step, c.Status, solvable)
+		}
+		if stalled := apimeta.IsStatusConditionTrue(s.Conditions, reconcile.ConditionStalled); stalled != (solvable == metav1.ConditionFalse) {
+			t.Errorf("%s: Stalled is %v while Solvable is %s", step, stalled, solvable)
+		}
 		if c := apimeta.FindStatusCondition(s.Conditions, bergv1.CheckConditionRunning); c.Status != running || c.Reason != reason {
 			t.Errorf("%s: Running is %s, %s; want %s, %s", step, c.Status, c.Reason, running, reason)
 		}
 	}
 	now := noon
-	round := func(v Verdict) {
+	round := func(v Assessment) {
 		t.Helper()
 		computeStarted(o, now)
 		says("start", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.ReasonStarting)
 		if s.NextRunAt != nil || s.RetryAt != nil {
 			t.Errorf("the next one is told while one is made: %v, %v", s.NextRunAt, s.RetryAt)
 		}
-		computeRunning(o, Verdict{Stage: bergv1.CheckReasonSolving, Message: "The solver runs"}, now.Add(time.Second))
+		computeRunning(o, Assessment{Stage: bergv1.CheckReasonSolving, Message: "The solver runs"}, now.Add(time.Second))
 		says("solving", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.CheckReasonSolving)
 		computeRunning(o, v, now.Add(time.Minute))
 		says("result", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.CheckReasonEnding)
@@ -59,7 +66,7 @@ func TestALifeOfStatuses(t *testing.T) {
 	if s.LastResult != nil || s.RetryAt == nil || !s.NextRunAt.Equal(s.RetryAt) {
 		t.Errorf("after one that was broken off: %v, %v, %v", s.LastResult, s.RetryAt, s.NextRunAt)
 	}
-	round(Verdict{Result: &bergv1.CheckResult{Result: bergv1.CheckSolved, Message: "The solver found the flag"}})
+	round(Assessment{Result: &bergv1.CheckResult{Result: bergv1.CheckSolved, Message: "The solver found the flag"}})
 	if want := now; !s.NextRunAt.Time.Equal(want) {
 		t.Errorf("the next one is due at %s, want %s", s.NextRunAt, want)
 	}
@@ -118,7 +125,7 @@ func TestErrorsNameNoFlag(t *testing.T) {
 }
 
 func TestMetricsOfChecks(t *testing.T) {
-	of := func(name string, age time.Duration, result bergv1.CheckVerdict) bergv1.ChallengeCheck {
+	of := func(name string, age time.Duration, result bergv1.CheckResultType) bergv1.ChallengeCheck {
 		c := *checkOf()
 		c.Spec.ChallengeRef.Name, c.CreationTimestamp = name, atNoon(-age)
 		if result != "" {
@@ -138,7 +145,7 @@ func TestMetricsOfChecks(t *testing.T) {
 		t.Errorf("%d series, %v for the others", len(got), got[otherChallenges])
 	}
 
-	// What nobody can mend now does not go on telling.
+	// A problem that cannot be fixed now is not reported again.
 	suspended, without := of("d", 1, bergv1.CheckTooSlow), of("e", 1, bergv1.CheckTooSlow)
 	suspended.Spec.Suspend = true
 	o := Observed{Check: &without}

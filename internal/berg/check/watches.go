@@ -31,7 +31,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	r.backoff = outcome.NewBackoff()
 	r.others = make(chan event.GenericEvent, 1)
 	var reader client.Reader = mgr.GetCache()
-	overdue.Watch(r.seeOverdue(reader), mgr.Elected())
+	overdue.Watch(r.observeOverdue(reader), mgr.Elected())
 	perChallenge.watch(reader, mgr.Elected())
 	if err := reconcile.Open(ctx, mgr.GetCache(), &batchv1.Job{}); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&bergv1.ChallengeCheck{}, handler.EnqueueRequestsFromMapFunc(r.resting), builder.WithPredicates(roomMade)).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.ofChallenge), builder.WithPredicates(challengeChanged)).
 		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.ofInstance), builder.WithPredicates(progressed)).
-		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(playersTurned)).
+		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(playersChanged)).
 		Watches(&corev1.Namespace{}, inNamespace).
 		Watches(&batchv1.Job{}, inNamespace).
 		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(solverChanged)).
@@ -58,12 +58,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 
 func listChecks() client.ObjectList { return &bergv1.ChallengeCheckList{} }
 
-// every maps whatever happened to all ChallengeChecks.
+// every maps every event to all ChallengeChecks.
 func (r *Reconciler) every(ctx context.Context, _ client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, listChecks(), nil)
 }
 
-// resting maps whatever happened to those of which no check is being made.
+// resting maps every event to the ChallengeChecks without a check in progress.
 func (r *Reconciler) resting(ctx context.Context, _ client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, listChecks(), func(o client.Object) bool {
 		return o.(*bergv1.ChallengeCheck).Status.Run == nil
@@ -144,8 +144,8 @@ func controllerOf(o client.Object) *metav1.OwnerReference {
 	return nil
 }
 
-// playersTurned passes that a player begins to wait for room, or does not wait any more.
-var playersTurned = predicate.Funcs{
+// playersChanged accepts that a player begins or ceases to wait for capacity.
+var playersChanged = predicate.Funcs{
 	CreateFunc:  func(e event.CreateEvent) bool { return !e.IsInInitialList && isWaiting(e.Object) },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 	DeleteFunc:  func(e event.DeleteEvent) bool { return isWaiting(e.Object) },
@@ -193,7 +193,7 @@ func TrimPod(p *corev1.Pod) {
 	p.Spec, p.Status = corev1.PodSpec{}, status
 }
 
-// TrimJob drops what nobody looks at: the solver's environment above all.
+// TrimJob drops what the operator does not read, above all the solver's environment.
 func TrimJob(j *batchv1.Job) {
 	j.ManagedFields = nil
 	j.Spec = batchv1.JobSpec{}

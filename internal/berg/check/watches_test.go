@@ -28,13 +28,13 @@ func TestPredicates(t *testing.T) {
 		"its instance is Running":        {progressed, ours, func(o client.Object) { o.(*bergv1.ChallengeInstance).Status.Phase = bergv1.PhaseRunning }, true},
 		"its instance is labelled":       {progressed, ours, func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, false},
 		"a player's instance is Running": {progressed, theirs, func(o client.Object) { o.(*bergv1.ChallengeInstance).Status.Phase = bergv1.PhaseRunning }, false},
-		"a player begins to wait for room": {playersTurned, theirs, func(o client.Object) {
+		"a player begins to wait for room": {playersChanged, theirs, func(o client.Object) {
 			o.(*bergv1.ChallengeInstance).Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionPodsReady, Reason: unschedulable}}
 		}, true},
-		"a player's image is pulled": {playersTurned, theirs, func(o client.Object) {
+		"a player's image is pulled": {playersChanged, theirs, func(o client.Object) {
 			o.(*bergv1.ChallengeInstance).Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionPodsReady, Reason: "ImagePullBackOff"}}
 		}, false},
-		"its own instance waits for room": {playersTurned, ours, func(o client.Object) {
+		"its own instance waits for room": {playersChanged, ours, func(o client.Object) {
 			o.(*bergv1.ChallengeInstance).Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionPodsReady, Reason: unschedulable}}
 		}, false},
 		"the solver has ended":      {solverChanged, solver, func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodSucceeded }, true},

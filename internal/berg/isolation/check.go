@@ -1,6 +1,6 @@
 // Package isolation finds out whether the cluster enforces network policies.
 //
-// An API server stores policies whether anybody enforces them or not; a network
+// An API server stores policies whether they are enforced or not; a network
 // plugin that does not leaves every instance open, and nothing says so. So a pod
 // in a namespace of its own connects to the operator: without a policy, under
 // that of an instance, and without again. See
@@ -86,49 +86,49 @@ func (c *Checker) Start(ctx context.Context) error {
 
 func (c *Checker) checkOnce(ctx context.Context) {
 	pod, s, err := c.survey(ctx)
-	var verdict Verdict
+	var result Result
 	if err != nil {
-		verdict = inconclusive("%v", err)
+		result = inconclusive("%v", err)
 	} else {
-		verdict = c.check(ctx, s)
+		result = c.check(ctx, s)
 		// Also when the operator is told to stop: nothing would do it later.
-		c.leave(ctx, s)
+		c.cleanUp(ctx, s)
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	measure(verdict)
+	measure(result)
 	logger := log.FromContext(ctx).WithName("isolation")
-	logger.Info("checked whether network policies are enforced", "verified", verdict.Status, "reason", verdict.Reason, "message", verdict.Message)
+	logger.Info("checked whether network policies are enforced", "verified", result.Status, "reason", result.Reason, "message", result.Message)
 	if pod == nil {
 		return
 	}
-	if verdict.Status != metav1.ConditionTrue {
-		c.Events.Eventf(pod, nil, corev1.EventTypeWarning, verdict.Reason, "CheckIsolation", "%s", verdict.Message)
+	if result.Status != metav1.ConditionTrue {
+		c.Events.Eventf(pod, nil, corev1.EventTypeWarning, result.Reason, "CheckIsolation", "%s", result.Message)
 	}
-	if err := c.setCondition(ctx, pod, verdict); err != nil {
+	if err := c.setCondition(ctx, pod, result); err != nil {
 		logger.Info("cannot write the condition of the operator's pod", "reason", err.Error())
 	}
 }
 
 // survey finds the operator itself. The pod is nil when it is not found.
-func (c *Checker) survey(ctx context.Context) (*corev1.Pod, site, error) {
+func (c *Checker) survey(ctx context.Context) (*corev1.Pod, objects, error) {
 	pod := &corev1.Pod{}
 	if err := c.Client.Get(ctx, c.Pod, pod); err != nil {
-		return nil, site{}, fmt.Errorf("find the operator's own pod: %w", err)
+		return nil, objects{}, fmt.Errorf("find the operator's own pod: %w", err)
 	}
 	if pod.Status.PodIP == "" || pod.Spec.HostNetwork || len(pod.Spec.Containers) == 0 {
-		return pod, site{}, errors.New("the operator's pod has no address of its own to connect to")
+		return pod, objects{}, errors.New("the operator's pod has no address of its own to connect to")
 	}
 	ns := &corev1.Namespace{}
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, ns); err != nil {
-		return pod, site{}, fmt.Errorf("find the operator's own namespace: %w", err)
+		return pod, objects{}, fmt.Errorf("find the operator's own namespace: %w", err)
 	}
 	_, port, err := net.SplitHostPort(c.Address)
 	if err != nil {
-		return pod, site{}, fmt.Errorf("the operator serves nothing to connect to: %w", err)
+		return pod, objects{}, fmt.Errorf("the operator serves nothing to connect to: %w", err)
 	}
-	return pod, site{
+	return pod, objects{
 		Operator: ns.UID,
 		Image:    pod.Spec.Containers[0].Image,
 		Program:  c.Program,
@@ -139,7 +139,7 @@ func (c *Checker) survey(ctx context.Context) (*corev1.Pod, site, error) {
 
 // check asks three times. The last answer proves that it was the policy that
 // made the difference.
-func (c *Checker) check(ctx context.Context, s site) Verdict {
+func (c *Checker) check(ctx context.Context, s objects) Result {
 	if err := c.clear(ctx, s); err != nil {
 		return inconclusive("remove what an earlier check has left: %v", err)
 	}
@@ -181,7 +181,7 @@ func (c *Checker) check(ctx context.Context, s site) Verdict {
 }
 
 // await tells whether the probe comes to say so in time.
-func (c *Checker) await(ctx context.Context, s site, wanted reach, limit time.Duration) bool {
+func (c *Checker) await(ctx context.Context, s objects, wanted reach, limit time.Duration) bool {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
 		pods, err := c.pods(ctx, s)
 		return err == nil && reachOf(pods) == wanted, nil
@@ -189,7 +189,7 @@ func (c *Checker) await(ctx context.Context, s site, wanted reach, limit time.Du
 	return err == nil
 }
 
-func (c *Checker) problem(ctx context.Context, s site) string {
+func (c *Checker) problem(ctx context.Context, s objects) string {
 	pods, err := c.pods(ctx, s)
 	if err != nil {
 		return err.Error()
@@ -197,21 +197,21 @@ func (c *Checker) problem(ctx context.Context, s site) string {
 	return podProblem(pods)
 }
 
-func (c *Checker) pods(ctx context.Context, s site) ([]corev1.Pod, error) {
+func (c *Checker) pods(ctx context.Context, s objects) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	err := c.Client.List(ctx, &list, client.InNamespace(s.namespaceName()))
 	return list.Items, err
 }
 
 // clear deletes the namespace of an earlier check and waits until it is gone.
-func (c *Checker) clear(ctx context.Context, s site) error {
+func (c *Checker) clear(ctx context.Context, s objects) error {
 	return wait.PollUntilContextTimeout(ctx, pollInterval, deleteLimit, true, func(ctx context.Context) (bool, error) {
 		return c.remove(ctx, s)
 	})
 }
 
 // leave deletes the namespace; the next check waits until it is gone.
-func (c *Checker) leave(ctx context.Context, s site) {
+func (c *Checker) cleanUp(ctx context.Context, s objects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	if _, err := c.remove(ctx, s); err != nil {
@@ -220,7 +220,7 @@ func (c *Checker) leave(ctx context.Context, s site) {
 }
 
 // remove deletes the namespace and tells whether it is gone.
-func (c *Checker) remove(ctx context.Context, s site) (gone bool, err error) {
+func (c *Checker) remove(ctx context.Context, s objects) (gone bool, err error) {
 	ns := &corev1.Namespace{}
 	err = c.Client.Get(ctx, client.ObjectKey{Name: s.namespaceName()}, ns)
 	switch {
@@ -228,7 +228,7 @@ func (c *Checker) remove(ctx context.Context, s site) (gone bool, err error) {
 		return true, nil
 	case err != nil:
 		return false, err
-	case !s.proof().Owns(ns):
+	case !s.owner().Owns(ns):
 		return false, fmt.Errorf("namespace %s exists and was not made by this operator: delete it", ns.Name)
 	case ns.DeletionTimestamp != nil:
 		return false, nil
@@ -238,9 +238,9 @@ func (c *Checker) remove(ctx context.Context, s site) (gone bool, err error) {
 	return false, client.IgnoreNotFound(err)
 }
 
-// setCondition shows the verdict on the operator's pod, where kubectl describe
+// setCondition shows the result on the operator's pod, where kubectl describe
 // prints it; the kubelet leaves conditions of others alone.
-func (c *Checker) setCondition(ctx context.Context, pod *corev1.Pod, v Verdict) error {
+func (c *Checker) setCondition(ctx context.Context, pod *corev1.Pod, v Result) error {
 	condition := map[string]any{
 		"type": ConditionType, "status": v.Status, "reason": v.Reason, "message": v.Message,
 		"lastProbeTime": metav1.NewTime(c.Clock.Now()),

@@ -13,7 +13,7 @@ var verified = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(verified) }
 
-func measure(v Verdict) {
+func measure(v Result) {
 	switch v.Status {
 	case metav1.ConditionTrue:
 		verified.WithLabelValues().Set(1)

@@ -23,7 +23,7 @@ const (
 )
 
 // site is what a check depends on.
-type site struct {
+type objects struct {
 	// Operator is the UID of the operator's namespace.
 	Operator types.UID
 	// Image and Program are those of the operator.
@@ -36,21 +36,21 @@ type site struct {
 
 // marks are those of all that a check makes. The proof is which installation made it: the UID
 // of the operator's own namespace.
-var marks = ownership.Labels{
+var ownershipLabels = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "operator-namespace",
 	Found:  map[string]string{bergv1.LabelManagedBy: managedBy},
 }
 
-func (s site) proof() ownership.Owner { return marks.For(s.Operator, nil) }
+func (s objects) owner() ownership.Owner { return ownershipLabels.For(s.Operator, nil) }
 
 // namespaceName is the same for every check of one installation, so that a check
 // finds what an earlier one has left.
-func (s site) namespaceName() string {
+func (s objects) namespaceName() string {
 	return "berg-isolation-check-" + string(s.Operator)
 }
 
-func namespace(s site) *corev1.Namespace {
+func namespace(s objects) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: s.namespaceName(),
 		Labels: map[string]string{
@@ -61,13 +61,13 @@ func namespace(s site) *corev1.Namespace {
 			"pod-security.kubernetes.io/audit":   "restricted",
 		},
 	}}
-	s.proof().SetOn(ns)
+	s.owner().SetOn(ns)
 	return ns
 }
 
 // deployment runs a pod that is ready while it reaches the target. A Deployment,
 // because the operator may make those anyway: it needs no right to make pods.
-func deployment(s site) *appsv1.Deployment {
+func deployment(s objects) *appsv1.Deployment {
 	labels := map[string]string{bergv1.LabelManagedBy: managedBy, bergv1.LabelComponent: component}
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: probeName, Namespace: s.namespaceName(), Labels: labels},
@@ -126,7 +126,7 @@ func onNode(name string) *corev1.Affinity {
 }
 
 // policies are those of an instance without outbound traffic.
-func policies(s site, cfg config.Berg) []client.Object {
+func policies(s objects, cfg config.Berg) []client.Object {
 	all := challengeinstance.ClosedPolicies(cfg, s.namespaceName())
 	for _, p := range all {
 		p.SetLabels(map[string]string{bergv1.LabelManagedBy: managedBy, bergv1.LabelComponent: component})

@@ -12,8 +12,8 @@ import (
 // maxPull is how long one pull may take before another one has its place.
 const maxPull = 30 * time.Minute
 
-// Verdict is what has become of a pull: it goes on, it has succeeded, or it has failed.
-type Verdict struct {
+// PullState is the state of a pull: in progress, succeeded, or failed.
+type PullState struct {
 	Pulled, Failed bool
 	// Message says why it failed, in the words of the registry where there are any.
 	Message string
@@ -31,8 +31,8 @@ var imageProblems = []string{
 // beforeImages are the reasons for which a container waits whose image is not there yet.
 var beforeImages = []string{"", "ContainerCreating", "PodInitializing"}
 
-// checkPods tells what has become of a pull that began at a time, from its pods.
-func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) Verdict {
+// checkPods returns the state of a pull that began at a time, from its pods.
+func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) PullState {
 	why := "no pod was made on the node"
 	for _, p := range pods {
 		if p.DeletionTimestamp != nil {
@@ -46,20 +46,20 @@ func checkPods(began time.Time, pods []*corev1.Pod, now time.Time) Verdict {
 		s := p.Status.ContainerStatuses[i].State
 		switch {
 		case s.Running != nil, s.Terminated != nil:
-			return Verdict{Pulled: true}
+			return PullState{Pulled: true}
 		case s.Waiting == nil || slices.Contains(beforeImages, s.Waiting.Reason):
 		case slices.Contains(imageProblems, s.Waiting.Reason):
-			return Verdict{Failed: true, Message: fmt.Sprintf("%s: %s", s.Waiting.Reason, s.Waiting.Message)}
+			return PullState{Failed: true, Message: fmt.Sprintf("%s: %s", s.Waiting.Reason, s.Waiting.Message)}
 		default:
 			// It could not be created or started, which comes after the image.
-			return Verdict{Pulled: true}
+			return PullState{Pulled: true}
 		}
 	}
 	left := maxPull - now.Sub(began)
 	if left <= 0 {
-		return Verdict{Failed: true, Message: fmt.Sprintf("not done after %s: %s", maxPull, why)}
+		return PullState{Failed: true, Message: fmt.Sprintf("not done after %s: %s", maxPull, why)}
 	}
-	return Verdict{Left: left}
+	return PullState{Left: left}
 }
 
 func placementProblem(p *corev1.Pod) string {

@@ -39,11 +39,11 @@ type Reconciler struct {
 	Namespace string
 
 	backoff *outcome.Backoff
-	// ledger is in the hands of the one worker.
-	ledger *store
+	// store belongs to the one worker.
+	store *store
 }
 
-// These rights are in a role of their own: berg-prepull. What pulling does beside them
+// These rights are in a role of their own: berg-prepull. What pulling does in addition
 // (namespaces, network policies, Deployments, the copy of the pull secret) instances need too.
 //
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
@@ -59,84 +59,83 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if err != nil {
 		return 0, err
 	}
-	all := wishes(o, r.Config, now)
+	all := desiredOf(o, r.Config, now)
 	var errs []error
-	errs = append(errs, r.settle(ctx, &o, all, now))
-	r.ledger.look(o, all, r.Config.Challenge.ImagePullPolicy == corev1.PullAlways)
-	starts, untilRetry := next(all, o.Pulls, r.ledger, r.Config.Prepull.Concurrency, now)
+	errs = append(errs, r.finishPulls(ctx, &o, all, now))
+	r.store.update(o, all, r.Config.Challenge.ImagePullPolicy == corev1.PullAlways)
+	starts, untilRetry := next(all, o.Pulls, r.store, r.Config.Prepull.Concurrency, now)
 	for _, s := range starts {
 		errs = append(errs, r.begin(ctx, &o, s, now))
 	}
-	errs = append(errs, r.tidy(ctx, o, all))
+	errs = append(errs, r.deleteUnused(ctx, o, all))
 
 	again = untilRetry
 	for i := range all {
-		left, err := r.tell(ctx, &all[i], o, now)
+		left, err := r.writeStatus(ctx, &all[i], o, now)
 		errs = append(errs, err)
-		again = sooner(sooner(again, left), all[i].Window.turns(now))
+		again = sooner(sooner(again, left), all[i].Window.untilChange(now))
 	}
 	for _, p := range o.Pulls {
 		again = sooner(again, max(time.Second, maxPull-now.Sub(p.Deployment.CreationTimestamp.Time)))
 	}
-	failing.Store(int64(len(r.ledger.failed)))
+	failing.Store(int64(len(r.store.failed)))
 	return again, errors.Join(errs...)
 }
 
-// settle ends the pulls that are done, and those that nobody wants any more. What goes on stays
-// in o.
-func (r *Reconciler) settle(ctx context.Context, o *Observed, all []Wish, now time.Time) error {
-	of := map[types.UID]*Wish{}
+// finishPulls ends the pulls that are done, and those that no Challenge needs any more. Pulls in progress stay in o.
+func (r *Reconciler) finishPulls(ctx context.Context, o *Observed, all []Desired, now time.Time) error {
+	of := map[types.UID]*Desired{}
 	for i := range all {
 		of[all[i].Challenge.UID] = &all[i]
 	}
-	var going []Pull
+	var active []Pull
 	var errs []error
 	for _, p := range o.Pulls {
 		if w := of[p.Challenge]; w != nil && isWanted(w, p.Target) {
 			v := checkPods(p.Deployment.CreationTimestamp.Time, p.Pods, now)
 			switch {
 			case v.Pulled:
-				if r.ledger.pulled(p.Target) {
+				if r.store.pulled(p.Target) {
 					pulls.WithLabelValues(bergv1.ImagesPulled).Inc()
 				}
 			case v.Failed:
-				if r.ledger.fail(attempt{p.Challenge, p.Target}, w.Challenge.Generation, p.Deployment.UID, v.Message, now) {
+				if r.store.fail(attempt{p.Challenge, p.Target}, w.Challenge.Generation, p.Deployment.UID, v.Message, now) {
 					pulls.WithLabelValues(bergv1.ImagesPullFailed).Inc()
 				}
 				// The pull secret may be another one by now.
-				delete(r.ledger.rooms, o.Rooms[p.Challenge].UID)
+				delete(r.store.prepared, o.Namespaces[p.Challenge].UID)
 			default:
-				going = append(going, p)
+				active = append(active, p)
 				continue
 			}
 		}
 		if err := apply.Delete(ctx, r.Client, p.Deployment); err != nil {
 			errs = append(errs, fmt.Errorf("end the pull of %s: %w", p.Target.Image, err))
-			going = append(going, p) // it has its place until it is gone
+			active = append(active, p) // it has its place until it is gone
 		}
 	}
-	o.Pulls = going
+	o.Pulls = active
 	return errors.Join(errs...)
 }
 
 // isWanted reports whether a pull that is under way may go on. When players see the Challenge
 // what has begun is of use to them.
-func isWanted(w *Wish, t Target) bool {
+func isWanted(w *Desired, t Target) bool {
 	return w.Window.Stage == over || w.Window.Stage == open && slices.Contains(w.Targets, t)
 }
 
 // begin begins a pull, in a namespace that confines it.
 func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.Time) error {
-	c := s.Wish.Challenge
-	room := o.Rooms[c.UID]
-	if room == nil {
-		room = namespace(c)
-		if err := r.create(ctx, room); err != nil {
+	c := s.Desired.Challenge
+	ns := o.Namespaces[c.UID]
+	if ns == nil {
+		ns = namespace(c)
+		if err := r.create(ctx, ns); err != nil {
 			return r.refuse(s, fmt.Errorf("create the namespace in which images are pulled: %w", err), now)
 		}
-		o.Rooms[c.UID] = room
+		o.Namespaces[c.UID] = ns
 	}
-	secret, err := r.prepare(ctx, c.UID, room)
+	secret, err := r.prepare(ctx, c.UID, ns)
 	if err != nil {
 		return r.refuse(s, err, now)
 	}
@@ -156,7 +155,7 @@ func (r *Reconciler) begin(ctx context.Context, o *Observed, s start, now time.T
 func (r *Reconciler) refuse(s start, err error, now time.Time) error {
 	switch outcome.CauseOf(err) {
 	case outcome.Rejected, outcome.NotOwned:
-		r.ledger.fail(attempt{s.Wish.Challenge.UID, s.Target}, s.Wish.Challenge.Generation, "", err.Error(), now)
+		r.store.fail(attempt{s.Desired.Challenge.UID, s.Target}, s.Desired.Challenge.Generation, "", err.Error(), now)
 		pulls.WithLabelValues(bergv1.ImagesPullFailed).Inc()
 		return nil
 	default:
@@ -176,8 +175,8 @@ func (r *Reconciler) create(ctx context.Context, o client.Object) error {
 
 // prepare confines a namespace and copies the pull secret into it, once. It returns the name of
 // the copy. A missing source is no reason to stop: the image may be public, and instances tell of it.
-func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, room *corev1.Namespace) (secret string, err error) {
-	if name, ok := r.ledger.rooms[room.UID]; ok {
+func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, ns *corev1.Namespace) (secret string, err error) {
+	if name, ok := r.store.prepared[ns.UID]; ok {
 		return name, nil
 	}
 	// None of both may be in a cache that could wait for this write.
@@ -192,7 +191,7 @@ func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, room *cor
 		case err != nil:
 			return "", fmt.Errorf("read the pull secret: %w", err)
 		default:
-			copied := pullSecret(challenge, room.UID, source)
+			copied := pullSecret(challenge, ns.UID, source)
 			err := r.Client.Create(ctx, copied, client.FieldOwner(r.Manager), client.DisableReadYourWritesConsistency)
 			if err != nil && !apierrors.IsAlreadyExists(err) {
 				return "", fmt.Errorf("copy the pull secret: %w", err)
@@ -200,50 +199,49 @@ func (r *Reconciler) prepare(ctx context.Context, challenge types.UID, room *cor
 			secret = copied.Name
 		}
 	}
-	r.ledger.rooms[room.UID] = secret
+	r.store.prepared[ns.UID] = secret
 	return secret, nil
 }
 
-// tidy takes away the namespaces in which nothing is pulled any more.
-func (r *Reconciler) tidy(ctx context.Context, o Observed, all []Wish) error {
+// deleteUnused deletes the namespaces in which no image is pulled any more.
+func (r *Reconciler) deleteUnused(ctx context.Context, o Observed, all []Desired) error {
 	needed := map[types.UID]bool{}
 	for i := range all {
-		needed[all[i].Challenge.UID] = needsRoom(&all[i], r.ledger)
+		needed[all[i].Challenge.UID] = needsNamespace(&all[i], r.store)
 	}
 	for _, p := range o.Pulls {
 		needed[p.Challenge] = true
 	}
 	var errs []error
-	for challenge, room := range o.Rooms {
-		if needed[challenge] || room.DeletionTimestamp != nil {
+	for challenge, ns := range o.Namespaces {
+		if needed[challenge] || ns.DeletionTimestamp != nil {
 			continue
 		}
-		if err := apply.Delete(ctx, r.Client, room); err != nil {
+		if err := apply.Delete(ctx, r.Client, ns); err != nil {
 			errs = append(errs, fmt.Errorf("delete the namespace in which images were pulled: %w", err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// tell writes the condition of a Challenge, if it says something new. It returns how long news
-// have to wait.
-func (r *Reconciler) tell(ctx context.Context, w *Wish, o Observed, now time.Time) (left time.Duration, err error) {
+// writeStatus writes the condition of a Challenge if it has changed. It returns how long the change has to wait.
+func (r *Reconciler) writeStatus(ctx context.Context, w *Desired, o Observed, now time.Time) (left time.Duration, err error) {
 	c := w.Challenge
 	if len(c.Status.Conditions) == 0 && (w.Window.Stage == never || w.Window.Stage == over) {
 		return 0, nil // most Challenges, most of the time
 	}
-	if refused, ok := r.ledger.refused[c.UID]; ok && refused.Generation == c.Generation {
+	if refused, ok := r.store.refused[c.UID]; ok && refused.Generation == c.Generation {
 		if left := refused.again().Sub(now); left > 0 {
 			return left, nil
 		}
 	}
 	after := c.DeepCopy()
-	news := computeStatus(after, w, o, r.ledger, now)
-	if news == sameNews {
+	news := computeStatus(after, w, o, r.store, now)
+	if news == unchanged {
 		return 0, nil
 	}
-	if told, ok := r.ledger.told[c.UID]; ok && news == progress {
-		if left := told.Add(tellEvery).Sub(now); left > 0 {
+	if texts, ok := r.store.reportedAt[c.UID]; ok && news == progress {
+		if left := texts.Add(tellEvery).Sub(now); left > 0 {
 			return left, nil
 		}
 	}
@@ -251,14 +249,14 @@ func (r *Reconciler) tell(ctx context.Context, w *Wish, o Observed, now time.Tim
 	case errors.Is(err, outcome.ErrGone): // its event comes
 		return 0, nil
 	case outcome.CauseOf(err) == outcome.Rejected: // an event tells it
-		r.ledger.refuse(c.UID, c.Generation, now)
-		return r.ledger.refused[c.UID].again().Sub(now), nil
+		r.store.refuse(c.UID, c.Generation, now)
+		return r.store.refused[c.UID].again().Sub(now), nil
 	case err != nil:
 		return 0, err
 	}
-	delete(r.ledger.refused, c.UID)
-	r.ledger.told[c.UID] = now
-	if news == turn {
+	delete(r.store.refused, c.UID)
+	r.store.reportedAt[c.UID] = now
+	if news == changed {
 		r.report(after)
 	}
 	return 0, nil

@@ -9,7 +9,7 @@
 //	window   (schedule.go)   pure: when the images of a Challenge are to be pulled
 //	wishes   (plan.go)       pure: which images on which nodes (nodes.go) are wanted
 //	check    (checks.go)      pure: what has become of a pull
-//	next     (turn.go)       pure: which pulls begin now
+//	next     (next.go)       pure: which pulls begin now
 //	build    (controller.go) the namespace of a Challenge, then the pulls in it
 //	derive   (status.go)     pure: the condition of each Challenge
 //	tidy     (controller.go) takes away what is not needed any more

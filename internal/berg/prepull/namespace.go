@@ -68,16 +68,16 @@ const maxSecretName = 236
 
 // secretName is that of a copy of the pull secret: no two namespaces and no two versions of the
 // source share one, so a Secret of that name is the copy.
-func secretName(room types.UID, source *corev1.Secret) string {
-	sum := sha256.Sum256([]byte(string(room) + "/" + string(source.UID) + "/" + source.ResourceVersion))
+func secretName(ns types.UID, source *corev1.Secret) string {
+	sum := sha256.Sum256([]byte(string(ns) + "/" + string(source.UID) + "/" + source.ResourceVersion))
 	return strings.TrimRight(source.Name[:min(len(source.Name), maxSecretName)], "-.") + "-" + hex.EncodeToString(sum[:])[:12]
 }
 
 // pullSecret is a copy of the one that the operator pulls the images of challenges with: the
 // data alone, no labels or owner references of the source.
-func pullSecret(challenge, room types.UID, source *corev1.Secret) *corev1.Secret {
+func pullSecret(challenge, ns types.UID, source *corev1.Secret) *corev1.Secret {
 	copied := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(challenge), Name: secretName(room, source)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceName(challenge), Name: secretName(ns, source)},
 		Type:       source.Type, Data: source.Data,
 	}
 	ownerOf(challenge).SetOn(copied)

@@ -21,8 +21,8 @@ type Observed struct {
 	Challenges     []*bergv1.Challenge
 	Nodes          map[types.UID]*corev1.Node
 	RuntimeClasses map[string]*nodev1.RuntimeClass
-	// Rooms are the namespaces in which images are pulled, by the UID of the Challenge.
-	Rooms map[types.UID]*corev1.Namespace
+	// Namespaces are those in which images are pulled, by the UID of the Challenge.
+	Namespaces map[types.UID]*corev1.Namespace
 	// Pulls are under way, the first one first.
 	Pulls []Pull
 	// Blocked tells of a Challenge why its namespace cannot be used.
@@ -41,7 +41,7 @@ type Pull struct {
 func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
 	o := Observed{
 		Nodes: map[types.UID]*corev1.Node{}, RuntimeClasses: map[string]*nodev1.RuntimeClass{},
-		Rooms: map[types.UID]*corev1.Namespace{}, Blocked: map[types.UID]string{},
+		Namespaces: map[types.UID]*corev1.Namespace{}, Blocked: map[types.UID]string{},
 	}
 	var challenges bergv1.ChallengeList
 	if err := r.Client.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
@@ -66,13 +66,13 @@ func (r *Reconciler) observe(ctx context.Context) (Observed, error) {
 	for i := range classes.Items {
 		o.RuntimeClasses[classes.Items[i].Name] = &classes.Items[i]
 	}
-	if err := r.observeRooms(ctx, &o); err != nil {
+	if err := r.observeNamespaces(ctx, &o); err != nil {
 		return o, err
 	}
 	return o, r.observePulls(ctx, &o)
 }
 
-func (r *Reconciler) observeRooms(ctx context.Context, o *Observed) error {
+func (r *Reconciler) observeNamespaces(ctx context.Context, o *Observed) error {
 	var all corev1.NamespaceList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (r *Reconciler) observeRooms(ctx context.Context, o *Observed) error {
 		case !named:
 			continue
 		case challengeOf(ns) == "":
-			o.Blocked[types.UID(uid)] = "Namespace " + ns.Name + " exists and does not carry the proof that it belongs here; it was left untouched: delete it"
+			o.Blocked[types.UID(uid)] = "Namespace " + ns.Name + " exists and belongs to another owner; it was left untouched: delete it"
 			continue
 		case ns.DeletionTimestamp != nil:
 			o.Blocked[types.UID(uid)] = "Namespace " + ns.Name + " of an earlier pull is being deleted"
@@ -92,7 +92,7 @@ func (r *Reconciler) observeRooms(ctx context.Context, o *Observed) error {
 				o.Blocked[types.UID(uid)] += ": " + held
 			}
 		}
-		o.Rooms[types.UID(uid)] = ns
+		o.Namespaces[types.UID(uid)] = ns
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (r *Reconciler) observePulls(ctx context.Context, o *Observed) error {
 		d := &deployments.Items[i]
 		uid := challengeOf(d)
 		// What is in a namespace that goes, goes with it.
-		if room := o.Rooms[uid]; uid == "" || d.DeletionTimestamp != nil || room == nil || room.DeletionTimestamp != nil {
+		if ns := o.Namespaces[uid]; uid == "" || d.DeletionTimestamp != nil || ns == nil || ns.DeletionTimestamp != nil {
 			continue
 		}
 		o.Pulls = append(o.Pulls, Pull{Challenge: uid, Target: targetOf(d), Deployment: d, Pods: of[client.ObjectKeyFromObject(d)]})

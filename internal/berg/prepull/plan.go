@@ -24,7 +24,7 @@ var OwnershipLabels = ownership.Labels{
 
 // Target is an image that is to be on a node.
 type Target struct {
-	// Node is the UID of the node: one that is set up anew has no images.
+	// Node is the UID of the node: a node that is set up again has no images.
 	Node types.UID
 	// Image is written as the Challenge has it.
 	Image string
@@ -33,8 +33,8 @@ type Target struct {
 	RuntimeClass string
 }
 
-// Wish is all that one Challenge wants.
-type Wish struct {
+// Desired is all that one Challenge needs.
+type Desired struct {
 	Challenge *bergv1.Challenge
 	Window    window
 	// Targets are sorted; empty unless the window is open.
@@ -45,20 +45,20 @@ type Wish struct {
 	Blocked string
 }
 
-// wishes returns what each Challenge wants, who needs it first coming first.
-func wishes(o Observed, cfg config.Berg, now time.Time) []Wish {
-	out := make([]Wish, 0, len(o.Challenges))
+// desiredOf returns what each Challenge needs; the one that needs it first comes first.
+func desiredOf(o Observed, cfg config.Berg, now time.Time) []Desired {
+	out := make([]Desired, 0, len(o.Challenges))
 	for _, c := range o.Challenges {
-		w := Wish{Challenge: c, Window: windowOf(c, cfg.Prepull.Lead, now)}
+		w := Desired{Challenge: c, Window: windowOf(c, cfg.Prepull.Lead, now)}
 		if w.Window.Stage == open {
 			w.Targets, w.Nowhere = targets(c, o, cfg)
 			w.Blocked = o.Blocked[c.UID]
 		}
 		out = append(out, w)
 	}
-	slices.SortStableFunc(out, func(a, b Wish) int {
+	slices.SortStableFunc(out, func(a, b Desired) int {
 		return cmp.Or(
-			compareBool(a.Window.Until.IsZero(), b.Window.Until.IsZero()), // who is always wanted waits
+			compareBool(a.Window.Until.IsZero(), b.Window.Until.IsZero()), // one without an end comes last
 			a.Window.Until.Compare(b.Window.Until),
 			cmp.Compare(a.Challenge.Namespace, b.Challenge.Namespace),
 			cmp.Compare(a.Challenge.Name, b.Challenge.Name),

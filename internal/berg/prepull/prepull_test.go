@@ -55,7 +55,7 @@ func newNode(name string, images ...string) *corev1.Node {
 func observedOf(objects ...client.Object) Observed {
 	o := Observed{
 		Nodes: map[types.UID]*corev1.Node{}, RuntimeClasses: map[string]*nodev1.RuntimeClass{},
-		Rooms: map[types.UID]*corev1.Namespace{}, Blocked: map[types.UID]string{},
+		Namespaces: map[types.UID]*corev1.Namespace{}, Blocked: map[types.UID]string{},
 	}
 	for _, object := range objects {
 		switch object := object.(type) {
@@ -139,7 +139,7 @@ func TestWindow(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*bergv1.Challenge)
 		want   stage
-		turns  time.Duration
+		left   time.Duration
 	}{
 		"not hidden":        {func(*bergv1.Challenge) {}, never, 0},
 		"hidden in words":   {func(c *bergv1.Challenge) { c.Spec.HideUntil = "tomorrow" }, never, 0},
@@ -156,20 +156,20 @@ func TestWindow(t *testing.T) {
 		c.Spec.Prepull = false
 		tc.change(c)
 		w := windowOf(c, 30*time.Minute, noon)
-		if w.Stage != tc.want || w.turns(noon) != tc.turns {
-			t.Errorf("%s: stage %d which turns in %s, want %d and %s", name, w.Stage, w.turns(noon), tc.want, tc.turns)
+		if w.Stage != tc.want || w.untilChange(noon) != tc.left {
+			t.Errorf("%s: stage %d which changes in %s, want %d and %s", name, w.Stage, w.untilChange(noon), tc.want, tc.left)
 		}
 	}
 }
 
-func TestWishes(t *testing.T) {
+func TestDesired(t *testing.T) {
 	soon, later := newChallenge("soon", image, image, "b"), newChallenge("later", image)
 	for c, in := range map[*bergv1.Challenge]time.Duration{soon: 10 * time.Minute, later: 20 * time.Minute} {
 		c.Spec.Prepull, c.Spec.HideUntil = false, noon.Add(in).Format(time.RFC3339)
 	}
 	always := newChallenge("always", image)
 	always.Spec.Containers[0].RuntimeClassName = "missing"
-	all := wishes(observedOf(always, later, soon, newNode("1"), newNode("2")), settingsOf(), noon)
+	all := desiredOf(observedOf(always, later, soon, newNode("1"), newNode("2")), settingsOf(), noon)
 	var names []string
 	for _, w := range all {
 		names = append(names, w.Challenge.Name)
@@ -186,7 +186,7 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestCheckPods(t *testing.T) {
 	waits := func(reason, message string) corev1.ContainerState {
 		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 	}
@@ -194,19 +194,19 @@ func TestJudge(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state corev1.ContainerState
 		after time.Duration
-		want  Verdict
+		want  PullState
 	}{
-		"nothing yet":             {corev1.ContainerState{}, time.Minute, Verdict{Left: maxPull - time.Minute}},
-		"being pulled":            {waits("ContainerCreating", ""), time.Minute, Verdict{Left: maxPull - time.Minute}},
-		"pulled for too long":     {waits("ContainerCreating", ""), maxPull, Verdict{Failed: true, Message: "not done after 30m0s: the pull has not ended"}},
-		"refused by the registry": {waits("ErrImagePull", text), time.Minute, Verdict{Failed: true, Message: "ErrImagePull: " + text}},
-		"refused again":           {waits("ImagePullBackOff", text), time.Minute, Verdict{Failed: true, Message: "ImagePullBackOff: " + text}},
-		"no name of an image":     {waits("InvalidImageName", "x"), 0, Verdict{Failed: true, Message: "InvalidImageName: x"}},
-		"not to be started":       {waits("RunContainerError", "no such file"), 0, Verdict{Pulled: true}},
-		"not to be created":       {waits("CreateContainerError", "no such file"), 0, Verdict{Pulled: true}},
-		"tried again":             {waits("CrashLoopBackOff", ""), maxPull, Verdict{Pulled: true}},
-		"not started":             {corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "StartError"}}, 0, Verdict{Pulled: true}},
-		"running":                 {corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, 0, Verdict{Pulled: true}},
+		"nothing yet":             {corev1.ContainerState{}, time.Minute, PullState{Left: maxPull - time.Minute}},
+		"being pulled":            {waits("ContainerCreating", ""), time.Minute, PullState{Left: maxPull - time.Minute}},
+		"pulled for too long":     {waits("ContainerCreating", ""), maxPull, PullState{Failed: true, Message: "not done after 30m0s: the pull has not ended"}},
+		"refused by the registry": {waits("ErrImagePull", text), time.Minute, PullState{Failed: true, Message: "ErrImagePull: " + text}},
+		"refused again":           {waits("ImagePullBackOff", text), time.Minute, PullState{Failed: true, Message: "ImagePullBackOff: " + text}},
+		"no name of an image":     {waits("InvalidImageName", "x"), 0, PullState{Failed: true, Message: "InvalidImageName: x"}},
+		"not to be started":       {waits("RunContainerError", "no such file"), 0, PullState{Pulled: true}},
+		"not to be created":       {waits("CreateContainerError", "no such file"), 0, PullState{Pulled: true}},
+		"tried again":             {waits("CrashLoopBackOff", ""), maxPull, PullState{Pulled: true}},
+		"not started":             {corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "StartError"}}, 0, PullState{Pulled: true}},
+		"running":                 {corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, 0, PullState{Pulled: true}},
 	} {
 		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: tc.state}}}}
 		if got := checkPods(noon, []*corev1.Pod{pod}, noon.Add(tc.after)); got != tc.want {
@@ -238,7 +238,7 @@ func chosen(starts []start) []string {
 func TestNext(t *testing.T) {
 	first, second := newChallenge("a", "x", "y"), newChallenge("b", "x", "z")
 	o := observedOf(first, second, newNode("1"), newNode("2"), newNode("3"))
-	all := wishes(o, settingsOf(), noon)
+	all := desiredOf(o, settingsOf(), noon)
 	pull := func(on, of string) Target { return Target{Node: types.UID("uid-" + on), Image: of} }
 	for name, tc := range map[string]struct {
 		limit  int
@@ -247,15 +247,15 @@ func TestNext(t *testing.T) {
 		want   []string
 		retry  time.Duration
 	}{
-		"one on each node":          {4, nil, nil, []string{"1 x", "2 x", "3 x"}, 0},
-		"as many as allowed":        {2, nil, nil, []string{"1 x", "2 x"}, 0},
-		"beside those under way":    {2, []Pull{{Target: pull("1", "x")}}, nil, []string{"2 x"}, 0},
-		"none beside too many":      {1, []Pull{{Target: pull("1", "x")}, {Target: pull("2", "x")}}, nil, []string{}, 0},
-		"not what is there":         {4, nil, func(l *store) { l.pulled(pull("1", "x")); l.pulled(pull("2", "y")) }, []string{"2 x", "3 x", "1 y"}, 0},
-		"of both Challenges":        {4, nil, func(l *store) { l.pulled(pull("1", "x")); l.pulled(pull("1", "y")) }, []string{"2 x", "3 x", "1 z"}, 0},
-		"not while a pause lasts":   {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-10*time.Second)) }, []string{"2 x"}, 20 * time.Second},
-		"again after the pause":     {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-firstPause)) }, []string{"1 x"}, 0},
-		"at once when it is edited": {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 2, "d", "no", noon) }, []string{"1 x"}, 0},
+		"one on each node":        {4, nil, nil, []string{"1 x", "2 x", "3 x"}, 0},
+		"as many as allowed":      {2, nil, nil, []string{"1 x", "2 x"}, 0},
+		"with pulls in progress":  {2, []Pull{{Target: pull("1", "x")}}, nil, []string{"2 x"}, 0},
+		"none with too many":      {1, []Pull{{Target: pull("1", "x")}, {Target: pull("2", "x")}}, nil, []string{}, 0},
+		"not what is there":       {4, nil, func(l *store) { l.pulled(pull("1", "x")); l.pulled(pull("2", "y")) }, []string{"2 x", "3 x", "1 y"}, 0},
+		"of both Challenges":      {4, nil, func(l *store) { l.pulled(pull("1", "x")); l.pulled(pull("1", "y")) }, []string{"2 x", "3 x", "1 z"}, 0},
+		"not while a pause lasts": {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-10*time.Second)) }, []string{"2 x"}, 20 * time.Second},
+		"again after the pause":   {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-minDelay)) }, []string{"1 x"}, 0},
+		"again when it is edited": {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 2, "d", "no", noon) }, []string{"1 x"}, 0},
 		"never after too many": {1, nil, func(l *store) {
 			for range maxAttempts {
 				l.fail(attempt{"uid-a", pull("1", "x")}, 3, "", "no", noon.Add(-24*time.Hour))
@@ -272,14 +272,14 @@ func TestNext(t *testing.T) {
 		}
 	}
 	all[0].Blocked = "in the way"
-	if starts, _ := next(all, nil, newStore(), 1, noon); !slices.Equal(chosen(starts), []string{"1 x"}) || starts[0].Wish.Challenge != second {
-		t.Errorf("beside a Challenge that is blocked: %v", chosen(starts))
+	if starts, _ := next(all, nil, newStore(), 1, noon); !slices.Equal(chosen(starts), []string{"1 x"}) || starts[0].Desired.Challenge != second {
+		t.Errorf("next to a Challenge that is blocked: %v", chosen(starts))
 	}
 }
 
 func TestFailuresCountOnceAndPause(t *testing.T) {
 	l, a := newStore(), attempt{"uid-a", Target{Node: "uid-1", Image: image}}
-	want := firstPause
+	want := minDelay
 	for n := range maxAttempts {
 		of := types.UID(strings.Repeat("d", n+1))
 		if !l.fail(a, 3, of, "no", noon) || l.fail(a, 3, of, "no", noon) {
@@ -308,27 +308,27 @@ func TestAStatusThatIsRefusedIsOfferedAgain(t *testing.T) {
 	for range 100 {
 		l.refuse("uid-a", 3, noon)
 	}
-	if got := l.refused["uid-a"].again().Sub(noon); got != maxRefusal {
+	if got := l.refused["uid-a"].again().Sub(noon); got != maxRefusalDelay {
 		t.Errorf("after many refusals: again after %s", got)
 	}
 	if l.refuse("uid-a", 4, noon); l.refused["uid-a"].Count != 1 {
 		t.Errorf("an edited Challenge begins with %+v", l.refused["uid-a"])
 	}
-	if l.look(observedOf(), nil, false); len(l.refused) > 0 {
+	if l.update(observedOf(), nil, false); len(l.refused) > 0 {
 		t.Error("a Challenge that is gone is remembered")
 	}
 }
 
-func TestLedgerLooksAtNodes(t *testing.T) {
+func TestStoreFollowsNodes(t *testing.T) {
 	c := newChallenge("web", image)
 	target := Target{Node: "uid-1", Image: image}
 	look := func(l *store, n *corev1.Node, always bool) {
 		o := observedOf(c, n)
-		l.look(o, wishes(o, settingsOf(), noon), always)
+		l.update(o, desiredOf(o, settingsOf(), noon), always)
 	}
 	l := newStore()
 	if look(l, newNode("1"), false); l.isDone(target) {
-		t.Error("what nobody has pulled is there")
+		t.Error("an image that was not pulled counts as present")
 	}
 	if look(l, newNode("1", image), true); l.isDone(target) {
 		t.Error("what must be pulled always counts as pulled")
@@ -443,7 +443,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-func TestDerive(t *testing.T) {
+func TestComputeStatus(t *testing.T) {
 	hide := func(in time.Duration) func(*bergv1.Challenge) {
 		return func(c *bergv1.Challenge) { c.Spec.Prepull, c.Spec.HideUntil = false, noon.Add(in).Format(time.RFC3339) }
 	}
@@ -462,38 +462,38 @@ func TestDerive(t *testing.T) {
 		see     func(*Observed)
 		reason  string
 		says    string
-		novelty novelty
+		novelty statusChange
 	}{
-		"nobody asks":          {func(c *bergv1.Challenge) { c.Spec.Prepull = false }, nil, nil, "", "", sameNews},
-		"nobody asks any more": {func(c *bergv1.Challenge) { c.Spec.Prepull = false; had(c, "True", bergv1.ImagesPulled, 3) }, nil, nil, "", "", turn},
-		"it is hidden":         {hide(time.Hour), nil, nil, bergv1.ImagesScheduled, "from 2030-01-31T12:30:00Z on", turn},
-		"it begins":            {nil, nil, nil, bergv1.ImagesPulling, "0 of 2 pulls on 2 nodes are done", turn},
+		"not asked for":       {func(c *bergv1.Challenge) { c.Spec.Prepull = false }, nil, nil, "", "", unchanged},
+		"no longer asked for": {func(c *bergv1.Challenge) { c.Spec.Prepull = false; had(c, "True", bergv1.ImagesPulled, 3) }, nil, nil, "", "", changed},
+		"it is hidden":        {hide(time.Hour), nil, nil, bergv1.ImagesScheduled, "from 2030-01-31T12:30:00Z on", changed},
+		"it begins":           {nil, nil, nil, bergv1.ImagesPulling, "0 of 2 pulls on 2 nodes are done", changed},
 		"it goes on": {
 			func(c *bergv1.Challenge) { had(c, "False", bergv1.ImagesPulling, 3) }, func(l *store) { l.pulled(target("1")) }, nil,
 			bergv1.ImagesPulling, "1 of 2 pulls on 2 nodes are done", progress,
 		},
 		"it is done": {
 			func(c *bergv1.Challenge) { had(c, "False", bergv1.ImagesPulling, 3) }, func(l *store) { l.pulled(target("1")); l.pulled(target("2")) }, nil,
-			bergv1.ImagesPulled, "2 of 2 pulls on 2 nodes are done", turn,
+			bergv1.ImagesPulled, "2 of 2 pulls on 2 nodes are done", changed,
 		},
 		"it fails": {
 			nil, func(l *store) { l.pulled(target("1")); failed(l, "2", 1) }, nil,
-			bergv1.ImagesPullFailed, "1 of 2 pulls on 2 nodes are done; node 2: " + image + ": ErrImagePull: 429 Too Many Requests (attempt 1 of 6, it is tried again)", turn,
+			bergv1.ImagesPullFailed, "1 of 2 pulls on 2 nodes are done; node 2: " + image + ": ErrImagePull: 429 Too Many Requests (attempt 1 of 6, it is tried again)", changed,
 		},
-		"it has failed": {nil, func(l *store) { failed(l, "2", maxAttempts) }, nil, bergv1.ImagesPullFailed, "tried again when the Challenge is changed", turn},
-		"it is blocked": {nil, nil, func(o *Observed) { o.Blocked["uid-web"] = "Namespace x exists" }, bergv1.ImagesPulling, "Namespace x exists", turn},
-		"no containers": {func(c *bergv1.Challenge) { c.Spec.Containers = nil }, nil, nil, bergv1.ReasonNothingToRun, "no containers", turn},
-		"no nodes":      {nil, nil, func(o *Observed) { o.Nodes = nil }, bergv1.ImagesNoNode, "No ready node takes pods of the Challenge; no ready node may run " + image, turn},
+		"it has failed": {nil, func(l *store) { failed(l, "2", maxAttempts) }, nil, bergv1.ImagesPullFailed, "tried again when the Challenge is changed", changed},
+		"it is blocked": {nil, nil, func(o *Observed) { o.Blocked["uid-web"] = "Namespace x exists" }, bergv1.ImagesPulling, "Namespace x exists", changed},
+		"no containers": {func(c *bergv1.Challenge) { c.Spec.Containers = nil }, nil, nil, bergv1.ReasonNothingToRun, "no containers", changed},
+		"no nodes":      {nil, nil, func(o *Observed) { o.Nodes = nil }, bergv1.ImagesNoNode, "No ready node takes pods of the Challenge; no ready node may run " + image, changed},
 		"one image has no node": {func(c *bergv1.Challenge) {
 			c.Spec.Containers = append(c.Spec.Containers, bergv1.Container{Image: "b", RuntimeClassName: "missing"})
-		}, nil, nil, bergv1.ImagesNoNode, "0 of 2 pulls on 2 nodes are done; no ready node may run b (RuntimeClass missing is missing)", turn},
-		"shown, and never seen before": {hide(-time.Hour), nil, nil, "", "", sameNews},
-		"shown, and done":              {func(c *bergv1.Challenge) { hide(-time.Hour)(c); had(c, "True", bergv1.ImagesPulled, 3) }, nil, nil, bergv1.ImagesPulled, "so", sameNews},
-		"shown, and edited since":      {func(c *bergv1.Challenge) { hide(-time.Hour)(c); had(c, "True", bergv1.ImagesPulled, 2) }, nil, nil, bergv1.ImagesTimeIsOver, "hideUntil is over", turn},
-		"shown, and not done":          {func(c *bergv1.Challenge) { hide(-time.Hour)(c); had(c, "False", bergv1.ImagesPulling, 3) }, nil, nil, bergv1.ImagesTimeIsOver, "hideUntil is over", turn},
+		}, nil, nil, bergv1.ImagesNoNode, "0 of 2 pulls on 2 nodes are done; no ready node may run b (RuntimeClass missing is missing)", changed},
+		"shown, and never seen before": {hide(-time.Hour), nil, nil, "", "", unchanged},
+		"shown, and done":              {func(c *bergv1.Challenge) { hide(-time.Hour)(c); had(c, "True", bergv1.ImagesPulled, 3) }, nil, nil, bergv1.ImagesPulled, "so", unchanged},
+		"shown, and edited since":      {func(c *bergv1.Challenge) { hide(-time.Hour)(c); had(c, "True", bergv1.ImagesPulled, 2) }, nil, nil, bergv1.ImagesTimeIsOver, "hideUntil is over", changed},
+		"shown, and not done":          {func(c *bergv1.Challenge) { hide(-time.Hour)(c); had(c, "False", bergv1.ImagesPulling, 3) }, nil, nil, bergv1.ImagesTimeIsOver, "hideUntil is over", changed},
 		"shown, and under way": {func(c *bergv1.Challenge) { hide(-time.Hour)(c); had(c, "False", bergv1.ImagesPulling, 3) }, nil, func(o *Observed) {
 			o.Pulls = []Pull{{Challenge: "uid-web"}}
-		}, bergv1.ImagesPulling, "so", sameNews},
+		}, bergv1.ImagesPulling, "so", unchanged},
 	} {
 		c, l := newChallenge("web", image), newStore()
 		if tc.change != nil {
@@ -506,7 +506,7 @@ func TestDerive(t *testing.T) {
 		if tc.see != nil {
 			tc.see(&o)
 		}
-		w := wishes(o, settingsOf(), noon)[0]
+		w := desiredOf(o, settingsOf(), noon)[0]
 		got := computeStatus(c, &w, o, l, noon)
 		var reason, message string
 		if len(c.Status.Conditions) > 0 {
@@ -518,7 +518,7 @@ func TestDerive(t *testing.T) {
 		if got != tc.novelty || reason != tc.reason || !strings.Contains(message, tc.says) {
 			t.Errorf("%s: %d %s %q, want %d %s %q", name, got, reason, message, tc.novelty, tc.reason, tc.says)
 		}
-		if again := computeStatus(c, &w, o, l, noon.Add(time.Hour)); again != sameNews {
+		if again := computeStatus(c, &w, o, l, noon.Add(time.Hour)); again != unchanged {
 			t.Errorf("%s: says something new again", name)
 		}
 	}
@@ -533,29 +533,29 @@ func TestManyFailuresAreShort(t *testing.T) {
 		l.fail(attempt{c.UID, Target{Node: types.UID("uid-" + name), Image: image}}, 3, "", "no", noon)
 	}
 	o := observedOf(objects...)
-	w := wishes(o, settingsOf(), noon)[0]
+	w := desiredOf(o, settingsOf(), noon)[0]
 	computeStatus(c, &w, o, l, noon)
-	if got := c.Status.Conditions[0].Message; strings.Count(got, "node ") != maxTold || !strings.Contains(got, "6 more have failed") {
+	if got := c.Status.Conditions[0].Message; strings.Count(got, "node ") != maxReported || !strings.Contains(got, "6 more have failed") {
 		t.Error(got)
 	}
 }
 
-func TestNeedsRoom(t *testing.T) {
+func TestNeedsNamespace(t *testing.T) {
 	c := newChallenge("web", image)
 	o := observedOf(c, newNode("1"))
-	w := wishes(o, settingsOf(), noon)[0]
+	w := desiredOf(o, settingsOf(), noon)[0]
 	l, target := newStore(), Target{Node: "uid-1", Image: image}
-	if !needsRoom(&w, l) {
+	if !needsNamespace(&w, l) {
 		t.Error("nothing is pulled, and no room is needed")
 	}
 	for n := range maxAttempts {
 		l.fail(attempt{c.UID, target}, 3, "", "no", noon)
-		if want := n+1 < maxAttempts; needsRoom(&w, l) != want {
+		if want := n+1 < maxAttempts; needsNamespace(&w, l) != want {
 			t.Errorf("after %d attempts the room is needed: %v", n+1, !want)
 		}
 	}
 	l = newStore()
-	if l.pulled(target); needsRoom(&w, l) {
+	if l.pulled(target); needsNamespace(&w, l) {
 		t.Error("all is pulled, and the room is needed")
 	}
 }
@@ -578,11 +578,11 @@ func TestPredicates(t *testing.T) {
 		"a node beats":            {nodeChanged, newNode("1"), func(o client.Object) { o.SetResourceVersion("9") }, false},
 		"a pull has failed":       {podChanged, pod, func(o client.Object) { o.(*corev1.Pod).Status.ContainerStatuses = []corev1.ContainerStatus{{}} }, true},
 		"a pod is labelled":       {podChanged, pod, func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, false},
-		"a Deployment has a pod":  {comesOrGoes, &appsv1.Deployment{}, func(o client.Object) { o.(*appsv1.Deployment).Status.Replicas = 1 }, false},
-		"a room is going":         {inRooms, ours, func(o client.Object) { o.SetDeletionTimestamp(&metav1.Time{Time: noon}) }, true},
-		"a player's namespace is": {inRooms, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "challenge-1"}}, func(client.Object) {}, false},
-		"a pod in a room changes": {inRooms, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ours.Name}}, func(client.Object) {}, true},
-		"a player's pod changes":  {inRooms, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-1", Name: NamespacePrefix}}, func(client.Object) {}, false},
+		"a Deployment has a pod":  {createdOrDeleted, &appsv1.Deployment{}, func(o client.Object) { o.(*appsv1.Deployment).Status.Replicas = 1 }, false},
+		"a room is going":         {inNamespaces, ours, func(o client.Object) { o.SetDeletionTimestamp(&metav1.Time{Time: noon}) }, true},
+		"a player's namespace is": {inNamespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "challenge-1"}}, func(client.Object) {}, false},
+		"a pod in a room changes": {inNamespaces, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ours.Name}}, func(client.Object) {}, true},
+		"a player's pod changes":  {inNamespaces, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-1", Name: NamespacePrefix}}, func(client.Object) {}, false},
 	} {
 		after := tc.before.DeepCopyObject().(client.Object)
 		tc.change(after)

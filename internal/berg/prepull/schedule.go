@@ -10,7 +10,7 @@ import (
 type stage int
 
 const (
-	// never: nobody wants them ahead.
+	// never: they are not pulled ahead.
 	never stage = iota
 	// later: they are pulled from a time on.
 	later
@@ -49,8 +49,8 @@ func windowOf(c *bergv1.Challenge, lead time.Duration, now time.Time) window {
 	return w
 }
 
-// turns is how long it is until a window turns into another stage; zero for never.
-func (w window) turns(now time.Time) time.Duration {
+// untilChange is how long it is until a window enters another stage; zero for never.
+func (w window) untilChange(now time.Time) time.Duration {
 	switch {
 	case w.Stage == later:
 		return w.From.Sub(now)

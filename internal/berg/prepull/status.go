@@ -19,24 +19,24 @@ import (
 const (
 	// tellEvery is how often the progress of one Challenge is written at most.
 	tellEvery = 5 * time.Second
-	// maxTold is how many failures are told one by one.
-	maxTold = 3
+	// maxReported is how many failures are listed one by one.
+	maxReported = 3
 )
 
-// novelty is what is new in a status.
-type novelty int
+// statusChange is what has changed in a status.
+type statusChange int
 
 const (
-	// sameNews: nothing is.
-	sameNews novelty = iota
-	// progress: more is done than before.
+	// unchanged: nothing has.
+	unchanged statusChange = iota
+	// progress: more pulls are done than before.
 	progress
-	// turn: something else is said.
-	turn
+	// changed: status, reason or generation differ.
+	changed
 )
 
-// computeStatus writes the condition of a Challenge, of which w is the wish, and returns what is new in it.
-func computeStatus(c *bergv1.Challenge, w *Wish, o Observed, l *store, now time.Time) novelty {
+// computeStatus writes the condition of a Challenge, as w desires it, and returns what has changed in it.
+func computeStatus(c *bergv1.Challenge, w *Desired, o Observed, l *store, now time.Time) statusChange {
 	before := c.Status.DeepCopy()
 	old := apimeta.FindStatusCondition(before.Conditions, bergv1.ChallengeConditionImagesReady)
 	switch w.Window.Stage {
@@ -44,33 +44,33 @@ func computeStatus(c *bergv1.Challenge, w *Wish, o Observed, l *store, now time.
 		apimeta.RemoveStatusCondition(&c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
 	case over:
 		// What was pulled is true still; of a Challenge that came too late nothing is told.
-		if old != nil && (old.Status != metav1.ConditionTrue || old.ObservedGeneration != c.Generation) && !underWay(c.UID, o) {
-			say(c, now, metav1.ConditionFalse, bergv1.ImagesTimeIsOver, "hideUntil is over: images that are not on a node are pulled when an instance starts there")
+		if old != nil && (old.Status != metav1.ConditionTrue || old.ObservedGeneration != c.Generation) && !inProgress(c.UID, o) {
+			setCondition(c, now, metav1.ConditionFalse, bergv1.ImagesTimeIsOver, "hideUntil is over: images that are not on a node are pulled when an instance starts there")
 		}
 	case later:
-		say(c, now, metav1.ConditionFalse, bergv1.ImagesScheduled, "The images are pulled from "+w.Window.From.UTC().Format(time.RFC3339)+" on")
+		setCondition(c, now, metav1.ConditionFalse, bergv1.ImagesScheduled, "The images are pulled from "+w.Window.From.UTC().Format(time.RFC3339)+" on")
 	case open:
-		status, reason, message := judgement(w, o, l)
-		say(c, now, status, reason, message)
+		status, reason, message := imagesCondition(w, o, l)
+		setCondition(c, now, status, reason, message)
 	}
 	fresh := apimeta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)
 	switch {
 	case equality.Semantic.DeepEqual(*before, c.Status):
-		return sameNews
+		return unchanged
 	case old != nil && fresh != nil && !conditions.Transitioned(before.Conditions, *fresh) && old.ObservedGeneration == fresh.ObservedGeneration:
 		return progress
 	default:
-		return turn
+		return changed
 	}
 }
 
-func say(c *bergv1.Challenge, now time.Time, status metav1.ConditionStatus, reason, message string) {
+func setCondition(c *bergv1.Challenge, now time.Time, status metav1.ConditionStatus, reason, message string) {
 	conditions.Upsert(&c.Status.Conditions, c.Generation, now, metav1.Condition{
 		Type: bergv1.ChallengeConditionImagesReady, Status: status, Reason: reason, Message: message,
 	})
 }
 
-func underWay(challenge types.UID, o Observed) bool {
+func inProgress(challenge types.UID, o Observed) bool {
 	for _, p := range o.Pulls {
 		if p.Challenge == challenge {
 			return true
@@ -80,12 +80,12 @@ func underWay(challenge types.UID, o Observed) bool {
 }
 
 // judgement tells how far a Challenge has come, in an open window.
-func judgement(w *Wish, o Observed, l *store) (status metav1.ConditionStatus, reason, message string) {
+func imagesCondition(w *Desired, o Observed, l *store) (status metav1.ConditionStatus, reason, message string) {
 	if len(w.Challenge.Spec.Containers) == 0 {
 		return metav1.ConditionFalse, bergv1.ReasonNothingToRun, "The Challenge has no containers: there is nothing to pull"
 	}
 	done, nodes := 0, map[types.UID]bool{}
-	var told []string
+	var texts []string
 	more := 0
 	for _, t := range w.Targets {
 		nodes[t.Node] = true
@@ -96,10 +96,10 @@ func judgement(w *Wish, o Observed, l *store) (status metav1.ConditionStatus, re
 		f, ok := l.failureOf(attempt{w.Challenge.UID, t}, w.Challenge.Generation)
 		switch {
 		case !ok:
-		case len(told) == maxTold:
+		case len(texts) == maxReported:
 			more++
 		default:
-			told = append(told, fmt.Sprintf("node %s: %s: %s (%s)", o.Nodes[t.Node].Name, conditions.Value(t.Image), f.Message, f.prospect()))
+			texts = append(texts, fmt.Sprintf("node %s: %s: %s (%s)", o.Nodes[t.Node].Name, conditions.Value(t.Image), f.Message, f.prospect()))
 		}
 	}
 	message = fmt.Sprintf("%d of %d pulls on %d nodes are done", done, len(w.Targets), len(nodes))
@@ -110,15 +110,15 @@ func judgement(w *Wish, o Observed, l *store) (status metav1.ConditionStatus, re
 		message += "; no ready node may run " + strings.Join(w.Nowhere, ", ")
 	}
 	if more > 0 {
-		told = append(told, fmt.Sprintf("%d more have failed", more))
+		texts = append(texts, fmt.Sprintf("%d more have failed", more))
 	}
-	if len(told) > 0 {
-		message += "; " + strings.Join(told, "; ")
+	if len(texts) > 0 {
+		message += "; " + strings.Join(texts, "; ")
 	}
 	switch {
 	case done < len(w.Targets) && w.Blocked != "":
 		return metav1.ConditionFalse, bergv1.ImagesPulling, message + "; " + w.Blocked
-	case len(told) > 0:
+	case len(texts) > 0:
 		return metav1.ConditionFalse, bergv1.ImagesPullFailed, message
 	case len(w.Nowhere) > 0:
 		return metav1.ConditionFalse, bergv1.ImagesNoNode, message

@@ -10,19 +10,19 @@ import (
 const maxAttempts = 6
 
 // firstPause is the pause after the first attempt that failed; each further one is twice as long.
-const firstPause = 30 * time.Second
+const minDelay = 30 * time.Second
 
-// ledger is what this process knows of pulls, and no object tells.
+// store is what this process knows of pulls and no object tells.
 type store struct {
 	// done are the targets that were pulled. The value tells whether the node listed the image since.
 	done map[Target]bool
 	// failed are the targets of a Challenge that were not.
 	failed map[attempt]failure
-	// rooms are the namespaces in which pulls can begin, with the name of the copy of the pull
+	// prepared are the namespaces in which pulls can begin, with the name of the copy of the pull
 	// secret in each; "" where there is none.
-	rooms map[types.UID]string
-	// told is when the progress of a Challenge was last written to its status.
-	told map[types.UID]time.Time
+	prepared map[types.UID]string
+	// reportedAt is when the progress of a Challenge was last written to its status.
+	reportedAt map[types.UID]time.Time
 	// refused are the Challenges of which the API server did not take the status.
 	refused map[types.UID]refusal
 }
@@ -44,13 +44,13 @@ type refusal struct {
 
 // A status that was refused is offered again after a pause, each twice as long as the one before.
 const (
-	firstRefusal = 5 * time.Second
-	maxRefusal   = 10 * time.Minute
+	minRefusalDelay = 5 * time.Second
+	maxRefusalDelay = 10 * time.Minute
 )
 
 // again is when it is offered again.
 func (r refusal) again() time.Time {
-	return r.At.Add(min(firstRefusal<<min(r.Count-1, 16), maxRefusal))
+	return r.At.Add(min(minRefusalDelay<<min(r.Count-1, 16), maxRefusalDelay))
 }
 
 // failure is how often a target has failed, and why it last did.
@@ -66,8 +66,8 @@ type failure struct {
 
 func newStore() *store {
 	return &store{
-		done: map[Target]bool{}, failed: map[attempt]failure{}, rooms: map[types.UID]string{},
-		told: map[types.UID]time.Time{}, refused: map[types.UID]refusal{},
+		done: map[Target]bool{}, failed: map[attempt]failure{}, prepared: map[types.UID]string{},
+		reportedAt: map[types.UID]time.Time{}, refused: map[types.UID]refusal{},
 	}
 }
 
@@ -114,12 +114,12 @@ func (l *store) failureOf(a attempt, generation int64) (failure, bool) {
 
 // again is when a target is tried again; ok is false if it is not.
 func (f failure) again() (at time.Time, ok bool) {
-	return f.At.Add(firstPause << (f.Count - 1)), f.Count < maxAttempts
+	return f.At.Add(minDelay << (f.Count - 1)), f.Count < maxAttempts
 }
 
-// look brings the ledger up to date with what nodes list, and forgets what nobody wants.
-func (l *store) look(o Observed, all []Wish, always bool) {
-	wanted, live, lists := map[Target]bool{}, map[types.UID]*Wish{}, map[types.UID]map[string]bool{}
+// update brings the store up to date with what nodes list, and forgets what no Challenge needs any more.
+func (l *store) update(o Observed, all []Desired, always bool) {
+	wanted, live, lists := map[Target]bool{}, map[types.UID]*Desired{}, map[types.UID]map[string]bool{}
 	for uid, n := range o.Nodes { // once: targets are many
 		lists[uid] = listing(n)
 	}
@@ -151,18 +151,18 @@ func (l *store) look(o Observed, all []Wish, always bool) {
 			delete(l.failed, a)
 		}
 	}
-	rooms := map[types.UID]bool{}
-	for _, r := range o.Rooms {
-		rooms[r.UID] = true
+	namespaces := map[types.UID]bool{}
+	for _, r := range o.Namespaces {
+		namespaces[r.UID] = true
 	}
-	for uid := range l.rooms {
-		if !rooms[uid] {
-			delete(l.rooms, uid)
+	for uid := range l.prepared {
+		if !namespaces[uid] {
+			delete(l.prepared, uid)
 		}
 	}
-	for uid := range l.told {
+	for uid := range l.reportedAt {
 		if live[uid] == nil {
-			delete(l.told, uid)
+			delete(l.reportedAt, uid)
 		}
 	}
 	for uid := range l.refused {

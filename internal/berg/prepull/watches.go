@@ -29,23 +29,23 @@ var everything = ctrl.Request{NamespacedName: types.NamespacedName{Name: "images
 // SetupWithManager opens the watches. The only timers are the windows of Challenges, the pauses
 // after failures and the longest time of a pull, and a jump of the clock wakes all.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff, r.ledger = outcome.NewBackoff(), newStore()
+	r.backoff, r.store = outcome.NewBackoff(), newStore()
 	failures.Watch(seeFailing, mgr.Elected())
 	if err := reconcile.Open(ctx, mgr.GetCache(), &corev1.Node{}, &nodev1.RuntimeClass{}); err != nil {
 		return err
 	}
-	wake := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{everything}
 	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("image-prepull").
-		Watches(&bergv1.Challenge{}, wake, builder.WithPredicates(challengeChanged)).
-		Watches(&corev1.Node{}, wake, builder.WithPredicates(nodeChanged)).
-		Watches(&nodev1.RuntimeClass{}, wake).
-		Watches(&corev1.Namespace{}, wake, builder.WithPredicates(inRooms)).
-		Watches(&appsv1.Deployment{}, wake, builder.WithPredicates(inRooms, comesOrGoes)).
-		Watches(&corev1.Pod{}, wake, builder.WithPredicates(inRooms, podChanged)).
-		WatchesRawSource(r.ClockSkew.Source(wake)).
+		Watches(&bergv1.Challenge{}, enqueue, builder.WithPredicates(challengeChanged)).
+		Watches(&corev1.Node{}, enqueue, builder.WithPredicates(nodeChanged)).
+		Watches(&nodev1.RuntimeClass{}, enqueue).
+		Watches(&corev1.Namespace{}, enqueue, builder.WithPredicates(inNamespaces)).
+		Watches(&appsv1.Deployment{}, enqueue, builder.WithPredicates(inNamespaces, createdOrDeleted)).
+		Watches(&corev1.Pod{}, enqueue, builder.WithPredicates(inNamespaces, podChanged)).
+		WatchesRawSource(r.ClockSkew.Source(enqueue)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, // it is one request
 			ReconciliationTimeout:   reconcile.Timeout,
@@ -53,8 +53,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
 }
 
-// inRooms passes the namespaces in which images are pulled, and what is in them.
-var inRooms = predicate.NewPredicateFuncs(func(o client.Object) bool {
+// inNamespaces accepts the namespaces in which images are pulled, and what is in them.
+var inNamespaces = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return strings.HasPrefix(o.GetNamespace(), NamespacePrefix) || o.GetNamespace() == "" && strings.HasPrefix(o.GetName(), NamespacePrefix)
 })
 
@@ -72,8 +72,8 @@ var nodeChanged = onChange(func(before, after client.Object) bool {
 		!equality.Semantic.DeepEqual(b.Status.Images, a.Status.Images)
 })
 
-// comesOrGoes passes no updates.
-var comesOrGoes = onChange(func(client.Object, client.Object) bool { return false })
+// createdOrDeleted accepts no updates.
+var createdOrDeleted = onChange(func(client.Object, client.Object) bool { return false })
 
 // podChanged passes what becomes of a pull.
 var podChanged = onChange(func(before, after client.Object) bool {

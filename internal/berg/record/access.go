@@ -41,7 +41,7 @@ type Access struct {
 	Client client.Client
 	// Identity is who the right is given to.
 	Identity *identity.Identity
-	// everywhere: somebody gave it for all namespaces, and nothing need be bound.
+	// everywhere: the right is granted for all namespaces, and nothing need be bound.
 	everywhere bool
 }
 

@@ -63,7 +63,7 @@ func (k *Recorder) see(ctx context.Context, e challengeinstance.Ending) Seen {
 		}
 		return seen
 	}
-	limit := min(MaxLog, max(shortestLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).longest()
+	limit := min(MaxLog, max(shortestLog, allLogs/len(wanted))) + newCensor(e.Instance.Spec.Flag, e.StaticFlag).maxBytes()
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	turns := make(chan struct{}, logsAtOnce)

@@ -130,7 +130,7 @@ func TestReadLog(t *testing.T) {
 		if want := strings.Join(tc.before, ""); tc.again && string(got.Before) != want {
 			t.Errorf("%s: %q before, want %q", name, got.Before, want)
 		}
-		// What the connection has taken by itself is little beside what there is.
+		// What the connection has buffered by itself is little compared with the log.
 		if sent := s.sent.Load(); sent > 32<<20 {
 			t.Errorf("%s: %d bytes were sent", name, sent)
 		}
@@ -186,7 +186,7 @@ func TestALogThatIsCutInAFlag(t *testing.T) {
 	c := newCensor(secretFlag)
 	for n := range 2 * len(secretFlag) {
 		s := &kubelet{lines: []string{strings.Repeat(secretFlag, 5000) + strings.Repeat(".", n)}}
-		got := s.reads(t, 3000+c.longest(), false)
+		got := s.reads(t, 3000+c.maxBytes(), false)
 		text := strings.ReplaceAll(c.log(got.Raw, got.Cut), flagMark, "")
 		if text != strings.Repeat(".", n) {
 			t.Fatalf("with %d dots behind: %q", n, text)

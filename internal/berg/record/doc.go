@@ -1,7 +1,7 @@
 // Package record keeps what is left of instances that have ended, as ChallengeInstanceRecords.
 //
 // A record is made of what is seen before the namespace of its instance is deleted, and written
-// while it is being deleted. Nobody waits for the write, and not long for what is seen:
+// while it is being deleted. Deletions do not wait for the write, and not long for what is read:
 //
 //	recorder.go    the line of those that end: bounded, with a deadline, and never in the way
 //	capture.go   all reads: pods, and the ends of their logs

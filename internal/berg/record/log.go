@@ -47,7 +47,7 @@ func newCensor(flags ...string) censor {
 }
 
 // longest is the length of the longest notation of a flag.
-func (c censor) longest() int {
+func (c censor) maxBytes() int {
 	if len(c.notations) == 0 {
 		return 0
 	}
@@ -62,7 +62,7 @@ func (c censor) text(text string) string {
 	return text
 }
 
-// words takes the flags out of what somebody says of a container: nothing is left of it where a flag
+// words removes the flags from a text about a container: nothing of the text is left where a flag
 // cannot be told from words.
 func (c censor) words(text string) string {
 	if c.short {
@@ -97,7 +97,7 @@ func (c censor) log(raw []byte, cut bool) string {
 
 // begun is how many bytes at the end of a text may be the beginning of a flag.
 func (c censor) begun(text string) int {
-	for length := min(len(text), c.longest()-1); length > 0; length-- {
+	for length := min(len(text), c.maxBytes()-1); length > 0; length-- {
 		for _, notation := range c.notations {
 			if length < len(notation) && strings.HasSuffix(text, notation[:length]) {
 				return length
@@ -145,11 +145,11 @@ func stripControl(text string) string {
 }
 
 // end returns the last bytes of a text, whole characters of it.
-func end(text string, most int) (last string, cut bool) {
-	if len(text) <= most {
+func end(text string, maxCount int) (last string, cut bool) {
+	if len(text) <= maxCount {
 		return text, false
 	}
-	from := len(text) - most
+	from := len(text) - maxCount
 	for from < len(text) && !utf8.RuneStart(text[from]) {
 		from++
 	}
@@ -157,14 +157,14 @@ func end(text string, most int) (last string, cut bool) {
 }
 
 // beginning returns the first bytes of a text, whole characters of it.
-func beginning(text string, most int) string {
-	if len(text) <= most {
+func beginning(text string, maxCount int) string {
+	if len(text) <= maxCount {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
+	for maxCount > 0 && !utf8.RuneStart(text[maxCount]) {
+		maxCount--
 	}
-	return text[:most]
+	return text[:maxCount]
 }
 
 // tail keeps the end of what is written to it, and counts all of it.

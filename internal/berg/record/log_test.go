@@ -101,7 +101,7 @@ func TestCensorOfTwoFlags(t *testing.T) {
 	if got := c.text("a outer_flag{inner}_more b flag{inner} c"); got != "a <flag> b <flag> c" {
 		t.Error(got)
 	}
-	if newCensor("", "").short || newCensor("").longest() != 0 {
+	if newCensor("", "").short || newCensor("").maxBytes() != 0 {
 		t.Error("without a flag there is nothing to be taken out")
 	}
 	if !newCensor("abc").short {
@@ -132,11 +132,11 @@ func TestHarmless(t *testing.T) {
 
 func TestEndAndBeginningAreWholeCharacters(t *testing.T) {
 	text := strings.Repeat("é", 10)
-	for most := range len(text) + 2 {
-		last, cut := end(text, most)
-		first := beginning(text, most)
-		if !utf8.ValidString(last) || !utf8.ValidString(first) || len(last) > most || len(first) > most || cut != (most < len(text)) {
-			t.Errorf("%d: %q, %t, %q", most, last, cut, first)
+	for maxCount := range len(text) + 2 {
+		last, cut := end(text, maxCount)
+		first := beginning(text, maxCount)
+		if !utf8.ValidString(last) || !utf8.ValidString(first) || len(last) > maxCount || len(first) > maxCount || cut != (maxCount < len(text)) {
+			t.Errorf("%d: %q, %t, %q", maxCount, last, cut, first)
 		}
 	}
 }

@@ -18,7 +18,7 @@ var (
 		Name: "berg_challengeinstancerecord_refused_total",
 		Help: "Records of instances that could not be written, by the API server's reason; Crowded: too many waited. Their instances ended without.",
 	}, []string{"reason"})
-	crowdedOut = prometheus.NewCounter(prometheus.CounterOpts{
+	omitted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstancerecord_crowded_total",
 		Help: "Instances whose pods and logs were not looked at, because too many ended at the same time. Their records say so.",
 	})
@@ -28,7 +28,7 @@ var (
 	})
 	swept = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstancerecord_swept_total",
-		Help: "Records that were deleted because their time was over, or to make room.",
+		Help: "Records that were deleted because their time was over, or to stay within the limits.",
 	})
 	captureTimes = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstancerecord_capture_seconds",
@@ -44,5 +44,5 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(records, refused, crowdedOut, logsMissing, swept, captureTimes, stored, storedBytes, reconcileMetrics)
+	metrics.Registry.MustRegister(records, refused, omitted, logsMissing, swept, captureTimes, stored, storedBytes, reconcileMetrics)
 }

@@ -21,7 +21,7 @@ import (
 
 const (
 	// maxRecord is how large a record may be in JSON, as the API server stores it: half of
-	// what etcd takes, so that managedFields and a log full of quotes fit beside.
+	// what etcd accepts, so that managedFields and a log full of quotes fit in too.
 	maxRecord = 768 << 10
 	// maxContainers is what the schema admits.
 	maxContainers = 64
@@ -280,16 +280,16 @@ func fit(spec *bergv1.ChallengeInstanceRecordSpec) int {
 		if len(logs) == 0 {
 			break
 		}
-		longest := slices.Index(logs, slices.Max(logs))
-		if spec.Containers[longest].Log == "" {
+		maxBytes := slices.Index(logs, slices.Max(logs))
+		if spec.Containers[maxBytes].Log == "" {
 			break
 		}
-		c := &spec.Containers[longest]
+		c := &spec.Containers[maxBytes]
 		c.Log, _ = end(c.Log, len(c.Log)/2)
 		c.LogCut = true
-		all -= logs[longest]
-		logs[longest] = encodedSize(c.Log)
-		all += logs[longest]
+		all -= logs[maxBytes]
+		logs[maxBytes] = encodedSize(c.Log)
+		all += logs[maxBytes]
 	}
 	return sizeOf(*spec)
 }

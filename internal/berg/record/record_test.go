@@ -155,7 +155,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// A record fits, whatever containers write and however many there are.
+// A record fits, no matter how much containers write and how many there are.
 func TestRecordsFit(t *testing.T) {
 	for name, text := range map[string]string{
 		"letters":  strings.Repeat("a", MaxLog),

@@ -23,12 +23,11 @@ import (
 )
 
 const (
-	// captures is how many instances are looked at together, and line how many wait for it.
-	// Beyond that an instance goes without: when a thousand expire at once, their
-	// players' places count more than their logs.
+	// captures is how many instances are read concurrently, and queued how many wait for it. Further instances get no
+	// log: when a thousand expire together, freeing their capacity matters more than their logs.
 	captures = 8
-	line     = 32
-	// timeout is how long the namespace of an instance waits at most, in the line and while its
+	queued   = 32
+	// timeout is how long the namespace of an instance waits at most, in the queue and while its
 	// logs are read.
 	timeout = 2 * time.Second
 	// writers is how many records are written at the same time, and unwritten how many wait for it.
@@ -78,10 +77,10 @@ type entry struct {
 
 // ended is an instance that is to be looked at.
 type ended struct {
-	key    types.NamespacedName
-	ending challengeinstance.Ending
-	since  time.Time
-	wake   func()
+	key     types.NamespacedName
+	ending  challengeinstance.Ending
+	since   time.Time
+	enqueue func()
 }
 
 // written is a record that is to be written.
@@ -97,7 +96,7 @@ var (
 
 func (k *Recorder) begin() {
 	k.once.Do(func() {
-		k.waiting, k.finished = make(chan *ended, line), make(chan written, unwritten)
+		k.waiting, k.finished = make(chan *ended, queued), make(chan written, unwritten)
 		k.known = map[types.NamespacedName]entry{}
 	})
 }
@@ -106,7 +105,7 @@ func (k *Recorder) begin() {
 func (k *Recorder) NeedLeaderElection() bool { return true }
 
 // Keep implements challengeinstance.Keeper.
-func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() challengeinstance.Ending, wake func()) bool {
+func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() challengeinstance.Ending, enqueue func()) bool {
 	k.begin()
 	k.mu.Lock()
 	known := k.known[key]
@@ -128,15 +127,15 @@ func (k *Recorder) Keep(ctx context.Context, key types.NamespacedName, uid types
 		k.hand(ctx, compose(e, seen, k.Config, k.Clock.Now()))
 		return true
 	}
-	// One that is being deleted already waits for nobody.
+	// A namespace that is being deleted already does not wait.
 	ready := e.Namespace.DeletionTimestamp != nil
 	k.note(key, entry{uid, ready})
 	select {
-	case k.waiting <- &ended{key, e, k.Clock.Now(), wake}:
+	case k.waiting <- &ended{key, e, k.Clock.Now(), enqueue}:
 		return ready
 	default:
 		k.note(key, entry{uid, true})
-		crowdedOut.Inc()
+		omitted.Inc()
 		k.hand(ctx, compose(e, Seen{Incomplete: crowded}, k.Config, k.Clock.Now()))
 		return true
 	}
@@ -183,7 +182,7 @@ func (k *Recorder) Start(ctx context.Context) error {
 				case <-ctx.Done():
 					return
 				case e := <-k.waiting:
-					k.look(ctx, e)
+					k.update(ctx, e)
 				}
 			}
 		})
@@ -215,15 +214,15 @@ func (k *Recorder) Start(ctx context.Context) error {
 
 // look sees what there is to be seen of an instance, lets its namespace go, and hands its record
 // on.
-func (k *Recorder) look(ctx context.Context, e *ended) {
+func (k *Recorder) update(ctx context.Context, e *ended) {
 	looking, cancel := context.WithTimeout(ctx, max(0, timeout-k.Clock.Since(e.since)))
 	seen := k.see(looking, e.ending)
 	cancel()
 	if ctx.Err() != nil {
-		return // whoever leads next looks once more: the namespace is still there
+		return // the next leader records it: the namespace still exists
 	}
 	k.note(e.key, entry{e.ending.Instance.UID, true})
-	e.wake()
+	e.enqueue()
 	captureTimes.Observe(k.Clock.Since(e.since).Seconds())
 	k.hand(ctx, compose(e.ending, seen, k.Config, k.Clock.Now()))
 }
@@ -233,7 +232,7 @@ func (k *Recorder) hand(ctx context.Context, r *bergv1.ChallengeInstanceRecord) 
 	w := written{r, sizeAsWritten(metadataOf(r))}
 	if k.bytes.Add(w.bytes) > unwrittenBytes {
 		k.bytes.Add(-w.bytes)
-		withoutLogs(r, "The API server took records too slowly: there was no room for the log")
+		withoutLogs(r, "The API server accepted records too slowly: the log was dropped")
 		w.bytes = sizeAsWritten(metadataOf(r))
 		k.bytes.Add(w.bytes)
 	}

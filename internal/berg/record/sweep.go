@@ -28,8 +28,8 @@ func deleteAt(r *metav1.PartialObjectMetadata, cfg config.Record) time.Time {
 	return r.CreationTimestamp.Add(cfg.Retention)
 }
 
-// sizeAsWritten is how large a record is. One that does not say counts as the largest: whoever
-// took the annotation off gets no more room by it.
+// sizeAsWritten is how large a record is. One without the annotation counts as the largest:
+// removing the annotation gains no space.
 func sizeAsWritten(r *metav1.PartialObjectMetadata) int64 {
 	size, err := strconv.ParseInt(r.Annotations[bergv1.AnnotationRecordSize], 10, 64)
 	if err != nil || size < 0 || size > maxRecord {

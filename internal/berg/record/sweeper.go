@@ -87,7 +87,7 @@ func (s *Sweeper) reconcile(ctx context.Context, _ ctrl.Request) (next time.Dura
 	for _, r := range over {
 		gone := metadata()
 		gone.Namespace, gone.Name = r.Namespace, r.Name
-		// Not one that somebody made in its place meanwhile.
+		// Not one that was created in its place.
 		err := apply.IgnoreAbsent(s.Client.Delete(ctx, gone, client.Preconditions{UID: ptr.To(r.UID)}))
 		if err == nil {
 			swept.Inc()

@@ -141,7 +141,7 @@ const checkPage = "docs/berg/challengecheck.md"
 func TestEveryConditionAndReasonOfACheckIsExplained(t *testing.T) {
 	section := sectionOf(t, string(read(t, checkPage)), "What it says")
 	names := append(constants(t, "berg", "CheckCondition"), constants(t, "berg", "CheckReason")...)
-	for _, v := range bergv1.CheckVerdicts {
+	for _, v := range bergv1.CheckResultTypes {
 		names = append(names, string(v))
 	}
 	for _, name := range names {

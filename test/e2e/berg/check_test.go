@@ -35,7 +35,7 @@ const solverImage = "ghcr.io/bergctf/samples/solver:v0.1.0"
 type fault struct {
 	name  string
 	spoil func(*bergv1.Challenge)
-	want  bergv1.CheckVerdict
+	want  bergv1.CheckResultType
 	says  string
 	// shows is in what the solver wrote last.
 	shows string

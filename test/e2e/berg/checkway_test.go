@@ -89,7 +89,7 @@ var _ = Describe("A ChallengeCheck at the way in", Label("network", "way-in"), S
 
 		for _, tc := range []struct {
 			check *bergv1.ChallengeCheck
-			want  bergv1.CheckVerdict
+			want  bergv1.CheckResultType
 			says  string
 		}{
 			{healthy, bergv1.CheckSolved, "found the flag"},
@@ -136,7 +136,7 @@ func instanceOf(ctx context.Context, c *bergv1.ChallengeCheck) *bergv1.Challenge
 }
 
 // expectVerdict waits for the result of a check.
-func expectVerdict(ctx context.Context, c *bergv1.ChallengeCheck, want bergv1.CheckVerdict, says string) {
+func expectVerdict(ctx context.Context, c *bergv1.ChallengeCheck, want bergv1.CheckResultType, says string) {
 	GinkgoHelper()
 	got := resultOf(ctx, c)
 	AddReportEntry(c.Name, fmt.Sprintf("%s: %s %s", got.Result, got.Message, got.Output))

@@ -102,7 +102,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 	})
 
 	DescribeTable("tells why its Challenge was not solved",
-		func(ctx context.Context, exit int32, reason, said string, want bergv1.CheckVerdict, output string) {
+		func(ctx context.Context, exit int32, reason, said string, want bergv1.CheckResultType, output string) {
 			c := newCheck(ctx, ns, "web")
 			pod := solverOf(ctx, c)
 			flag := checked(ctx, c).Spec.Flag
@@ -513,7 +513,7 @@ func endsIfThere(ctx context.Context, c *bergv1.ChallengeCheck) {
 }
 
 // shows waits until Solvable says so.
-func shows(ctx context.Context, c *bergv1.ChallengeCheck, status metav1.ConditionStatus, result bergv1.CheckVerdict) {
+func shows(ctx context.Context, c *bergv1.ChallengeCheck, status metav1.ConditionStatus, result bergv1.CheckResultType) {
 	GinkgoHelper()
 	expect.Shows(ctx, c, bergv1.CheckConditionSolvable, status, string(result))
 	Expect(c.Status.LastResult.Result).To(Equal(result))

@@ -8,14 +8,14 @@ import (
 
 // start is a pull that begins.
 type start struct {
-	Wish   *Wish
-	Target Target
+	Desired *Desired
+	Target  Target
 }
 
 // next chooses which pulls begin: limit at a time with those that are under way, one on each node,
 // what is needed first coming first. untilRetry is how long it is until one that has failed
 // is tried again; zero for never.
-func next(all []Wish, active []Pull, l *store, limit int, now time.Time) (starts []start, untilRetry time.Duration) {
+func next(all []Desired, active []Pull, l *store, limit int, now time.Time) (starts []start, untilRetry time.Duration) {
 	busy := map[types.UID]bool{}
 	for _, p := range active {
 		busy[p.Target.Node] = true
@@ -24,7 +24,7 @@ func next(all []Wish, active []Pull, l *store, limit int, now time.Time) (starts
 	for i := range all {
 		w := &all[i]
 		if w.Blocked != "" {
-			continue // the event of its end wakes us
+			continue // the event of its end triggers the next reconciliation
 		}
 		for _, t := range w.Targets {
 			if l.isDone(t) {
@@ -41,7 +41,7 @@ func next(all []Wish, active []Pull, l *store, limit int, now time.Time) (starts
 				}
 			}
 			if free <= 0 || busy[t.Node] {
-				continue // the end of another one wakes us
+				continue // the end of another one triggers the next reconciliation
 			}
 			free--
 			busy[t.Node] = true
@@ -59,8 +59,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// needsRoom reports whether a Challenge still has something to be pulled.
-func needsRoom(w *Wish, l *store) bool {
+// needsNamespace reports whether a Challenge still has something to be pulled.
+func needsNamespace(w *Desired, l *store) bool {
 	for _, t := range w.Targets {
 		if l.isDone(t) {
 			continue

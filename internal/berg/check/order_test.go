@@ -42,7 +42,7 @@ func TestTurn(t *testing.T) {
 		"who cannot go takes no place":       {[]contender{runs("a", "pwn"), waits("b", "pwn", 9), waits("me", "web", 1)}, 2, ""},
 		"more run than a lower limit allows": {[]contender{runs("a", "a"), runs("b", "b"), waits("me", "web", 1)}, 1, "CHECK_CONCURRENCY (1)"},
 	} {
-		got := turn(tc.all, "me", tc.limit)
+		got := waitReason(tc.all, "me", tc.limit)
 		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
@@ -88,7 +88,7 @@ func TestWaitingPlayers(t *testing.T) {
 		return i
 	}
 	called := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "berg", Name: name} }
-	nobody := types.NamespacedName{}
+	none := types.NamespacedName{}
 	runs := waits("runs", 0, 0)
 	runs.Status.ReadyAt = atPtr(0)
 	leftQueue := waits("left", -time.Hour, -time.Hour)
@@ -98,14 +98,14 @@ func TestWaitingPlayers(t *testing.T) {
 		before types.NamespacedName
 		want   players
 	}{
-		"nobody":              {[]bergv1.ChallengeInstance{runs}, called("gone"), players{}},
-		"one":                 {[]bergv1.ChallengeInstance{runs, waits("a", 0, -time.Minute)}, nobody, players{true, called("a"), noon.Add(9 * time.Minute)}},
+		"no player":           {[]bergv1.ChallengeInstance{runs}, called("gone"), players{}},
+		"one":                 {[]bergv1.ChallengeInstance{runs, waits("a", 0, -time.Minute)}, none, players{true, called("a"), noon.Add(9 * time.Minute)}},
 		"one, too long":       {[]bergv1.ChallengeInstance{waits("a", 0, -maxWait)}, called("a"), players{}},
 		"one of two too long": {[]bergv1.ChallengeInstance{waits("a", 9, -maxWait), waits("b", 0, 0)}, called("a"), players{true, called("b"), noon.Add(maxWait)}},
 		"the newest":          {[]bergv1.ChallengeInstance{waits("a", 1, 0), waits("b", 2, -time.Minute), waits("c", 0, 0)}, called("gone"), players{true, called("b"), noon.Add(maxWait)}},
 		"the one of before":   {[]bergv1.ChallengeInstance{waits("a", 1, 0), waits("b", 2, 0)}, called("a"), players{true, called("a"), noon.Add(maxWait)}},
-		"for hours in queue":  {[]bergv1.ChallengeInstance{queued("a", -3*time.Hour), waits("b", -4*time.Hour, 0)}, nobody, players{true, called("a"), time.Time{}}},
-		"left the queue":      {[]bergv1.ChallengeInstance{leftQueue}, nobody, players{true, called("left"), noon.Add(9 * time.Minute)}},
+		"for hours in queue":  {[]bergv1.ChallengeInstance{queued("a", -3*time.Hour), waits("b", -4*time.Hour, 0)}, none, players{true, called("a"), time.Time{}}},
+		"left the queue":      {[]bergv1.ChallengeInstance{leftQueue}, none, players{true, called("left"), noon.Add(9 * time.Minute)}},
 	} {
 		if got := waitingPlayers(tc.all, tc.before, noon); got.Wait != tc.want.Wait || got.Named != tc.want.Named || !got.Until.Equal(tc.want.Until) {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
@@ -118,11 +118,11 @@ func TestWhoIsRefusedStandsBack(t *testing.T) {
 	var all refusals
 	me, other := checkOf(), checkOf(func(c *bergv1.ChallengeCheck) { c.UID = "other" })
 	all.note(me, noon)
-	if until := all.holds(me, noon.Add(retryPause-1)); !until.Equal(noon.Add(retryPause)) || !all.holds(other, noon).IsZero() {
+	if until := all.holds(me, noon.Add(retryDelay-1)); !until.Equal(noon.Add(retryDelay)) || !all.holds(other, noon).IsZero() {
 		t.Errorf("held until %s", until)
 	}
-	all.note(other, noon.Add(retryPause))
-	if !all.holds(me, noon.Add(retryPause)).IsZero() || len(all.until) != 1 {
+	all.note(other, noon.Add(retryDelay))
+	if !all.holds(me, noon.Add(retryDelay)).IsZero() || len(all.until) != 1 {
 		t.Errorf("it is still held: %v", all.until)
 	}
 	o := Observed{Check: me, Challenge: challengeOf(), RefusedUntil: noon.Add(time.Minute)}
@@ -144,15 +144,15 @@ func TestARefusalMustLast(t *testing.T) {
 		looks []look
 		over  bool
 	}{
-		"once":                  {[]look{{0, forbidden}}, false},
-		"for a moment":          {[]look{{0, forbidden}, {maxRefusal - 1, forbidden}}, false},
-		"it goes on":            {[]look{{0, forbidden}, {time.Second, forbidden}, {maxRefusal, forbidden}}, true},
-		"without an answer":     {[]look{{0, forbidden}, {time.Second, lost}, {maxRefusal, forbidden}}, true},
-		"taken meanwhile":       {[]look{{0, forbidden}, {time.Second, nil}, {maxRefusal, forbidden}}, false},
-		"no answer at all":      {[]look{{0, lost}, {time.Hour, lost}}, false},
-		"it is somebody else's": {[]look{{0, &ownership.RefusedError{}}}, true},
+		"once":                 {[]look{{0, forbidden}}, false},
+		"for a moment":         {[]look{{0, forbidden}, {maxRefusal - 1, forbidden}}, false},
+		"it goes on":           {[]look{{0, forbidden}, {time.Second, forbidden}, {maxRefusal, forbidden}}, true},
+		"without an answer":    {[]look{{0, forbidden}, {time.Second, lost}, {maxRefusal, forbidden}}, true},
+		"accepted in between":  {[]look{{0, forbidden}, {time.Second, nil}, {maxRefusal, forbidden}}, false},
+		"no answer at all":     {[]look{{0, lost}, {time.Hour, lost}}, false},
+		"it has another owner": {[]look{{0, &ownership.RefusedError{}}}, true},
 	} {
-		var p patience
+		var p refusedBuilds
 		c := checkOf(func(c *bergv1.ChallengeCheck) { c.Status.Run = &bergv1.CheckRun{StartedAt: atNoon(0)} })
 		over := false
 		for _, l := range tc.looks {
@@ -162,7 +162,7 @@ func TestARefusalMustLast(t *testing.T) {
 			t.Errorf("%s: it is the result: %t", name, over)
 		}
 	}
-	var p patience
+	var p refusedBuilds
 	c := checkOf(func(c *bergv1.ChallengeCheck) { c.Status.Run = &bergv1.CheckRun{StartedAt: atNoon(0)} })
 	p.over(c, forbidden, noon)
 	c.Status.Run.StartedAt = atNoon(time.Hour)
@@ -174,7 +174,7 @@ func TestARefusalMustLast(t *testing.T) {
 	}
 }
 
-// Whoever waits is woken when time alone lets it go on.
+// A check that waits for time alone is requeued at that time.
 func TestUntilNext(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Observed)

@@ -56,7 +56,7 @@ func TestPodProblem(t *testing.T) {
 	}
 }
 
-func TestProbeTellsWhetherSomebodyListens(t *testing.T) {
+func TestProbeFindsAListener(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +68,6 @@ func TestProbeTellsWhetherSomebodyListens(t *testing.T) {
 	}
 	listener.Close()
 	if code := Probe([]string{address}, &said); code != 1 || said.Len() == 0 {
-		t.Errorf("nobody listens: exit code %d, said %q", code, &said)
+		t.Errorf("no listener: exit code %d, output %q", code, &said)
 	}
 }

@@ -23,32 +23,32 @@ const (
 )
 
 // Verdict is what a check found.
-type Verdict struct {
+type Result struct {
 	Status  metav1.ConditionStatus
 	Reason  string
 	Message string
 }
 
-func enforced() Verdict {
-	return Verdict{metav1.ConditionTrue, ReasonEnforced, "a connection that passes without the network policy of an instance does not pass with it"}
+func enforced() Result {
+	return Result{metav1.ConditionTrue, ReasonEnforced, "a connection that passes without the network policy of an instance does not pass with it"}
 }
 
-func ignored() Verdict {
-	return Verdict{
+func ignored() Result {
+	return Result{
 		metav1.ConditionFalse, ReasonIgnored,
 		"the cluster accepts the network policies of instances and does not enforce them: players reach other instances and the cluster; install a network plugin that enforces NETWORK_POLICY",
 	}
 }
 
-func inconclusive(format string, args ...any) Verdict {
-	return Verdict{metav1.ConditionUnknown, ReasonInconclusive, conditions.Note(fmt.Sprintf(format, args...))}
+func inconclusive(format string, args ...any) Result {
+	return Result{metav1.ConditionUnknown, ReasonInconclusive, conditions.Note(fmt.Sprintf(format, args...))}
 }
 
 // reach is what a pod tells by its readiness.
 type reach int
 
 const (
-	// unknown: the pod does not run, or nobody asked it yet.
+	// unknown: the pod does not run, or was not asked yet.
 	unknown reach = iota
 	reached
 	notReached

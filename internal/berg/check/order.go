@@ -27,36 +27,36 @@ type contender struct {
 	Due time.Time
 }
 
-// turn tells why a ChallengeCheck has to wait for others, "" if it need not. Those that have
+// waitReason returns why a ChallengeCheck has to wait for others, "" if it need not. Those that have
 // been due longest go first, limit at a time, and one of each Challenge.
-func turn(all []contender, self types.UID, limit int) (wait string) {
+func waitReason(all []contender, uid types.UID, limit int) (wait string) {
 	busy := map[types.NamespacedName]bool{}
 	free := limit
-	var line []contender
+	var waiting []contender
 	for _, c := range all {
 		switch {
 		case c.Running:
 			busy[c.Challenge] = true
 			free--
 		case !c.Due.IsZero():
-			line = append(line, c)
+			waiting = append(waiting, c)
 		}
 	}
-	slices.SortFunc(line, func(a, b contender) int {
+	slices.SortFunc(waiting, func(a, b contender) int {
 		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.UID, b.UID))
 	})
-	for _, c := range line {
+	for _, c := range waiting {
 		switch {
 		case busy[c.Challenge]:
-			wait = "Another check of this Challenge is being made, or comes first"
+			wait = "Another check of this Challenge is running, or comes first"
 		case free <= 0:
-			wait = fmt.Sprintf("As many checks are being made at a time as CHECK_CONCURRENCY (%d) allows", limit)
+			wait = fmt.Sprintf("The limit CHECK_CONCURRENCY (%d) of concurrent checks is reached", limit)
 		default:
 			wait = ""
 			free--
 			busy[c.Challenge] = true
 		}
-		if c.UID == self {
+		if c.UID == uid {
 			return wait
 		}
 	}
@@ -64,22 +64,21 @@ func turn(all []contender, self types.UID, limit int) (wait string) {
 }
 
 // refusals are those ChallengeChecks of which a check could not be begun: the API server refused to
-// note that. For a while they do not stand in line, where they would be first again and again, and
-// keep all others waiting. The zero value is ready for use, by one worker.
+// note that. For retryDelay they do not wait in the order, where they would be first again and keep all others waiting. The zero value is ready for use, by one worker.
 type refusals struct {
 	until map[types.UID]time.Time
 }
 
-// note keeps one out of the line for a while.
+// note keeps one out of the order for retryDelay.
 func (s *refusals) note(c *bergv1.ChallengeCheck, now time.Time) {
 	if s.until == nil {
 		s.until = map[types.UID]time.Time{}
 	}
 	maps.DeleteFunc(s.until, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
-	s.until[c.UID] = now.Add(retryPause)
+	s.until[c.UID] = now.Add(retryDelay)
 }
 
-// holds returns until when one is kept out of the line, zero if it is not.
+// holds returns until when one is kept out of the order, zero if it is not.
 func (s *refusals) holds(c *bergv1.ChallengeCheck, now time.Time) time.Time {
 	if until := s.until[c.UID]; now.Before(until) {
 		return until
@@ -91,9 +90,9 @@ func (s *refusals) holds(c *bergv1.ChallengeCheck, now time.Time) time.Time {
 // result: one that has just started refuses everything for a moment, until it knows the roles.
 const maxRefusal = 10 * time.Second
 
-// patience is since when what a check consists of has been refused, for each ChallengeCheck of which
+// refusedBuilds is since when the API server refuses the objects of a check, for each ChallengeCheck of which
 // it is. The zero value is ready for use, by one worker.
-type patience struct {
+type refusedBuilds struct {
 	since map[types.UID]refusedRun
 }
 
@@ -101,9 +100,9 @@ type refusedRun struct {
 	startedAt, since time.Time
 }
 
-// over reports whether a failure to build is the result of the check: what exists and is of somebody
-// else always, what the API server refuses if it has gone on doing so.
-func (p *patience) over(c *bergv1.ChallengeCheck, failure error, now time.Time) bool {
+// over reports whether a failure to build is the result of the check: always if an object has another owner, and if the
+// API server keeps refusing for maxRefusal.
+func (p *refusedBuilds) over(c *bergv1.ChallengeCheck, failure error, now time.Time) bool {
 	switch cause := outcome.CauseOf(failure); {
 	case cause == outcome.NotOwned:
 		return true
@@ -124,13 +123,13 @@ func (p *patience) over(c *bergv1.ChallengeCheck, failure error, now time.Time) 
 }
 
 // forget lets the next refusal of a ChallengeCheck be the first again.
-func (p *patience) forget(c *bergv1.ChallengeCheck) { delete(p.since, c.UID) }
+func (p *refusedBuilds) forget(c *bergv1.ChallengeCheck) { delete(p.since, c.UID) }
 
 // maxWait is how long checks leave room for a player whose pods fit on no node. Who has waited
 // longer will not get it from them.
 const maxWait = 10 * time.Minute
 
-// players are those who wait for room.
+// players are those that wait for capacity.
 type players struct {
 	Wait bool
 	// Named is an instance that waits.
@@ -140,7 +139,9 @@ type players struct {
 }
 
 // String tells who waits.
-func (p players) String() string { return fmt.Sprintf("ChallengeInstance %s waits for room", p.Named) }
+func (p players) String() string {
+	return fmt.Sprintf("ChallengeInstance %s waits for capacity", p.Named)
+}
 
 // waitingPlayers finds who waits for room. It names the same instance as before as long as that one
 // waits, else the one that was created last: those before it get room first, and every check that
