@@ -122,8 +122,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.KibaShip) e
 	return setupDeployments(ctx, deps, names, cfg)
 }
 
-// inTransition lists since when somebody waits for the operator to make Projects or to take
-// them away.
+// inTransition lists since when Projects wait for the operator to create or to delete them.
 func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
 	var projects kibashipv1.ProjectList
 	if err := reader.List(ctx, &projects, client.UnsafeDisableDeepCopy); err != nil {
@@ -135,7 +134,7 @@ func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error
 		case p.DeletionTimestamp != nil:
 			since = append(since, p.DeletionTimestamp.Time)
 		case p.Status.Phase == kibashipv1.ProjectReady, p.Status.Phase == kibashipv1.ProjectFailed:
-			// For one that is Failed somebody else must do something.
+			// A Failed one waits for a person.
 		default:
 			since = append(since, p.CreationTimestamp.Time)
 		}

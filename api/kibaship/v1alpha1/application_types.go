@@ -157,7 +157,7 @@ type GitRepository struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Repository"
 	Repository string `json:"repository"`
 
-	// Whether anybody may read the repository. Where not, secretRef is needed.
+	// Whether the repository can be read without a login. Otherwise secretRef is needed.
 	// +optional
 	// +kubebuilder:default=false
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Public Access",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:booleanSwitch"}
@@ -308,7 +308,7 @@ const (
 // ApplicationPhases lists every phase.
 var ApplicationPhases = []string{ApplicationPending, ApplicationReady, ApplicationFailed, ApplicationDeleting}
 
-// The conditions of an Application, beside Ready.
+// The conditions of an Application, in addition to Ready.
 const (
 	// ConditionProjectFound: the Project exists, and the Application stands in its namespace.
 	ConditionProjectFound = "ProjectFound"

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Deployment builds an Application and remembers what came of it. It stands beside its
+// Deployment builds an Application and records the result. It is in the namespace of its
 // Application and is called project-<project>-app-<app>-deployment-<deployment>-kibaship-com.
 // It has nothing to do with Deployments of apps/v1: use the name kdeploy with kubectl.
 //
@@ -231,7 +231,7 @@ const AnnotationRunAgain = "platform.operator.kibaship.com/run-again"
 // HistoryLimit is how many runs are remembered and kept.
 const HistoryLimit = 5
 
-// The conditions of a Deployment, beside Ready.
+// The conditions of a Deployment, in addition to Ready.
 const (
 	// ConditionApplicationReady: the Application exists, fits by its name, and is Ready.
 	ConditionApplicationReady = "ApplicationReady"

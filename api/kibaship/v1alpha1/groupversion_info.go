@@ -25,7 +25,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// LocalReference names an object in the namespace of whoever refers to it.
+// LocalReference names an object in the namespace of the object that holds the reference.
 type LocalReference struct {
 	// Name of the object.
 	// +required

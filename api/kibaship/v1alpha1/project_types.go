@@ -116,7 +116,7 @@ type ContainerLimits struct {
 }
 
 // NetworkPolicy cuts a Project off from other namespaces: its pods reach each other and the
-// cluster's name servers, and nobody else reaches them.
+// cluster's name servers, and no other pod reaches them.
 type NetworkPolicy struct {
 	// Namespaces whose pods may reach those of the Project, for example that of an ingress
 	// controller. Default: none.
@@ -129,7 +129,7 @@ type NetworkPolicy struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Ingress From"
 	IngressFrom []string `json:"ingressFrom,omitempty"`
 
-	// What pods may reach beside each other and the cluster's name servers: None; Internet,
+	// What pods may reach in addition to each other and the cluster's name servers: None; Internet,
 	// without private networks; All. Builds need to reach the git server and the registry.
 	// +optional
 	// +kubebuilder:default=None
@@ -375,7 +375,7 @@ var ProjectPhases = []ProjectPhase{ProjectPending, ProjectReady, ProjectFailed}
 // The conditions of a Project, in the order in which it is made. One that is False stops the
 // later ones, but TektonIntegrated stops Ready only where TEKTON_MODE is required.
 const (
-	// ConditionAccepted: name, labels and spec are good, and nobody else has the uuid.
+	// ConditionAccepted: name, labels and spec are valid, and no other Project has the uuid.
 	ConditionAccepted = "Accepted"
 	// ConditionNamespaceReady: the namespace exists and is this Project's.
 	ConditionNamespaceReady = "NamespaceReady"

@@ -23,7 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/family"
 )
 
-// The webhooks' certificate is the operator's own, where nobody else brings one.
+// The webhooks use the operator's own certificate, unless another is provided.
 //
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=berg-operator-webhooks,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create,namespace=system
@@ -61,7 +61,7 @@ func Webhooks() []family.Webhook {
 	}
 }
 
-// validator judges the objects of one kind.
+// validator checks the objects of one kind.
 type validator[T client.Object] struct {
 	kind string
 	// check returns what is wrong with an object; before is nil for a new one.
@@ -73,7 +73,7 @@ type validator[T client.Object] struct {
 // ValidateCreate implements admission.Validator.
 func (v validator[T]) ValidateCreate(ctx context.Context, o T) (admission.Warnings, error) {
 	var none T
-	return nil, v.judge(ctx, none, o)
+	return nil, v.validate(ctx, none, o)
 }
 
 // ValidateUpdate implements admission.Validator.
@@ -81,13 +81,13 @@ func (v validator[T]) ValidateUpdate(ctx context.Context, before, after T) (admi
 	if after.GetDeletionTimestamp() != nil || !v.touched(before, after) {
 		return nil, nil
 	}
-	return nil, v.judge(ctx, before, after)
+	return nil, v.validate(ctx, before, after)
 }
 
 // ValidateDelete implements admission.Validator: everything may be deleted.
 func (v validator[T]) ValidateDelete(context.Context, T) (admission.Warnings, error) { return nil, nil }
 
-func (v validator[T]) judge(ctx context.Context, before, after T) error {
+func (v validator[T]) validate(ctx context.Context, before, after T) error {
 	violations, err := v.check(ctx, before, after)
 	if err != nil || len(violations) == 0 {
 		return err

@@ -26,10 +26,10 @@ func TestRelabelledLetsOurOwnWriteSleep(t *testing.T) {
 	}{
 		"our claim":                      {like(false), like(true, kibashipv1.LabelProjectUUID), false},
 		"a label taken off":              {like(true, kibashipv1.LabelProjectUUID), like(true), true},
-		"a label put on by somebody":     {like(true), like(true, kibashipv1.LabelWorkspaceUUID), true},
+		"a label put on by a client":     {like(true), like(true, kibashipv1.LabelWorkspaceUUID), true},
 		"labels before the finalizer":    {like(false), like(false, kibashipv1.LabelProjectUUID), true},
 		"finalizer and labels taken off": {like(true, kibashipv1.LabelProjectUUID), like(false), true},
-		"a label of somebody else":       {like(true), like(true, "team"), false},
+		"a label of another tool":        {like(true), like(true, "team"), false},
 		"nothing":                        {like(true), like(true), false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func (r *Reconciler) build(ctx context.Context, o *Observed, in Inputs) (started
 	return starts, nil
 }
 
-// create starts a run, unless there is one: whoever has changed that, to cancel it for one, has
+// create starts a run, unless there is one: a client that has changed it, for example to cancel it, has
 // a reason.
 func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := runOf(desired.GetNamespace(), desired.GetName())
@@ -64,7 +64,7 @@ func (r *Reconciler) create(ctx context.Context, d *kibashipv1.Deployment, desir
 	return made, err
 }
 
-// endOthers cancels runs that build what nobody asks for any more, and deletes those beyond the
+// endOthers cancels runs whose result is no longer needed, and deletes those beyond the
 // history. Their pods and volumes go with them.
 func (r *Reconciler) endOthers(ctx context.Context, o Observed, current string) error {
 	namespace := o.Deployment.Namespace

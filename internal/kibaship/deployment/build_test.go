@@ -28,7 +28,7 @@ func TestOwnImage(t *testing.T) {
 		want string
 	}{
 		"its container":                {pod(manager), here, "", "operator:1"},
-		"one beside others":            {pod(proxy, manager), here, "", "operator:1"},
+		"one among others":             {pod(proxy, manager), here, "", "operator:1"},
 		"the only one, renamed":        {pod(corev1.Container{Name: "x", Image: "operator:2"}), here, "", "operator:2"},
 		"none of that name among some": {pod(proxy, corev1.Container{Name: "x", Image: "x:1"}), here, "", ""},
 		"the settings say it":          {pod(manager), here, "push:1", "push:1"},
@@ -57,7 +57,7 @@ func TestOwnImageIsRemembered(t *testing.T) {
 	}
 }
 
-func TestARefusedLabelIsTold(t *testing.T) {
+func TestARefusedLabelIsAProblem(t *testing.T) {
 	if checkLabel(nil) != nil {
 		t.Error("a label that was written is a problem")
 	}

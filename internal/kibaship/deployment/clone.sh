@@ -1,5 +1,5 @@
 set -u
-# Whatever goes wrong is told in a result of this step, which no later step can write to.
+# Every failure is written to a result of this step, which no later step can write to.
 exec 3>&2
 trap 'code=$?; if [ $code -ne 0 ]; then tail -c 600 /tmp/problem >"$PROBLEM" 2>/dev/null; cat /tmp/problem >&3 2>/dev/null; fi; exit $code' EXIT
 exec 2>/tmp/problem

@@ -85,9 +85,9 @@ func TestClone(t *testing.T) {
 				t.Errorf("commit %q, want %q", got, tc.want)
 			}
 			if tc.problem != "" {
-				told, err := os.ReadFile(filepath.Join(results, "problem"))
-				if err != nil || !strings.Contains(string(told), tc.problem) {
-					t.Errorf("problem %q, %v", told, err)
+				reported, err := os.ReadFile(filepath.Join(results, "problem"))
+				if err != nil || !strings.Contains(string(reported), tc.problem) {
+					t.Errorf("problem %q, %v", reported, err)
 				}
 				return
 			}

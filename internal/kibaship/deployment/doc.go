@@ -18,6 +18,6 @@
 // the step that pushes; and what the status says of a run is what these two steps said, each
 // in a place where the others cannot write.
 //
-// A PipelineRun is created once and never changed, but to cancel it: that somebody cancels or
+// A PipelineRun is created once and never changed, but to cancel it: that a client cancels or
 // deletes one is an answer, not a drift. Tekton is optional: its kinds may come and go.
 package deployment

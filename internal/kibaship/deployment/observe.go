@@ -96,7 +96,7 @@ func (r *Reconciler) observeRuns(ctx context.Context, d *kibashipv1.Deployment) 
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
 // observeMissing looks for what a run cannot do without. A pod that lacks one of these would
-// wait until its time is over, and nobody would be told why.
+// wait until its timeout, without a reason in any status.
 func (r *Reconciler) observeMissing(ctx context.Context, o *Observed, in Inputs) error {
 	builds := in.Builds
 	var needs []Missing

@@ -29,7 +29,7 @@ func newPipelineRun(in Inputs) *unstructured.Unstructured {
 			"podTemplate": object{
 				"automountServiceAccountToken": false,
 				"enableServiceLinks":           false,
-				"securityContext":              object{"fsGroup": nobody},
+				"securityContext":              object{"fsGroup": unprivilegedUser},
 			},
 		},
 		"workspaces": bindings,

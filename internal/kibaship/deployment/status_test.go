@@ -66,7 +66,7 @@ func TestComputeStatus(t *testing.T) {
 		message  string
 		ready    metav1.ConditionStatus
 		reason   string
-		wake     bool
+		requeues bool
 		hasImage bool
 	}{
 		"no application":         {Outcome{Problem: problem(kibashipv1.ConditionApplicationReady, kibashipv1.ReasonApplicationNotFound, outcome.Blocked)}, kibashipv1.DeploymentInitializing, "because", metav1.ConditionFalse, kibashipv1.ReasonApplicationNotFound, false, false},
@@ -102,7 +102,7 @@ func TestComputeStatus(t *testing.T) {
 			if err := conditions.Violations(nil, s.Conditions, out.Deployment.Generation); err != nil {
 				t.Error(err)
 			}
-			if got := requeueAfter(out, shown, now) > 0; got != tc.wake {
+			if got := requeueAfter(out, shown, now) > 0; got != tc.requeues {
 				t.Errorf("a timer: %v", got)
 			}
 			if (s.BuiltImage != nil) != tc.hasImage {
@@ -252,7 +252,7 @@ func TestTheLastRunOfAGenerationStays(t *testing.T) {
 	}
 }
 
-func TestTheImageIsWhereTheRunWasToldToPush(t *testing.T) {
+func TestTheImageIsWhereTheRunPushedIt(t *testing.T) {
 	in := inputs()
 	run := aRun(in.runName(), kibashipv1.DeploymentSucceeded, now)
 	run.Repository = "old.example.org/shop/web"
@@ -383,6 +383,6 @@ func TestReadRunBelievesTwoStepsAlone(t *testing.T) {
 	taskRun.SetOwnerReferences([]metav1.OwnerReference{{UID: "another", Controller: &yes}})
 	set(step(stepClone, resultCommit, commit), step(stepPush, resultDigest, digest))
 	if got := readRun(pipelineRun, []unstructured.Unstructured{*taskRun}); got.Digest != "" {
-		t.Errorf("of somebody else's TaskRun: %+v", got)
+		t.Errorf("of another owner's TaskRun: %+v", got)
 	}
 }

@@ -40,8 +40,8 @@ const (
 // program is where every image of this operator has it.
 const program = "/manager"
 
-// nobody is the user of the steps that need no more, and the group that the source belongs to.
-const nobody = int64(65532)
+// unprivilegedUser is the user of the steps that need no rights, and the group that owns the source.
+const unprivilegedUser = int64(65532)
 
 //go:embed clone.sh
 var cloneScript string
@@ -179,12 +179,12 @@ func (in Inputs) cloneStep() object {
 		"results":          resultsOf(resultCommit, resultProblem),
 		"computeResources": in.computeResources(false),
 		"workspaces":       workspaces(in.with(workspaceToken, workspaceAuthority)),
-		"securityContext":  confined(nobody),
+		"securityContext":  confined(unprivilegedUser),
 	}
 }
 
 // What a step is given where something limits it: without a request of its own, a node would
-// have to have room for the limits of all steps at once. And what one that does not build may
+// must have capacity for the limits of all steps together. And what one that does not build may
 // take at most.
 var (
 	requested = corev1.ResourceList{
@@ -294,6 +294,6 @@ func (in Inputs) pushStep(commit string) object {
 		"results":          resultsOf(resultDigest, resultProblem),
 		"computeResources": in.computeResources(false),
 		"workspaces":       workspaces(in.with(workspaceLogin, workspaceAuthority)),
-		"securityContext":  confined(nobody),
+		"securityContext":  confined(unprivilegedUser),
 	}
 }

@@ -120,7 +120,7 @@ type Run struct {
 	Commit, Digest string
 	// Repository is where it was told to push to, "" of one that was told nothing.
 	Repository string
-	// Cancelling: somebody asked for its end.
+	// Cancelling: a client asked for its end.
 	Cancelling bool
 }
 

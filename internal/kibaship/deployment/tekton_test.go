@@ -23,44 +23,44 @@ func TestWhyARunFailed(t *testing.T) {
 		return s
 	}
 	for name, tc := range map[string]struct {
-		run    metav1.Condition
-		child  metav1.Condition
-		step   string
-		reason string
-		told   []string
-		not    string
+		run      metav1.Condition
+		child    metav1.Condition
+		step     string
+		reason   string
+		reported []string
+		not      string
 	}{
 		"too slow": {
 			run: failedFor("PipelineRunTimeout", `PipelineRun "x" failed to finish within "45s"`), child: failedFor("TaskRunCancelled", "cancelled"), step: stepBuild,
-			reason: kibashipv1.ReasonRunTimedOut, told: []string{"45s", "BUILD_TIMEOUT"},
+			reason: kibashipv1.ReasonRunTimedOut, reported: []string{"45s", "BUILD_TIMEOUT"},
 		},
 		"cancelled": {
 			run: failedFor("Cancelled", "PipelineRun was cancelled"), child: failedFor("TaskRunCancelled", "cancelled"), step: stepBuild,
-			reason: kibashipv1.ReasonRunCancelled, told: []string{"cancelled"}, not: "BUILD_TIMEOUT",
+			reason: kibashipv1.ReasonRunCancelled, reported: []string{"cancelled"}, not: "BUILD_TIMEOUT",
 		},
 		"an image that is not there, whose pod Tekton ends with all steps": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("TaskRunImagePullFailed", `the step "build" failed to pull the image "gone:1"`), step: stepClone,
-			reason: kibashipv1.ReasonImagePullFailed, told: []string{"gone:1"}, not: "kubectl logs",
+			reason: kibashipv1.ReasonImagePullFailed, reported: []string{"gone:1"}, not: "kubectl logs",
 		},
 		"a pod that is refused": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("PodAdmissionFailed", "violates PodSecurity"),
-			reason: kibashipv1.ReasonPodRefused, told: []string{"PodSecurity"},
+			reason: kibashipv1.ReasonPodRefused, reported: []string{"PodSecurity"},
 		},
 		"a step that failed": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "exit status 7"), step: stepBuild,
-			reason: kibashipv1.ReasonRunFailed, told: []string{"Step build failed", "kubectl logs"},
+			reason: kibashipv1.ReasonRunFailed, reported: []string{"Step build failed", "kubectl logs"},
 		},
 		"a step that takes too much memory": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "exit status 137"), step: "greedy",
-			reason: kibashipv1.ReasonRunFailed, told: []string{"memory", "BUILD_LIMITS"}, not: "kubectl logs",
+			reason: kibashipv1.ReasonRunFailed, reported: []string{"memory", "BUILD_LIMITS"}, not: "kubectl logs",
 		},
 		"a directory that is full": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", `Usage of EmptyDir volume "ws-a" exceeds the limit "24Gi". `), step: stepBuild,
-			reason: kibashipv1.ReasonRunFailed, told: []string{"ws-a", "BUILD_STORAGE_SIZE"}, not: "kubectl logs",
+			reason: kibashipv1.ReasonRunFailed, reported: []string{"ws-a", "BUILD_STORAGE_SIZE"}, not: "kubectl logs",
 		},
 		"a pod that fills the node": {
 			run: failedFor("Failed", "Tasks Completed: 1"), child: failedFor("Failed", "Pod ephemeral local storage usage exceeds the total limit of containers 48Gi. "), step: stepBuild,
-			reason: kibashipv1.ReasonRunFailed, told: []string{"BUILD_LIMITS"}, not: "kubectl logs",
+			reason: kibashipv1.ReasonRunFailed, reported: []string{"BUILD_LIMITS"}, not: "kubectl logs",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestWhyARunFailed(t *testing.T) {
 			if reason != tc.reason {
 				t.Errorf("reason %s, want %s", reason, tc.reason)
 			}
-			for _, text := range tc.told {
+			for _, text := range tc.reported {
 				if !strings.Contains(message, text) {
 					t.Errorf("%q does not tell %q", message, text)
 				}

@@ -19,8 +19,8 @@ func TestNamesOfTheContract(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	longest := strings.Repeat("a", MaxProject)
-	if MaxProject != 39 || len(validation.IsDNS1123Label(Namespace(longest))) > 0 || len(validation.IsDNS1123Label(Namespace(longest+"a"))) == 0 {
+	maxProject := strings.Repeat("a", MaxProject)
+	if MaxProject != 39 || len(validation.IsDNS1123Label(Namespace(maxProject))) > 0 || len(validation.IsDNS1123Label(Namespace(maxProject+"a"))) == 0 {
 		t.Errorf("the longest name of a Project has %d characters", MaxProject)
 	}
 }

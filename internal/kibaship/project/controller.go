@@ -37,7 +37,7 @@ type Reconciler struct {
 
 // What is written in the namespace of a Project, but bindings, the operator may write there
 // alone: by the ClusterRole that it binds to itself. So the cluster-wide rights are to bind
-// two ClusterRoles by name, and to look. Whoever renames the first one
+// two ClusterRoles by name, and to read. An administrator who renames the first one
 // (PROJECT_ADMIN_CLUSTER_ROLE) gives the operator the right to bind that one.
 //
 // +kubebuilder:rbac:groups=platform.operator.kibaship.com,resources=projects,verbs=list;watch;patch

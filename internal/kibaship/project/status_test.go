@@ -124,8 +124,8 @@ func TestComputeStatus(t *testing.T) {
 
 func TestComputeDeleting(t *testing.T) {
 	p := good()
-	going := ownNamespace(p)
-	going.Status.Conditions = []corev1.NamespaceCondition{{
+	terminating := ownNamespace(p)
+	terminating.Status.Conditions = []corev1.NamespaceCondition{{
 		Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "Some content has finalizers remaining: example.org/holds",
 	}}
 	for name, tc := range map[string]struct {
@@ -134,7 +134,7 @@ func TestComputeDeleting(t *testing.T) {
 		named    bool
 	}{
 		"under way":        {Deletion{Namespace: ownNamespace(p)}, kibashipv1.ReasonTerminating, true},
-		"held":             {Deletion{Namespace: going}, kibashipv1.ReasonDeletionBlocked, true},
+		"held":             {Deletion{Namespace: terminating}, kibashipv1.ReasonDeletionBlocked, true},
 		"refused":          {Deletion{Namespace: ownNamespace(p), DeleteErr: errors.New("no")}, kibashipv1.ReasonDeletionBlocked, true},
 		"not ours":         {Deletion{Namespace: ownNamespace(p), Foreign: true}, kibashipv1.ReasonNamespaceConflict, false},
 		"gone":             {Deletion{}, kibashipv1.ReasonTerminating, false},
@@ -181,13 +181,13 @@ func TestTheOperatorComesBackIntoTheSharedBinding(t *testing.T) {
 		modify func(*rbacv1.RoleBinding)
 		want   []rbacv1.Subject
 	}{
-		"as it was made":     {func(*rbacv1.RoleBinding) {}, nil},
-		"with another":       {func(b *rbacv1.RoleBinding) { b.Subjects = append(b.Subjects, other) }, nil},
-		"empty":              {func(b *rbacv1.RoleBinding) { b.Subjects = nil }, []rbacv1.Subject{me}},
-		"of another alone":   {func(b *rbacv1.RoleBinding) { b.Subjects = []rbacv1.Subject{other} }, []rbacv1.Subject{other, me}},
-		"of somebody else's": {func(b *rbacv1.RoleBinding) { b.Subjects, b.Labels = nil, nil }, nil},
-		"to another role":    {func(b *rbacv1.RoleBinding) { b.Subjects, b.RoleRef.Name = nil, "x" }, nil},
-		"being deleted":      {func(b *rbacv1.RoleBinding) { b.Subjects, b.DeletionTimestamp = nil, &metav1.Time{Time: noon} }, nil},
+		"as it was made":      {func(*rbacv1.RoleBinding) {}, nil},
+		"with another":        {func(b *rbacv1.RoleBinding) { b.Subjects = append(b.Subjects, other) }, nil},
+		"empty":               {func(b *rbacv1.RoleBinding) { b.Subjects = nil }, []rbacv1.Subject{me}},
+		"of another alone":    {func(b *rbacv1.RoleBinding) { b.Subjects = []rbacv1.Subject{other} }, []rbacv1.Subject{other, me}},
+		"of another operator": {func(b *rbacv1.RoleBinding) { b.Subjects, b.Labels = nil, nil }, nil},
+		"to another role":     {func(b *rbacv1.RoleBinding) { b.Subjects, b.RoleRef.Name = nil, "x" }, nil},
+		"being deleted":       {func(b *rbacv1.RoleBinding) { b.Subjects, b.DeletionTimestamp = nil, &metav1.Time{Time: noon} }, nil},
 	} {
 		live := sharedBinding(me)
 		tc.modify(live)
@@ -198,7 +198,7 @@ func TestTheOperatorComesBackIntoTheSharedBinding(t *testing.T) {
 	}
 }
 
-func TestWhoIsWoken(t *testing.T) {
+func TestWhichProjectsAreEnqueued(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object metav1.ObjectMeta
 		want   string

@@ -2,7 +2,7 @@
 // pushes the archive of an image that was built.
 //
 //	login.go      the logins of a Secret
-//	transport.go  whom to trust, and where not to go
+//	transport.go  which authorities to trust, and which addresses are denied
 //	resolve.go    a tag becomes a digest
 //	push.go       the program that pushes, in the pod of a build
 package registry

@@ -17,7 +17,7 @@ const ConfigKey = ".dockerconfigjson"
 // they are told apart, by the path in it.
 type Logins map[string]authn.AuthConfig
 
-// errLogins says no more than this: what is wrong may be beside a password.
+// errLogins says no more than this: the faulty text may be next to a password.
 var errLogins = errors.New(`must be JSON like {"auths":{"registry.example.org":{"username":"…","password":"…"}}}`)
 
 // ParseLogins reads the content of the key ConfigKey. No error has anything of it.
@@ -66,7 +66,7 @@ func place(where string) string {
 	return host + "/" + path
 }
 
-// For returns the login for a repository: that of the longest path that leads to it, nobody's
+// For returns the login for a repository: that of the longest path that leads to it, none
 // where there is none.
 func (l Logins) For(repository name.Repository) authn.Authenticator {
 	for at := repository.RegistryStr() + "/" + repository.RepositoryStr(); at != ""; {

@@ -24,7 +24,7 @@ const Command = "push-image"
 
 // Push is how that program is called.
 type Push struct {
-	// Root is a directory that whoever built could write to: nothing is read that a link in it
+	// Root is a directory that the build could write to: nothing is read that a link in it
 	// points to beyond it. Archive is the path of the archive in it.
 	Root, Archive string
 	// Destination is the reference to push to.
@@ -124,7 +124,7 @@ func (p Push) pushThrough(ctx context.Context, destination name.Tag, logins Logi
 	return sum.String(), nil
 }
 
-// image opens the archive, once for each part of it: each time below the root, whatever was
+// image opens the archive, once for each part of it: each time below the root, no matter what was
 // put in its place.
 func (p Push) image() (v1.Image, error) {
 	return tarball.Image(func() (io.ReadCloser, error) {

@@ -121,7 +121,7 @@ func TestForbiddenAddressesAreNotConnectedTo(t *testing.T) {
 }
 
 // A registry that may be asked names who gives tokens for it, and where its content is.
-func TestNobodyIsSentToAForbiddenAddress(t *testing.T) {
+func TestForbiddenAddressesAreNeverReached(t *testing.T) {
 	forbidden := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
 	defer forbidden.Close()
 	// By a name: the library refuses some addresses itself.
@@ -222,7 +222,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// Whoever builds can put anything in the place of the archive.
+// A build can put anything in the place of the archive.
 func TestPushReadsNothingBeyondItsRoot(t *testing.T) {
 	root, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "login")
 	archive(t, elsewhere)
@@ -242,8 +242,8 @@ func TestPushReadsNothingBeyondItsRoot(t *testing.T) {
 		if code == 0 || !strings.Contains(errs.String(), "the builder left no image") {
 			t.Errorf("%s: exit code %d: %s", name, code, &errs)
 		}
-		if told, err := os.ReadFile(problem); err != nil || !strings.Contains(errs.String(), string(told)) {
-			t.Errorf("%s: %q, %v", name, told, err)
+		if reported, err := os.ReadFile(problem); err != nil || !strings.Contains(errs.String(), string(reported)) {
+			t.Errorf("%s: %q, %v", name, reported, err)
 		}
 		if err := os.RemoveAll(at); err != nil {
 			t.Fatal(err)

@@ -22,14 +22,14 @@ import (
 const dialTimeout = 5 * time.Second
 
 // errForbiddenAddress keeps those who choose an image from having the operator talk to what
-// only the node or the operator itself should: the metadata service of a cloud, and whatever
+// only the node or the operator itself should: the metadata service of a cloud, and everything that
 // listens in its own pod.
 var errForbiddenAddress = errors.New("the registry has a loopback, link-local or multicast address, to which the operator does not go")
 
 // Reach says to which addresses a connection may be made.
 type Reach func(netip.Addr) bool
 
-// Public are the addresses to which the operator goes for somebody who chose an image: no
+// Public are the addresses that the operator connects to for an image that a tenant chose: no
 // loopback, unspecified, link-local, multicast or broadcast one. Private ranges are among them:
 // registries of a company have such addresses.
 func Public(to netip.Addr) bool {
@@ -78,7 +78,7 @@ func exempt(to netip.Addr) bool {
 	return slices.ContainsFunc(exemptions.all, func(p netip.Prefix) bool { return p.Contains(to.Unmap()) })
 }
 
-// Transport returns one that trusts the authorities of a PEM text beside the public ones, and
+// Transport returns one that trusts the authorities of a PEM text in addition to the public ones, and
 // connects to what may be reached alone: registries, where these send on to, and who gives tokens
 // for them. Where a proxy is set, it is the proxy that looks names up; only addresses are known
 // here.

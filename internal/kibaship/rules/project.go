@@ -95,7 +95,7 @@ func between(low, high string) string {
 	}
 }
 
-// ProjectChange returns what is wrong with a change of a Project, whatever else it changes: a
+// ProjectChange returns what is wrong with a change of a Project, independent of what else it changes: a
 // uuid that is good stays what it is, since all that belongs to the Project carries it.
 func ProjectChange(before, after *kibashipv1.Project) Violations {
 	was, is := before.Labels[kibashipv1.LabelUUID], after.Labels[kibashipv1.LabelUUID]

@@ -33,7 +33,7 @@ type Watches struct {
 	mu   sync.Mutex
 	open map[string]*watch
 
-	wakers []chan event.GenericEvent
+	enqueuers []chan event.GenericEvent
 }
 
 // watch is that of one namespace.
@@ -64,9 +64,9 @@ func (w *Watches) Start(ctx context.Context) error {
 // Source wakes a controller when a Secret comes or goes, and, with an object that has no name,
 // when all of a namespace are known. It is to be called before the controllers start.
 func (w *Watches) Source(handle handler.EventHandler) source.Source {
-	waker := make(chan event.GenericEvent)
-	w.wakers = append(w.wakers, waker)
-	return source.Channel(waker, handle)
+	enqueuer := make(chan event.GenericEvent)
+	w.enqueuers = append(w.enqueuers, enqueuer)
+	return source.Channel(enqueuer, handle)
 }
 
 // Missing returns which of some names no Secret of a namespace has, in their order. While the
@@ -118,25 +118,25 @@ func (w *Watches) of(user, namespace string) *watch {
 	})
 	_, _ = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initial bool) {
-			if !initial { // all of them are told at once, below
-				w.wake(ctx, o)
+			if !initial { // all of them are reported together, below
+				w.enqueue(ctx, o)
 			}
 		},
-		DeleteFunc: func(o any) { w.wake(ctx, o) },
+		DeleteFunc: func(o any) { w.enqueue(ctx, o) },
 	})
 	o := &watch{users: map[string]bool{user: true}, informer: informer, end: end}
 	w.open[namespace] = o
 	go informer.RunWithContext(ctx)
 	go func() {
 		if toolscache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
-			w.wake(ctx, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}})
+			w.enqueue(ctx, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}})
 		}
 	}()
 	return o
 }
 
 // wake takes an object to the controllers.
-func (w *Watches) wake(ctx context.Context, o any) {
+func (w *Watches) enqueue(ctx context.Context, o any) {
 	if tombstone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		o = tombstone.Obj
 	}
@@ -144,9 +144,9 @@ func (w *Watches) wake(ctx context.Context, o any) {
 	if !ok {
 		return
 	}
-	for _, waker := range w.wakers {
+	for _, enqueuer := range w.enqueuers {
 		select {
-		case waker <- event.GenericEvent{Object: object}:
+		case enqueuer <- event.GenericEvent{Object: object}:
 		case <-ctx.Done():
 			return
 		}

@@ -18,7 +18,7 @@ func TestAWatchEndsWithItsLastUser(t *testing.T) {
 	w.Missing("deployment", "ns", nil)
 	w.Missing("application", "ns", nil)
 	w.Missing("application", "ns", nil)
-	w.Close("nobody", "ns")
+	w.Close("unknown", "ns")
 	w.Close("application", "ns")
 	if w.open["ns"] == nil {
 		t.Fatal("the watch ended with one of two users")

@@ -20,7 +20,7 @@ func healthyKibaship() []string {
 		`kibaship_project_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+20x90`,
 		`kibaship_application_reconcile_errors_total{` + job + `,instance="a"} 0+0.1x90`,
 		`kibaship_application_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+20x90`,
-		// Two Deployments whose Secrets are not there are looked at once a minute.
+		// Two Deployments whose Secrets are missing are reconciled once a minute.
 		`kibaship_deployment_reconcile_errors_total{` + job + `,instance="a"} 0+2x90`,
 		`kibaship_deployment_reconcile_duration_seconds_count{` + job + `,instance="a"} 0+10x90`,
 	}
@@ -47,7 +47,7 @@ func alertsOfKibaship() map[string]alertTest {
 				with(healthy(), ended("RunTimedOut", "0+0.5x90")),
 			},
 			silent: [][]string{
-				// A few at once, of somebody who tries; and authors whose builds fail.
+				// A few together, of a user who tries; and authors whose builds fail.
 				with(healthy(), ended("PodRefused", "0x20 1 2 3x67"), ended("ImagePullFailed", "0x20 1 2 3x67")),
 				with(healthy(), ended("RunFailed", "0+9x90"), ended("RunCancelled", "0+9x90")),
 			},

@@ -124,7 +124,7 @@ var _ = Describe("From a Project to an image that runs", func() {
 
 var _ = Describe("What breaks a rule", func() {
 	It("is refused by the webhook as it is shipped, with the rule", func(ctx SpecContext) {
-		for told, modify := range map[string]func(*kibashipv1.Project){
+		for reported, modify := range map[string]func(*kibashipv1.Project){
 			"platform.kibaship.com/uuid]: is required": func(p *kibashipv1.Project) { p.Labels = nil },
 			"in lower case":     func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelUUID] = "0F0E0D0C-0B0A-4908-8706-050403020100" },
 			"no longer than 39": func(p *kibashipv1.Project) { p.Name = "p" + strings.Repeat("x", 39) },
@@ -133,7 +133,7 @@ var _ = Describe("What breaks a rule", func() {
 			modify(p)
 			err := world.Create(ctx, p)
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-			Expect(err).To(MatchError(ContainSubstring(told)))
+			Expect(err).To(MatchError(ContainSubstring(reported)))
 		}
 	}, SpecTimeout(deployed.ReactLimit))
 })
@@ -171,7 +171,7 @@ var _ = Describe("A build that cannot come to its end", Serial, func() {
 })
 
 var _ = Describe("A cluster without Tekton", Serial, func() {
-	It("builds when Tekton is there, and again when it was removed meanwhile", func(ctx SpecContext) {
+	It("builds when Tekton is installed, and again after it was removed and reinstalled", func(ctx SpecContext) {
 		definitions := tektonDefinitions(ctx)
 		remove := func() {
 			for _, d := range definitions {

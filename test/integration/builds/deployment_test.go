@@ -88,20 +88,20 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		}
 	})
 
-	DescribeTable("tells why a run failed", func(ctx SpecContext, status, taskReason, message string, steps []any, reason, told string) {
+	DescribeTable("tells why a run failed", func(ctx SpecContext, status, taskReason, message string, steps []any, reason, reported string) {
 		w := newWorld(ctx, git())
 		d := w.deploy(ctx, sha(1))
 		run := w.running(ctx, d)
 		w.ends(ctx, run, "False", status, failed(taskReason, message, steps...))
 		expect.Reaches(ctx, d, kibashipv1.DeploymentFailed)
 		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionFalse, reason)
-		Expect(d.Status.Message).To(ContainSubstring(told))
+		Expect(d.Status.Message).To(ContainSubstring(reported))
 		Expect(d.Status.RunHistory).To(HaveLen(1))
 		Expect(d.Status.RunHistory[0].Phase).To(Equal(kibashipv1.DeploymentFailed))
 		Expect(d.Status.BuiltImage).To(BeNil())
 		expect.Event(ctx, d, corev1.EventTypeWarning, reason)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
-		Expect(d.Status.Message).To(ContainSubstring(told), "what it waits with")
+		Expect(d.Status.Message).To(ContainSubstring(reported), "what it waits with")
 	},
 		Entry("cancelled", "Cancelled", "TaskRunCancelled", "x", nil, kibashipv1.ReasonRunCancelled, "Tasks Completed"),
 		Entry("timed out", "PipelineRunTimeout", "TaskRunTimeout", "x", nil, kibashipv1.ReasonRunTimedOut, "Tasks Completed"),
@@ -373,7 +373,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
 			return fmt.Sprint(d.ResourceVersion, run.GetResourceVersion(), pipeline.Items[0].GetResourceVersion())
 		}
-		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{"somebody": "else"} })
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{"another": "client"} })
 		before := versions()
 		Consistently(versions, time.Second).Should(Equal(before))
 		inprocess.Restart(nil, nil)
@@ -438,7 +438,7 @@ var _ = Describe("A Deployment of an image", func() {
 	}, SpecTimeout(3*time.Minute))
 })
 
-// loopback is where registries of specs are, to which the operator goes for nobody else.
+// loopback is where registries of specs are, which the operator reaches for no other tenant.
 var loopback = netip.MustParsePrefix("127.0.0.0/8")
 
 var _ = Describe("A Deployment of an image whose tag moves", func() {
@@ -479,7 +479,7 @@ var _ = Describe("A Deployment of an image whose tag moves", func() {
 			return d.Status.BuiltImage.Reference
 		}
 		second := push()
-		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{"somebody": "else"} })
+		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{"another": "client"} })
 		Consistently(reference, time.Second).Should(Equal(first))
 		Expect(asked.Load()).To(BeZero())
 		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "now"} })

@@ -153,15 +153,15 @@ func (w world) ends(ctx context.Context, run *unstructured.Unstructured, status,
 	Expect(k8s.Status().Update(ctx, child)).To(Succeed())
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(run), run)).To(Succeed())
 	now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
-	told := map[string]any{
+	reported := map[string]any{
 		"conditions":      []any{map[string]any{"type": "Succeeded", "status": status, "reason": reason, "message": "Tasks Completed: 1"}},
 		"startTime":       now,
 		"childReferences": []any{map[string]any{"kind": "TaskRun", "name": child.GetName()}},
 	}
 	if status != "Unknown" {
-		told["completionTime"] = now
+		reported["completionTime"] = now
 	}
-	run.Object["status"] = told
+	run.Object["status"] = reported
 	Expect(k8s.Status().Update(ctx, run)).To(Succeed())
 }
 

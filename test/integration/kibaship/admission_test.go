@@ -97,7 +97,7 @@ var _ = Describe("Admission", Serial, func() {
 		first := ready(ctx)
 
 		By("projects")
-		for told, modify := range map[string]func(*kibashipv1.Project){
+		for reported, modify := range map[string]func(*kibashipv1.Project){
 			"platform.kibaship.com/uuid]: is required": func(p *kibashipv1.Project) { p.Labels = nil },
 			"in lower case":                         func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelUUID] = "0F0E0D0C-0B0A-4908-8706-050403020100" },
 			"platform.kibaship.com/workspace-uuid]": func(p *kibashipv1.Project) { p.Labels[kibashipv1.LabelWorkspaceUUID] = "x" },
@@ -111,8 +111,8 @@ var _ = Describe("Admission", Serial, func() {
 			},
 		} {
 			err := k8s.Create(ctx, kibashiptest.NewProject(kibashiptest.NewName(), modify))
-			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", told, err)
-			Expect(err).To(MatchError(ContainSubstring(told)))
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", reported, err)
+			Expect(err).To(MatchError(ContainSubstring(reported)))
 		}
 		before := first.DeepCopy()
 		first.Labels[kibashipv1.LabelUUID] = uuidA
@@ -121,7 +121,7 @@ var _ = Describe("Admission", Serial, func() {
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
 
 		By("applications")
-		for told, modify := range map[string]func(*kibashipv1.Application){
+		for reported, modify := range map[string]func(*kibashipv1.Application){
 			"metadata.namespace":     func(a *kibashipv1.Application) { a.Namespace = "default" },
 			"spec.dockerImage.image": func(a *kibashipv1.Application) { a.Spec.DockerImage.Image = "case/UPPER" },
 			"mysqlCluster.enabled": func(a *kibashipv1.Application) {
@@ -135,8 +135,8 @@ var _ = Describe("Admission", Serial, func() {
 			"leads out of the repository": func(a *kibashipv1.Application) { kibashiptest.Private("x")(a); a.Spec.GitRepository.Path = "/etc" },
 		} {
 			err := k8s.Create(ctx, kibashiptest.NewApplication(first.Name, "bad", modify))
-			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", told, err)
-			Expect(err).To(MatchError(ContainSubstring(told)))
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", reported, err)
+			Expect(err).To(MatchError(ContainSubstring(reported)))
 		}
 		a := kibashiptest.Application(ctx, first.Name, "web")
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
@@ -147,9 +147,9 @@ var _ = Describe("Admission", Serial, func() {
 		Expect(apierrors.IsInvalid(k8s.Create(ctx, d))).To(BeTrue())
 		Expect(k8s.Create(ctx, kibashiptest.NewDeployment(first.Name, "web", "staging"))).To(Succeed())
 
-		By("what is touched by nobody who matters, and what is deleted, passes")
+		By("changes that matter to no rule, and deletions, are accepted")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(broken), broken)).To(Succeed())
-		apiserver.Change(ctx, broken, func() { broken.Annotations = map[string]string{"somebody": "else"} })
+		apiserver.Change(ctx, broken, func() { broken.Annotations = map[string]string{"another": "client"} })
 		Expect(k8s.Delete(ctx, broken)).To(Succeed())
 		expect.Gone(ctx, broken)
 	})
@@ -170,7 +170,7 @@ var _ = Describe("Admission", Serial, func() {
 		expect.Gone(ctx, p)
 	})
 
-	It("has nobody to answer while the operator is down: these kinds wait, others do not", func(ctx context.Context) {
+	It("gets no answer while the operator is down: these kinds wait, others do not", func(ctx context.Context) {
 		asked(ctx)
 		p := ready(ctx)
 		apiserver.Change(ctx, p, func() { p.Finalizers = append(p.Finalizers, "example.org/holds") })
@@ -183,7 +183,7 @@ var _ = Describe("Admission", Serial, func() {
 		apiserver.Change(ctx, p, func() {
 			p.Finalizers = slices.DeleteFunc(p.Finalizers, func(f string) bool { return f == "example.org/holds" })
 		})
-		Expect(p.Finalizers).To(ConsistOf(kibashipv1.ProjectFinalizer), "whoever cleans up by hand is not asked about either")
+		Expect(p.Finalizers).To(ConsistOf(kibashipv1.ProjectFinalizer), "a clean-up by hand is not checked either")
 	})
 
 	It("goes on without a gap when its Secret is deleted, and repairs what the API server was told", func(ctx context.Context) {
@@ -203,7 +203,7 @@ var _ = Describe("Admission", Serial, func() {
 		}).Should(Succeed())
 		Consistently(ask).WithTimeout(time.Second).Should(Succeed())
 
-		By("a configuration that somebody spoiled")
+		By("a configuration that another client spoiled")
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, configuration)).To(Succeed())
 		apiserver.Change(ctx, configuration, func() { configuration.Webhooks[0].ClientConfig.CABundle = nil })

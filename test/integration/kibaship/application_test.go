@@ -184,11 +184,11 @@ var _ = Describe("An application", func() {
 		}).WithTimeout(3 * time.Second).Should(Succeed())
 	})
 
-	DescribeTable("that no schema takes", func(ctx context.Context, modify func(*kibashipv1.Application), told string) {
+	DescribeTable("that no schema takes", func(ctx context.Context, modify func(*kibashipv1.Application), reported string) {
 		p := ready(ctx)
 		err := k8s.Create(ctx, kibashiptest.NewApplication(p.Name, "bad", modify))
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		Expect(err).To(MatchError(ContainSubstring(told)))
+		Expect(err).To(MatchError(ContainSubstring(reported)))
 	},
 		Entry("a name off the pattern", func(a *kibashipv1.Application) { a.Name = "web" }, "project-<project>-app-<app>-kibaship-com"),
 		Entry("a name of another project", func(a *kibashipv1.Application) { a.Name = kibashiptest.ApplicationName("other", "web") }, "spec.projectRef.name"),
@@ -231,12 +231,12 @@ spec: {projectRef: {name: %s}, type: %s, %s: {replicas: 0}}`,
 		}
 	})
 
-	DescribeTable("that came past the webhook is told what is wrong", func(ctx context.Context, modify func(*kibashipv1.Application), reason, told string) {
+	DescribeTable("that came past the webhook is told what is wrong", func(ctx context.Context, modify func(*kibashipv1.Application), reason, reported string) {
 		p := ready(ctx)
 		a := kibashiptest.Application(ctx, p.Name, "bad", modify)
 		expect.Settles(ctx, a, kibashipv1.ApplicationFailed)
 		expect.Shows(ctx, a, kibashipv1.ConditionReady, metav1.ConditionFalse, reason)
-		Expect(a.Status.Message).To(ContainSubstring(told))
+		Expect(a.Status.Message).To(ContainSubstring(reported))
 		Expect(k8s.Delete(ctx, a)).To(Succeed())
 		expect.Gone(ctx, a)
 	},

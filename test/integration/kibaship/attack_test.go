@@ -23,7 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
 )
 
-// accountOf is whom the API server sees in a Project's ServiceAccount.
+// accountOf is the user name of a Project's ServiceAccount at the API server.
 func accountOf(project string) string {
 	return "system:serviceaccount:" + kibashiptest.Namespace(project) + ":project-" + project + "-sa-kibaship-com"
 }

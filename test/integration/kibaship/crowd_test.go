@@ -45,8 +45,8 @@ func number(variable, few string) int {
 	return n
 }
 
-// everybody does something n times, as many at once as the operator has workers.
-func everybody(ctx context.Context, n int, do func(ctx context.Context, i int)) {
+// concurrently does something n times, as many at a time as the operator has workers.
+func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int)) {
 	GinkgoHelper()
 	work := make(chan int, n)
 	for i := range n {
@@ -77,7 +77,7 @@ func crowd(n int) []string {
 // removed deletes Projects and waits until they are gone.
 func removed(ctx context.Context, names []string) {
 	GinkgoHelper()
-	everybody(ctx, len(names), func(ctx context.Context, i int) {
+	concurrently(ctx, len(names), func(ctx context.Context, i int) {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}))).To(Succeed())
 	})
 	Eventually(func(g Gomega) {
@@ -88,7 +88,7 @@ func removed(ctx context.Context, names []string) {
 	}).WithTimeout(30 * time.Minute).WithPolling(time.Second).Should(Succeed())
 }
 
-// observer sees which Projects and Applications become Ready, whoever makes them so. It watches:
+// observer sees which Projects and Applications become Ready, by this operator or another client. It watches:
 // to list a crowd again and again would be more work for the API server than the crowd is.
 type observer struct {
 	mu    sync.Mutex
@@ -180,17 +180,17 @@ func subjectOf(path string) string {
 	return strings.Join(parts[:min(len(parts), 1)], "")
 }
 
-// take returns what was counted for each of n, and begins anew.
+// take returns what was counted for each of n, and starts again from zero.
 func (r *requests) take(n int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all, told := 0, []string{}
+	all, reported := 0, []string{}
 	for _, what := range slices.Sorted(maps.Keys(r.of)) {
 		all += r.of[what]
-		told = append(told, fmt.Sprintf("%s %.2f", what, float64(r.of[what])/float64(n)))
+		reported = append(reported, fmt.Sprintf("%s %.2f", what, float64(r.of[what])/float64(n)))
 	}
 	r.of = nil
-	return fmt.Sprintf("%.2f requests each (%s)", float64(all)/float64(n), strings.Join(told, ", "))
+	return fmt.Sprintf("%.2f requests each (%s)", float64(all)/float64(n), strings.Join(reported, ", "))
 }
 
 // reaches waits until so many requests were made.
@@ -208,7 +208,7 @@ type turn struct{ projects, applications float64 }
 
 // take creates Projects and then Applications of them, as fast as can be, and waits until all
 // are Ready. Where by is not nil it works on them in place of the operator. Between the two, and
-// at the end, the events are awaited: those of the operator let what somebody waits for go first.
+// at the end, the events are awaited: the operator writes them last.
 func take(ctx context.Context, names []string, applications int, asks *requests, by *bare) (t turn) {
 	GinkgoHelper()
 	who := "operator"
@@ -219,7 +219,7 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 	asks.take(1)
 	passes := passesOf("kibaship-project")
 	began := time.Now()
-	everybody(ctx, len(names), func(ctx context.Context, i int) {
+	concurrently(ctx, len(names), func(ctx context.Context, i int) {
 		p := kibashiptest.NewProject(names[i])
 		Expect(k8s.Create(ctx, p)).To(Succeed())
 		if by != nil {
@@ -233,7 +233,7 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 	seen = observe(ctx, &kibashipv1.ApplicationList{})
 	passes = passesOf("kibaship-application")
 	began = time.Now()
-	everybody(ctx, applications, func(ctx context.Context, i int) {
+	concurrently(ctx, applications, func(ctx context.Context, i int) {
 		a := kibashiptest.NewApplication(names[i%len(names)], fmt.Sprint("web-", i))
 		Expect(k8s.Create(ctx, a)).To(Succeed())
 		if by != nil {
@@ -296,12 +296,12 @@ var _ = Describe("A crowd of projects", Serial, func() {
 		n, seconds := number("KIBASHIP_QUIET", "15"), number("KIBASHIP_QUIET_SECONDS", "5")
 		names := crowd(n)
 		seen := observe(ctx, &kibashipv1.ProjectList{})
-		everybody(ctx, n, func(ctx context.Context, i int) {
+		concurrently(ctx, n, func(ctx context.Context, i int) {
 			Expect(k8s.Create(ctx, kibashiptest.NewProject(names[i]))).To(Succeed())
 		})
 		seen.all(n)
 		seen = observe(ctx, &kibashipv1.ApplicationList{})
-		everybody(ctx, n, func(ctx context.Context, i int) {
+		concurrently(ctx, n, func(ctx context.Context, i int) {
 			Expect(k8s.Create(ctx, kibashiptest.NewApplication(names[i], "web"))).To(Succeed())
 		})
 		seen.all(n)
@@ -468,7 +468,7 @@ func (b *bare) application(ctx context.Context, a *kibashipv1.Application) {
 	b.tell(ctx, b.like.applicationEvents, as)
 }
 
-// tell writes events. As those of the operator, they are in nobody's way.
+// tell writes events. As those of the operator, they delay no other request.
 func (b *bare) tell(ctx context.Context, like [][]byte, as *strings.Replacer) {
 	go func() {
 		defer GinkgoRecover()

@@ -126,7 +126,7 @@ var _ = Describe("The samples", Serial, func() {
 		expect.Shows(ctx, d, kibashipv1.ConditionApplicationReady, metav1.ConditionTrue, kibashipv1.ReasonApplicationReady)
 		expect.Shows(ctx, d, kibashipv1.ConditionSucceeded, metav1.ConditionTrue, kibashipv1.ReasonImageResolved)
 
-		By("those of a repository, which nobody builds here")
+		By("those of a repository, which is not built here")
 		source, wanted := &kibashipv1.Application{}, &kibashipv1.Deployment{}
 		sample("application_git", source)
 		expect.Settles(ctx, source, kibashipv1.ApplicationReady)

@@ -138,7 +138,7 @@ var _ = Describe("A project", func() {
 		Consistently(writes.Load).WithTimeout(3 * time.Second).Should(BeZero())
 
 		By("touching what does not matter")
-		apiserver.Change(ctx, p, func() { p.Labels["somebody"] = "else" })
+		apiserver.Change(ctx, p, func() { p.Labels["another"] = "client" })
 		before := versions()
 		Consistently(writes.Load).WithTimeout(2 * time.Second).Should(BeZero())
 		Expect(versions()).To(Equal(before))
@@ -166,7 +166,7 @@ var _ = Describe("A project", func() {
 				g.Expect(o.GetUID()).NotTo(Equal(first))
 			}).Should(Succeed())
 		}
-		By("a Role that grants more, and a binding that names somebody else")
+		By("a Role that grants more, and a binding that names another subject")
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "project-" + p.Name + "-admin-role-kibaship-com"}}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
 		right := role.DeepCopy().Rules
@@ -265,11 +265,11 @@ var _ = Describe("A project", func() {
 
 var _ = Describe("A project that came past the webhook", func() {
 	DescribeTable("is told what is wrong with it, and makes nothing",
-		func(ctx context.Context, modify func(*kibashipv1.Project), reason, told string) {
+		func(ctx context.Context, modify func(*kibashipv1.Project), reason, reported string) {
 			p := kibashiptest.Project(ctx, kibashiptest.NewName(), modify)
 			expect.Settles(ctx, p, kibashipv1.ProjectFailed)
 			expect.Shows(ctx, p, kibashipv1.ConditionAccepted, metav1.ConditionFalse, reason)
-			Expect(p.Status.Message).To(ContainSubstring(told))
+			Expect(p.Status.Message).To(ContainSubstring(reported))
 			Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: kibashiptest.Namespace(p.Name)}, &corev1.Namespace{}))).To(BeTrue())
 			if reason == kibashipv1.ReasonInvalidLabels {
 				By("mending it")

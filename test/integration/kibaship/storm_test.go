@@ -32,7 +32,7 @@ import (
 )
 
 // mortal is an operator's connection that is cut for good at one of its writes: that one
-// reaches the API server, and its answer nobody. So it is when a process is killed.
+// reaches the API server, and its answer is lost. That is what happens when a process is killed.
 type mortal struct {
 	at     int64
 	writes atomic.Int64
@@ -64,7 +64,7 @@ func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// dice can be thrown by many at once.
+// dice can be thrown concurrently.
 type dice struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -136,7 +136,7 @@ func oneRunEach(ctx context.Context, project string) (builds int) {
 	return builds
 }
 
-// building are the settings by which a storm builds. Nobody works on the runs: they all stay alive.
+// building are the settings by which a storm builds. No controller works on the runs: they all stay alive.
 var building = map[string]string{
 	"BUILD_REGISTRY": "registry.example.org", "BUILD_PUSH_IMAGE": "example.org/operator:v1",
 	"BUILD_GIT_IMAGE": "example.org/git:v1", "BUILD_IMAGE": "example.org/kaniko:v1",
@@ -213,7 +213,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 			expect.Gone(ctx, &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
 		Eventually(func(g Gomega) {
-			g.Expect(runsOf(ctx, g, metav1.NamespaceAll)).To(HaveLen(builds), "runs of nobody are left over")
+			g.Expect(runsOf(ctx, g, metav1.NamespaceAll)).To(HaveLen(builds), "runs without an owner are left over")
 		}).WithTimeout(time.Minute).Should(Succeed())
 		AddReportEntry("The storm", fmt.Sprintf("%d projects live, %d builds, %d projects went", len(alive), builds, len(doomed)))
 		expect.Settles(ctx, intruder, kibashipv1.ProjectFailed)

@@ -36,7 +36,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	inprocess.Begin()
 })
 
-// Whatever the specs did, no Project is left over, and no namespace of one.
+// After all specs no Project is left over, and no namespace of one.
 var _ = AfterSuite(func(ctx context.Context) {
 	if k8s == nil {
 		return

@@ -83,15 +83,15 @@ var _ = Describe("Tekton", Serial, func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(reader), &rbacv1.Role{})).To(Succeed())
 		}).Should(Succeed())
 
-		By("taking the operator out of its own binding: it comes back, and whoever was put there stays")
+		By("removing the operator from its own binding: it comes back, and the subject that was put there stays")
 		shared := &rbacv1.RoleBinding{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: "tekton-pipelines", Name: "kibaship-operator-tekton-binding"}, shared)).To(Succeed())
-		operators, somebody := shared.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "somebody"}
+		operators, other := shared.Subjects, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "another-user"}
 		Expect(operators).To(HaveLen(1))
-		apiserver.Change(ctx, shared, func() { shared.Subjects = []rbacv1.Subject{somebody} })
+		apiserver.Change(ctx, shared, func() { shared.Subjects = []rbacv1.Subject{other} })
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(shared), shared)).To(Succeed())
-			g.Expect(shared.Subjects).To(ConsistOf(somebody, operators[0]))
+			g.Expect(shared.Subjects).To(ConsistOf(other, operators[0]))
 		}).Should(Succeed())
 
 		By("deleting one of two projects: the Role stays")
@@ -121,12 +121,12 @@ var _ = Describe("Tekton", Serial, func() {
 		expect.Shows(ctx, other, kibashipv1.ConditionTektonIntegrated, metav1.ConditionFalse, kibashipv1.ReasonTektonOff)
 	})
 
-	It("has a binding of somebody else under the project's name: it is left untouched", func(ctx context.Context) {
+	It("leaves another owner's binding under the project's name untouched", func(ctx context.Context) {
 		tektonStandsIn(ctx)
 		name := kibashiptest.NewName()
 		foreign := &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tekton-pipelines", Name: "project-" + name + "-tekton-binding-kibaship-com"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "of-somebody"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "of-another"},
 		}
 		Expect(k8s.Create(ctx, foreign)).To(Succeed())
 		p := kibashiptest.Project(ctx, name)
@@ -135,6 +135,6 @@ var _ = Describe("Tekton", Serial, func() {
 		Expect(k8s.Delete(ctx, p)).To(Succeed())
 		expect.Gone(ctx, p)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
-		Expect(foreign.RoleRef.Name).To(Equal("of-somebody"))
+		Expect(foreign.RoleRef.Name).To(Equal("of-another"))
 	})
 })

@@ -55,7 +55,7 @@ type kibashipExamples struct {
 	deployments  []*kibashipv1.Deployment
 }
 
-// project gives the example of a Project a name and a uuid that nobody else has. The ClusterRole
+// project gives the example of a Project a name and a uuid that no other Project has. The ClusterRole
 // that it needs an administrator creates, who may not have done so: then the Project must say
 // that, and nothing can be tried in it.
 func (x kibashipExamples) project(p *kibashipv1.Project, prefix string) resource {
@@ -93,7 +93,7 @@ func (x kibashipExamples) application(a *kibashipv1.Application, project string,
 	a.ObjectMeta = metav1.ObjectMeta{Namespace: p.Status.NamespaceName, Name: moved(a.Name, project, p.Name)}
 	a.Spec.ProjectRef.Name = p.Name
 	if a.Spec.DockerImage != nil {
-		// Which image the example means nobody needs to know: no registry of the Internet is asked.
+		// The example's image is never asked for: no registry of the Internet is reached.
 		a.Spec.DockerImage.Image = "registry.invalid/team/app"
 	}
 	return resource{
@@ -113,20 +113,20 @@ func (x kibashipExamples) application(a *kibashipv1.Application, project string,
 	}
 }
 
-// deploymentExample moves the example of a Deployment beside its Application. Whether Tekton and
+// deploymentExample moves the example of a Deployment into the namespace of its Application. Whether Tekton and
 // a registry can be reached is not its matter: it must say where it stands.
 func deploymentExample(d *kibashipv1.Deployment, project string, p *kibashipv1.Project, application string) resource {
-	const told = "told"
+	const reported = "told"
 	example := d.Name
 	d.ObjectMeta = metav1.ObjectMeta{Namespace: p.Status.NamespaceName, Name: moved(d.Name, project, p.Name)}
 	d.Spec.ApplicationRef.Name = application
 	return resource{
 		Object: d, example: example,
-		runs: told, fails: string(kibashipv1.DeploymentFailed),
+		runs: reported, fails: string(kibashipv1.DeploymentFailed),
 		phase: func() string {
 			if meta.IsStatusConditionTrue(d.Status.Conditions, kibashipv1.ConditionApplicationReady) &&
 				meta.FindStatusCondition(d.Status.Conditions, kibashipv1.ConditionSucceeded) != nil {
-				return told
+				return reported
 			}
 			return string(d.Status.Phase)
 		},
