@@ -14,7 +14,7 @@ import (
 var (
 	suites     = []string{"berg", "operator", "quix", "tunnel"}
 	everything = partsOf("simulated", "node", "network", "olm")
-	code       = []string{"internal/berg/challengeinstance/plan.go"}
+	code       = []string{"internal/berg/challengeinstance/manifests/plan.go"}
 )
 
 func listed(list []stage) string {

@@ -31,6 +31,8 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/check"
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/internal/berg/prepull"
@@ -65,13 +67,13 @@ func New(cfg *config.Berg) family.Family {
 func caches(cfg config.Berg) cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	options := cache.Options{
-		Selector: challengeinstance.OwnershipLabels.Selector(),
+		Selector: manifests.OwnershipLabels.Selector(),
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&bergv1.Challenge{}:         all,
 			&bergv1.ChallengeInstance{}: all,
 			optional.Definition():       all,
 			&corev1.Namespace{}:         all, // a foreign one of the same name must be seen
-			&eventsv1.Event{}:           {Label: labels.Everything(), Field: challengeinstance.SandboxFailures()},
+			&eventsv1.Event{}:           {Label: labels.Everything(), Field: status.SandboxFailures()},
 		},
 		Trim: trim,
 	}
@@ -101,7 +103,7 @@ func ofComponents(names []string) labels.Selector {
 	if err != nil {
 		panic(err) // they are constants
 	}
-	return challengeinstance.OwnershipLabels.Selector().Add(*some)
+	return manifests.OwnershipLabels.Selector().Add(*some)
 }
 
 func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error {
@@ -281,7 +283,7 @@ func transition(i *bergv1.ChallengeInstance) (began time.Time, ok bool) {
 	if !i.DeletionTimestamp.IsZero() {
 		return i.DeletionTimestamp.Time, true
 	}
-	if challengeinstance.Queued(i) {
+	if status.Queued(i) {
 		return time.Time{}, false // it waits for others to end, however long that takes
 	}
 	switch i.Status.Phase {

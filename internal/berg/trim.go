@@ -13,7 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/check"
 	"github.com/bergctf/berg-operator/internal/berg/prepull"
 )
@@ -40,7 +40,7 @@ func trim(o client.Object) {
 	case *appsv1.Deployment:
 		trimDeployment(o)
 	case *eventsv1.Event:
-		challengeinstance.TrimEvent(o)
+		status.TrimEvent(o)
 	case *policyv1.PodDisruptionBudget:
 		o.Status = policyv1.PodDisruptionBudgetStatus{}
 	case *gatewayv1.HTTPRoute:
@@ -55,7 +55,7 @@ func trim(o client.Object) {
 func trimDeployment(d *appsv1.Deployment) {
 	var refusals []appsv1.DeploymentCondition
 	for _, c := range d.Status.Conditions {
-		if challengeinstance.Refusal(c) {
+		if status.Refusal(c) {
 			c.LastUpdateTime = metav1.Time{}
 			refusals = append(refusals, c)
 		}
@@ -82,30 +82,30 @@ func trimPod(pod *corev1.Pod) {
 		}
 	}
 	pod.Spec = corev1.PodSpec{}
-	status := corev1.PodStatus{Phase: pod.Status.Phase}
-	if status.Phase == corev1.PodFailed || status.Phase == corev1.PodSucceeded {
-		status.Reason, status.Message = pod.Status.Reason, pod.Status.Message
+	kept := corev1.PodStatus{Phase: pod.Status.Phase}
+	if kept.Phase == corev1.PodFailed || kept.Phase == corev1.PodSucceeded {
+		kept.Reason, kept.Message = pod.Status.Reason, pod.Status.Message
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled ||
 			c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue {
-			status.Conditions = append(status.Conditions, challengeinstance.TrimCondition(c))
+			kept.Conditions = append(kept.Conditions, status.TrimCondition(c))
 		}
 	}
-	status.InitContainerStatuses = waiting(pod.Status.InitContainerStatuses)
+	kept.InitContainerStatuses = waiting(pod.Status.InitContainerStatuses)
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.State != (corev1.ContainerState{}) {
-			status.ContainerStatuses = append(status.ContainerStatuses, challengeinstance.TrimContainer(s))
+			kept.ContainerStatuses = append(kept.ContainerStatuses, status.TrimContainer(s))
 		}
 	}
-	pod.Status = status
+	pod.Status = kept
 }
 
 func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for _, s := range all {
 		if s.State.Waiting != nil {
-			kept = append(kept, challengeinstance.TrimContainer(s))
+			kept = append(kept, status.TrimContainer(s))
 		}
 	}
 	return kept

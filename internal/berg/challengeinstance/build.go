@@ -6,22 +6,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
 // build applies the plan. No pod runs before all that confines it exists, and what it is
 // told. It returns the endpoints, nil until every Service exists, and notes when what was written.
-func (r *Reconciler) build(ctx context.Context, o Observed, times *Written) ([]Endpoint, *outcome.Problem) {
+func (r *Reconciler) build(ctx context.Context, o status.Observed, times *status.Written) ([]manifests.Endpoint, *outcome.Problem) {
 	in := r.inputs(o)
-	f, err := planFoundation(in)
+	f, err := manifests.PlanFoundation(in)
 	if err != nil {
-		return nil, &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact(err.Error(), in.Flag)}
+		return nil, &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact.Text(err.Error(), in.Flag)}
 	}
-	owner := ownerOf(o.Instance)
-	var reached []Endpoint
-	var secrets map[string]pullSecretUse
-	stopped := apply.Steps(ctx, r.Writer, owner, in.namespace(), []apply.Step{
+	owner := manifests.OwnerOf(o.Instance)
+	var reached []manifests.Endpoint
+	var secrets map[string]manifests.PullSecretUse
+	stopped := apply.Steps(ctx, r.Writer, owner, in.Namespace(), []apply.Step{
 		{
 			Condition: bergv1.ConditionNamespaceCreated,
 			Objects:   []apply.Set{apply.Only(f.Namespace)},
@@ -39,7 +42,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed, times *Written) ([]E
 				if err := r.pruneOtherPolicies(ctx, owner, in); err != nil {
 					return err
 				}
-				return r.former.prune(ctx, r.Client, r.Live, owner, in.namespace())
+				return r.former.prune(ctx, r.Client, r.Live, owner, in.Namespace())
 			},
 		},
 		{
@@ -48,7 +51,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed, times *Written) ([]E
 			Objects:   []apply.Set{apply.All(f.Services)},
 			Write:     applyService,
 			Then: func(_ context.Context, live []client.Object) (err error) {
-				reached, err = endpointsOf(in, asServices(live))
+				reached, err = manifests.EndpointsOf(in, asServices(live))
 				return err
 			},
 		},
@@ -72,24 +75,24 @@ func (r *Reconciler) build(ctx context.Context, o Observed, times *Written) ([]E
 			Condition: bergv1.ConditionDeploymentsCreated,
 			Plan: func() []apply.Set {
 				in.PullSecrets = secrets
-				return []apply.Set{apply.All(planWorkloads(in, reached))}
+				return []apply.Set{apply.All(manifests.PlanWorkloads(in, reached))}
 			},
 		},
 	})
 	if stopped.Of(bergv1.ConditionRoutesCreated) != nil {
-		reached = withoutNewRoutes(reached, in.Recorded)
+		reached = manifests.WithoutNewRoutes(reached, in.Recorded)
 	}
 	if len(stopped) > 0 {
-		return reached, problemOf(stopped[0].Condition, stopped[0].Err, in.Flag)
+		return reached, status.ProblemOf(stopped[0].Condition, stopped[0].Err, in.Flag)
 	}
 	times.Objects = r.Clock.Now()
 	return reached, nil
 }
 
-func (r *Reconciler) inputs(o Observed) Inputs {
-	cfg := o.Pinned.Defaults.over(r.Config.Challenge)
+func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
+	cfg := o.Pinned.Defaults.ApplyTo(r.Config.Challenge)
 	cfg.NetworkPolicy = o.Policies
-	return Inputs{
+	return manifests.Inputs{
 		UID:                o.Instance.UID,
 		Name:               client.ObjectKeyFromObject(o.Instance),
 		InstanceID:         o.Instance.Status.InstanceID,

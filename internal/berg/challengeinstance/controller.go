@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
@@ -94,7 +96,7 @@ var errBusy = fmt.Errorf("another instance of the owner is being worked on: %w",
 // to do. It returns after how long time alone will change something, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
-	defer func() { err = withoutFlag(err, instance) }()
+	defer func() { err = redact.Error(err, instance.Spec.Flag) }()
 	done, err := r.getInTurn(ctx, turn{&r.calls, req}, instance)
 	if err != nil {
 		return 0, err
@@ -106,14 +108,14 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, nil // the controller of deletions terminates it
 	}
 	now := r.Clock.Now()
-	if dueTermination(instance, r.Config.Challenge, now) != "" {
+	if status.DueTermination(instance, r.Config.Challenge, now) != "" {
 		return 0, nil // the controller of expiries deletes it
 	}
 	view, err := r.observe(ctx, instance)
 	if err != nil {
 		return 0, err
 	}
-	problem := check(view, r.Config.Challenge)
+	problem := status.Check(view, r.Config.Challenge)
 	busy := problem != nil && problem.Reason == bergv1.ReasonOwnerBusy
 	switch {
 	case busy:
@@ -125,7 +127,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
 		return 0, held
 	}
-	if withdrawn(view.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
+	if status.Withdrawn(view.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
 		if outcome.CauseOf(err) == outcome.Rejected {
 			r.tellBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
@@ -135,9 +137,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 
 	if problem == nil && held != nil {
 		// Without it a deletion would be missed.
-		problem = problemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", held), instance.Spec.Flag)
+		problem = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", held), instance.Spec.Flag)
 	}
-	out := Outcome{Observed: view, Problem: problem}
+	out := status.Outcome{Observed: view, Problem: problem}
 	if !busy {
 		r.turns.goesOn(instance)
 	}
@@ -166,7 +168,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	}
 
 	before := instance.DeepCopy()
-	computeStatus(out, r.Config.Challenge, now)
+	status.Compute(out, r.Config.Challenge, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {
 		r.report(before, out, now)
@@ -180,7 +182,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if retried != nil {
 		err = reconcile.Join(retried, err)
 	}
-	return sooner(untilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), untilRetry(out.Observed, now)), err
+	return status.Sooner(status.UntilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), status.UntilRetry(out.Observed, now)), err
 }
 
 // getInTurn reads an instance when nobody else works on one of the same owner, and returns
@@ -226,7 +228,7 @@ func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.C
 		Rejected: func(i *bergv1.ChallengeInstance, err error) {
 			// The recorder counts repetitions.
 			reconcile.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,
-				redact("The API server refuses the status of this instance: "+err.Error(), i.Spec.Flag))
+				redact.Text("The API server refuses the status of this instance: "+err.Error(), i.Spec.Flag))
 		},
 	}.Patch(ctx, before, instance)
 }

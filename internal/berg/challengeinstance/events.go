@@ -12,6 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
@@ -36,15 +39,17 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 
 // report tells what changed between two statuses of a live instance, of which the later
 // is as of now.
-func (r *Reconciler) report(before *bergv1.ChallengeInstance, out Outcome, now time.Time) {
+func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome, now time.Time) {
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
 		challenge := perChallenge.label(instance.Spec.ChallengeRef.Name, out.Challenge != nil)
-		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, begun(instance), now).Seconds())
-		observeStages(instance)
+		timeToRunning.WithLabelValues(challenge).Observe(elapsed.SinceCreation(instance.CreationTimestamp.Time, status.Begun(instance), now).Seconds())
+		for _, stage := range status.StageTimes(instance) {
+			startStages.WithLabelValues(stage.Name).Observe(stage.Took.Seconds())
+		}
 		reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceReady, actionObserve, "Instance ready and accessible")
 	}
-	for _, text := range moved(before.Status.Services, instance.Status.Services) {
+	for _, text := range manifests.MovedNodePorts(before.Status.Services, instance.Status.Services) {
 		reconcile.Warning(r.Events, instance, bergv1.ReasonNodePortTaken, actionCreate, text)
 	}
 	for _, c := range newProblems(before.Status.Conditions, instance.Status.Conditions) {
@@ -77,7 +82,7 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	case bergv1.ReasonFlagMissing:
 		return "Flag required but not provided"
 	}
-	return redact(c.Message, instance.Spec.Flag)
+	return redact.Text(c.Message, instance.Spec.Flag)
 }
 
 // reportTerminating tells, once, why an instance terminates, and counts one that has
@@ -93,7 +98,7 @@ func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *be
 		}
 	}
 	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.tells(instance, bergv1.PhaseTerminated) {
-		lifetimes.Observe(elapsed.Since(begun(instance), now).Seconds())
+		lifetimes.Observe(elapsed.Since(status.Begun(instance), now).Seconds())
 	}
 }
 
@@ -103,11 +108,11 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 	if reason := r.terminations.reason(instance); reason != "" {
 		return reason
 	}
-	if at := expiresAt(instance, r.Config.Challenge); at != nil && !instance.DeletionTimestamp.Time.Before(at.Time) {
+	if at := status.ExpiresAt(instance, r.Config.Challenge); at != nil && !instance.DeletionTimestamp.Time.Before(at.Time) {
 		return bergv1.TerminationTimeout
 	}
 	if r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
-		if c, err := r.observeCandidate(ctx, instance); err == nil && withdrawn(c) {
+		if c, err := r.observeCandidate(ctx, instance); err == nil && status.Withdrawn(c) {
 			return bergv1.TerminationAdmin
 		}
 	}

@@ -3,12 +3,10 @@ package challengeinstance
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -21,6 +19,9 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -55,7 +56,7 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 // hundreds of its owner may be terminating that never had one.
 func (d *deletion) endingIn(ctx context.Context, ns client.Object) []ctrl.Request {
 	return d.ofNamespace(func(i client.Object) bool {
-		return isEnding(i) && ownerOf(i.(*bergv1.ChallengeInstance)).Owns(ns)
+		return isEnding(i) && manifests.OwnerOf(i.(*bergv1.ChallengeInstance)).Owns(ns)
 	})(ctx, ns)
 }
 
@@ -68,7 +69,7 @@ func terminationWorkers(workers int) int { return max(1, workers/2) }
 // wake it.
 func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
-	defer func() { err = withoutFlag(err, instance) }()
+	defer func() { err = redact.Error(err, instance.Spec.Flag) }()
 	done, err := d.getInTurn(ctx, turn{&d.calls, req}, instance)
 	if errors.Is(err, outcome.ErrGone) {
 		d.finalizers.Forget(req.NamespacedName)
@@ -115,18 +116,18 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 				return err // somebody was faster: another look tells
 			}
 			if err != nil {
-				err = withoutFlag(err, instance)
+				err = redact.Error(err, instance.Spec.Flag)
 				refused = err.Error()
 			}
 		}
-		computeTerminating(instance, ns, refused, now)
+		status.ComputeTerminating(instance, ns, refused, now)
 		return reconcile.Join(err, d.patchTerminating(ctx, before, instance, now)) // the namespace's events wake us
 	}
 
 	if err := d.sweep(ctx, instance); err != nil {
 		return err
 	}
-	computeTerminated(instance, now)
+	status.ComputeTerminated(instance, now)
 	// A status that is refused holds no instance back whose namespace is gone.
 	if err := d.patchTerminating(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
@@ -148,7 +149,7 @@ func (d *deletion) patchTerminating(ctx context.Context, before, instance *bergv
 // this instance's. The cache of a replica that has just taken over may not show
 // yet what its predecessor created, so absence is confirmed by the API server.
 func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
-	owner := ownerOf(instance)
+	owner := manifests.OwnerOf(instance)
 	ns, err := d.observeNamespace(ctx, instance)
 	if err != nil || ns != nil && owner.Owns(ns) {
 		return ns, err
@@ -159,7 +160,7 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 		return nil, nil
 	}
 	ns = &corev1.Namespace{}
-	err = d.Live.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)
+	err = d.Live.Get(ctx, types.NamespacedName{Name: manifests.NamespaceName(instance.Spec.OwnerID)}, ns)
 	if err != nil {
 		return nil, apply.IgnoreAbsent(err)
 	}
@@ -174,7 +175,7 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 // custom resources for a moment, and theirs outlive their namespace. They would
 // block the next instance of the owner.
 func (d *deletion) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
-	owner, ns := ownerOf(instance), NamespaceName(instance.Spec.OwnerID)
+	owner, ns := manifests.OwnerOf(instance), manifests.NamespaceName(instance.Spec.OwnerID)
 	errs := []error{
 		apply.Sweep(ctx, d.Writer, owner, &gatewayv1.HTTPRouteList{}, ns),
 		apply.Sweep(ctx, d.Writer, owner, &gatewayv1.TLSRouteList{}, ns),
@@ -183,36 +184,4 @@ func (d *deletion) sweep(ctx context.Context, instance *bergv1.ChallengeInstance
 		errs = append(errs, apply.Sweep(ctx, d.Writer, owner, &ciliumv2.CiliumNetworkPolicyList{}, ns))
 	}
 	return errors.Join(errs...)
-}
-
-func computeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, now time.Time) {
-	instance.Status.Phase = bergv1.PhaseTerminating
-	instance.Status.ObservedGeneration = instance.Generation
-	c := condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonTerminating,
-		fmt.Sprintf("Namespace %s is being deleted", ns.Name))
-	if refused != "" {
-		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, refused
-	} else if why := finalizer.HeldBack(ns); why != "" {
-		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot be deleted: %s", ns.Name, why)
-	}
-	setTerminating(instance, c, now)
-}
-
-func computeTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
-	instance.Status.Phase = bergv1.PhaseTerminated
-	instance.Status.ObservedGeneration = instance.Generation
-	if instance.Status.TerminatedAt == nil {
-		instance.Status.TerminatedAt = &metav1.Time{Time: now}
-	}
-	setTerminating(instance, condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
-}
-
-// setTerminating writes NamespaceDeleted, and Healthy, which cannot stay true. Nor can the
-// addresses: while the namespace terminates, or is held, its node ports may become
-// another's.
-func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
-	instance.Status.Services = nil
-	instance.Status.Cause = ""
-	setConditions(instance, now, deleted,
-		condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
 }

@@ -12,12 +12,16 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	kit "github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -103,30 +107,30 @@ func planFuzzed(t *testing.T, cfg config.Berg, challenge bergv1.ChallengeSpec, s
 		i.Spec = spec
 		i.Spec.OwnerID = owner // its pattern is the schema's
 	})
-	o := Observed{Candidate: Candidate{Instance: instance, Challenge: &bergv1.Challenge{Spec: challenge}}}
+	o := status.Observed{Candidate: status.Candidate{Instance: instance, Challenge: &bergv1.Challenge{Spec: challenge}}}
 	began := time.Now()
-	problem := check(o, cfg.Challenge)
+	problem := status.Check(o, cfg.Challenge)
 	if problem == nil {
 		before := instance.DeepCopy()
-		if err := pin(&o, cfg.Challenge); err != nil {
+		if err := status.Pin(&o, cfg.Challenge); err != nil {
 			t.Fatal(err)
 		}
 		store(t, before, instance)
 		var err error
-		if o.Pinned, err = pinnedBy(instance); err != nil {
+		if o.Pinned, err = manifests.StoredSnapshot(instance); err != nil {
 			t.Fatal(err)
 		}
-		if !o.Pinned.runs(o.Challenge) || !o.Pinned.Defaults.current(cfg.Challenge, instance) {
-			t.Fatalf("the snapshot differs from the Challenge: it could never be UpToDate\n%s", instance.Status.ChallengeSnapshot.Raw)
-		}
-		in := testInputs(cfg, *o.Pinned)
-		in.Flag = spec.Flag
-		problem = checkPlan(t, in)
+		instance.Status.InstanceID = "01920000-0000-7000-8000-000000000001"
+		o.Policies = cfg.Challenge.NetworkPolicy.On(true)
+		problem = checkPlan(t, (&Reconciler{Config: cfg}).inputs(o))
 	}
 	if problem != nil {
 		checkRefusal(t, problem)
 	}
-	computeStatus(Outcome{Observed: o, Problem: problem}, cfg.Challenge, noon)
+	status.Compute(status.Outcome{Observed: o, Problem: problem}, cfg.Challenge, noon)
+	if o.Pinned != nil && !meta.IsStatusConditionTrue(instance.Status.Conditions, bergv1.ConditionUpToDate) {
+		t.Fatalf("the snapshot differs from the Challenge: it could never be UpToDate\n%s", instance.Status.ChallengeSnapshot.Raw)
+	}
 	if err := kit.Violations(nil, instance.Status.Conditions, instance.Generation); err != nil {
 		t.Error(err)
 	}
@@ -188,17 +192,17 @@ func checkRefusal(t *testing.T, p *outcome.Problem) {
 
 // checkPlan plans everything and looks at each object as an API server does, and
 // as one who fears the author.
-func checkPlan(t *testing.T, in Inputs) *outcome.Problem {
+func checkPlan(t *testing.T, in manifests.Inputs) *outcome.Problem {
 	t.Helper()
-	f, err := planFoundation(in)
+	f, err := manifests.PlanFoundation(in)
 	if err != nil {
-		return &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact(err.Error(), in.Flag)}
+		return &outcome.Problem{Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked, Message: redact.Text(err.Error(), in.Flag)}
 	}
-	e, err := endpointsOf(in, allotNodePorts(f.Services))
+	e, err := manifests.EndpointsOf(in, allotNodePorts(f.Services))
 	if err != nil {
 		t.Fatal(err)
 	}
-	deployments := planWorkloads(in, e)
+	deployments := manifests.PlanWorkloads(in, e)
 	var objects []client.Object
 	objects = append(objects, asObjects(f.NetworkPolicies)...)
 	objects = append(objects, asObjects(f.CiliumNetworkPolicies)...)
@@ -215,7 +219,7 @@ func checkPlan(t *testing.T, in Inputs) *outcome.Problem {
 			t.Errorf("%s is planned twice", key)
 		}
 		names.Insert(key)
-		if o.GetNamespace() != in.namespace() {
+		if o.GetNamespace() != in.Namespace() {
 			t.Errorf("%s is planned in the namespace %q", key, o.GetNamespace())
 		}
 		for _, msg := range validation.IsDNS1123Subdomain(o.GetName()) {
@@ -263,7 +267,7 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 		t.Fatalf("%s: %d containers", name, len(spec.Containers))
 	}
 	for _, v := range spec.Volumes {
-		if v.ConfigMap == nil || v.ConfigMap.Name != flagContentName && v.ConfigMap.Name != flagExecutableName {
+		if v.ConfigMap == nil || v.ConfigMap.Name != "flag-content" && v.ConfigMap.Name != "flag-executable" {
 			t.Errorf("%s: volume %+v", name, v)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -60,7 +61,7 @@ func (d *deletion) ending(ctx context.Context, instance *bergv1.ChallengeInstanc
 	e := Ending{
 		Instance: instance, Namespace: ns.DeepCopy(),
 		Reason:    bergv1.EndReason(cmp.Or(instance.Spec.TerminationReason, d.apparentReason(ctx, instance))),
-		ExpiresAt: expiresAt(instance, d.Config.Challenge),
+		ExpiresAt: status.ExpiresAt(instance, d.Config.Challenge),
 	}
 	where := d.challengeKey(instance)
 	e.Challenge = bergv1.ChallengeReference{Namespace: where.Namespace, Name: where.Name}
@@ -71,7 +72,7 @@ func (d *deletion) ending(ctx context.Context, instance *bergv1.ChallengeInstanc
 	if c.Challenge != nil {
 		e.StaticFlag = c.Challenge.Spec.Flag
 	}
-	if e.Reason == bergv1.EndReason(bergv1.TerminationAdmin) && d.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop && withdrawn(c) {
+	if e.Reason == bergv1.EndReason(bergv1.TerminationAdmin) && d.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop && status.Withdrawn(c) {
 		e.Reason = bergv1.EndChallengeDeleted
 	}
 	return e

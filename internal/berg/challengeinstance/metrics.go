@@ -46,6 +46,12 @@ var (
 		Name: "berg_challengeinstance_timeouts_total",
 		Help: "Instances that were deleted because they had expired.",
 	})
+	// startStages has a bounded number of labels: it is of all Challenges.
+	startStages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "berg_challengeinstance_start_stage_seconds",
+		Help:    "How long the stages of a start took, of instances whose pods were all ready.",
+		Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
+	}, []string{"stage"})
 	policiesInUse = newPolicyKinds()
 	perChallenge  = &challengeSeries{}
 	overdue       = gauge.NewNumber("berg_challengeinstance_longest_overdue_seconds",
@@ -66,7 +72,7 @@ const (
 )
 
 func init() {
-	metrics.Registry.MustRegister(policiesInUse, perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, reconcileMetrics, timeouts)
+	metrics.Registry.MustRegister(policiesInUse, perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, reconcileMetrics, timeouts, startStages)
 }
 
 // policyKindsInUse tells which kinds of network policy isolate instances: nothing before the

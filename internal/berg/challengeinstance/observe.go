@@ -7,50 +7,16 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
-
-// Candidate is an instance and what it is to be built from.
-type Candidate struct {
-	Instance *bergv1.ChallengeInstance
-	// Key is where the instance's Challenge is looked for.
-	Key types.NamespacedName
-	// Challenge is nil when it does not exist.
-	Challenge *bergv1.Challenge
-	// Pinned is what the instance was started with; nil before the start.
-	Pinned *Snapshot
-}
-
-// Observed is everything that decides what happens to an instance.
-type Observed struct {
-	Candidate
-	// Policies are the kinds of network policy that isolate the instance from this pass on:
-	// NetworkPolicyAuto is resolved.
-	Policies config.NetworkPolicy
-	// Namespace is that of the owner, nil when it does not exist.
-	Namespace *corev1.Namespace
-	// Holder is the other instance of the same owner to which that namespace belongs, nil
-	// when there is none.
-	Holder *bergv1.ChallengeInstance
-	// Ahead is, of the other instances of the same owner that can be built and go before
-	// this one, the last: nil when this one goes first.
-	Ahead *bergv1.ChallengeInstance
-	// Deployments of the instance by container, as they were before the pass. Of their
-	// status there is what refusalOf looks at.
-	Deployments map[string]*appsv1.Deployment
-	// Pods of the instance.
-	Pods []corev1.Pod
-	// Bounded: there is a bound on the number of instances, within which it may start.
-	Bounded bool
-	// Sandboxes are why the runtime refuses those of pods, by UID.
-	Sandboxes map[types.UID]string
-}
 
 // The indexes of the cache of ChallengeInstances.
 const (
@@ -58,8 +24,8 @@ const (
 	indexChallenge = "spec.challengeRef"
 )
 
-func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (Observed, error) {
-	o := Observed{Policies: r.policies(ctx)}
+func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (status.Observed, error) {
+	o := status.Observed{Policies: r.policies(ctx)}
 	var err error
 	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
 		return o, err
@@ -71,9 +37,9 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	if err != nil {
 		return o, err
 	}
-	o.Holder = holder(o.Namespace, siblings)
+	o.Holder = status.Holder(o.Namespace, siblings)
 	contends := r.contends(ctx)
-	if o.Ahead = ahead(instance, siblings, contends.holds); contends.err != nil {
+	if o.Ahead = status.Ahead(instance, siblings, contends.holds); contends.err != nil {
 		return o, contends.err
 	}
 	o.Deployments, err = r.observeDeployments(ctx, o.Candidate)
@@ -81,16 +47,16 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 }
 
 // observeDeployments reads those of the containers that the instance was started with.
-func (r *Reconciler) observeDeployments(ctx context.Context, c Candidate) (map[string]*appsv1.Deployment, error) {
+func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate) (map[string]*appsv1.Deployment, error) {
 	if c.Pinned == nil {
 		return nil, nil
 	}
 	all := make(map[string]*appsv1.Deployment, len(c.Pinned.Containers))
 	for _, container := range c.Pinned.Containers {
 		d := &appsv1.Deployment{}
-		key := types.NamespacedName{Namespace: NamespaceName(c.Instance.Spec.OwnerID), Name: container.Hostname}
+		key := types.NamespacedName{Namespace: manifests.NamespaceName(c.Instance.Spec.OwnerID), Name: container.Hostname}
 		switch err := r.Client.Get(ctx, key, d); {
-		case err == nil && ownerOf(c.Instance).Owns(d):
+		case err == nil && manifests.OwnerOf(c.Instance).Owns(d):
 			all[container.Hostname] = d
 		case apply.IgnoreAbsent(err) != nil:
 			return nil, err
@@ -99,8 +65,8 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c Candidate) (map[s
 	return all, nil
 }
 
-func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance, opts ...client.GetOption) (Candidate, error) {
-	c := Candidate{Instance: instance, Key: r.challengeKey(instance)}
+func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance, opts ...client.GetOption) (status.Candidate, error) {
+	c := status.Candidate{Instance: instance, Key: r.challengeKey(instance)}
 	challenge := &bergv1.Challenge{}
 	switch err := r.Client.Get(ctx, c.Key, challenge, opts...); {
 	case err == nil:
@@ -109,7 +75,7 @@ func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.Chal
 		return c, err
 	}
 	var err error
-	c.Pinned, err = pinnedBy(instance)
+	c.Pinned, err = manifests.StoredSnapshot(instance)
 	return c, err
 }
 
@@ -152,7 +118,7 @@ func (r *Reconciler) contends(ctx context.Context) *contenders {
 }
 
 func (c *contenders) holds(i *bergv1.ChallengeInstance) bool {
-	if !mayContend(i) {
+	if !status.MayContend(i) {
 		return false
 	}
 	w := wish{c.challengeKey(i), i.Namespace, i.Spec.Flag != ""}
@@ -165,7 +131,7 @@ func (c *contenders) holds(i *bergv1.ChallengeInstance) bool {
 		c.err = err
 		return true
 	}
-	verdict = checkAlone(found, c.Config.Challenge) == nil
+	verdict = status.CheckAlone(found, c.Config.Challenge) == nil
 	if found.Pinned == nil {
 		c.verdicts[w] = verdict
 	}
@@ -176,7 +142,7 @@ func (c *contenders) holds(i *bergv1.ChallengeInstance) bool {
 // is none.
 func (r *Reconciler) observeNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
 	ns := &corev1.Namespace{}
-	err := r.Client.Get(ctx, types.NamespacedName{Name: NamespaceName(instance.Spec.OwnerID)}, ns)
+	err := r.Client.Get(ctx, types.NamespacedName{Name: manifests.NamespaceName(instance.Spec.OwnerID)}, ns)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -187,25 +153,25 @@ func (r *Reconciler) observeNamespace(ctx context.Context, instance *bergv1.Chal
 }
 
 // observeOutcome adds the instance's Deployments as they are now.
-func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
+func (r *Reconciler) observeOutcome(ctx context.Context, o *status.Observed) error {
 	var err error
 	if o.Pods, err = r.observePods(ctx, o.Candidate); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !podReady(&p) }) {
+	if !slices.ContainsFunc(o.Pods, func(p corev1.Pod) bool { return !status.PodReady(&p) }) {
 		return nil // most are
 	}
-	o.Sandboxes, err = r.observeSandboxes(ctx, NamespaceName(o.Instance.Spec.OwnerID))
+	o.Sandboxes, err = r.observeSandboxes(ctx, manifests.NamespaceName(o.Instance.Spec.OwnerID))
 	return err
 }
 
 // observePods lists the pods of the instance. The operator never writes pods, so
 // there is no write of its own to wait for; and the cache may still show those of the
 // instance before, in a namespace of the same name.
-func (r *Reconciler) observePods(ctx context.Context, c Candidate) ([]corev1.Pod, error) {
+func (r *Reconciler) observePods(ctx context.Context, c status.Candidate) ([]corev1.Pod, error) {
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods,
-		client.InNamespace(NamespaceName(c.Instance.Spec.OwnerID)),
+		client.InNamespace(manifests.NamespaceName(c.Instance.Spec.OwnerID)),
 		client.MatchingLabels{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod},
 		client.DisableReadYourWritesConsistency); err != nil {
 		return nil, err
@@ -224,4 +190,13 @@ func (r *Reconciler) challengeKey(instance *bergv1.ChallengeInstance) types.Name
 		Namespace: cmp.Or(instance.Spec.ChallengeRef.Namespace, r.Config.Challenge.Namespace),
 		Name:      instance.Spec.ChallengeRef.Name,
 	}
+}
+
+// observeSandboxes returns by pod why the runtime refuses its sandbox, of the latest try.
+func (r *Reconciler) observeSandboxes(ctx context.Context, name string) (map[types.UID]string, error) {
+	var events eventsv1.EventList
+	if err := r.Client.List(ctx, &events, client.InNamespace(name), client.DisableReadYourWritesConsistency); err != nil {
+		return nil, err
+	}
+	return status.LatestFailures(events.Items), nil
 }

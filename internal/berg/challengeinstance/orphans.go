@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -65,7 +66,7 @@ func (o *orphans) setup(mgr ctrl.Manager) error {
 
 // ofInstances passes the namespaces that are named like those of instances.
 var ofInstances = predicate.NewPredicateFuncs(func(ns client.Object) bool {
-	return strings.HasPrefix(ns.GetName(), NamespacePrefix)
+	return strings.HasPrefix(ns.GetName(), manifests.NamespacePrefix)
 })
 
 // identityChanged passes updates of what tells to whom a namespace belongs, and
@@ -75,7 +76,7 @@ var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.
 })
 
 func namespaceOfOwner(_ context.Context, o client.Object) []ctrl.Request {
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: manifests.NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
 }
 
 // Reconcile looks at one namespace. It returns no errors, like the Reconciler's.
@@ -92,7 +93,7 @@ func (o *orphans) reconcile(ctx context.Context, name string) (again time.Durati
 	if err != nil && !gone {
 		return 0, err
 	}
-	instance, provable := instanceOf(ns)
+	instance, provable := manifests.InstanceUIDOf(ns)
 	if gone || !provable || ns.DeletionTimestamp != nil {
 		o.seen.forget(name)
 		return 0, nil
@@ -123,18 +124,10 @@ func (o *orphans) reconcile(ctx context.Context, name string) (again time.Durati
 	return 0, o.collect(ctx, ns, instance)
 }
 
-// instanceOf returns which instance a namespace was made for, and whether that can be
-// proved: by its name, its labels and the UID of the instance.
-func instanceOf(ns *corev1.Namespace) (uid types.UID, provable bool) {
-	uid = types.UID(ns.Annotations[bergv1.AnnotationInstanceUID])
-	return uid, uid != "" && strings.HasPrefix(ns.Name, NamespacePrefix) &&
-		ns.Labels[bergv1.LabelManagedBy] == bergv1.ManagedBy && ns.Labels[bergv1.LabelComponent] == bergv1.ComponentNamespace
-}
-
 // exists reports whether the cache shows the instance of a namespace.
 func (o *orphans) exists(ctx context.Context, ns *corev1.Namespace, uid types.UID) (bool, error) {
 	var all bergv1.ChallengeInstanceList
-	if err := o.client.List(ctx, &all, client.MatchingFields{indexOwner: strings.TrimPrefix(ns.Name, NamespacePrefix)},
+	if err := o.client.List(ctx, &all, client.MatchingFields{indexOwner: strings.TrimPrefix(ns.Name, manifests.NamespacePrefix)},
 		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return false, err
 	}
@@ -161,7 +154,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	if err := o.live.Get(ctx, client.ObjectKeyFromObject(ns), live); err != nil {
 		return err // it is gone, or we look again
 	}
-	if uid, provable := instanceOf(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
+	if uid, provable := manifests.InstanceUIDOf(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
 		return outcome.ErrConflict // its event comes
 	}
 	instances := &metav1.PartialObjectMetadataList{}

@@ -1,7 +1,6 @@
 package challengeinstance
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,57 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
 )
-
-// labelled is a namespace as the operator makes it for an instance.
-func labelled(n *corev1.Namespace) {
-	n.Labels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentNamespace}
-	n.Annotations[bergv1.AnnotationInstance] = "berg/former"
-}
-
-func TestOnlyTheNamespaceOfAnInstanceIsProvablyOne(t *testing.T) {
-	for name, tc := range map[string]struct {
-		ns   *corev1.Namespace
-		want bool
-	}{
-		"ours":              {namespaceOf("u", labelled), true},
-		"without labels":    {namespaceOf("u"), false},
-		"of somebody":       {namespaceOf("u", labelled, func(n *corev1.Namespace) { n.Labels[bergv1.LabelManagedBy] = "helm" }), false},
-		"of another kind":   {namespaceOf("u", labelled, func(n *corev1.Namespace) { delete(n.Labels, bergv1.LabelComponent) }), false},
-		"without a proof":   {namespaceOf("", labelled), false},
-		"of another name":   {namespaceOf("u", labelled, func(n *corev1.Namespace) { n.Name = "berg" }), false},
-		"of nobody at all":  {&corev1.Namespace{}, false},
-		"that is going too": {namespaceOf("u", labelled, terminating), true},
-	} {
-		if _, got := instanceOf(tc.ns); got != tc.want {
-			t.Errorf("%s: provable is %v", name, got)
-		}
-	}
-}
-
-func TestConflictSaysWhatIsInTheWay(t *testing.T) {
-	for name, tc := range map[string]struct {
-		ns   *corev1.Namespace
-		want []string
-	}{
-		"somebody's":    {namespaceOf("u"), []string{"does not belong to this instance", "delete or rename"}},
-		"left":          {namespaceOf("u", labelled), []string{"left behind by instance berg/former", "delete the namespace", "ORPHAN_GRACE_PERIOD"}},
-		"left, it ends": {namespaceOf("u", labelled, terminating), []string{"left behind by instance berg/former", "is being deleted", "starts when it is gone"}},
-	} {
-		p := check(observed(candidate("m", 5), tc.ns), testConfig(t, nil).Challenge)
-		if p == nil || p.Reason != bergv1.ReasonNamespaceConflict {
-			t.Errorf("%s: %+v", name, p)
-			continue
-		}
-		for _, part := range append(tc.want, tc.ns.Name) {
-			if !strings.Contains(p.Message, part) {
-				t.Errorf("%s: %q does not say %q", name, p.Message, part)
-			}
-		}
-	}
-}
 
 func TestOrphansAreCountedFromWhenTheyWereSeen(t *testing.T) {
 	var met orphansSeen

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,22 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/queue"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Queued reports whether an instance says that it waits for others to end, because as many
-// exist as may.
-func Queued(i *bergv1.ChallengeInstance) bool {
-	if i.DeletionTimestamp != nil || i.Status.InstanceID != "" {
-		return false
-	}
-	c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionAdmitted)
-	return c != nil && c.Reason == bergv1.ReasonQueued
-}
 
 // queueing is the queue of the instances that wait for room. What it knows it is told by the
 // events of the cache, and once by the API server.
@@ -65,7 +53,7 @@ func (r *Reconciler) openQueue(mgr ctrl.Manager) {
 // admit lets an instance that was not started wait if there is no room for it: nothing is built
 // of it then, and its time does not run. That it may start is not written down by itself: its
 // start is. What holds room is in the cluster for every successor to see.
-func (r *Reconciler) admit(ctx context.Context, out *Outcome) error {
+func (r *Reconciler) admit(ctx context.Context, out *status.Outcome) error {
 	instance, cfg := out.Instance, r.Config.Challenge
 	if instance.Status.InstanceID != "" {
 		return nil
@@ -92,7 +80,7 @@ func (r *Reconciler) admit(ctx context.Context, out *Outcome) error {
 		out.Bounded = true
 		return nil
 	}
-	out.Problem = queuedProblem(out.Candidate, cfg)
+	out.Problem = status.QueuedProblem(out.Candidate, cfg)
 	if answer.Head {
 		reconcile.Normal(r.Events, instance, bergv1.ReasonNextInQueue, actionCreate, fmt.Sprintf(
 			"This instance is the first that waits of Challenge %s: it starts when there is room", out.Key))
@@ -209,7 +197,7 @@ func (r *Reconciler) sightOf(i *bergv1.ChallengeInstance) queue.Sight {
 		// It is written before the first object of an instance, and stays until that is gone.
 		Holds: i.Status.InstanceID != "",
 		// What terminates ends without having been started.
-		Live: mayContend(i), Version: versionOf(i.ResourceVersion),
+		Live: status.MayContend(i), Version: versionOf(i.ResourceVersion),
 	}
 }
 
@@ -224,36 +212,6 @@ func versionOf(text string) uint64 {
 
 func boundOf(c *bergv1.Challenge) queue.Bound {
 	return queue.Bound{Created: c.CreationTimestamp.UTC(), Generation: c.Generation, Limit: int(max(0, c.Spec.MaxInstances))}
-}
-
-// queuedProblem says nothing of the place in the queue: of hundreds, each would be written anew
-// whenever one ends.
-func queuedProblem(c Candidate, cfg config.Challenge) *outcome.Problem {
-	var bounds []string
-	if cfg.MaxInstances > 0 {
-		bounds = append(bounds, "the operator's CHALLENGE_MAX_INSTANCES")
-	}
-	if c.Challenge.Spec.MaxInstances > 0 {
-		bounds = append(bounds, fmt.Sprintf("spec.maxInstances of Challenge %s", c.Key))
-	}
-	return &outcome.Problem{
-		Condition: bergv1.ConditionAdmitted, Reason: bergv1.ReasonQueued, Class: outcome.Waiting,
-		Message: fmt.Sprintf("Waits in the queue: as many instances exist as %s allows. It starts by itself when others are gone and those that were created before it have started; its time does not run until then",
-			strings.Join(bounds, " or ")),
-	}
-}
-
-// admission says of an instance that does not wait in the queue whether there was room for it;
-// nothing where nobody has asked.
-func admission(out Outcome) []metav1.Condition {
-	s := out.Instance.Status
-	if !out.Bounded && meta.FindStatusCondition(s.Conditions, bergv1.ConditionAdmitted) == nil {
-		return nil
-	}
-	if s.InstanceID == "" && out.Problem != nil {
-		return []metav1.Condition{condition(bergv1.ConditionAdmitted, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem))}
-	}
-	return []metav1.Condition{condition(bergv1.ConditionAdmitted, metav1.ConditionTrue, bergv1.ReasonAdmitted, "There was room for the instance")}
 }
 
 var (

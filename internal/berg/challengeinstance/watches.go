@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -124,7 +126,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // those that are being deleted.
 func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
-		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), NamespacePrefix)
+		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), manifests.NamespacePrefix)
 		if !ours {
 			return nil
 		}
@@ -146,7 +148,7 @@ type firstReady struct {
 const firstReadyPriority = 1
 
 func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !podReady(before) && podReady(after) {
+	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !status.PodReady(before) && status.PodReady(after) {
 		if queue, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
 			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(firstReadyPriority)}, h.ofNew(ctx, after)...)
 		}
@@ -179,13 +181,13 @@ func (r *Reconciler) next(ctx context.Context, o client.Object) []ctrl.Request {
 	if err != nil {
 		return nil // only a cache that is shutting down fails
 	}
-	return requestsFor(behind(instance, siblings, r.contends(ctx).holds))
+	return requestsFor(status.Behind(instance, siblings, r.contends(ctx).holds))
 }
 
 // firstOfOwner maps a namespace to the first of its owner's instances, if some wait: it
 // can be built when the namespace is gone.
 func (r *Reconciler) firstOfOwner(ctx context.Context, o client.Object) []ctrl.Request {
-	ownerID, ours := strings.CutPrefix(o.GetName(), NamespacePrefix)
+	ownerID, ours := strings.CutPrefix(o.GetName(), manifests.NamespacePrefix)
 	if !ours {
 		return nil
 	}
@@ -193,7 +195,7 @@ func (r *Reconciler) firstOfOwner(ctx context.Context, o client.Object) []ctrl.R
 	if err != nil || !slices.ContainsFunc(all, func(i *bergv1.ChallengeInstance) bool { return r.turns.isWaiting(i) }) {
 		return nil
 	}
-	return requestsFor(first(inOrder(all, mayContend), r.contends(ctx).holds))
+	return requestsFor(status.First(status.InOrder(all, status.MayContend), r.contends(ctx).holds))
 }
 
 func requestsFor(i *bergv1.ChallengeInstance) []ctrl.Request {
@@ -210,7 +212,7 @@ func (r *Reconciler) requests(ctx context.Context, index, value string, which fu
 // withDeadline maps whatever happened to the instances that wait for the start deadline.
 func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, listInstances(), func(o client.Object) bool {
-		return isLive(o) && untilStartDeadline(o.(*bergv1.ChallengeInstance), r.Config.Challenge, r.Clock.Now()) > 0
+		return isLive(o) && status.UntilStartDeadline(o.(*bergv1.ChallengeInstance), r.Config.Challenge, r.Clock.Now()) > 0
 	})
 }
 
@@ -239,7 +241,7 @@ var placeChanged = predicate.Funcs{
 		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
 		return reconcile.Replaced.Update(e) || isLive(before) != isLive(after) ||
 			before.Generation != after.Generation ||
-			heldByFreeze(before) != heldByFreeze(after) || before.Status.Phase != after.Status.Phase || before.Status.InstanceID != after.Status.InstanceID
+			status.HeldByFreeze(before) != status.HeldByFreeze(after) || before.Status.Phase != after.Status.Phase || before.Status.InstanceID != after.Status.InstanceID
 	},
 }
 
@@ -247,7 +249,7 @@ var placeChanged = predicate.Funcs{
 // created again begins with the first generation again.
 var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || frozen(e.ObjectOld) != frozen(e.ObjectNew) || reconcile.Replaced.Update(e)
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || status.Frozen(e.ObjectOld) != status.Frozen(e.ObjectNew) || reconcile.Replaced.Update(e)
 	},
 }
 
@@ -255,6 +257,45 @@ var challengeChanged = predicate.Funcs{
 // that its image is being pulled, changes nothing of it.
 var podChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return viewOf(e.ObjectOld.(*corev1.Pod)) != viewOf(e.ObjectNew.(*corev1.Pod))
+		return status.ViewOf(e.ObjectOld.(*corev1.Pod)) != status.ViewOf(e.ObjectNew.(*corev1.Pod))
 	},
+}
+
+// failureTold passes what an event says, and not how often.
+var failureTold = predicate.Funcs{
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.(*eventsv1.Event).Note != e.ObjectNew.(*eventsv1.Event).Note
+	},
+}
+
+// sandboxRepaired passes a pod whose sandbox was refused, and exists now. Those of
+// others would wake each instance once more while it starts.
+func (r *Reconciler) sandboxRepaired(ctx context.Context) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if status.SandboxMade(e.ObjectOld.(*corev1.Pod)) || !status.SandboxMade(e.ObjectNew.(*corev1.Pod)) {
+				return false
+			}
+			failures, err := r.observeSandboxes(ctx, e.ObjectNew.GetNamespace())
+			return err == nil && failures[e.ObjectNew.GetUID()] != ""
+		},
+	}
+}
+
+// refusalChanged passes what the status of an instance says of a Deployment, and nothing
+// else of its status.
+var refusalChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return refusalText(e.ObjectOld) != refusalText(e.ObjectNew)
+	},
+}
+
+func refusalText(o client.Object) string {
+	if c := status.RefusalOf(o.(*appsv1.Deployment)); c != nil {
+		return c.Message
+	}
+	return ""
 }

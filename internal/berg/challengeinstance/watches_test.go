@@ -4,7 +4,9 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -153,5 +155,26 @@ func TestWhatMayMoveAnotherInTheOrder(t *testing.T) {
 	}
 	if !placeChanged.Delete(event.DeleteEvent{Object: before}) {
 		t.Error("one that is gone makes room")
+	}
+}
+
+func TestADeploymentWakesWhenTheStatusWouldSayAnother(t *testing.T) {
+	none := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ReplicaSetCreateError", Message: "no set"}
+	for name, tc := range map[string]struct {
+		before, after *appsv1.Deployment
+		want          bool
+	}{
+		"is refused":             {deploymentWith(""), deploymentWith("", failure(0, "no")), true},
+		"is refused no more":     {deploymentWith("", failure(0, "no")), deploymentWith(""), true},
+		"is refused as before":   {deploymentWith("", failure(time.Hour, "no")), deploymentWith("", failure(0, "no")), false},
+		"is refused differently": {deploymentWith("", failure(0, "no")), deploymentWith("", failure(0, "never")), true},
+		"gets no ReplicaSet":     {deploymentWith("", failure(0, "no")), deploymentWith("", failure(0, "no"), none), true},
+		"gets on":                {deploymentWith(""), deploymentWith(""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := refusalChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
@@ -202,7 +202,7 @@ func output(text string, flags ...string) string {
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	for _, flag := range flags {
-		text = challengeinstance.Redact(text, flag)
+		text = redact.Text(text, flag)
 	}
 	text = anyFlag.ReplaceAllString(text, "<flag>")
 	text = strings.TrimSpace(strings.ToValidUTF8(text, string(utf8.RuneError)))

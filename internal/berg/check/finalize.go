@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -95,7 +95,7 @@ type redactedError struct {
 func (e redactedError) Error() string {
 	text := e.error.Error()
 	for _, flag := range e.flags {
-		text = challengeinstance.Redact(text, flag)
+		text = redact.Text(text, flag)
 	}
 	return text
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -154,7 +154,7 @@ func waitingPlayers(all []bergv1.ChallengeInstance, before types.NamespacedName,
 		if !waitsForRoom(i) {
 			continue
 		}
-		if !challengeinstance.Queued(i) {
+		if !status.Queued(i) {
 			until := waitsSince(i).Add(maxWait)
 			if !now.Before(until) {
 				continue
@@ -164,7 +164,7 @@ func waitingPlayers(all []bergv1.ChallengeInstance, before types.NamespacedName,
 			}
 		}
 		p.Wait = true
-		queued = queued || challengeinstance.Queued(i)
+		queued = queued || status.Queued(i)
 		same = same || client.ObjectKeyFromObject(i) == before
 		if newest == nil || cmp.Or(i.CreationTimestamp.Compare(newest.CreationTimestamp.Time), cmp.Compare(i.UID, newest.UID)) > 0 {
 			newest = i
@@ -199,5 +199,5 @@ func waitsForRoom(i *bergv1.ChallengeInstance) bool {
 	if i.DeletionTimestamp != nil || i.Labels[bergv1.LabelCheck] != "" || i.Status.ReadyAt != nil {
 		return false
 	}
-	return challengeinstance.Queued(i) || reasonOf(i, bergv1.ConditionPodsReady) == unschedulable
+	return status.Queued(i) || reasonOf(i, bergv1.ConditionPodsReady) == unschedulable
 }

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
@@ -127,7 +127,7 @@ func onNode(name string) *corev1.Affinity {
 
 // policies are those of an instance without outbound traffic.
 func policies(s objects, cfg config.Berg) []client.Object {
-	all := challengeinstance.ClosedPolicies(cfg, s.namespaceName())
+	all := manifests.ClosedPolicies(cfg, s.namespaceName())
 	for _, p := range all {
 		p.SetLabels(map[string]string{bergv1.LabelManagedBy: managedBy, bergv1.LabelComponent: component})
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/identity"
 )
@@ -122,7 +122,7 @@ func binding(instance types.UID, namespace string, me rbacv1.Subject) *rbacv1.Ro
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LogsRole},
 		Subjects: []rbacv1.Subject{me},
 	}
-	challengeinstance.OwnershipLabels.For(instance, nil).SetOn(b)
+	manifests.OwnershipLabels.For(instance, nil).SetOn(b)
 	return b
 }
 

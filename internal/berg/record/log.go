@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 )
 
 // MaxLog is how much of a container's log a record has at most, in bytes.
@@ -32,7 +32,7 @@ type censor struct {
 func newCensor(flags ...string) censor {
 	var c censor
 	for _, flag := range flags {
-		all := challengeinstance.Notations(flag)
+		all := redact.Notations(flag)
 		c.short = c.short || flag != "" && len(all) == 0
 		c.notations = append(c.notations, all...)
 	}

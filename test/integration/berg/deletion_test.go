@@ -27,7 +27,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
@@ -225,7 +225,7 @@ var _ = Describe("Deleting an instance", func() {
 		Expect(k8s.Delete(ctx, i)).To(Succeed())
 		namespace := &corev1.Namespace{}
 		Consistently(func(g Gomega) {
-			g.Expect(k8s.Get(ctx, client.ObjectKey{Name: challengeinstance.NamespaceName(id)}, namespace)).To(Succeed())
+			g.Expect(k8s.Get(ctx, client.ObjectKey{Name: manifests.NamespaceName(id)}, namespace)).To(Succeed())
 			g.Expect(namespace.DeletionTimestamp).To(BeNil())
 		}).WithTimeout(2 * time.Second).Should(Succeed())
 		proceed()
@@ -296,7 +296,7 @@ var _ = Describe("A namespace that is deleted by hand", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		before := i.DeepCopy()
 		old := &corev1.Namespace{}
-		key := client.ObjectKey{Name: challengeinstance.NamespaceName(i.Spec.OwnerID)}
+		key := client.ObjectKey{Name: manifests.NamespaceName(i.Spec.OwnerID)}
 		Expect(k8s.Get(ctx, key, old)).To(Succeed())
 		Expect(k8s.Delete(ctx, old)).To(Succeed())
 		expect.Shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonWaiting)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -37,7 +37,7 @@ var _ = Describe("What an owner's former instance has left in a cache", func() {
 		next := bergtest.Instance(ctx, former.Namespace, "former", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = former.Spec.OwnerID })
 		Eventually(func(g Gomega) {
 			ns := &corev1.Namespace{}
-			g.Expect(k8s.Get(ctx, client.ObjectKey{Name: challengeinstance.NamespaceName(next.Spec.OwnerID)}, ns)).To(Succeed())
+			g.Expect(k8s.Get(ctx, client.ObjectKey{Name: manifests.NamespaceName(next.Spec.OwnerID)}, ns)).To(Succeed())
 			g.Expect(ns.Annotations).To(HaveKeyWithValue(bergv1.AnnotationInstanceUID, string(next.UID)))
 		}).Should(Succeed())
 		Consistently(func(g Gomega) {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
@@ -55,7 +55,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 
 		By("telling its owner's next instance what blocks it")
 		next := bergtest.Instance(ctx, ns, "left", func(i *bergv1.ChallengeInstance) {
-			i.Spec.OwnerID = strings.TrimPrefix(left.Name, challengeinstance.NamespacePrefix)
+			i.Spec.OwnerID = strings.TrimPrefix(left.Name, manifests.NamespacePrefix)
 		})
 		expect.Shows(ctx, next, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonNamespaceConflict)
 		Expect(expect.Conditions(next)).To(And(ContainSubstring(left.Annotations[bergv1.AnnotationInstance]), ContainSubstring("left behind"), ContainSubstring("ORPHAN_GRACE_PERIOD")))
@@ -91,7 +91,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 		inprocess.Restart(map[string]string{"ORPHAN_GRACE_PERIOD": grace.String()}, nil)
 		Eventually(orphaned).Should(Equal(1))
 		next := bergtest.Instance(ctx, ns, "left", func(i *bergv1.ChallengeInstance) {
-			i.Spec.OwnerID = strings.TrimPrefix(left.Name, challengeinstance.NamespacePrefix)
+			i.Spec.OwnerID = strings.TrimPrefix(left.Name, manifests.NamespacePrefix)
 		})
 		expect.Reaches(ctx, next, bergv1.PhaseRunning)
 		Expect(time.Since(began)).To(BeNumerically(">=", grace))
@@ -176,7 +176,7 @@ func orphan(ctx context.Context, ns, challenge string) (left *corev1.Namespace, 
 // lookingOurs is a namespace as the operator makes it for an instance.
 func lookingOurs(ownerID string, instance types.UID) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name:        challengeinstance.NamespaceName(ownerID),
+		Name:        manifests.NamespaceName(ownerID),
 		Labels:      map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentNamespace},
 		Annotations: map[string]string{bergv1.AnnotationInstanceUID: string(instance), bergv1.AnnotationInstance: "somewhere/else"},
 	}}

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
@@ -194,7 +194,7 @@ var _ = Describe("A namespace that is not the instance's", func() {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "conflict", bergtest.OneContainer)
 			id := uuid.NewString()
-			foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: challengeinstance.NamespaceName(id), Labels: map[string]string{}, Annotations: map[string]string{}}}
+			foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: manifests.NamespaceName(id), Labels: map[string]string{}, Annotations: map[string]string{}}}
 			modify(foreign)
 			Expect(k8s.Create(ctx, foreign)).To(Succeed())
 			DeferCleanup(func() { Expect(client.IgnoreNotFound(k8s.Delete(context.Background(), foreign))).To(Succeed()) })

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
@@ -110,7 +110,7 @@ func (o *observer) sees(what watch.EventType, i *bergv1.ChallengeInstance) (runs
 		o.ended++
 		return false
 	}
-	if challengeinstance.Queued(i) {
+	if status.Queued(i) {
 		o.queued[i.UID]++
 		Expect(i.Status.Phase).To(Equal(bergv1.PhasePending))
 		Expect(i.Status.StartedAt).To(BeNil(), "its time runs")

@@ -35,7 +35,7 @@ import (
 
 var _ = Describe("What has not changed costs no request", func() {
 	DescribeTable("of every golden Challenge, at the second and at the third look", func(ctx context.Context, env map[string]string) {
-		paths, err := filepath.Glob("../../../internal/berg/challengeinstance/testdata/plan/*.yaml")
+		paths, err := filepath.Glob("../../../internal/berg/challengeinstance/manifests/testdata/plan/*.yaml")
 		Expect(err).NotTo(HaveOccurred())
 		env["POD_NAMESPACE"] = installed.Namespace
 		inprocess.Pause()

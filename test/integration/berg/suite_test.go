@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/bergctf/berg-operator/internal/berg"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
@@ -51,7 +51,7 @@ var _ = AfterSuite(func(ctx context.Context) {
 	}
 	bergtest.NoneLeft(ctx)
 	inprocess.End()
-	apiserver.DeleteNamespaces(ctx, challengeinstance.NamespacePrefix)
+	apiserver.DeleteNamespaces(ctx, manifests.NamespacePrefix)
 }, NodeTimeout(4*time.Minute))
 
 // settings are the family's settings as variables make them.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -48,5 +48,5 @@ var _ = AfterSuite(func(ctx context.Context) {
 	bergtest.NoneLeft(ctx)
 	quixtest.NoneLeft(ctx)
 	inprocess.End()
-	apiserver.DeleteNamespaces(ctx, challengeinstance.NamespacePrefix)
+	apiserver.DeleteNamespaces(ctx, manifests.NamespacePrefix)
 }, NodeTimeout(4*time.Minute))

@@ -28,7 +28,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/bulk"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
@@ -57,7 +57,7 @@ func stored(ctx context.Context, ns string, n int) {
 				i := bergtest.Instance(ctx, ns, "any", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "2h" })
 				before := i.DeepCopy()
 				i.Status = *model.Status.DeepCopy()
-				i.Status.InstanceID, i.Status.Namespace = uuid.NewString(), challengeinstance.NamespaceName(i.Spec.OwnerID)
+				i.Status.InstanceID, i.Status.Namespace = uuid.NewString(), manifests.NamespaceName(i.Spec.OwnerID)
 				i.Status.ReadyAt, i.Status.ObservedGeneration = &started, i.Generation
 				i.Status.StartedAt, i.Status.ExpiresAt = &started, &metav1.Time{Time: started.Add(2 * time.Hour)}
 				Expect(apiserver.Client.Status().Patch(ctx, i, client.MergeFrom(before))).To(Succeed())

@@ -17,7 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/bergctf/berg-operator/internal/berg"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
@@ -61,5 +61,5 @@ var _ = AfterSuite(func(ctx context.Context) {
 	}
 	bergtest.NoneLeft(ctx)
 	inprocess.End()
-	apiserver.DeleteNamespaces(ctx, challengeinstance.NamespacePrefix)
+	apiserver.DeleteNamespaces(ctx, manifests.NamespacePrefix)
 }, NodeTimeout(4*time.Minute))

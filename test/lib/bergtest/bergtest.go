@@ -26,7 +26,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
@@ -150,7 +150,7 @@ func GoneWithin(ctx context.Context, i *bergv1.ChallengeInstance, limit time.Dur
 // NamespaceExists reports whether the namespace of an instance exists.
 func NamespaceExists(ctx context.Context, i *bergv1.ChallengeInstance) bool {
 	GinkgoHelper()
-	err := apiserver.Client.Get(ctx, client.ObjectKey{Name: challengeinstance.NamespaceName(i.Spec.OwnerID)}, &corev1.Namespace{})
+	err := apiserver.Client.Get(ctx, client.ObjectKey{Name: manifests.NamespaceName(i.Spec.OwnerID)}, &corev1.Namespace{})
 	if apierrors.IsNotFound(err) {
 		return false
 	}

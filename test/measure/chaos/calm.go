@@ -25,7 +25,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 )
@@ -145,7 +145,7 @@ func (w *world) complete(ctx context.Context) error {
 		want := append([]string{"CiliumNetworkPolicy/challenge-network-policy", "ConfigMap/kube-root-ca.crt", "Secret/" + pullSecret}, blueprints[l.challenge].objects...)
 		var have []string
 		for _, kind := range objectKinds() {
-			if err := w.client.List(ctx, kind, client.InNamespace(challengeinstance.NamespaceName(l.owner))); err != nil {
+			if err := w.client.List(ctx, kind, client.InNamespace(manifests.NamespaceName(l.owner))); err != nil {
 				return err
 			}
 			gvk, err := w.client.GroupVersionKindFor(kind)
@@ -300,7 +300,7 @@ func (w *world) emptied(ctx context.Context) error {
 		return err
 	}
 	for _, ns := range namespaces.Items {
-		if strings.HasPrefix(ns.Name, challengeinstance.NamespacePrefix) && !foreign[ns.Name] {
+		if strings.HasPrefix(ns.Name, manifests.NamespacePrefix) && !foreign[ns.Name] {
 			left = append(left, "Namespace "+ns.Name)
 		}
 	}

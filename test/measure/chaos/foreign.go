@@ -17,7 +17,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
 // setUpForeign creates what is not the operator's, however much it looks so: the
@@ -28,7 +28,7 @@ func (w *world) setUpForeign(ctx context.Context) error {
 	names := []string{elsewhere}
 	for _, l := range w.lives {
 		if l.taken {
-			names = append(names, challengeinstance.NamespaceName(l.owner))
+			names = append(names, manifests.NamespaceName(l.owner))
 		}
 	}
 	var all []client.Object

@@ -19,7 +19,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/test/lib/invariants"
 )
 
@@ -203,7 +203,7 @@ func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 	}
 	w.judgeEnd(before, after)
 	w.met[after.UID] = true
-	if challengeinstance.Queued(after) {
+	if status.Queued(after) {
 		w.queued[after.UID] = true
 	}
 	holds := after.Status.InstanceID != "" && !gone

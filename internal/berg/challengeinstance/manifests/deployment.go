@@ -1,0 +1,193 @@
+package manifests
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Deployment {
+	labels := in.podLabels(c.Hostname)
+	annotations := map[string]string{
+		"kubernetes.io/egress-bandwidth":                 cmp.Or(c.EgressBandwidth, in.Config.EgressBandwidth),
+		"kubernetes.io/ingress-bandwidth":                cmp.Or(c.IngressBandwidth, in.Config.IngressBandwidth),
+		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+	}
+	if d := in.Challenge.Defaults; d != nil && d.MarkedPods {
+		annotations[bergv1.LabelInstanceID] = in.InstanceID
+	}
+	meta := in.meta(c.Hostname, "challenge-deployment")
+	if use := in.pullSecretOf(c.Hostname); use.Version != "" {
+		meta.Annotations = map[string]string{bergv1.AnnotationPullSecret: noteOf(use)}
+	}
+	return &appsv1.Deployment{
+		ObjectMeta: meta,
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			// Two pods of one container at a time would be two challenges.
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{
+					Labels:      labels,
+					Annotations: annotations,
+				},
+				Spec: podSpec(in, c, endpoints),
+			},
+		},
+	}
+}
+
+func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec {
+	container := corev1.Container{
+		Name:            c.Hostname,
+		Image:           c.Image,
+		ImagePullPolicy: in.Config.ImagePullPolicy,
+		Env:             environment(in, c, endpoints),
+		Ports:           containerPorts(c),
+		Resources:       resources(in.Config, c),
+		ReadinessProbe:  c.ReadinessProbe,
+		LivenessProbe:   c.LivenessProbe,
+		SecurityContext: securityContext(c),
+	}
+	spec := corev1.PodSpec{
+		Hostname:                      c.Hostname,
+		EnableServiceLinks:            ptr.To(false),
+		AutomountServiceAccountToken:  ptr.To(false),
+		TerminationGracePeriodSeconds: ptr.To[int64](0),
+	}
+	if profile := in.Config.SeccompProfile; profile != "" {
+		spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: profile}}
+	}
+	if in.Config.UserNamespaces {
+		spec.HostUsers = ptr.To(false)
+	}
+	if volume, mount := flagMount(in, c); volume != nil {
+		spec.Volumes = []corev1.Volume{*volume}
+		container.VolumeMounts = []corev1.VolumeMount{*mount}
+	}
+	if class := cmp.Or(c.RuntimeClassName, in.Config.RuntimeClassName); class != "" {
+		spec.RuntimeClassName = ptr.To(class)
+	}
+	if name := in.pullSecretOf(c.Hostname).Name; name != "" {
+		spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: name}}
+	}
+	if c.DynamicFlag != nil && c.DynamicFlag.Executable != nil {
+		spec.NodeSelector = map[string]string{corev1.LabelArchStable: "amd64"}
+	}
+	spec.Containers = []corev1.Container{container}
+	return spec
+}
+
+// environment lists the author's variables, the endpoints, the namespace and
+// the flag. A later one takes the place of an earlier one of its name.
+func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	set := func(name, value string) {
+		env = slices.DeleteFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
+		env = append(env, corev1.EnvVar{Name: name, Value: value})
+	}
+	for _, name := range sortedKeys(c.Environment) {
+		value, _ := c.Environment[name].Text() // validate has read it
+		set(name, value)
+	}
+	for _, e := range endpoints {
+		if e.Variable != "" {
+			set(e.Variable, e.Address)
+		}
+	}
+	set("CHALLENGE_NAMESPACE", in.Namespace())
+	if f := c.DynamicFlag; f != nil && f.Env != nil {
+		// Kubernetes expands $(NAME) and $$ in values; a flag must arrive as it is.
+		set(f.Env.Name, strings.ReplaceAll(in.Flag, "$", "$$"))
+	}
+	return env
+}
+
+func containerPorts(c bergv1.Container) []corev1.ContainerPort {
+	var out []corev1.ContainerPort
+	for _, p := range c.Ports {
+		out = append(out, corev1.ContainerPort{ContainerPort: p.Port, Protocol: protocol(p)})
+	}
+	return out
+}
+
+// resources fills in what the author left out, and keeps a request from
+// exceeding its limit: what was filled in gives way to what was written.
+func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceRequirements {
+	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
+	fill := func(name corev1.ResourceName, request, limit *bergv1.Amount, defaultRequest, defaultLimit resource.Quantity) {
+		r, l := defaultRequest.DeepCopy(), defaultLimit.DeepCopy()
+		if request != nil {
+			r = quantity(*request)
+		}
+		if limit != nil {
+			l = quantity(*limit)
+		}
+		if r.Cmp(l) > 0 {
+			if limit != nil {
+				r = l
+			} else {
+				l = r
+			}
+		}
+		out.Requests[name], out.Limits[name] = r, l
+	}
+	requests, limits := authorResources(c)
+	fill(corev1.ResourceCPU, requests.CPU, limits.CPU, defaults.CPURequest, defaults.CPULimit)
+	fill(corev1.ResourceMemory, requests.Memory, limits.Memory, defaults.MemoryRequest, defaults.MemoryLimit)
+	// A Challenge has no say in the disk.
+	request, limit := defaults.EphemeralStorageRequest, defaults.EphemeralStorageLimit
+	if !limit.IsZero() {
+		out.Limits[corev1.ResourceEphemeralStorage] = limit.DeepCopy()
+	}
+	// Kubernetes sets aside the whole limit unless a request is written, be it zero.
+	if !request.IsZero() || !limit.IsZero() {
+		out.Requests[corev1.ResourceEphemeralStorage] = request.DeepCopy()
+	}
+	return out
+}
+
+// authorResources returns what the author wrote, empty where nothing is.
+func authorResources(c bergv1.Container) (requests, limits bergv1.Resources) {
+	if c.ResourceRequests != nil {
+		requests = *c.ResourceRequests
+	}
+	if c.ResourceLimits != nil {
+		limits = *c.ResourceLimits
+	}
+	return requests, limits
+}
+
+// quantity parses an amount that validate has accepted.
+func quantity(a bergv1.Amount) resource.Quantity {
+	q, _ := a.Quantity()
+	return q
+}
+
+func securityContext(c bergv1.Container) *corev1.SecurityContext {
+	var capabilities corev1.Capabilities
+	for _, added := range c.AdditionalCapabilities {
+		capabilities.Add = append(capabilities.Add, corev1.Capability(capability(added)))
+	}
+	// Without DAC_OVERRIDE root is bound by the program's mode, and cannot read
+	// what it may only execute. The author can ask for it back.
+	const override = corev1.Capability("DAC_OVERRIDE")
+	if c.DynamicFlag != nil && c.DynamicFlag.Executable != nil && !slices.Contains(capabilities.Add, override) {
+		capabilities.Drop = []corev1.Capability{override}
+	}
+	return &corev1.SecurityContext{
+		Privileged:               ptr.To(false),
+		AllowPrivilegeEscalation: ptr.To(true),
+		Capabilities:             &capabilities,
+	}
+}

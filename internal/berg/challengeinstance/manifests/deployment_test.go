@@ -1,0 +1,273 @@
+package manifests
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+func parseContainer(t *testing.T, text string) bergv1.Container {
+	t.Helper()
+	c := bergv1.Container{Hostname: "web", Image: "example.com/web:1"}
+	if err := yaml.UnmarshalStrict([]byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A later variable takes the place of an earlier one of its name.
+func TestEnvironmentPrecedence(t *testing.T) {
+	endpoints := []Endpoint{{Variable: "WEB_ENDPOINT", Address: "web:80"}, {Variable: "DB_ENDPOINT", Address: "db:1"}, {Address: "unnamed:1"}}
+	for name, tc := range map[string]struct {
+		container string
+		want      []string
+	}{
+		"each in its place": {
+			`{environment: {B: "2", A: "1"}, dynamicFlag: {env: {name: FLAG}}}`,
+			[]string{"A=1", "B=2", "WEB_ENDPOINT=web:80", "DB_ENDPOINT=db:1", "CHALLENGE_NAMESPACE=" + ownNamespace, "FLAG=" + testFlag},
+		},
+		"endpoint over environment": {
+			`{environment: {WEB_ENDPOINT: mine, A: "1"}}`,
+			[]string{"A=1", "WEB_ENDPOINT=web:80", "DB_ENDPOINT=db:1", "CHALLENGE_NAMESPACE=" + ownNamespace},
+		},
+		"namespace over environment": {
+			`{environment: {CHALLENGE_NAMESPACE: mine}}`,
+			[]string{"WEB_ENDPOINT=web:80", "DB_ENDPOINT=db:1", "CHALLENGE_NAMESPACE=" + ownNamespace},
+		},
+		"flag over environment": {
+			`{environment: {A: mine}, dynamicFlag: {env: {name: A}}}`,
+			[]string{"WEB_ENDPOINT=web:80", "DB_ENDPOINT=db:1", "CHALLENGE_NAMESPACE=" + ownNamespace, "A=" + testFlag},
+		},
+		"flag over endpoint": {
+			`{dynamicFlag: {env: {name: WEB_ENDPOINT}}}`,
+			[]string{"DB_ENDPOINT=db:1", "CHALLENGE_NAMESPACE=" + ownNamespace, "WEB_ENDPOINT=" + testFlag},
+		},
+		"flag over namespace": {
+			`{dynamicFlag: {env: {name: CHALLENGE_NAMESPACE}}}`,
+			[]string{"WEB_ENDPOINT=web:80", "DB_ENDPOINT=db:1", "CHALLENGE_NAMESPACE=" + testFlag},
+		},
+		"every kind of value": {
+			`{environment: {S: text, I: 8080, F: 1.5, B: true, "NULL": null}}`,
+			[]string{"B=true", "F=1.5", "I=8080", "NULL=", "S=text", "WEB_ENDPOINT=web:80", "DB_ENDPOINT=db:1", "CHALLENGE_NAMESPACE=" + ownNamespace},
+		},
+	} {
+		in := testInputs(testConfig(t, nil), Snapshot{})
+		var got []string
+		for _, e := range environment(in, parseContainer(t, tc.container), endpoints) {
+			got = append(got, e.Name+"="+e.Value)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// Each amount is filled in by itself; what is written wins over what is not.
+func TestResources(t *testing.T) {
+	defaults := testConfig(t, nil).Challenge // cpu 100m of 1, memory 128Mi of 512Mi
+	for text, want := range map[string]string{
+		`{}`:                              "cpu 100m of 1, memory 128Mi of 512Mi",
+		`{resourceRequests: {cpu: 200m}}`: "cpu 200m of 1, memory 128Mi of 512Mi",
+		`{resourceLimits: {memory: 1Gi}}`: "cpu 100m of 1, memory 128Mi of 1Gi",
+		`{resourceRequests: {memory: 1Mi}, resourceLimits: {cpu: 2}}`:  "cpu 100m of 2, memory 1Mi of 512Mi",
+		`{resourceLimits: {cpu: 50m, memory: 64Mi}}`:                   "cpu 50m of 50m, memory 64Mi of 64Mi",
+		`{resourceRequests: {cpu: 3, memory: 1Gi}}`:                    "cpu 3 of 3, memory 1Gi of 1Gi",
+		`{resourceRequests: {cpu: null}, resourceLimits: {cpu: null}}`: "cpu 100m of 1, memory 128Mi of 512Mi",
+		`{resourceLimits: {memory: 100mi}}`:                            "cpu 100m of 1, memory 100Mi of 100Mi",
+	} {
+		r := resources(defaults, parseContainer(t, text))
+		got := "cpu " + r.Requests.Cpu().String() + " of " + r.Limits.Cpu().String() +
+			", memory " + r.Requests.Memory().String() + " of " + r.Limits.Memory().String()
+		if got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// A request that is absent where there is a limit would be as large as the limit.
+func TestEphemeralStorage(t *testing.T) {
+	for _, tc := range []struct{ request, limit, wantRequest, wantLimit string }{
+		{"", "", "64Mi", "1Gi"},
+		{"1Gi", "2Gi", "1Gi", "2Gi"},
+		{"0", "2Gi", "0", "2Gi"},
+		{"1Gi", "0", "1Gi", "absent"},
+		{"0", "0", "absent", "absent"},
+	} {
+		cfg := testConfig(t, map[string]string{"CHALLENGE_EPHEMERAL_STORAGE_REQUEST": tc.request, "CHALLENGE_EPHEMERAL_STORAGE_LIMIT": tc.limit})
+		got := resources(cfg.Challenge, parseContainer(t, `{resourceLimits: {memory: 1Mi}}`))
+		for what, v := range map[string]struct {
+			list corev1.ResourceList
+			want string
+		}{"request": {got.Requests, tc.wantRequest}, "limit": {got.Limits, tc.wantLimit}} {
+			text := "absent"
+			if q, there := v.list[corev1.ResourceEphemeralStorage]; there {
+				text = q.String()
+			}
+			if text != v.want {
+				t.Errorf("request %q, limit %q: %s %s, want %s", tc.request, tc.limit, what, text, v.want)
+			}
+		}
+	}
+}
+
+// Pod Security admits the pods that are planned, with the level that is planned.
+func TestSeccompProfile(t *testing.T) {
+	for text, want := range map[string]struct {
+		profile corev1.SeccompProfileType
+		level   string
+	}{
+		"":               {"RuntimeDefault", "baseline"},
+		"RuntimeDefault": {"RuntimeDefault", "baseline"},
+		"Unconfined":     {"Unconfined", "privileged"},
+	} {
+		in := testInputs(testConfig(t, map[string]string{"CHALLENGE_SECCOMP_PROFILE": text}), Snapshot{})
+		if got := podSpec(in, parseContainer(t, `{}`), nil).SecurityContext.SeccompProfile.Type; got != want.profile {
+			t.Errorf("%q: profile %s, want %s", text, got, want.profile)
+		}
+		if got := namespace(in).Labels["pod-security.kubernetes.io/enforce"]; got != want.level {
+			t.Errorf("%q: level %s, want %s", text, got, want.level)
+		}
+	}
+}
+
+func TestUserNamespaces(t *testing.T) {
+	for text, want := range map[string]*bool{"": nil, "false": nil, "true": ptr.To(false)} {
+		in := testInputs(testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": text}), Snapshot{})
+		if got := podSpec(in, parseContainer(t, `{}`), nil).HostUsers; !cmp.Equal(got, want) {
+			t.Errorf("%q: hostUsers %v, want %v", text, got, want)
+		}
+	}
+}
+
+// What an earlier version started has none of this pinned. To add it would restart the
+// pods of a player who did not ask for it.
+func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
+	cfg := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "true"})
+	instance := &bergv1.ChallengeInstance{}
+	instance.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{
+		"containers": [{"hostname": "web", "image": "example.com/web:1"}],
+		"defaults": {"domain": "challenges.example.com", "httpPort": 80, "tlsPort": 443,
+			"cpuLimit": "1", "cpuRequest": "100m", "memoryLimit": "512Mi", "memoryRequest": "128Mi",
+			"egressBandwidth": "10M", "ingressBandwidth": "10M", "imagePullPolicy": "IfNotPresent"}}`)}
+	pinned, err := StoredSnapshot(instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := testInputs(cfg, *pinned)
+	in.Config = pinned.Defaults.ApplyTo(cfg.Challenge)
+	if template := deployment(in, pinned.Containers[0], nil).Spec.Template; template.Annotations[bergv1.LabelInstanceID] != "" {
+		t.Errorf("the pod would be another: annotations %v", template.Annotations)
+	}
+	spec := podSpec(in, pinned.Containers[0], nil)
+	if spec.SecurityContext != nil || spec.HostUsers != nil || len(spec.Containers[0].Resources.Limits) != 2 || len(spec.Containers[0].Resources.Requests) != 2 {
+		t.Errorf("the pod would be another: %s", asJSON(t, spec))
+	}
+	raw, err := pinned.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := string(raw.Raw); strings.Contains(again, "phemeral") || strings.Contains(again, "seccomp") || strings.Contains(again, "userNamespaces") {
+		t.Errorf("what was not pinned is pinned now: %s", again)
+	}
+}
+
+func TestWhatIsNotConfiguredIsAbsent(t *testing.T) {
+	c := parseContainer(t, `{ports: [{port: 80}]}`)
+	spec := podSpec(testInputs(testConfig(t, nil), Snapshot{}), c, nil)
+	if spec.RuntimeClassName != nil || spec.ImagePullSecrets != nil || spec.NodeSelector != nil || spec.Volumes != nil || spec.Containers[0].VolumeMounts != nil {
+		t.Errorf("present: %+v", spec)
+	}
+	spec = podSpec(testInputs(testConfig(t, map[string]string{"CHALLENGE_RUNTIME_CLASS_NAME": "kata", "PULL_SECRET_NAME": "registry"}), Snapshot{}), c, nil)
+	if ptr.Deref(spec.RuntimeClassName, "") != "kata" || !cmp.Equal(spec.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "registry"}}) {
+		t.Errorf("absent: %+v", spec)
+	}
+	c.RuntimeClassName = "gvisor"
+	spec = podSpec(testInputs(testConfig(t, map[string]string{"CHALLENGE_RUNTIME_CLASS_NAME": "kata"}), Snapshot{}), c, nil)
+	if ptr.Deref(spec.RuntimeClassName, "") != "gvisor" {
+		t.Errorf("the author's runtime class lost: %v", spec.RuntimeClassName)
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	const executable = `dynamicFlag: {executable: {path: /get_flag}}`
+	for text, want := range map[string]struct {
+		add, drop []corev1.Capability
+		level     string
+	}{
+		`{}`:                                 {nil, nil, "baseline"},
+		`{dynamicFlag: {env: {name: FLAG}}}`: {nil, nil, "baseline"},
+		`{dynamicFlag: {content: {path: /flag}}}`:                          {nil, nil, "baseline"},
+		`{` + executable + `}`:                                             {nil, []corev1.Capability{"DAC_OVERRIDE"}, "baseline"},
+		`{additionalCapabilities: [DAC_OVERRIDE], ` + executable + `}`:     {[]corev1.Capability{"DAC_OVERRIDE"}, nil, "baseline"},
+		`{additionalCapabilities: [CAP_DAC_OVERRIDE], ` + executable + `}`: {[]corev1.Capability{"DAC_OVERRIDE"}, nil, "baseline"},
+		`{additionalCapabilities: [CAP_CHOWN], ` + executable + `}`:        {[]corev1.Capability{"CHOWN"}, []corev1.Capability{"DAC_OVERRIDE"}, "baseline"},
+		`{additionalCapabilities: [NET_ADMIN]}`:                            {[]corev1.Capability{"NET_ADMIN"}, nil, "privileged"},
+		`{additionalCapabilities: [CHOWN, CAP_SYS_PTRACE]}`:                {[]corev1.Capability{"CHOWN", "SYS_PTRACE"}, nil, "privileged"},
+		`{additionalCapabilities: [NET_RAW]}`:                              {[]corev1.Capability{"NET_RAW"}, nil, "privileged"},
+		`{additionalCapabilities: [ALL]}`:                                  {[]corev1.Capability{"ALL"}, nil, "privileged"},
+	} {
+		c := parseContainer(t, text)
+		got := securityContext(c)
+		if !cmp.Equal(got.Capabilities.Add, want.add) || !cmp.Equal(got.Capabilities.Drop, want.drop) {
+			t.Errorf("%s: add %v, drop %v", text, got.Capabilities.Add, got.Capabilities.Drop)
+		}
+		if *got.Privileged || !*got.AllowPrivilegeEscalation {
+			t.Errorf("%s: %+v", text, got)
+		}
+		in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "first"}, c}})
+		for _, mode := range []string{"enforce", "warn", "audit"} {
+			if level := namespace(in).Labels["pod-security.kubernetes.io/"+mode]; level != want.level {
+				t.Errorf("%s: %s %s, want %s", text, mode, level, want.level)
+			}
+		}
+	}
+}
+
+// A Challenge's name may be a character longer than a label's value.
+func TestLongNameOfAChallenge(t *testing.T) {
+	in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web", Ports: []bergv1.Port{{Port: 80}}}}})
+	in.ChallengeName = strings.Repeat("x", 64)
+	f, err := PlanFoundation(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	label := f.Namespace.Labels[bergv1.LabelChallenge]
+	if msgs := validation.IsValidLabelValue(label); len(msgs) > 0 || !strings.HasPrefix(label, "xxxxxxxx") {
+		t.Errorf("label %q: %v", label, msgs)
+	}
+	other := in
+	other.ChallengeName = strings.Repeat("x", 63) + "y"
+	if namespace(other).Labels[bergv1.LabelChallenge] == label {
+		t.Error("two long names share one label")
+	}
+	if f.Namespace.Annotations[bergv1.AnnotationChallenge] != in.ChallengeName {
+		t.Errorf("the full name is lost: %v", f.Namespace.Annotations)
+	}
+	d := PlanWorkloads(in, nil)[0]
+	for where, labels := range map[string]map[string]string{
+		"pod": d.Spec.Template.Labels, "Deployment": d.Spec.Selector.MatchLabels,
+		"Service": f.Services[0].Spec.Selector, "PodDisruptionBudget": f.DisruptionBudgets[0].Spec.Selector.MatchLabels,
+	} {
+		if labels[bergv1.LabelChallenge] != label || labels[bergv1.LabelContainer] != "web" {
+			t.Errorf("%s: %v", where, labels)
+		}
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}

@@ -1,0 +1,20 @@
+package manifests
+
+import (
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+func disruptionBudget(in Inputs, c bergv1.Container) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: in.meta(c.Hostname+"-pdb", "challenge-disruption-budget"),
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(1)),
+			Selector:     &metav1.LabelSelector{MatchLabels: in.podLabels(c.Hostname)},
+		},
+	}
+}

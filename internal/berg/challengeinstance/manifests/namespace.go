@@ -1,0 +1,68 @@
+package manifests
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+)
+
+// baselineCapabilities may be added in a namespace whose Pod Security level is
+// baseline: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+var baselineCapabilities = []string{
+	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
+	"NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+}
+
+func namespace(in Inputs) *corev1.Namespace {
+	level := podSecurityLevel(in)
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: in.Namespace(),
+		Labels: map[string]string{
+			bergv1.LabelManagedBy:                bergv1.ManagedBy,
+			bergv1.LabelComponent:                bergv1.ComponentNamespace,
+			bergv1.LabelChallenge:                naming.LabelValue(in.ChallengeName),
+			bergv1.LabelChallengeNamespace:       in.ChallengeNamespace,
+			bergv1.LabelOwnerID:                  in.OwnerID,
+			bergv1.LabelInstanceID:               in.InstanceID,
+			"pod-security.kubernetes.io/enforce": level,
+			"pod-security.kubernetes.io/warn":    level,
+			"pod-security.kubernetes.io/audit":   level,
+		},
+		Annotations: map[string]string{
+			bergv1.AnnotationInstance:  in.Name.String(),
+			bergv1.AnnotationChallenge: in.ChallengeName,
+		},
+	}}
+}
+
+func podSecurityLevel(in Inputs) string {
+	// baseline admits pods that leave the profile open, and none that asks for no profile.
+	if in.Config.SeccompProfile == corev1.SeccompProfileTypeUnconfined {
+		return "privileged"
+	}
+	for _, c := range in.Challenge.Containers {
+		for _, added := range c.AdditionalCapabilities {
+			if !slices.Contains(baselineCapabilities, capability(added)) {
+				return "privileged"
+			}
+		}
+	}
+	return "baseline"
+}
+
+// capability returns a capability's name as Kubernetes wants it: without CAP_.
+func capability(name string) string { return strings.TrimPrefix(name, "CAP_") }
+
+// InstanceUIDOf returns which instance a namespace was made for, and whether that can be
+// proved: by its name, its labels and the UID of the instance.
+func InstanceUIDOf(ns *corev1.Namespace) (uid types.UID, provable bool) {
+	uid = types.UID(ns.Annotations[bergv1.AnnotationInstanceUID])
+	return uid, uid != "" && strings.HasPrefix(ns.Name, NamespacePrefix) &&
+		ns.Labels[bergv1.LabelManagedBy] == bergv1.ManagedBy && ns.Labels[bergv1.LabelComponent] == bergv1.ComponentNamespace
+}

@@ -1,0 +1,46 @@
+package manifests
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+// networkPolicyName is that of the policy of either kind. It isolates the
+// instance: players get root in its pods and attack whatever they reach.
+const networkPolicyName = "challenge-network-policy"
+
+// ClosedPolicies returns the policies that isolate an instance without ports and
+// without outbound traffic, for a namespace.
+func ClosedPolicies(cfg config.Berg, name string) []client.Object {
+	in := Inputs{Config: cfg.Challenge, Gateway: cfg.Gateway}
+	var policies []client.Object
+	if cfg.Challenge.NetworkPolicy.Kubernetes() {
+		policies = append(policies, kubernetesNetworkPolicy(in))
+	}
+	if cfg.Challenge.NetworkPolicy.Cilium() {
+		policies = append(policies, ciliumNetworkPolicy(in))
+	}
+	for _, p := range policies {
+		p.SetNamespace(name)
+	}
+	return policies
+}
+
+// reachablePorts returns the ports that the whole world may reach, and those
+// that the gateway's proxies may reach.
+func reachablePorts(in Inputs) (public, exposed []bergv1.Port) {
+	for _, c := range in.Challenge.Containers {
+		for _, p := range c.Ports {
+			switch PortType(p) {
+			case bergv1.PublicPort:
+				public = append(public, p)
+				exposed = append(exposed, p)
+			case bergv1.PublicHTTPRoute, bergv1.PublicTLSRoute:
+				exposed = append(exposed, p)
+			}
+		}
+	}
+	return public, exposed
+}

@@ -1,0 +1,96 @@
+package manifests
+
+import (
+	"slices"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
+)
+
+// kubernetesNetworkPolicy is the CiliumNetworkPolicy in the words of
+// networking.k8s.io, as far as these go: docs/adr/0011-standard-network-policy.md.
+func kubernetesNetworkPolicy(in Inputs) *networkingv1.NetworkPolicy {
+	return &networkingv1.NetworkPolicy{
+		ObjectMeta: in.meta(networkPolicyName, networkPolicyName),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
+			Egress:      kubernetesEgress(in),
+			Ingress:     kubernetesIngress(in),
+		},
+	}
+}
+
+func kubernetesEgress(in Inputs) []networkingv1.NetworkPolicyEgressRule {
+	rules := []networkingv1.NetworkPolicyEgressRule{
+		netpolicy.ToDNS(),
+		{To: sameNamespace()},
+	}
+	if len(in.Config.NodeCIDRs) > 0 {
+		// The instance's own public address, for callbacks such as OIDC: the
+		// gateway may run on this node, which is always allowed, or on another.
+		rules = append(rules, networkingv1.NetworkPolicyEgressRule{
+			To:    netpolicy.Blocks(in.Config.NodeCIDRs, nil),
+			Ports: netpolicy.AnyProtocol(in.Config.HTTPPort, in.Config.TLSPort),
+		})
+	}
+	if in.Challenge.AllowOutboundTraffic {
+		except := slices.Concat(in.Config.NodeCIDRs, in.Config.PodCIDRs)
+		if !in.Config.OutboundPrivate {
+			except = slices.Concat(netpolicy.NotTheWorld, except)
+		}
+		rules = append(rules, networkingv1.NetworkPolicyEgressRule{To: netpolicy.Blocks(netpolicy.Everywhere, except)})
+	}
+	return rules
+}
+
+func kubernetesIngress(in Inputs) []networkingv1.NetworkPolicyIngressRule {
+	rules := []networkingv1.NetworkPolicyIngressRule{{From: sameNamespace()}}
+	if len(in.Config.NodeCIDRs) > 0 {
+		rules = append(rules, networkingv1.NetworkPolicyIngressRule{From: netpolicy.Blocks(in.Config.NodeCIDRs, nil)})
+	}
+	public, exposed := reachablePorts(in)
+	if len(public) > 0 {
+		// Private addresses are not left out: players of an event may sit in the
+		// same building, and what comes by another node bears that node's address.
+		// Other instances are kept out by their own egress, and here where the
+		// addresses of pods are known.
+		rules = append(rules, networkingv1.NetworkPolicyIngressRule{
+			From:  netpolicy.Blocks(netpolicy.Everywhere, in.Config.PodCIDRs),
+			Ports: policyPorts(public),
+		})
+	}
+	if len(exposed) > 0 {
+		rules = append(rules, networkingv1.NetworkPolicyIngressRule{
+			From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: proxyNamespaces(in)}},
+			Ports: policyPorts(exposed),
+		})
+	}
+	return rules
+}
+
+// proxyNamespaces selects the namespaces of the gateway's proxies: the named
+// ones, else all but those of challenge instances.
+func proxyNamespaces(in Inputs) *metav1.LabelSelector {
+	if names := in.Gateway.DataplaneNamespaces; len(names) > 0 {
+		return netpolicy.InNamespaces(names...)
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: bergv1.LabelComponent, Operator: metav1.LabelSelectorOpNotIn, Values: []string{bergv1.ComponentNamespace}},
+	}}
+}
+
+func sameNamespace() []networkingv1.NetworkPolicyPeer {
+	return []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
+}
+
+func policyPorts(ports []bergv1.Port) []networkingv1.NetworkPolicyPort {
+	out := make([]networkingv1.NetworkPolicyPort, 0, len(ports))
+	for _, p := range ports {
+		out = append(out, netpolicy.Port(p.Port, protocol(p)))
+	}
+	return out
+}

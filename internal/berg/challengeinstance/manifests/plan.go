@@ -1,0 +1,177 @@
+package manifests
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/google/uuid"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/naming"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Inputs is all that a plan depends on: no clock, no randomness, no cluster.
+type Inputs struct {
+	UID        types.UID
+	Name       types.NamespacedName
+	InstanceID string
+	OwnerID    string
+	Flag       string
+
+	ChallengeName      string
+	ChallengeNamespace string
+	Challenge          Snapshot
+	// Recorded are the endpoints that players were told.
+	Recorded []bergv1.ServiceEndpoint
+	// PullSecrets are by container, where more is known than the configured name.
+	PullSecrets map[string]PullSecretUse
+
+	Config  config.Challenge
+	Gateway config.Gateway
+}
+
+// Foundation is what must exist before a pod may run: nothing in it depends on
+// what the API server allots.
+type Foundation struct {
+	Namespace *corev1.Namespace
+	// One of the two kinds of policy or both, as configured.
+	NetworkPolicies       []*networkingv1.NetworkPolicy
+	CiliumNetworkPolicies []*ciliumv2.CiliumNetworkPolicy
+
+	Services          []*corev1.Service
+	HTTPRoutes        []*gatewayv1.HTTPRoute
+	TLSRoutes         []*gatewayv1.TLSRoute
+	ConfigMaps        []*corev1.ConfigMap
+	DisruptionBudgets []*policyv1.PodDisruptionBudget
+}
+
+// PlanFoundation returns everything but the Deployments. It fails only when the
+// flag cannot be made into a program.
+func PlanFoundation(in Inputs) (Foundation, error) {
+	configMaps, err := flagConfigMaps(in)
+	if err != nil {
+		return Foundation{}, err
+	}
+	f := Foundation{Namespace: namespace(in), ConfigMaps: configMaps}
+	if in.Config.NetworkPolicy.Kubernetes() {
+		f.NetworkPolicies = append(f.NetworkPolicies, kubernetesNetworkPolicy(in))
+	}
+	if in.Config.NetworkPolicy.Cilium() {
+		f.CiliumNetworkPolicies = append(f.CiliumNetworkPolicies, ciliumNetworkPolicy(in))
+	}
+	for _, c := range in.Challenge.Containers {
+		f.Services = append(f.Services, services(in, c)...)
+		f.DisruptionBudgets = append(f.DisruptionBudgets, disruptionBudget(in, c))
+		for _, p := range c.Ports {
+			switch PortType(p) {
+			case bergv1.PublicHTTPRoute:
+				f.HTTPRoutes = append(f.HTTPRoutes, httpRoute(in, c, p))
+			case bergv1.PublicTLSRoute:
+				f.TLSRoutes = append(f.TLSRoutes, tlsRoute(in, c, p))
+			}
+		}
+	}
+	return f, nil
+}
+
+// PlanWorkloads returns the Deployments. They come last because every container
+// is told the endpoints of all containers, and node ports are allotted by the
+// API server.
+func PlanWorkloads(in Inputs, endpoints []Endpoint) []*appsv1.Deployment {
+	out := make([]*appsv1.Deployment, 0, len(in.Challenge.Containers))
+	for _, c := range in.Challenge.Containers {
+		out = append(out, deployment(in, c, endpoints))
+	}
+	return out
+}
+
+// OwnershipLabels are those of all that belongs to an instance.
+var OwnershipLabels = ownership.Labels{
+	Domain: bergv1.GroupVersion.Group,
+	Owner:  "instance",
+	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
+}
+
+func OwnerOf(instance *bergv1.ChallengeInstance) ownership.Owner {
+	return OwnershipLabels.For(instance.UID, nil)
+}
+
+// NamespacePrefix begins the name of every instance's namespace; the owner's ID
+// follows it.
+const NamespacePrefix = "challenge-"
+
+// NamespaceName returns the namespace of an owner's instance.
+func NamespaceName(ownerID string) string { return NamespacePrefix + ownerID }
+
+func (in Inputs) Namespace() string { return NamespaceName(in.OwnerID) }
+
+// secret derives a value that stays the same for the life of the instance and
+// that a player cannot guess. It rests on the UID of the custom resource: 122
+// random bits that players never see, unlike the instance's ID.
+func (in Inputs) secret(purpose ...string) []byte {
+	mac := hmac.New(sha256.New, []byte(in.UID))
+	mac.Write([]byte(in.InstanceID))
+	for _, p := range purpose {
+		mac.Write([]byte{0})
+		mac.Write([]byte(p))
+	}
+	return mac.Sum(nil)
+}
+
+// hostname returns the UUID under which a routed port is reached.
+func (in Inputs) hostname(container, port string) string {
+	id := uuid.UUID(in.secret("hostname", container, port)[:16])
+	id[6] = id[6]&0x0f | 0x80 // version 8, RFC 9562: the bits are ours
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
+}
+
+// path puts the instance's entropy into the path of a flag file.
+func (in Inputs) path(container string, file bergv1.FlagFile) string {
+	return withEntropy(file.Path, hex.EncodeToString(in.secret("entropy", container))[:len(maxEntropy)])
+}
+
+const (
+	// entropyMark in a path stands for the instance's entropy.
+	entropyMark = "{entropy}"
+	// maxEntropy is as long as every entropy.
+	maxEntropy = "000000000000"
+)
+
+func withEntropy(path, entropy string) string { return strings.ReplaceAll(path, entropyMark, entropy) }
+
+// meta is the metadata that every object inside the namespace shares.
+func (in Inputs) meta(name, component string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:      name,
+		Namespace: in.Namespace(),
+		Labels: map[string]string{
+			bergv1.LabelManagedBy: bergv1.ManagedBy,
+			bergv1.LabelComponent: component,
+		},
+	}
+}
+
+// podLabels are the labels of a container's pod, and what selects it.
+func (in Inputs) podLabels(container string) map[string]string {
+	return map[string]string{
+		bergv1.LabelManagedBy: bergv1.ManagedBy,
+		bergv1.LabelComponent: bergv1.ComponentPod,
+		bergv1.LabelChallenge: naming.LabelValue(in.ChallengeName),
+		bergv1.LabelOwnerID:   in.OwnerID,
+		bergv1.LabelContainer: container,
+	}
+}

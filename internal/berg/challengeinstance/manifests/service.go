@@ -1,0 +1,92 @@
+package manifests
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+const (
+	nodePortSuffix = "-node-port"
+	headlessSuffix = "-headless"
+)
+
+// services returns the Services of one container: the internal one with all
+// ports, the node port one with the public ports, the headless one if wanted.
+// A Service needs a port, so a container without ports gets none but, if
+// wanted, the headless one.
+func services(in Inputs, c bergv1.Container) []*corev1.Service {
+	var all, public []corev1.ServicePort
+	for _, p := range c.Ports {
+		sp := corev1.ServicePort{
+			Name:       servicePortName(c, p),
+			Port:       p.Port,
+			Protocol:   protocol(p),
+			TargetPort: intstr.FromInt32(p.Port),
+		}
+		all = append(all, sp)
+		if PortType(p) == bergv1.PublicPort {
+			sp.NodePort = recordedNodePort(in, c, p)
+			public = append(public, sp)
+		}
+	}
+
+	var out []*corev1.Service
+	add := func(name string, spec corev1.ServiceSpec) {
+		spec.Selector = in.podLabels(c.Hostname)
+		out = append(out, &corev1.Service{ObjectMeta: in.meta(name, "challenge-service"), Spec: spec})
+	}
+	if len(all) > 0 {
+		add(c.Hostname, corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: all})
+	}
+	if len(public) > 0 {
+		add(c.Hostname+nodePortSuffix, corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: public})
+	}
+	if in.Config.HeadlessService {
+		add(c.Hostname+headlessSuffix, corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, ClusterIP: corev1.ClusterIPNone, Ports: all})
+	}
+	return out
+}
+
+// recordedNodePort is the node port that players were told, 0 if none.
+func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {
+	for _, e := range in.Recorded {
+		if tells(e, c, p) {
+			return e.Port
+		}
+	}
+	return 0
+}
+
+// servicePortName is port-<number>. Names must be unique in a Service, so the
+// UDP port of a number that also serves TCP says so.
+func servicePortName(c bergv1.Container, p bergv1.Port) string {
+	name := fmt.Sprintf("port-%d", p.Port)
+	if protocol(p) != corev1.ProtocolUDP {
+		return name
+	}
+	for _, other := range c.Ports {
+		if other.Port == p.Port && protocol(other) == corev1.ProtocolTCP {
+			return name + "-udp"
+		}
+	}
+	return name
+}
+
+func protocol(p bergv1.Port) corev1.Protocol {
+	if strings.EqualFold(string(p.Protocol), "udp") {
+		return corev1.ProtocolUDP
+	}
+	return corev1.ProtocolTCP
+}
+
+func PortType(p bergv1.Port) bergv1.PortType {
+	if p.Type == "" {
+		return bergv1.InternalPort
+	}
+	return p.Type
+}

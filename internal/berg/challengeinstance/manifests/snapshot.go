@@ -1,0 +1,153 @@
+package manifests
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+// Snapshot is what the pods of an instance are built from. It is kept in the
+// instance's status, so that a live instance is repaired to what it was started
+// with, and not to what the Challenge or the configuration has become: either
+// would restart its pods.
+type Snapshot struct {
+	AllowOutboundTraffic bool               `json:"allowOutboundTraffic,omitempty"`
+	Containers           []bergv1.Container `json:"containers,omitempty"`
+	// Defaults is nil until the instance is started.
+	Defaults *Defaults `json:"defaults,omitempty"`
+}
+
+// Defaults is the part of the configuration that pods are built from, and the
+// addresses that they and the players are told.
+type Defaults struct {
+	Domain           string            `json:"domain,omitempty"`
+	HTTPPort         int32             `json:"httpPort,omitempty"`
+	TLSPort          int32             `json:"tlsPort,omitempty"`
+	PlainHTTP        bool              `json:"plainHTTP,omitempty"` // absent: HTTPS, as before there was a choice
+	CPULimit         resource.Quantity `json:"cpuLimit"`
+	CPURequest       resource.Quantity `json:"cpuRequest"`
+	MemoryLimit      resource.Quantity `json:"memoryLimit"`
+	MemoryRequest    resource.Quantity `json:"memoryRequest"`
+	EgressBandwidth  string            `json:"egressBandwidth,omitempty"`
+	IngressBandwidth string            `json:"ingressBandwidth,omitempty"`
+	ImagePullPolicy  corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	RuntimeClassName string            `json:"runtimeClassName,omitempty"`
+	PullSecretName   string            `json:"pullSecretName,omitempty"`
+
+	// Earlier versions pinned none of these: the pods of their instances go without.
+	EphemeralStorageLimit   resource.Quantity         `json:"ephemeralStorageLimit,omitzero"`
+	EphemeralStorageRequest resource.Quantity         `json:"ephemeralStorageRequest,omitzero"`
+	SeccompProfile          corev1.SeccompProfileType `json:"seccompProfile,omitempty"`
+	UserNamespaces          bool                      `json:"userNamespaces,omitempty"`
+	// MarkedPods: pods carry the ID of their instance. It is not the proof that its
+	// other objects carry: secrets are derived from that, and pods are in the hands of
+	// players.
+	MarkedPods bool `json:"markedPods,omitempty"`
+	// Timeout is how long an instance lives that does not say. Nil: the instance was
+	// started by a version that did not pin it, and the configuration's holds.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+func SnapshotOf(c *bergv1.Challenge) Snapshot {
+	return Snapshot{AllowOutboundTraffic: c.Spec.AllowOutboundTraffic, Containers: c.Spec.Containers}.normal()
+}
+
+// normal returns a snapshot in the form that survives being stored, and in which two
+// that make the same pods are equal. Values of variables are texts, as a container
+// sees them: an API server writes numbers as it likes, and a patch that says null
+// means to delete.
+func (s Snapshot) normal() Snapshot {
+	s.Containers = slices.Clone(s.Containers)
+	for i := range s.Containers {
+		c := &s.Containers[i]
+		if len(c.Environment) == 0 {
+			continue
+		}
+		texts := make(map[string]bergv1.EnvironmentValue, len(c.Environment))
+		for name, value := range c.Environment {
+			if text, err := value.Text(); err == nil { // validate refuses the others
+				value = bergv1.StringValue(text)
+			}
+			texts[name] = value
+		}
+		c.Environment = texts
+	}
+	return s
+}
+
+func DefaultsOf(cfg config.Challenge) *Defaults {
+	return &Defaults{
+		Domain: cfg.Domain, HTTPPort: cfg.HTTPPort, TLSPort: cfg.TLSPort, PlainHTTP: !cfg.HTTPTLS,
+		CPULimit: cfg.CPULimit, CPURequest: cfg.CPURequest,
+		MemoryLimit: cfg.MemoryLimit, MemoryRequest: cfg.MemoryRequest,
+		EgressBandwidth: cfg.EgressBandwidth, IngressBandwidth: cfg.IngressBandwidth,
+		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
+		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
+		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces,
+		MarkedPods: true,
+		Timeout:    &metav1.Duration{Duration: cfg.Timeout},
+	}
+}
+
+// ApplyTo returns the configuration with what was pinned instead of what it says
+// now.
+func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
+	if d == nil {
+		return cfg
+	}
+	cfg.Domain, cfg.HTTPPort, cfg.TLSPort, cfg.HTTPTLS = d.Domain, d.HTTPPort, d.TLSPort, !d.PlainHTTP
+	cfg.CPULimit, cfg.CPURequest = d.CPULimit, d.CPURequest
+	cfg.MemoryLimit, cfg.MemoryRequest = d.MemoryLimit, d.MemoryRequest
+	cfg.EgressBandwidth, cfg.IngressBandwidth = d.EgressBandwidth, d.IngressBandwidth
+	cfg.ImagePullPolicy, cfg.RuntimeClassName, cfg.PullSecretName = d.ImagePullPolicy, d.RuntimeClassName, d.PullSecretName
+	cfg.EphemeralStorageLimit, cfg.EphemeralStorageRequest = d.EphemeralStorageLimit, d.EphemeralStorageRequest
+	cfg.SeccompProfile, cfg.UserNamespaces = d.SeccompProfile, d.UserNamespaces
+	return cfg
+}
+
+func (s Snapshot) Encode() (*runtime.RawExtension, error) {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the Challenge: %w", err)
+	}
+	return &runtime.RawExtension{Raw: data}, nil
+}
+
+// StoredSnapshot returns what an instance was started with, nil before its start.
+func StoredSnapshot(instance *bergv1.ChallengeInstance) (*Snapshot, error) {
+	raw := instance.Status.ChallengeSnapshot
+	if raw == nil {
+		return nil, nil
+	}
+	s := &Snapshot{}
+	if err := json.Unmarshal(raw.Raw, s); err != nil {
+		return nil, fmt.Errorf("status.challengeSnapshot: %w", err)
+	}
+	return s, nil
+}
+
+// Matches reports whether it holds what a Challenge says. It compares encoded normal
+// forms: the API server may have reordered the keys of one of them, decoding and
+// encoding again puts both in the same order.
+func (s Snapshot) Matches(c *bergv1.Challenge) bool {
+	other := SnapshotOf(c)
+	s = s.normal() // it may have been stored by a version that did not know of that form
+	s.Defaults = nil
+	a, errA := json.Marshal(s)
+	b, errB := json.Marshal(other)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,354 @@
+package manifests
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+)
+
+const (
+	// maxHostname leaves room for the longest name derived from it.
+	maxHostname = validation.DNS1035LabelMaxLength - len(nodePortSuffix)
+	// maxMode is rwx for everyone.
+	maxMode = 0o777
+	// maxPath is that of the schema, in characters.
+	maxPath = 512
+	// maxSegment of a path is that of Linux (NAME_MAX), in bytes.
+	maxSegment = 255
+)
+
+// Validate returns the errors of a Challenge, each naming its field. The schema
+// refuses most of it already; this is for what a schema cannot say, and for
+// Challenges that were stored under another schema. Values of environment
+// variables are never repeated: they may be secret.
+//
+// allowed are the capabilities that a container may add.
+func Validate(s Snapshot, allowed []string) field.ErrorList {
+	if errs := validateSize(s); len(errs) > 0 {
+		return errs
+	}
+	var errs field.ErrorList
+	containers := field.NewPath("spec", "containers")
+
+	hostnames := sets.New[string]()
+	placeOf := map[string]*field.Path{}
+	names := map[string]string{}
+	for i, c := range s.Containers {
+		at := containers.Index(i)
+		errs = append(errs, validateContainer(at, c, allowed)...)
+
+		if hostnames.Has(c.Hostname) {
+			errs = append(errs, field.Duplicate(at.Child("hostname"), c.Hostname))
+			continue
+		}
+		hostnames.Insert(c.Hostname)
+		for _, name := range []string{c.Hostname, c.Hostname + nodePortSuffix, c.Hostname + headlessSuffix} {
+			if other, taken := placeOf[name]; taken {
+				errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname,
+					fmt.Sprintf("the Service %q is already that of %s: choose another hostname", name, other)))
+			}
+			placeOf[name] = at
+		}
+		for j, p := range c.Ports {
+			variable := endpointVariable(p.Name)
+			if variable == "" {
+				continue
+			}
+			where := at.Child("ports").Index(j).Child("name")
+			if other, taken := names[variable]; taken {
+				errs = append(errs, field.Invalid(where, p.Name,
+					fmt.Sprintf("gives the variable %s, as does %s: choose another name", variable, other)))
+			}
+			names[variable] = where.String()
+		}
+	}
+	return errs
+}
+
+func validateContainer(at *field.Path, c bergv1.Container, allowed []string) field.ErrorList {
+	var errs field.ErrorList
+	if len(c.Hostname) > maxHostname {
+		errs = append(errs, field.TooLong(at.Child("hostname"), c.Hostname, maxHostname))
+	}
+	for _, msg := range validation.IsDNS1035Label(c.Hostname) {
+		errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, msg))
+	}
+	if strings.TrimSpace(c.Image) == "" || c.Image != strings.TrimSpace(c.Image) {
+		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must be an image reference without spaces around it"))
+	}
+	for _, name := range sortedKeys(c.Environment) {
+		key := at.Child("environment").Key(name)
+		for _, msg := range validation.IsEnvVarName(name) {
+			errs = append(errs, field.Invalid(key, name, msg))
+		}
+		switch text, err := c.Environment[name].Text(); {
+		case err != nil:
+			errs = append(errs, field.TypeInvalid(key, "(not shown)", err.Error()))
+		case strings.ContainsRune(text, 0):
+			errs = append(errs, field.Invalid(key, "(not shown)", "must not contain a NUL character"))
+		}
+	}
+	errs = append(errs, validatePorts(at.Child("ports"), c.Ports)...)
+	errs = append(errs, validateResources(at, c)...)
+	errs = append(errs, validateProbe(at.Child("readinessProbe"), c.ReadinessProbe, readiness)...)
+	errs = append(errs, validateProbe(at.Child("livenessProbe"), c.LivenessProbe, liveness)...)
+	errs = append(errs, validateFlag(at.Child("dynamicFlag"), c.DynamicFlag)...)
+	errs = append(errs, validateCapabilities(at.Child("additionalCapabilities"), c.AdditionalCapabilities, allowed)...)
+	if c.RuntimeClassName != "" {
+		for _, msg := range validation.IsDNS1123Subdomain(c.RuntimeClassName) {
+			errs = append(errs, field.Invalid(at.Child("runtimeClassName"), c.RuntimeClassName, msg))
+		}
+	}
+	for name, value := range map[string]string{"egressBandwidth": c.EgressBandwidth, "ingressBandwidth": c.IngressBandwidth} {
+		if value == "" {
+			continue
+		}
+		if err := config.Bandwidth(value); err != nil {
+			errs = append(errs, field.Invalid(at.Child(name), value, err.Error()))
+		}
+	}
+	return errs
+}
+
+func validateCapabilities(at *field.Path, added, allowed []string) field.ErrorList {
+	var errs field.ErrorList
+	if slices.Contains(allowed, config.AllCapabilities) {
+		return nil
+	}
+	for i, name := range added {
+		if !slices.Contains(allowed, capability(name)) {
+			errs = append(errs, field.Forbidden(at.Index(i), fmt.Sprintf("%q is not among CHALLENGE_ALLOWED_CAPABILITIES of the operator", name)))
+		}
+	}
+	return errs
+}
+
+func validatePorts(at *field.Path, ports []bergv1.Port) field.ErrorList {
+	var errs field.ErrorList
+	met := sets.New[string]()
+	for i, p := range ports {
+		where := at.Index(i)
+		for _, msg := range validation.IsValidPortNum(int(p.Port)) {
+			errs = append(errs, field.Invalid(where.Child("port"), p.Port, msg))
+		}
+		switch strings.ToLower(string(p.Protocol)) {
+		case "", "tcp", "udp":
+		default:
+			errs = append(errs, field.NotSupported(where.Child("protocol"), p.Protocol, []string{"tcp", "udp"}))
+		}
+		switch PortType(p) {
+		case bergv1.InternalPort, bergv1.PublicPort:
+		case bergv1.PublicHTTPRoute, bergv1.PublicTLSRoute:
+			if protocol(p) != corev1.ProtocolTCP {
+				errs = append(errs, field.Invalid(where.Child("protocol"), p.Protocol, "a "+string(p.Type)+" needs protocol tcp"))
+			}
+		default:
+			errs = append(errs, field.NotSupported(where.Child("type"), p.Type,
+				[]bergv1.PortType{bergv1.InternalPort, bergv1.PublicPort, bergv1.PublicHTTPRoute, bergv1.PublicTLSRoute}))
+		}
+		if variable := endpointVariable(p.Name); variable != "" {
+			if msgs := validation.IsEnvVarName(variable); len(msgs) > 0 {
+				errs = append(errs, field.Invalid(where.Child("name"), p.Name, "must begin with a letter: it names the variable "+variable))
+			}
+		}
+		key := fmt.Sprintf("%d/%s", p.Port, protocol(p))
+		if met.Has(key) {
+			errs = append(errs, field.Duplicate(where.Child("port"), key))
+		}
+		met.Insert(key)
+	}
+	return errs
+}
+
+func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
+	var errs field.ErrorList
+	checkAmount := func(where *field.Path, a *bergv1.Amount) {
+		if a == nil {
+			return
+		}
+		if q, err := a.Quantity(); err != nil {
+			errs = append(errs, field.Invalid(where, *a, "must be a quantity such as 500m or 256Mi"))
+		} else if q.Sign() <= 0 {
+			errs = append(errs, field.Invalid(where, *a, "must be above zero"))
+		}
+	}
+	pair := func(name string, request, limit *bergv1.Amount) {
+		requestAt, limitAt := at.Child("resourceRequests", name), at.Child("resourceLimits", name)
+		before := len(errs)
+		checkAmount(requestAt, request)
+		checkAmount(limitAt, limit)
+		if len(errs) > before || request == nil || limit == nil {
+			return
+		}
+		r, l := quantity(*request), quantity(*limit)
+		if r.Cmp(l) > 0 {
+			errs = append(errs, field.Invalid(requestAt, *request, "must not be above resourceLimits."+name))
+		}
+	}
+	requests, limits := authorResources(c)
+	pair("cpu", requests.CPU, limits.CPU)
+	pair("memory", requests.Memory, limits.Memory)
+	return errs
+}
+
+type probeUse int
+
+const (
+	readiness probeUse = iota
+	liveness
+)
+
+// validateProbe follows the API server's rules for the probes of a pod, so that
+// a bad one is found before anything is created.
+func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorList {
+	if p == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	handlers := 0
+	port := func(where *field.Path, value intstr.IntOrString) {
+		if value.Type == intstr.String {
+			errs = append(errs, field.Invalid(where, value.StrVal, "must be a number: the ports of a challenge container have no names in its pod"))
+			return
+		}
+		for _, msg := range validation.IsValidPortNum(value.IntValue()) {
+			errs = append(errs, field.Invalid(where, value.IntValue(), msg))
+		}
+	}
+	if p.Exec != nil {
+		handlers++
+		if len(p.Exec.Command) == 0 {
+			errs = append(errs, field.Required(at.Child("exec", "command"), "name the program to run"))
+		}
+		for i, word := range p.Exec.Command {
+			if strings.ContainsRune(word, 0) {
+				errs = append(errs, field.Invalid(at.Child("exec", "command").Index(i), word, "must not contain a NUL character"))
+			}
+		}
+	}
+	host := func(where *field.Path, value string) {
+		if value != "" {
+			errs = append(errs, field.Forbidden(where, "the node would connect to whatever it names: a probe reaches its own container"))
+		}
+	}
+	if p.HTTPGet != nil {
+		handlers++
+		host(at.Child("httpGet", "host"), p.HTTPGet.Host)
+		port(at.Child("httpGet", "port"), p.HTTPGet.Port)
+		if s := p.HTTPGet.Scheme; s != "" && s != corev1.URISchemeHTTP && s != corev1.URISchemeHTTPS {
+			errs = append(errs, field.NotSupported(at.Child("httpGet", "scheme"), s, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
+		}
+		// The node could not send such a request, and the container would never be ready.
+		if strings.ContainsFunc(p.HTTPGet.Path, isControl) {
+			errs = append(errs, field.Invalid(at.Child("httpGet", "path"), p.HTTPGet.Path, "must not contain control characters"))
+		}
+		for i, h := range p.HTTPGet.HTTPHeaders {
+			if strings.ContainsFunc(h.Value, func(r rune) bool { return isControl(r) && r != '\t' }) {
+				errs = append(errs, field.Invalid(at.Child("httpGet", "httpHeaders").Index(i).Child("value"), h.Value, "must not contain control characters"))
+			}
+			for _, msg := range validation.IsHTTPHeaderName(h.Name) {
+				errs = append(errs, field.Invalid(at.Child("httpGet", "httpHeaders").Index(i).Child("name"), h.Name, msg))
+			}
+		}
+	}
+	if p.TCPSocket != nil {
+		handlers++
+		host(at.Child("tcpSocket", "host"), p.TCPSocket.Host)
+		port(at.Child("tcpSocket", "port"), p.TCPSocket.Port)
+	}
+	if p.GRPC != nil {
+		handlers++
+		for _, msg := range validation.IsValidPortNum(int(p.GRPC.Port)) {
+			errs = append(errs, field.Invalid(at.Child("grpc", "port"), p.GRPC.Port, msg))
+		}
+	}
+	if handlers != 1 {
+		errs = append(errs, field.Required(at, "set exactly one of exec, httpGet, tcpSocket and grpc"))
+	}
+	for name, value := range map[string]int32{
+		"initialDelaySeconds": p.InitialDelaySeconds, "timeoutSeconds": p.TimeoutSeconds, "periodSeconds": p.PeriodSeconds,
+		"successThreshold": p.SuccessThreshold, "failureThreshold": p.FailureThreshold,
+	} {
+		if value < 0 {
+			errs = append(errs, field.Invalid(at.Child(name), value, "must not be negative"))
+		}
+	}
+	if use == liveness && p.SuccessThreshold > 1 {
+		errs = append(errs, field.Invalid(at.Child("successThreshold"), p.SuccessThreshold, "must be 1"))
+	}
+	if grace := p.TerminationGracePeriodSeconds; grace != nil {
+		if use == readiness {
+			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must not be set for a readiness probe"))
+		} else if *grace <= 0 {
+			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must be above zero"))
+		}
+	}
+	return errs
+}
+
+// isControl reports whether a character is a control character of ASCII.
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+func validateFlag(at *field.Path, f *bergv1.DynamicFlag) field.ErrorList {
+	if f == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	set := 0
+	if f.Env != nil {
+		set++
+		for _, msg := range validation.IsEnvVarName(f.Env.Name) {
+			errs = append(errs, field.Invalid(at.Child("env", "name"), f.Env.Name, msg))
+		}
+	}
+	if f.Content != nil {
+		set++
+		errs = append(errs, validateFile(at.Child("content"), *f.Content)...)
+	}
+	if f.Executable != nil {
+		set++
+		errs = append(errs, validateFile(at.Child("executable"), *f.Executable)...)
+	}
+	if set != 1 {
+		errs = append(errs, field.Required(at, "set exactly one of env, content and executable"))
+	}
+	return errs
+}
+
+func validateFile(at *field.Path, f bergv1.FlagFile) field.ErrorList {
+	var errs field.ErrorList
+	invalid := func(msg string) { errs = append(errs, field.Invalid(at.Child("path"), f.Path, msg)) }
+	switch {
+	case !path.IsAbs(f.Path):
+		invalid("must be absolute")
+	case strings.HasSuffix(f.Path, "/"):
+		invalid("must be a file, not a directory")
+	case path.Clean(f.Path) != f.Path:
+		invalid("must not contain empty, '.' or '..' segments")
+	case strings.HasPrefix(path.Base(f.Path), ".."):
+		invalid("the file name must not begin with '..'")
+	case strings.ContainsAny(f.Path, ":\x00"):
+		invalid("must not contain ':' or a NUL character")
+	case strings.HasPrefix(f.Path, "/proc/"):
+		invalid("must not be in /proc: no container starts with a file mounted there")
+	case utf8.RuneCountInString(f.Path) > maxPath:
+		errs = append(errs, field.TooLong(at.Child("path"), f.Path, maxPath))
+	case slices.ContainsFunc(strings.Split(withEntropy(f.Path, maxEntropy), "/"), func(segment string) bool { return len(segment) > maxSegment }):
+		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", maxSegment, entropyMark, len(maxEntropy)))
+	}
+	if f.Mode != nil && (*f.Mode < 0 || *f.Mode > maxMode) {
+		errs = append(errs, field.Invalid(at.Child("mode"), *f.Mode, "must be from 0 to 0777 (511)"))
+	}
+	return errs
+}

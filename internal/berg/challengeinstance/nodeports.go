@@ -1,0 +1,80 @@
+package challengeinstance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+const (
+	// releaseTime is how long the API server may take to release the node ports of
+	// a Service that is gone: it does so after it has told everybody.
+	releaseTime  = 2 * time.Second
+	releasePause = 100 * time.Millisecond
+)
+
+// applyService writes a Service. One that has to be created again asks for the node ports
+// that it had. Where somebody else has taken one meanwhile, the API server allots another.
+func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, object client.Object) (client.Object, error) {
+	desired := object.(*corev1.Service)
+	live, err := apply.Apply(ctx, w, owner, desired)
+	if len(refusedNodePorts(desired, err)) > 0 {
+		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
+			// Its own context would cut off the last attempt.
+			live, err = apply.Apply(ctx, w, owner, desired)
+			return len(refusedNodePorts(desired, err)) == 0, nil
+		})
+	}
+	for refused := refusedNodePorts(desired, err); len(refused) > 0; refused = refusedNodePorts(desired, err) {
+		for _, i := range refused {
+			desired.Spec.Ports[i].NodePort = 0
+		}
+		live, err = apply.Apply(ctx, w, owner, desired)
+	}
+	return live, err
+}
+
+// asServices returns objects as the Services that they are.
+func asServices(objects []client.Object) []*corev1.Service {
+	out := make([]*corev1.Service, 0, len(objects))
+	for _, o := range objects {
+		out = append(out, o.(*corev1.Service))
+	}
+	return out
+}
+
+// refusedNodePorts returns the indexes of the ports whose node port the API
+// server refused. Where TCP and UDP have one number they share the node port,
+// and the refusal names the first of them.
+func refusedNodePorts(s *corev1.Service, err error) []int {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	numbers := sets.New[int32]()
+	for i, p := range s.Spec.Ports {
+		at := fmt.Sprintf("spec.ports[%d].nodePort", i)
+		if slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == at }) {
+			numbers.Insert(p.Port)
+		}
+	}
+	var out []int
+	for i, p := range s.Spec.Ports {
+		if p.NodePort != 0 && numbers.Has(p.Port) {
+			out = append(out, i)
+		}
+	}
+	return out
+}

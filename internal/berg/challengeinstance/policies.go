@@ -1,0 +1,138 @@
+package challengeinstance
+
+import (
+	"context"
+	"sync"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/optional"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// Policies returns the kinds of policy that instances are given now: NETWORK_POLICY=auto
+// goes by what the API server serves, which may change.
+func Policies(setting config.NetworkPolicy, presence *optional.Presence) config.NetworkPolicy {
+	return setting.On(presence.Check(ciliumv2.SchemeGroupVersion.WithKind(ciliumv2.CNPKindDefinition)) == nil)
+}
+
+// policies tells the log and the metrics when they change.
+func (r *Reconciler) policies(ctx context.Context) config.NetworkPolicy {
+	now := Policies(r.Config.Challenge.NetworkPolicy, r.Presence)
+	if policiesInUse.set(now) {
+		log.FromContext(ctx).Info("instances are isolated by network policies of this kind from now on",
+			"kind", now, "NETWORK_POLICY", r.Config.Challenge.NetworkPolicy)
+	}
+	return now
+}
+
+// pruneOtherPolicies deletes, under NETWORK_POLICY=auto, the policies of the kind that the
+// instance was isolated by before: after those of the other kind were written, so that
+// there is one at any time.
+func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Owner, in manifests.Inputs) error {
+	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
+		return nil // there is no cache of it to look into
+	}
+	var others client.ObjectList = &ciliumv2.CiliumNetworkPolicyList{}
+	if in.Config.NetworkPolicy.Cilium() {
+		others = &networkingv1.NetworkPolicyList{}
+	}
+	return apply.Prune(ctx, r.Writer, owner, others, in.Namespace(), func(types.NamespacedName) bool { return false })
+}
+
+// policySets are the policies by kind. A kind that NETWORK_POLICY does not name is left out:
+// there is no cache of it to look into, and formerPolicies knows what is left of it.
+func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
+	var out []apply.Set
+	if in.Config.NetworkPolicy.Kubernetes() {
+		out = append(out, apply.All(f.NetworkPolicies))
+	}
+	if in.Config.NetworkPolicy.Cilium() {
+		out = append(out, apply.All(f.CiliumNetworkPolicies))
+	}
+	return out
+}
+
+// formerPolicies are the network policies of a kind that is not wanted any more.
+// A watch of that kind would serve nothing else, so they are listed once in the
+// life of the process, their metadata alone.
+type formerPolicies struct {
+	kinds []metav1.TypeMeta
+
+	mu     sync.Mutex
+	listed bool
+	// left are those that are still there, by namespace.
+	left map[string][]*metav1.PartialObjectMetadata
+}
+
+// formerKinds returns the kinds that a configuration does not want.
+func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
+	switch policy {
+	case config.NetworkPolicyKubernetes:
+		return []metav1.TypeMeta{{APIVersion: ciliumv2.SchemeGroupVersion.String(), Kind: ciliumv2.CNPKindDefinition}}
+	case config.NetworkPolicyBoth, config.NetworkPolicyAuto:
+		return nil // both are watched
+	default:
+		return []metav1.TypeMeta{{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"}}
+	}
+}
+
+// prune deletes what is left in one namespace and carries the proof.
+func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, owner ownership.Owner, ns string) error {
+	left, err := p.in(ctx, live, ns)
+	if err != nil {
+		return err
+	}
+	for _, policy := range left {
+		if !owner.Owns(policy) {
+			continue
+		}
+		if err := apply.Delete(ctx, c, policy, client.DisableReadYourWritesConsistency); err != nil {
+			p.mu.Lock()
+			p.listed = false // it may have been replaced
+			p.mu.Unlock()
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.left, ns)
+	return nil
+}
+
+func (p *formerPolicies) in(ctx context.Context, live client.Reader, ns string) ([]*metav1.PartialObjectMetadata, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.listed {
+		left := map[string][]*metav1.PartialObjectMetadata{}
+		for _, kind := range p.kinds {
+			list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: kind.Kind + "List"}}
+			err := live.List(ctx, list, client.MatchingLabels{bergv1.LabelManagedBy: bergv1.ManagedBy})
+			if meta.IsNoMatchError(err) || outcome.KindUnknown(err) {
+				continue // nothing of a kind that does not exist
+			}
+			if err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				item := &list.Items[i]
+				item.TypeMeta, item.ManagedFields = kind, nil
+				left[item.Namespace] = append(left[item.Namespace], item)
+			}
+		}
+		p.left, p.listed = left, true
+	}
+	return p.left[ns], nil
+}

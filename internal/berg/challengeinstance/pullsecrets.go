@@ -1,0 +1,145 @@
+package challengeinstance
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+)
+
+// copyPullSecrets gives the instance a copy of the configured pull secret before its
+// Deployments are created, and returns which copy each container's image is pulled with.
+//
+// The operator may read one Secret, in its own namespace, and create Secrets. It can
+// neither see nor change those of an instance, so a copy is right only if it made it
+// itself, of the source as it is now:
+//   - the one that has the name of the source, where its creation succeeded;
+//   - else one whose name tells the instance and the version, which is nobody else's.
+//
+// A Deployment notes its copy, and keeps it: another one would restart its pods. Only a
+// container whose image cannot be pulled gets a new one when the source is another than
+// its copy was made of. The kubelet tries again at least every five minutes, and then we
+// look again.
+//
+// A missing source is reported and does not stop the instance: the image may be public.
+func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in manifests.Inputs) (map[string]manifests.PullSecretUse, error) {
+	name := in.Config.PullSecretName
+	if name == "" {
+		return nil, nil
+	}
+	uses, open, err := r.pullSecretUses(ctx, o, in)
+	if len(open) == 0 || err != nil {
+		return uses, err
+	}
+	source := &corev1.Secret{}
+	err = r.Live.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, source)
+	if apierrors.IsNotFound(err) {
+		r.Events.Eventf(o.Instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretMissing, actionCreate,
+			"Pull secret %s/%s not found: images that need it cannot be pulled", r.Namespace, name)
+		return uses, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the pull secret: %w", err)
+	}
+	version := in.PullSecretVersion(source)
+	var fresh manifests.PullSecretUse
+	for _, container := range open {
+		switch use := uses[container]; {
+		case use.Version == version:
+			// It may have been deleted by hand.
+			_, err = r.createPullSecret(ctx, in, source, use.Name)
+		case fresh.Name == "":
+			fresh, err = r.newPullSecret(ctx, o, in, source, version, uses)
+			fallthrough
+		default:
+			uses[container] = fresh
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return uses, nil
+}
+
+// pullSecretUses returns what Deployments have noted, and for which containers the source
+// must be looked at: those whose Deployment is not there yet, or is to get another pull
+// secret, and those whose image cannot be pulled.
+func (r *Reconciler) pullSecretUses(ctx context.Context, o status.Observed, in manifests.Inputs) (uses map[string]manifests.PullSecretUse, open []string, err error) {
+	uses = map[string]manifests.PullSecretUse{}
+	pods, err := r.observePods(ctx, o.Candidate)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range in.Challenge.Containers {
+		d := o.Deployments[c.Hostname]
+		if d != nil {
+			uses[c.Hostname] = manifests.ParsePullSecretUse(d.Annotations[bergv1.AnnotationPullSecret], in.Config.PullSecretName)
+		}
+		live, _ := status.PodsOf(pods, c.Hostname)
+		if d == nil || !slices.Contains(d.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: uses[c.Hostname].Name}) ||
+			slices.ContainsFunc(live, pullFails) {
+			open = append(open, c.Hostname)
+		}
+	}
+	return uses, open, nil
+}
+
+// newPullSecret returns a copy of the source as it is now.
+func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in manifests.Inputs, source *corev1.Secret, version string, uses map[string]manifests.PullSecretUse) (manifests.PullSecretUse, error) {
+	wanted := manifests.PullSecretUse{Name: source.Name, Version: version}
+	made, err := r.createPullSecret(ctx, in, source, source.Name)
+	if err != nil {
+		return manifests.PullSecretUse{}, err
+	}
+	if made {
+		r.copies.Add(in.UID, version)
+	}
+	// There is one of that name. Is it ours?
+	of, known := r.copies.Get(in.UID)
+	ours := known
+	if known && of == version {
+		return wanted, nil
+	}
+	for _, use := range uses {
+		if use == wanted {
+			return wanted, nil
+		}
+		ours = ours || use.Name == source.Name && use.Version != ""
+	}
+	own := manifests.PullSecretUse{Name: manifests.OwnPullSecretName(source.Name, version), Version: version}
+	if _, err := r.createPullSecret(ctx, in, source, own.Name); err != nil {
+		return manifests.PullSecretUse{}, err
+	}
+	if !ours {
+		r.Events.Eventf(o.Instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretConflict, actionCreate,
+			"Secret %s/%s exists and nothing shows that it is this instance's: it is left untouched and not used, images are pulled with %s",
+			in.Namespace(), source.Name, own.Name)
+	}
+	return own, nil
+}
+
+// createPullSecret reports whether there was none of that name.
+func (r *Reconciler) createPullSecret(ctx context.Context, in manifests.Inputs, source *corev1.Secret, name string) (bool, error) {
+	// The operator keeps no cache of Secrets that could wait for this write.
+	err := r.Client.Create(ctx, manifests.PullSecret(in, source, name), client.DisableReadYourWritesConsistency)
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("copy the pull secret: %w", err)
+	}
+	return err == nil, nil
+}
+
+// pullFails reports whether the kubelet waits before it tries again to pull an
+// image. The time between is its own, and grows to five minutes.
+func pullFails(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Waiting != nil && s.State.Waiting.Reason == "ImagePullBackOff"
+	})
+}

@@ -1,0 +1,40 @@
+package challengeinstance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+)
+
+// retryRefused makes Kubernetes' controllers look again at Deployments whose pods were
+// refused: they do after every write. The annotation is no part of the plan. Were it, each
+// try would count as a repair, and many as a fight with somebody.
+func (r *Reconciler) retryRefused(ctx context.Context, o status.Observed, now time.Time) error {
+	var errs []error
+	for _, d := range o.Deployments {
+		if at := status.RetryAt(d); at.IsZero() || now.Before(at) {
+			continue
+		}
+		// What is cached is not whole.
+		live := &appsv1.Deployment{}
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(d), live)
+		if err == nil && live.UID == d.UID && manifests.OwnerOf(o.Instance).Owns(live) {
+			metav1.SetMetaDataAnnotation(&live.ObjectMeta, bergv1.AnnotationRetriedAt, now.UTC().Format(time.RFC3339))
+			err = r.Client.Update(ctx, live, client.FieldOwner(r.Writer.Manager))
+		}
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			errs = append(errs, fmt.Errorf("try the pods of %s again: %w", d.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

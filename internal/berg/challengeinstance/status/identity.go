@@ -1,0 +1,87 @@
+package status
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// BeingBuilt is the state between the start and the first object.
+var BeingBuilt = &outcome.Problem{
+	Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonCreating, Class: outcome.InProgress,
+	Message: "The namespace is being created",
+}
+
+// Identify gives an instance its ID and its start.
+func Identify(instance *bergv1.ChallengeInstance, id uuid.UUID, now time.Time) {
+	s := &instance.Status
+	stampTime(&id, now)
+	s.InstanceID = id.String()
+	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
+	s.Namespace = manifests.NamespaceName(instance.Spec.OwnerID)
+}
+
+// Pin makes the Challenge and the configuration as they are now what the instance
+// is built from.
+func Pin(o *Observed, cfg config.Challenge) error {
+	s := &o.Instance.Status
+	pinned := manifests.SnapshotOf(o.Challenge)
+	pinned.Defaults = manifests.DefaultsOf(cfg)
+	raw, err := pinned.Encode()
+	if err != nil {
+		return err
+	}
+	s.ChallengeSnapshot = raw
+	s.Services = manifests.StillWanted(s.Services, pinned.Containers)
+	s.ChallengeGeneration = o.Challenge.Generation
+	s.ObservedRollout = o.Instance.Annotations[bergv1.AnnotationRollout]
+	o.Pinned = &pinned
+	return nil
+}
+
+// Begun is when the operator started to build an instance, to the millisecond: a UUID of
+// version 7 begins with its time, and status.startedAt has whole seconds.
+func Begun(instance *bergv1.ChallengeInstance) time.Time {
+	var start time.Time
+	if instance.Status.StartedAt != nil {
+		start = instance.Status.StartedAt.Time
+	}
+	id, err := uuid.Parse(instance.Status.InstanceID)
+	if err != nil || id.Version() != 7 {
+		return start
+	}
+	var ms int64
+	for _, b := range id[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	// An ID of another second was not made by the clock of the start.
+	if t := time.UnixMilli(ms); t.Truncate(time.Second).Equal(start) {
+		return t
+	}
+	return start
+}
+
+// stampTime makes the time of a UUID of version 7 that of the start.
+func stampTime(id *uuid.UUID, now time.Time) {
+	ms := now.UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+}
+
+// rolloutAsked reports whether a rollout was asked for that was not carried out.
+func rolloutAsked(instance *bergv1.ChallengeInstance) bool {
+	return instance.Annotations[bergv1.AnnotationRollout] != instance.Status.ObservedRollout
+}
+
+// RolloutDue reports whether the instance must adopt its Challenge now. One that
+// cannot be run is not adopted; when it is fixed, it is.
+func RolloutDue(c Candidate, cfg config.Challenge) bool {
+	return rolloutAsked(c.Instance) && checkAdoption(c, cfg) == nil
+}

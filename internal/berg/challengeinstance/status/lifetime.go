@@ -1,0 +1,114 @@
+package status
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// ExpiresAt is when an instance expires; nil before its start, and while it is frozen.
+func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
+	if instance.Status.StartedAt == nil || Frozen(instance) {
+		return nil
+	}
+	return &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}
+}
+
+// lifetime is how long an instance lives: what it says, else the default that it was
+// started with, and never more than the cap. The cap is the administrator's, and holds
+// for what lives already.
+func lifetime(instance *bergv1.ChallengeInstance, cfg config.Challenge) time.Duration {
+	d, ok := ownTimeout(instance)
+	if !ok {
+		d = cmp.Or(pinnedTimeout(instance), cfg.Timeout)
+	}
+	if cfg.MaxLifetime > 0 {
+		d = min(d, cfg.MaxLifetime)
+	}
+	return d
+}
+
+// numbersWithUnits is the pattern of spec.timeout.
+var numbersWithUnits = regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`)
+
+// ownTimeout returns how long an instance says that it lives, ok if it does. The schema
+// admits nothing but a duration; but resources may have been stored under another one.
+func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
+	text := instance.Spec.Timeout
+	d, err := time.ParseDuration(text)
+	switch {
+	case err == nil:
+		return d, d > 0
+	case text != "" && numbersWithUnits.MatchString(text):
+		return settings.MaxDuration, true // its only problem is its size
+	default:
+		return 0, false
+	}
+}
+
+// DueTermination returns why a live instance must terminate now, "" if it need
+// not.
+func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) bergv1.TerminationReason {
+	if instance.Spec.TerminationReason != "" {
+		return instance.Spec.TerminationReason
+	}
+	if at := ExpiresAt(instance, cfg); at != nil && !now.Before(at.Time) {
+		return bergv1.TerminationTimeout
+	}
+	return ""
+}
+
+// RawSnapshot is the snapshot of an instance as it is stored, nil before its start.
+func RawSnapshot(instance *bergv1.ChallengeInstance) []byte {
+	if instance.Status.ChallengeSnapshot == nil {
+		return nil
+	}
+	return instance.Status.ChallengeSnapshot.Raw
+}
+
+// pinnedTimeout is the default timeout that an instance was started with, zero if that
+// is not known. It reads no more of the snapshot than that.
+func pinnedTimeout(instance *bergv1.ChallengeInstance) time.Duration {
+	var pinned struct {
+		Defaults struct {
+			Timeout metav1.Duration `json:"timeout"`
+		} `json:"defaults"`
+	}
+	if raw := RawSnapshot(instance); raw == nil || json.Unmarshal(raw, &pinned) != nil {
+		return 0
+	}
+	return pinned.Defaults.Timeout.Duration
+}
+
+// startDeadline is when an instance that is not ready counts as failed; nil for
+// never.
+func startDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge) *time.Time {
+	if cfg.StartDeadline == 0 || instance.Status.StartedAt == nil || instance.Status.ReadyAt != nil {
+		return nil
+	}
+	t := instance.Status.StartedAt.Add(cfg.StartDeadline)
+	return &t
+}
+
+func startDeadlinePassed(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) bool {
+	at := startDeadline(instance, cfg)
+	return at != nil && !now.Before(*at)
+}
+
+// UntilStartDeadline is how long it is until the start deadline changes the
+// status: at least an instant when it passed after the status was derived, zero
+// when it never will.
+func UntilStartDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) time.Duration {
+	at := startDeadline(instance, cfg)
+	if at == nil || instance.Status.Phase == bergv1.PhaseFailed {
+		return 0
+	}
+	return max(at.Sub(now), 1)
+}

@@ -1,0 +1,54 @@
+package status
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+)
+
+// What an earlier version has pinned says nothing of plain HTTP: it told of HTTPS.
+func TestDefaultsOfEarlierVersions(t *testing.T) {
+	secure := testConfig(t, nil).Challenge
+	plain := testConfig(t, map[string]string{"CHALLENGE_HTTP_TLS": "false"}).Challenge
+	data, err := json.Marshal(manifests.DefaultsOf(secure))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(data), "plainHTTP") {
+		t.Errorf("not as an earlier version writes it: %s", data)
+	}
+	earlier := &manifests.Defaults{}
+	instance := &bergv1.ChallengeInstance{}
+	if err := json.Unmarshal(data, earlier); err != nil {
+		t.Fatal(err)
+	}
+	if !defaultsCurrent(earlier, secure, instance) || defaultsCurrent(earlier, plain, instance) || !earlier.ApplyTo(plain).HTTPTLS {
+		t.Errorf("up to date %v and %v, TLS %v", defaultsCurrent(earlier, secure, instance), defaultsCurrent(earlier, plain, instance), earlier.ApplyTo(plain).HTTPTLS)
+	}
+	if now := manifests.DefaultsOf(plain); !defaultsCurrent(now, plain, instance) || now.ApplyTo(secure).HTTPTLS {
+		t.Errorf("plain HTTP is not pinned: %+v", now)
+	}
+}
+
+// What an earlier version started has none of this pinned, and a rollout would change its pods.
+func TestPodsOfAnEarlierVersionAreNotUpToDate(t *testing.T) {
+	instance := &bergv1.ChallengeInstance{}
+	instance.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{
+		"containers": [{"hostname": "web", "image": "example.com/web:1"}],
+		"defaults": {"domain": "challenges.example.com", "httpPort": 80, "tlsPort": 443,
+			"cpuLimit": "1", "cpuRequest": "100m", "memoryLimit": "512Mi", "memoryRequest": "128Mi",
+			"egressBandwidth": "10M", "ingressBandwidth": "10M", "imagePullPolicy": "IfNotPresent"}}`)}
+	pinned, err := manifests.StoredSnapshot(instance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "true"})
+	if defaultsCurrent(pinned.Defaults, cfg.Challenge, instance) {
+		t.Error("it counts as up to date, though a rollout would change its pods")
+	}
+}

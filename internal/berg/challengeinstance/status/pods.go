@@ -1,0 +1,248 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// podsVerdict sums up the pods of an instance.
+type podsVerdict struct {
+	ready   bool
+	broken  string // reason of the first container that cannot come up, "" if none
+	message string
+}
+
+func checkPods(o Observed) podsVerdict {
+	if o.Pinned == nil {
+		return podsVerdict{}
+	}
+	var missing, probed []string
+	for _, c := range o.Pinned.Containers {
+		ready, problem, message := checkContainer(o, c)
+		if problem != "" {
+			return podsVerdict{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
+		}
+		if !ready {
+			missing = append(missing, c.Hostname)
+			if c.ReadinessProbe != nil {
+				probed = append(probed, c.Hostname)
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return podsVerdict{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, o.Instance.Status.ReadyAt != nil)}
+	}
+	return podsVerdict{ready: true}
+}
+
+// probesOf tells which readiness probes have to succeed yet. It says so from the beginning: that a
+// container runs meanwhile would be a write more for every start.
+func probesOf(containers []string, again bool) string {
+	if len(containers) == 0 {
+		return ""
+	}
+	probes, have, do := "probe", "has not succeeded yet", "does not succeed"
+	if len(containers) > 1 {
+		probes, have, do = "probes", "have not succeeded yet", "do not succeed"
+	}
+	if again {
+		have = do
+	}
+	return fmt.Sprintf("; the readiness %s of %s %s", probes, strings.Join(containers, ", "), have)
+}
+
+// checkContainer says whether a container is ready, else which problem keeps it from
+// that, as far as is known: what its pods say, what the runtime says of them, why there
+// are none, and last how the pod ended that nothing has replaced.
+func checkContainer(o Observed, c bergv1.Container) (ready bool, reason, message string) {
+	live, ended := PodsOf(o.Pods, c.Hostname)
+	for _, p := range live {
+		if v := ViewOf(p); v.reason != "" {
+			return false, v.reason, v.message + killerOf(p, c)
+		}
+	}
+	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !PodReady(p) }) {
+		return true, "", ""
+	}
+	for _, p := range live {
+		if why := o.Sandboxes[p.UID]; why != "" && !PodReady(p) && !SandboxMade(p) {
+			return false, sandboxFailed, sandboxFailed + ": " + why
+		}
+	}
+	if refusal := RefusalOf(o.Deployments[c.Hostname]); refusal != nil {
+		return false, bergv1.ReasonRefused, refusal.Message
+	}
+	if len(live) == 0 && len(ended) > 0 {
+		v := ViewOf(ended[0])
+		return false, v.reason, v.message
+	}
+	return false, "", ""
+}
+
+// podView is all of a pod that the status of an instance is made of.
+type podView struct {
+	container      string
+	leaving, ready bool
+	// reason is why the pod cannot come up, or how it ended, "" if nothing keeps it;
+	// message says more.
+	reason, message string
+}
+
+func ViewOf(p *corev1.Pod) podView {
+	v := podView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p)}
+	v.reason, v.message = podProblem(p)
+	return v
+}
+
+// PodsOf returns the pods of one container that are not being deleted, the newest first:
+// those that live, and those that have ended. One that was evicted, or had no room on its
+// node, stays beside the one that replaces it.
+func PodsOf(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
+	for i := range pods {
+		switch p := &pods[i]; {
+		case p.Labels[bergv1.LabelContainer] != container || p.DeletionTimestamp != nil:
+		case podEnded(p):
+			ended = append(ended, p)
+		default:
+			live = append(live, p)
+		}
+	}
+	slices.SortFunc(live, newestFirst)
+	slices.SortFunc(ended, newestFirst)
+	return live, ended
+}
+
+// newestFirst is an order that is the same each time, which that of a cache is not.
+func newestFirst(a, b *corev1.Pod) int {
+	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
+func podEnded(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+}
+
+func PodReady(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// passing are the reasons for which a container waits that pass by themselves.
+var passing = []string{"", "ContainerCreating", "PodInitializing"}
+
+// podProblem returns how a pod ended, or why it cannot come up: a waiting container's
+// reason, or why it cannot be scheduled. The kubelet's messages name images and exit
+// codes, not environments. Containers that admission has added come first, as they start
+// first.
+func podProblem(p *corev1.Pod) (reason, message string) {
+	if podEnded(p) {
+		said := cmp.Or(p.Status.Reason, string(p.Status.Phase))
+		return reasonOf(said, string(p.Status.Phase)), strings.TrimSuffix(said+": "+p.Status.Message, ": ")
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if last := crashed(s); last != nil {
+			// How long it waits for the next attempt is left out: that changes with each.
+			return crashLoopBackOff, crashLoopBackOff + ": " + lastWords(last)
+		}
+		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
+			message := strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+			if last := s.LastTerminationState.Terminated; last != nil {
+				message += "; " + lastWords(last)
+			}
+			return reasonOf(w.Reason, bergv1.ReasonPodsNotReady), message
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return c.Reason, c.Reason + ": " + c.Message
+		}
+	}
+	return "", ""
+}
+
+// crashLoopBackOff is the kubelet's reason while a container that ended waits for its next
+// attempt.
+const crashLoopBackOff = "CrashLoopBackOff"
+
+// loopBegins is from how many restarts on a container was in a crash loop: the kubelet
+// restarts it once at once, and waits before every further time.
+const loopBegins = 2
+
+// crashed returns how a container of a pod that is not ready ended last, if it is in a crash
+// loop: while it waits, and also in the attempt that follows, until it is ready. Else what is
+// told of it would change twice with every attempt, and of a check that looks in between
+// nobody would learn of the crash.
+func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	switch {
+	case s.State.Waiting != nil && s.State.Waiting.Reason == crashLoopBackOff:
+		return s.LastTerminationState.Terminated
+	case s.RestartCount < loopBegins || s.Ready:
+		return nil
+	case s.State.Terminated != nil:
+		return s.State.Terminated
+	case s.State.Running != nil:
+		return s.LastTerminationState.Terminated
+	default:
+		return nil
+	}
+}
+
+// lastWords tells how a container ended: by the runtime's text if that could not start it.
+func lastWords(t *corev1.ContainerStateTerminated) string {
+	if neverRan(t) {
+		return t.Reason + ": " + t.Message
+	}
+	return fmt.Sprintf("it ended last with exit code %d (%s)", t.ExitCode, cmp.Or(t.Reason, "no reason"))
+}
+
+// killerOf tells what may have ended a container by a signal: a kubelet does not say of which end it was
+// the liveness probe.
+func killerOf(p *corev1.Pod, c bergv1.Container) string {
+	at := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
+	if at < 0 || c.LivenessProbe == nil {
+		return ""
+	}
+	s := p.Status.ContainerStatuses[at]
+	last := crashed(s)
+	if last == nil && s.State.Waiting != nil && !slices.Contains(passing, s.State.Waiting.Reason) {
+		last = s.LastTerminationState.Terminated
+	}
+	if last == nil || last.Reason != "Error" || last.ExitCode != exitKilled && last.ExitCode != exitAsked {
+		return ""
+	}
+	return "; its liveness probe may have ended it"
+}
+
+// How a container ends that is killed, or asked to end.
+const exitKilled, exitAsked = 128 + 9, 128 + 15
+
+// neverRan reports whether the runtime could not start a container. Only then is the
+// message the runtime's. Else it is what the container has written, which may contain the
+// flag in any notation.
+func neverRan(t *corev1.ContainerStateTerminated) bool {
+	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
+}
+
+// reasonOf makes a reason of a text that came from elsewhere, which the API server would
+// refuse with the whole status: OutOfnvidia.com/gpu.
+func reasonOf(text, otherwise string) string {
+	reason := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, text)
+	if reason == "" || len(reason) > maxReason || reason[0] < 'A' || reason[0] > 'Z' {
+		return otherwise
+	}
+	return reason
+}
+
+// maxReason is what is left of a word.
+const maxReason = 64

@@ -1,0 +1,258 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// Outcome is what one pass saw and did, and all that a status is derived from.
+type Outcome struct {
+	Observed
+	// Problem is what stopped the pass; nil when every object is in place.
+	Problem *outcome.Problem
+	// Endpoints are those of every port when all Services are in place: empty when
+	// there are no ports, nil while they are not known.
+	Endpoints []manifests.Endpoint
+	// Written is when the pass had written objects.
+	Written Written
+}
+
+// steps are the conditions of a build, in its order: a problem of one leaves
+// the later ones open.
+var steps = []string{
+	bergv1.ConditionChallengeFound,
+	bergv1.ConditionFlagValidation,
+	bergv1.ConditionAdmitted,
+	bergv1.ConditionNamespaceCreated,
+	bergv1.ConditionNetworkPolicyCreated,
+	bergv1.ConditionServicesCreated,
+	bergv1.ConditionRoutesCreated,
+	bergv1.ConditionDeploymentsCreated,
+}
+
+// Compute writes into the status of a live instance what an outcome means.
+func Compute(out Outcome, cfg config.Challenge, now time.Time) {
+	s := &out.Instance.Status
+	before := s.DeepCopy()
+	pods := checkPods(out.Observed)
+
+	s.ObservedGeneration = out.Instance.Generation
+	s.ExpiresAt = ExpiresAt(out.Instance, cfg)
+	if out.Endpoints != nil {
+		s.Services = manifests.PublicServices(out.Endpoints)
+	}
+	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
+		s.ReadyAt = &metav1.Time{Time: now}
+		if s.ReadyAt.Before(s.StartedAt) {
+			s.ReadyAt = s.StartedAt.DeepCopy() // the clock was put back since
+		}
+	}
+	late := startDeadlinePassed(out.Instance, cfg, now)
+	s.Phase = phaseOf(out, late)
+	s.Cause = causeOf(out, s.Phase, pods)
+	SetConditions(out.Instance, now, append(buildConditions(out),
+		podsReady(out, pods, late, cfg),
+		healthy(out, pods),
+		upToDate(out.Candidate, cfg),
+		alive(out.Instance),
+	)...)
+	// That a pod was scheduled is worth no write of its own: it travels with the next one.
+	if before.ReadyAt == nil && !equality.Semantic.DeepEqual(before, s) {
+		s.Start = startTimes(out, now)
+	}
+}
+
+// phaseOf returns the phase of a live instance. late says that its start deadline
+// has passed.
+func phaseOf(out Outcome, late bool) bergv1.Phase {
+	p, s := out.Problem, out.Instance.Status
+	switch {
+	case p != nil && (p.Class == outcome.Blocked || p.Class == outcome.External), late:
+		return bergv1.PhaseFailed
+	case p != nil && (p.Reason == bergv1.ReasonOwnerBusy || s.InstanceID == ""):
+		return bergv1.PhasePending
+	case p != nil && p.Class == outcome.Retry && s.ReadyAt != nil:
+		return bergv1.PhaseRunning // it is being repaired, which its pods need not notice
+	case p != nil:
+		return bergv1.PhaseCreating
+	case s.ReadyAt == nil:
+		return bergv1.PhaseStarting
+	default:
+		return bergv1.PhaseRunning
+	}
+}
+
+// SetConditions writes conditions without the flag: it is taken out of them before they are
+// cut to their length, since half of it would not be found.
+func SetConditions(instance *bergv1.ChallengeInstance, now time.Time, wanted ...metav1.Condition) {
+	redactConditions(wanted, instance.Spec.Flag)
+	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, wanted...)
+}
+
+func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+}
+
+// buildConditions are those of the steps.
+func buildConditions(out Outcome) []metav1.Condition {
+	all := make([]metav1.Condition, 0, len(steps)+4)
+	stopped := len(steps)
+	if out.Problem != nil {
+		stopped = slices.Index(steps, out.Problem.Condition)
+	}
+	for i, step := range steps {
+		switch {
+		case step == bergv1.ConditionAdmitted && i != stopped:
+			all = append(all, admission(out)...)
+		case i > stopped:
+			all = append(all, Condition(step, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)))
+		case i == stopped && out.Problem.Class == outcome.InProgress:
+			all = append(all, Condition(step, metav1.ConditionUnknown, out.Problem.Reason, out.Problem.Message))
+		case i == stopped:
+			all = append(all, Condition(step, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message))
+		case step == bergv1.ConditionChallengeFound && Withdrawn(out.Candidate):
+			all = append(all, Condition(step, metav1.ConditionFalse, bergv1.ReasonChallengeMissing,
+				fmt.Sprintf("Challenge %s was deleted; the instance runs on with what it was started with", out.Key)))
+		default:
+			reason, message := doneStep(step, out)
+			all = append(all, Condition(step, metav1.ConditionTrue, reason, message))
+		}
+	}
+	return all
+}
+
+func waitsFor(p *outcome.Problem) string { return "Waits for " + p.Condition }
+
+func doneStep(step string, out Outcome) (reason, message string) {
+	pinned := out.Pinned
+	switch step {
+	case bergv1.ConditionChallengeFound:
+		return bergv1.ReasonFound, "The Challenge exists and can be run"
+	case bergv1.ConditionFlagValidation:
+		if pinned != nil && manifests.NeedsFlag(pinned.Containers) {
+			return bergv1.ReasonFlagProvided, "The Challenge asks for a flag and spec.flag is set"
+		}
+		return bergv1.ReasonFlagNotNeeded, "The Challenge does not ask for a dynamic flag"
+	case bergv1.ConditionNetworkPolicyCreated:
+		return bergv1.ReasonCreated, "In place: " + policyKinds(out.Policies)
+	case bergv1.ConditionRoutesCreated:
+		if pinned != nil && !hasRoutes(pinned.Containers) {
+			return bergv1.ReasonNotNeeded, "No port of the Challenge is routed"
+		}
+	}
+	return bergv1.ReasonCreated, "In place"
+}
+
+func policyKinds(p config.NetworkPolicy) string {
+	switch p {
+	case config.NetworkPolicyCilium:
+		return ciliumv2.CNPKindDefinition
+	case config.NetworkPolicyKubernetes:
+		return "NetworkPolicy"
+	default:
+		return "NetworkPolicy and " + ciliumv2.CNPKindDefinition
+	}
+}
+
+// podsReady says whether all pods were ready once.
+func podsReady(out Outcome, pods podsVerdict, late bool, cfg config.Challenge) metav1.Condition {
+	status, reason, message := metav1.ConditionUnknown, bergv1.ReasonStarting, pods.message
+	switch {
+	case out.Instance.Status.ReadyAt != nil:
+		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods were ready"
+	case late:
+		if out.Problem != nil {
+			message = waitsFor(out.Problem)
+		}
+		status, reason = metav1.ConditionFalse, bergv1.ReasonStartDeadline
+		message = fmt.Sprintf("Not ready within %s of the start. %s", cfg.StartDeadline, message)
+	case out.Problem != nil:
+		reason, message = bergv1.ReasonWaiting, waitsFor(out.Problem)
+	case pods.broken != "":
+		status, reason = metav1.ConditionFalse, pods.broken
+	}
+	return Condition(bergv1.ConditionPodsReady, status, reason, message)
+}
+
+// healthy says whether all pods of an instance that was ready are ready now.
+func healthy(out Outcome, pods podsVerdict) metav1.Condition {
+	status, reason, message := metav1.ConditionFalse, cmp.Or(pods.broken, bergv1.ReasonPodsNotReady), pods.message
+	switch {
+	case out.Instance.Status.ReadyAt == nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonStarting, "The instance has not been ready yet"
+	case out.Problem != nil && out.Problem.Class != outcome.Retry:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)
+	case pods.ready:
+		status, reason, message = metav1.ConditionTrue, bergv1.ReasonReady, "All pods are ready"
+	}
+	return Condition(bergv1.ConditionHealthy, status, reason, message)
+}
+
+// upToDate compares what the instance runs with what the Challenge and the
+// configuration say today.
+func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
+	status, reason, message := metav1.ConditionFalse, bergv1.ReasonChallengeChanged,
+		"The Challenge was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
+	switch {
+	case c.Pinned == nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
+	case c.Challenge == nil:
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge does not exist any more"
+	case c.Pinned.Matches(c.Challenge) && defaultsCurrent(c.Pinned.Defaults, cfg, c.Instance):
+		status, reason, message = metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance runs what the Challenge says"
+	case c.Pinned.Matches(c.Challenge):
+		reason, message = bergv1.ReasonConfigurationChanged,
+			"The operator's configuration was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
+	default:
+		if p := checkAdoption(c, cfg); p != nil {
+			reason, message = p.Reason, "The Challenge was changed after the start and cannot be adopted: "+p.Message
+		}
+	}
+	return Condition(bergv1.ConditionUpToDate, status, reason, message)
+}
+
+func hasRoutes(containers []bergv1.Container) bool {
+	for _, c := range containers {
+		for _, p := range c.Ports {
+			if t := manifests.PortType(p); t == bergv1.PublicHTTPRoute || t == bergv1.PublicTLSRoute {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// redactConditions takes the flag out of what a status is to say.
+func redactConditions(conditions []metav1.Condition, flag string) {
+	redacted := redact.Of(flag)
+	for i := range conditions {
+		conditions[i].Message = redacted(conditions[i].Message)
+	}
+}
+
+// defaultsCurrent reports whether the configuration is what was pinned, as far as it concerns
+// an instance: the default timeout does not where the instance has one of its own.
+func defaultsCurrent(d *manifests.Defaults, cfg config.Challenge, instance *bergv1.ChallengeInstance) bool {
+	if d == nil {
+		return true
+	}
+	now := manifests.DefaultsOf(cfg)
+	if _, own := ownTimeout(instance); own || d.Timeout == nil {
+		now.Timeout = d.Timeout
+	}
+	return equality.Semantic.DeepEqual(d, now)
+}

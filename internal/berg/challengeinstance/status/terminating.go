@@ -1,0 +1,44 @@
+package status
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+)
+
+func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, now time.Time) {
+	instance.Status.Phase = bergv1.PhaseTerminating
+	instance.Status.ObservedGeneration = instance.Generation
+	c := Condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionFalse, bergv1.ReasonTerminating,
+		fmt.Sprintf("Namespace %s is being deleted", ns.Name))
+	if refused != "" {
+		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, refused
+	} else if why := finalizer.HeldBack(ns); why != "" {
+		c.Reason, c.Message = bergv1.ReasonDeletionBlocked, fmt.Sprintf("Namespace %s cannot be deleted: %s", ns.Name, why)
+	}
+	setTerminating(instance, c, now)
+}
+
+func ComputeTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
+	instance.Status.Phase = bergv1.PhaseTerminated
+	instance.Status.ObservedGeneration = instance.Generation
+	if instance.Status.TerminatedAt == nil {
+		instance.Status.TerminatedAt = &metav1.Time{Time: now}
+	}
+	setTerminating(instance, Condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
+}
+
+// setTerminating writes NamespaceDeleted, and Healthy, which cannot stay true. Nor can the
+// addresses: while the namespace terminates, or is held, its node ports may become
+// another's.
+func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
+	instance.Status.Services = nil
+	instance.Status.Cause = ""
+	SetConditions(instance, now, deleted,
+		Condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
+}

@@ -1,0 +1,77 @@
+package status
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+)
+
+// TrimContainer keeps of a container's status why it waits, when it was started, and how it
+// ended before that, but not what it wrote in the end.
+func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
+	kept := corev1.ContainerStatus{
+		Name: s.Name, Ready: s.Ready, RestartCount: s.RestartCount,
+		State:                corev1.ContainerState{Waiting: s.State.Waiting, Terminated: trimEnd(s.State.Terminated)},
+		LastTerminationState: corev1.ContainerState{Terminated: trimEnd(s.LastTerminationState.Terminated)},
+	}
+	if r := s.State.Running; r != nil {
+		kept.State.Running = &corev1.ContainerStateRunning{StartedAt: r.StartedAt}
+	}
+	return kept
+}
+
+func trimEnd(t *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminated {
+	if t == nil {
+		return nil
+	}
+	kept := &corev1.ContainerStateTerminated{Reason: t.Reason, ExitCode: t.ExitCode, StartedAt: attempted(t)}
+	if neverRan(t) {
+		kept.Message = sandboxID.ReplaceAllString(t.Message, "...")
+	}
+	return kept
+}
+
+// TrimCondition keeps of a pod's condition what the status is made of: also since when it
+// holds, if it holds.
+func TrimCondition(c corev1.PodCondition) corev1.PodCondition {
+	kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+	if c.Status == corev1.ConditionTrue {
+		kept.LastTransitionTime = c.LastTransitionTime
+	}
+	return kept
+}
+
+// TrimEvent keeps of an event which pod had which problem, and of those of foreign
+// pods nothing. Every try has a sandbox of another name, which is no news.
+func TrimEvent(e *eventsv1.Event) {
+	kept := eventsv1.Event{TypeMeta: e.TypeMeta}
+	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = e.Namespace, e.Name, e.UID, e.ResourceVersion
+	if strings.HasPrefix(e.Namespace, manifests.NamespacePrefix) {
+		kept.Regarding.UID = e.Regarding.UID
+		kept.Note = sandboxID.ReplaceAllString(e.Note, "...")
+		kept.DeprecatedLastTimestamp.Time = happened(e)
+	}
+	*e = kept
+}
+
+// happened is when an event happened last.
+func happened(e *eventsv1.Event) time.Time {
+	at := e.CreationTimestamp.Time
+	for _, t := range []time.Time{e.EventTime.Time, e.DeprecatedLastTimestamp.Time} {
+		if t.After(at) {
+			at = t
+		}
+	}
+	if e.Series != nil && e.Series.LastObservedTime.After(at) {
+		at = e.Series.LastObservedTime.Time
+	}
+	return at
+}
+
+// sandboxID is a name that the runtime gives to each try.
+var sandboxID = regexp.MustCompile(`[0-9a-f]{64}`)

@@ -1,0 +1,2 @@
+// Package redact removes flags from texts before they are shown.
+package redact

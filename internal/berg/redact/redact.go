@@ -1,0 +1,78 @@
+package redact
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// shortestRedacted is the length from which a flag is told apart from ordinary
+// words: a shorter one would make every message unreadable.
+const shortestRedacted = 4
+
+// Text takes a flag out of a text that came from elsewhere, in whatever notation: an admission
+// webhook may repeat the whole object that it refuses. A flag that is too short to be told from
+// ordinary words stays.
+func Text(text, flag string) string { return Of(flag)(text) }
+
+// Of returns what takes a flag out of texts.
+func Of(flag string) func(string) string {
+	all := Notations(flag)
+	return func(text string) string {
+		for _, notation := range all {
+			text = strings.ReplaceAll(text, notation, "<flag>")
+		}
+		return text
+	}
+}
+
+// Notations returns how a flag may be written, longest first, so that none is found inside of
+// another; nothing for one that is too short to be told from ordinary words.
+func Notations(flag string) []string {
+	if len(flag) < shortestRedacted {
+		return nil
+	}
+	all := []string{
+		flag, strings.ReplaceAll(flag, "$", "$$"), // as it stands in a variable
+		hex.EncodeToString([]byte(flag)), strings.ToUpper(hex.EncodeToString([]byte(flag))),
+		url.QueryEscape(flag), url.PathEscape(flag),
+		unquoted(strconv.Quote(flag)), unquoted(strconv.QuoteToASCII(flag)),
+	}
+	if encoded, err := json.Marshal(flag); err == nil {
+		all = append(all, unquoted(string(encoded)))
+	}
+	// In base64 the neighbours of a text decide about its first and last digit, and
+	// its place about all of them.
+	for before := range 3 {
+		bits := []byte(strings.Repeat("\x00", before) + flag)
+		from, last := (before*8+5)/6, len(bits)*8/6
+		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			all = append(all, encoding.EncodeToString(bits)[from:last])
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(all)
+}
+
+func unquoted(s string) string { return s[1 : len(s)-1] }
+
+// Error returns an error of the same kind whose text does not name the flag.
+func Error(err error, flag string) error {
+	if err == nil {
+		return nil
+	}
+	return redactedError{err, flag}
+}
+
+type redactedError struct {
+	error
+	flag string
+}
+
+func (e redactedError) Error() string { return Text(e.error.Error(), e.flag) }
+
+func (e redactedError) Unwrap() error { return e.error }
