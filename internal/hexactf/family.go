@@ -64,7 +64,6 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) er
 	reconciler := &challenge.Reconciler{
 		Client:    mgr.GetClient(),
 		Writer:    deps.Writer,
-		Starts:    deps.Urgent,
 		Events:    mgr.GetEventRecorder("challenge-operator"),
 		Clock:     deps.Clock,
 		ClockSkew: deps.ClockSkew,
