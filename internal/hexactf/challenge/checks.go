@@ -58,9 +58,9 @@ func terminal(c *hexactfv1.Challenge, p *outcome.Problem, timeout time.Duration,
 
 // problemOf is what a failed write means. leaving: the object of that name belongs to another challenge that is being
 // deleted.
-func problemOf(err error, leaving bool) *outcome.Problem {
+func problemOf(err error, ownerTerminating bool) *outcome.Problem {
 	p := outcome.NewProblem(hexactfv1.ConditionResourcesCreated, err)
-	if leaving {
+	if ownerTerminating {
 		// Its deletion may not trigger a reconciliation of this one, so it is tried again.
 		p.Class, p.Reason, p.Err = outcome.Waiting, hexactfv1.ReasonWaiting, outcome.ErrConflict
 		p.Message = "An object of an earlier Challenge is being deleted and will be created again"

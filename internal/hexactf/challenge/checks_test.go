@@ -133,10 +133,10 @@ func TestMissingDefinition(t *testing.T) {
 func TestProblemOf(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for name, tc := range map[string]struct {
-		err     error
-		leaving bool
-		class   outcome.Class
-		reason  string
+		err              error
+		ownerTerminating bool
+		class            outcome.Class
+		reason           string
 	}{
 		"of another owner":               {&ownership.RefusedError{Kind: "Service", Name: "s"}, false, outcome.External, hexactfv1.ReasonOwnershipConflict},
 		"of an earlier challenge":        {&ownership.RefusedError{Kind: "Service", Name: "s"}, true, outcome.Waiting, hexactfv1.ReasonWaiting},
@@ -147,7 +147,7 @@ func TestProblemOf(t *testing.T) {
 		"the API server does not answer": {errors.New("connection refused"), false, outcome.Retry, hexactfv1.ReasonWriteFailed},
 		"the kind is not served":         {apierrors.NewMethodNotSupported(deployments, "create"), false, outcome.External, hexactfv1.ReasonAPINotInstalled},
 	} {
-		p := problemOf(tc.err, tc.leaving)
+		p := problemOf(tc.err, tc.ownerTerminating)
 		if p.Class != tc.class || p.Reason != tc.reason || p.Condition != hexactfv1.ConditionResourcesCreated {
 			t.Errorf("%s: %+v", name, p)
 		}

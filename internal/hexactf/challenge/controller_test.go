@@ -164,7 +164,7 @@ func TestServiceWhoseNodePortIsTaken(t *testing.T) {
 			if !tc.fails && live.(*corev1.Service).Spec.Ports[0].NodePort != tc.asks[1] {
 				t.Errorf("it got %+v", live)
 			}
-			if tc.asks[1] == 0 && time.Since(began) < releaseTime {
+			if tc.asks[1] == 0 && time.Since(began) < releaseTimeout {
 				t.Errorf("it was given up after %s", time.Since(began))
 			}
 		})

@@ -107,7 +107,7 @@ func (r *Reconciler) registerGauges(ctx context.Context, mgr ctrl.Manager) error
 			o = last.Obj
 		}
 		if c, ok := o.(*hexactfv1.Challenge); ok {
-			statuses.gone(c, r.Clock.Now())
+			statuses.deleted(c, r.Clock.Now())
 		}
 	}})
 	return err

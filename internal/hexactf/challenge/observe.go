@@ -32,7 +32,7 @@ type Observed struct {
 // it lives.
 func (r *Reconciler) observe(ctx context.Context, c *hexactfv1.Challenge) (o Outcome, err error) {
 	o.Challenge, o.Inherited = c, inherited(c)
-	if o.Started, err = startedWith(c); err != nil || o.Started != nil || o.Inherited && c.Status.RunningAt != nil {
+	if o.Started, err = decodeSnapshot(c); err != nil || o.Started != nil || o.Inherited && c.Status.RunningAt != nil {
 		return o, err
 	}
 	definition := &hexactfv1.ChallengeDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Spec.Definition}}

@@ -98,9 +98,9 @@ func identify(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition,
 	switch {
 	case s.DefinitionSnapshot != nil && (s.ExpiresAt != nil || s.IsOne):
 	case definition != nil:
-		limit(s, definition)
+		setExpiry(s, definition)
 	case s.ExpiresAt == nil && !s.IsOne:
-		limit(s, nil)
+		setExpiry(s, nil)
 	}
 }
 
@@ -369,7 +369,7 @@ func trouble(p *corev1.Pod) string {
 func computeInherited(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition, d Delivery, now time.Time) reconcile.Ready {
 	s := &c.Status
 	if s.RunningAt == nil {
-		limit(s, definition)
+		setExpiry(s, definition)
 		s.RunningAt = s.StartedAt.DeepCopy()
 	}
 	identify(c, nil, now)

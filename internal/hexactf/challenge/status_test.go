@@ -307,7 +307,7 @@ func TestABadDefinitionSaysHowLong(t *testing.T) {
 	if s := look(bad); s.IsOne || s.ExpiresAt.Sub(noon) != 2*time.Hour {
 		t.Errorf("one of two hours expires at %s", s.ExpiresAt)
 	}
-	for _, odd := range []time.Duration{-time.Hour, 0, maxLife + 1} {
+	for _, odd := range []time.Duration{-time.Hour, 0, maxDuration + 1} {
 		bad.Spec.Duration.Duration = odd
 		if s := look(bad); s.ExpiresAt == nil || s.ExpiresAt.Sub(noon) != hexactfv1.DefaultDuration {
 			t.Errorf("one of %s expires at %s", odd, s.ExpiresAt)
@@ -577,13 +577,13 @@ func TestTrimmedDeploymentSaysTheSame(t *testing.T) {
 		}},
 		"of an earlier spec": {ObservedGeneration: 1, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}},
 	} {
-		whole := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: status.ObservedGeneration}, Status: status}
+		challengeWide := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: status.ObservedGeneration}, Status: status}
 		if name == "of an earlier spec" {
-			whole.Generation = 2
+			challengeWide.Generation = 2
 		}
-		trimmed := whole.DeepCopy()
+		trimmed := challengeWide.DeepCopy()
 		TrimDeployment(trimmed)
-		if available(whole) != available(trimmed) || whyNot("web", whole, nil) != whyNot("web", trimmed, nil) {
+		if available(challengeWide) != available(trimmed) || whyNot("web", challengeWide, nil) != whyNot("web", trimmed, nil) {
 			t.Errorf("%s: trimmed says something else", name)
 		}
 		if want := name == "available"; available(trimmed) != want {
