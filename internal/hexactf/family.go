@@ -1,4 +1,4 @@
-// Package hexactf is the family of HexaCTF challenges: its door to the operator.
+// Package hexactf is the family of HexaCTF challenges: its entry point for the operator.
 package hexactf
 
 import (
@@ -33,7 +33,7 @@ func New(cfg *config.HexaCTF) family.Family {
 	}
 }
 
-// caches: of the kinds that a cluster is full of only what belongs to challenges is kept.
+// caches keeps only what belongs to challenges of the kinds of which a cluster has many objects.
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
@@ -46,8 +46,8 @@ func caches() cache.Options {
 	}
 }
 
-// trim drops what the family does not look at. What it writes are patches, or is made from
-// what the API server has, so nothing is lost there.
+// trim drops what the family does not read. It writes patches, or starts from the API server's object, so the dropped
+// fields are not lost there.
 func trim(o client.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -64,7 +64,6 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) er
 	reconciler := &challenge.Reconciler{
 		Client:    mgr.GetClient(),
 		Writer:    deps.Writer,
-		Starts:    deps.Urgent,
 		Events:    mgr.GetEventRecorder("challenge-operator"),
 		Clock:     deps.Clock,
 		ClockSkew: deps.ClockSkew,
@@ -84,8 +83,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) er
 	return reconciler.SetupWithManager(ctx, mgr)
 }
 
-// inTransition lists since when somebody waits for the operator to build challenges or to take
-// them away.
+// inTransition lists since when challenges wait for the operator to create or delete them.
 func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
 	var challenges hexactfv1.ChallengeList
 	if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
@@ -97,7 +95,7 @@ func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error
 		case c.DeletionTimestamp != nil:
 			since = append(since, c.DeletionTimestamp.Time)
 		case c.Status.CurrentStatus.State == hexactfv1.StateRunning, c.Status.CurrentStatus.State == hexactfv1.StateError:
-			// For one in Error somebody else must do something.
+			// In state Error it waits for a person.
 		default:
 			since = append(since, c.CreationTimestamp.Time)
 		}

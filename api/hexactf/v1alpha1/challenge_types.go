@@ -15,6 +15,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,path=challenges,shortName=hchal,categories=all
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentStatus.state`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Endpoint",type=integer,JSONPath=`.status.endpoint`
 // +kubebuilder:printcolumn:name="Definition",type=string,JSONPath=`.spec.definition`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`
@@ -220,8 +221,12 @@ const (
 	ConditionResourcesCreated = "ResourcesCreated"
 	// ConditionAvailable: its Deployments are available now, and the endpoint is known.
 	ConditionAvailable = "Available"
-	// ConditionNotifying: no message is held up by the broker.
+	// ConditionNotifying: the broker delays no message.
 	ConditionNotifying = "Notifying"
+	// ConditionReady: all objects are as they should be, and the challenge is available now.
+	ConditionReady = "Ready"
+	// ConditionStalled: a person must act. It is absent otherwise.
+	ConditionStalled = "Stalled"
 )
 
 // The reasons of conditions and events.

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=env,categories=all
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.status.namespaceStatus.resourceName`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +operator-sdk:csv:customresourcedefinitions:displayName="Environment",order=3,resources={{Namespace,v1,""},{RoleBinding,v1,""}}
@@ -177,8 +178,10 @@ const (
 	// ConditionRoleBindingReady: the platform's ServiceAccount is bound to it in
 	// the namespace.
 	ConditionRoleBindingReady = "RoleBindingReady"
-	// ConditionReady: all of it is in place.
+	// ConditionReady: namespace and role binding are in place.
 	ConditionReady = "Ready"
+	// ConditionStalled: a person must act. It is absent otherwise.
+	ConditionStalled = "Stalled"
 )
 
 // The reasons of conditions and events.

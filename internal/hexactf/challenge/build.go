@@ -17,9 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// build applies the plan. No pod runs before what confines it stands. Nothing is pruned: what
-// a challenge consists of never changes, and to look for more would be to look at everything
-// in the namespace, where thousands of challenges may be.
+// build applies the plan. No pod runs before its network policies exist. Nothing is pruned: the objects of a challenge
+// never change, and a search for more would list the whole namespace, which may hold thousands of challenges.
 func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *outcome.Problem) {
 	in := r.inputs(o)
 	p := plan(in)
@@ -50,7 +49,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) (endpoint int32, _ *
 	if len(stopped) == 0 {
 		return endpoint, nil
 	}
-	return endpoint, problemOf(stopped[0].Err, r.leaving(ctx, stopped[0].Err))
+	return endpoint, problemOf(stopped[0].Err, r.ownerTerminating(ctx, stopped[0].Err))
 }
 
 func (r *Reconciler) inputs(o Observed) Inputs {
@@ -64,10 +63,9 @@ func (r *Reconciler) inputs(o Observed) Inputs {
 	}
 }
 
-// leaving reports whether the object that stands in the way belongs to another challenge that
-// is being deleted, or is gone: then the garbage collector takes it away. A player who starts
-// the same problem again meets what is left of the last time.
-func (r *Reconciler) leaving(ctx context.Context, err error) bool {
+// ownerTerminating reports whether the conflicting object belongs to another challenge that is being deleted, or is gone:
+// then the garbage collector will delete it. This happens when a player starts the same problem again.
+func (r *Reconciler) ownerTerminating(ctx context.Context, err error) bool {
 	var refused *ownership.RefusedError
 	if !errors.As(err, &refused) {
 		return false

@@ -12,10 +12,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// check returns why a challenge cannot be built, nil when it can. Nothing can keep one that
-// was started: it is judged by what it was started with.
+// check returns why a challenge cannot be built, nil when it can. One that was started is built from what it was
+// started with.
 func check(o Observed) *outcome.Problem {
-	if o.Started != nil {
+	if o.Started != nil || o.Inherited {
 		return nil
 	}
 	blocked := func(reason, message string) *outcome.Problem {
@@ -39,9 +39,9 @@ func check(o Observed) *outcome.Problem {
 	return nil
 }
 
-// terminal reports whether a problem ends a challenge that never ran: nothing that somebody
-// can still do would mend it, or nobody did for long enough.
-func terminal(c *hexactfv1.Challenge, p *outcome.Problem, patience time.Duration, now time.Time) bool {
+// terminal reports whether a problem ends a challenge that never ran: it cannot be fixed, or was not fixed within the
+// timeout.
+func terminal(c *hexactfv1.Challenge, p *outcome.Problem, timeout time.Duration, now time.Time) bool {
 	if p == nil {
 		return false
 	}
@@ -50,44 +50,28 @@ func terminal(c *hexactfv1.Challenge, p *outcome.Problem, patience time.Duration
 		return true
 	case hexactfv1.ReasonDefinitionNotFound:
 		since := missingSince(c)
-		return since != nil && !now.Before(since.Add(patience))
+		return since != nil && !now.Before(since.Add(timeout))
 	default:
 		return false
 	}
 }
 
-// problemOf turns what stopped a write into a problem. leaving says that what stands in the way
-// belongs to another challenge that is on its way out.
-func problemOf(err error, leaving bool) *outcome.Problem {
-	p := &outcome.Problem{Condition: hexactfv1.ConditionResourcesCreated, Message: err.Error(), Err: err}
-	switch outcome.CauseOf(err) {
-	case outcome.NotOwned:
-		p.Class, p.Reason = outcome.External, hexactfv1.ReasonOwnershipConflict
-		if leaving {
-			// It need not be found by the name of this one: so we look again.
-			p.Class, p.Reason, p.Err = outcome.Waiting, hexactfv1.ReasonWaiting, outcome.ErrConflict
-			p.Message = "An object of an earlier Challenge is being deleted and will be created again"
-		}
-	case outcome.Conflict:
-		p.Class = outcome.Stale
-	case outcome.Terminating:
-		p.Class, p.Reason, p.Err = outcome.Waiting, hexactfv1.ReasonWaiting, nil
-	case outcome.Contested:
-		p.Class, p.Reason = outcome.Retry, hexactfv1.ReasonContested
-	case outcome.NotInstalled, outcome.NotServed:
-		p.Class, p.Reason = outcome.External, hexactfv1.ReasonAPINotInstalled
-	case outcome.Rejected:
-		p.Class, p.Reason = outcome.External, hexactfv1.ReasonRefused
-	case outcome.Failed:
-		p.Class, p.Reason = outcome.Retry, hexactfv1.ReasonWriteFailed
+// problemOf is what a failed write means. leaving: the object of that name belongs to another challenge that is being
+// deleted.
+func problemOf(err error, ownerTerminating bool) *outcome.Problem {
+	p := outcome.NewProblem(hexactfv1.ConditionResourcesCreated, err)
+	if ownerTerminating {
+		// Its deletion may not trigger a reconciliation of this one, so it is tried again.
+		p.Class, p.Reason, p.Err = outcome.Waiting, hexactfv1.ReasonWaiting, outcome.ErrConflict
+		p.Message = "An object of an earlier Challenge is being deleted and will be created again"
 	}
 	return p
 }
 
 const (
-	// shownErrors is how many errors one message names, as long as they do not fill it.
+	// shownErrors is how many errors one message names.
 	shownErrors = 5
-	// maxError is how much of one it says, in bytes.
+	// maxError is the length of one of them, in bytes.
 	maxError = 400
 )
 

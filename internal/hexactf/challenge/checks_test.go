@@ -30,13 +30,13 @@ func testChallenge() *hexactfv1.Challenge {
 	}
 }
 
-// Each line of bad input is told before anything is made, by the name of its field.
-func TestJudge(t *testing.T) {
+// Invalid input is reported before any object is created, by the name of its field.
+func TestCheck(t *testing.T) {
 	good := definitionOf(newComponent("web", corev1.ServiceTypeNodePort, 8080))
 	for name, tc := range map[string]struct {
 		challenge  func(*hexactfv1.Challenge)
 		definition func(*hexactfv1.ChallengeDefinition)
-		reason     string // "": nothing stands in the way
+		reason     string // "": no problem
 		says       string
 	}{
 		"good":                    {},
@@ -97,9 +97,9 @@ func TestJudge(t *testing.T) {
 			if len(p.Message) > 2048 {
 				t.Errorf("the message has %d bytes", len(p.Message))
 			}
-			// Nothing that is wrong now concerns one that was started.
+			// A problem of labels or definition does not concern a challenge that was started.
 			if p := check(Observed{Challenge: c, Started: &Snapshot{}}); p != nil {
-				t.Errorf("one that was started is judged: %s", p.Message)
+				t.Errorf("a challenge that was started is checked: %s", p.Message)
 			}
 		})
 	}
@@ -112,7 +112,7 @@ func TestMissingDefinition(t *testing.T) {
 		t.Fatalf("got %+v", p)
 	}
 	if terminal(c, p, 5*time.Minute, noon.Add(time.Hour)) {
-		t.Error("it is given up before anybody was told what is missing")
+		t.Error("it is given up before a status says what is missing")
 	}
 	computeStatus(Outcome{Observed: Observed{Challenge: c}, Problem: p}, testConfig(t, nil), noon)
 	for after, want := range map[time.Duration]bool{0: false, 5*time.Minute - time.Second: false, 5 * time.Minute: true} {
@@ -121,7 +121,7 @@ func TestMissingDefinition(t *testing.T) {
 		}
 	}
 	if terminal(c, nil, time.Minute, noon.Add(time.Hour)) || terminal(c, &outcome.Problem{Reason: hexactfv1.ReasonRefused}, time.Minute, noon.Add(time.Hour)) {
-		t.Error("what may still come right is terminal")
+		t.Error("a problem that can still be fixed is terminal")
 	}
 	for _, reason := range []string{hexactfv1.ReasonInvalidLabels, hexactfv1.ReasonNamespaceMismatch} {
 		if !terminal(c, &outcome.Problem{Reason: reason}, time.Minute, noon) {
@@ -133,21 +133,21 @@ func TestMissingDefinition(t *testing.T) {
 func TestProblemOf(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for name, tc := range map[string]struct {
-		err     error
-		leaving bool
-		class   outcome.Class
-		reason  string
+		err              error
+		ownerTerminating bool
+		class            outcome.Class
+		reason           string
 	}{
-		"somebody else's":        {&ownership.RefusedError{Kind: "Service", Name: "s"}, false, outcome.External, hexactfv1.ReasonOwnershipConflict},
-		"a former challenge's":   {&ownership.RefusedError{Kind: "Service", Name: "s"}, true, outcome.Waiting, hexactfv1.ReasonWaiting},
-		"going":                  {&apply.TerminatingError{Kind: "Deployment", Name: "d"}, false, outcome.Waiting, hexactfv1.ReasonWaiting},
-		"contested":              {&apply.ContestedError{Kind: "Deployment", Name: "d"}, false, outcome.Retry, hexactfv1.ReasonContested},
-		"conflict":               {apierrors.NewConflict(deployments, "d", errors.New("changed")), false, outcome.Stale, ""},
-		"refused":                {apierrors.NewForbidden(deployments, "d", errors.New("exceeded quota")), false, outcome.External, hexactfv1.ReasonRefused},
-		"the API server is away": {errors.New("connection refused"), false, outcome.Retry, hexactfv1.ReasonWriteFailed},
-		"the kind is not served": {apierrors.NewMethodNotSupported(deployments, "create"), false, outcome.External, hexactfv1.ReasonAPINotInstalled},
+		"of another owner":               {&ownership.RefusedError{Kind: "Service", Name: "s"}, false, outcome.External, hexactfv1.ReasonOwnershipConflict},
+		"of an earlier challenge":        {&ownership.RefusedError{Kind: "Service", Name: "s"}, true, outcome.Waiting, hexactfv1.ReasonWaiting},
+		"terminating":                    {&apply.TerminatingError{Kind: "Deployment", Name: "d"}, false, outcome.Waiting, hexactfv1.ReasonWaiting},
+		"contested":                      {&apply.ContestedError{Kind: "Deployment", Name: "d"}, false, outcome.Retry, hexactfv1.ReasonContested},
+		"conflict":                       {apierrors.NewConflict(deployments, "d", errors.New("changed")), false, outcome.Stale, hexactfv1.ReasonWaiting},
+		"refused":                        {apierrors.NewForbidden(deployments, "d", errors.New("exceeded quota")), false, outcome.External, hexactfv1.ReasonRefused},
+		"the API server does not answer": {errors.New("connection refused"), false, outcome.Retry, hexactfv1.ReasonWriteFailed},
+		"the kind is not served":         {apierrors.NewMethodNotSupported(deployments, "create"), false, outcome.External, hexactfv1.ReasonAPINotInstalled},
 	} {
-		p := problemOf(tc.err, tc.leaving)
+		p := problemOf(tc.err, tc.ownerTerminating)
 		if p.Class != tc.class || p.Reason != tc.reason || p.Condition != hexactfv1.ConditionResourcesCreated {
 			t.Errorf("%s: %+v", name, p)
 		}

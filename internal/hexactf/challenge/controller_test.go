@@ -21,17 +21,14 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
 
-// cluster is an API server with one challenge, and its definition if there is one. It refuses
-// what it is told to.
+// cluster is an API server with one challenge, and its definition if there is one.
 type cluster struct {
 	client.Client
 	challenge  *hexactfv1.Challenge
 	definition *hexactfv1.ChallengeDefinition
-	refusal    error // of every status
+	refusal    error // of every status patch
 }
 
 // reconciler returns one of that cluster.
@@ -66,16 +63,33 @@ func (c *cluster) reconciler(t *testing.T) *Reconciler {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(c.challenge), c.challenge); err != nil {
 		t.Fatal(err)
 	}
-	return &Reconciler{
+	r := &Reconciler{
 		Client: c.Client, Writer: apply.Writer{Client: c.Client, Live: c.Client, Manager: "test"},
-		Starts: &precedence.Precedence{}, Events: events.NewFakeRecorder(100), Clock: clocktesting.NewFakePassiveClock(noon),
-		Config: testConfig(t, nil), backoff: outcome.NewBackoff(), deliveries: deliveries{off: true},
+		Events: events.NewFakeRecorder(100), Clock: clocktesting.NewFakePassiveClock(noon),
+		Config: testConfig(t, nil), deliveries: deliveries{off: true},
+	}
+	r.kind = r.newKind()
+	return r
+}
+
+// reconcileAt reconciles the challenge at a time, and reads it again.
+func (c *cluster) reconcileAt(t *testing.T, now time.Time) {
+	t.Helper()
+	r := c.reconciler(t)
+	r.kind.Clock = clocktesting.NewFakePassiveClock(now)
+	key := client.ObjectKeyFromObject(c.challenge)
+	if _, err := r.kind.Reconciler().Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+		t.Fatal(err)
+	}
+	*c.challenge = hexactfv1.Challenge{}
+	if err := c.Get(t.Context(), key, c.challenge); err != nil {
+		t.Fatal(err)
 	}
 }
 
-// What can never run goes, even where the API server takes no status that says why. What may still
-// come right stays.
-func TestAStatusThatIsRefusedKeepsNobody(t *testing.T) {
+// A challenge that can never run is deleted, even if the API server refuses the status that says why. One that can still
+// be fixed stays.
+func TestARefusedStatusKeepsNoChallenge(t *testing.T) {
 	kind := schema.GroupKind{Group: hexactfv1.GroupVersion.Group, Kind: "Challenge"}
 	refused := apierrors.NewInvalid(kind, "challenge-42-alice", field.ErrorList{field.Invalid(field.NewPath("status"), "x", "no")})
 	for name, tc := range map[string]struct {
@@ -83,46 +97,42 @@ func TestAStatusThatIsRefusedKeepsNobody(t *testing.T) {
 		refusal error
 		ends    bool
 	}{
-		"refused, and it can never run": {"Alice!", refused, true},
-		"refused, and it lacks a thing": {"alice", refused, false},
-		"not answered":                  {"Alice!", errors.New("connection refused"), false},
-		"taken":                         {"Alice!", nil, true},
+		"refused, and it can never run":      {"Alice!", refused, true},
+		"refused, and it lacks a definition": {"alice", refused, false},
+		"not answered":                       {"Alice!", errors.New("connection refused"), false},
+		"accepted":                           {"Alice!", nil, true},
 	} {
 		c := testChallenge()
 		c.Labels[hexactfv1.LabelUser] = tc.user
 		c.Finalizers = []string{hexactfv1.Finalizer}
 		server := &cluster{challenge: c, refusal: tc.refusal}
-		_, _ = server.reconciler(t).reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)})
-		now := &hexactfv1.Challenge{}
-		if err := server.Get(t.Context(), client.ObjectKeyFromObject(c), now); err != nil {
-			t.Fatal(err)
-		}
-		if ends := now.DeletionTimestamp != nil; ends != tc.ends {
-			t.Errorf("%s: it ends: %v", name, ends)
+		server.reconcileAt(t, noon)
+		if ends := c.DeletionTimestamp != nil; ends != tc.ends {
+			t.Errorf("%s: it is deleted: %v", name, ends)
 		}
 	}
 }
 
-// Where somebody else has got hold of the node port that players were told, the challenge gets
-// another one. One that is being set free is waited for, and one of the definition is never given up.
+// If another Service has taken the node port of a challenge, the challenge gets another one. It waits for one that is
+// being released, and never gives up one that the definition names.
 func TestServiceWhoseNodePortIsTaken(t *testing.T) {
-	const told = 30080
+	const published = 30080
 	kind := schema.GroupKind{Kind: "Service"}
-	taken := apierrors.NewInvalid(kind, "s", field.ErrorList{field.Invalid(field.NewPath("spec", "ports").Index(0).Child("nodePort"), told, "provided port is already allocated")})
+	taken := apierrors.NewInvalid(kind, "s", field.ErrorList{field.Invalid(field.NewPath("spec", "ports").Index(0).Child("nodePort"), published, "provided port is already allocated")})
 	other := apierrors.NewInvalid(kind, "s", field.ErrorList{field.Invalid(field.NewPath("spec", "ports").Index(0).Child("port"), 0, "must be between 1 and 65535")})
 	for name, tc := range map[string]struct {
-		told  int32
-		wants int32 // of the plan
-		errs  []error
-		asks  []int32 // at the beginning and at the end
-		fails bool
+		published int32
+		wants     int32 // of the plan
+		errs      []error
+		asks      []int32 // at the beginning and at the end
+		fails     bool
 	}{
-		"free":                          {told: told, wants: told, asks: []int32{told, told}},
-		"set free a little later":       {told: told, wants: told, errs: []error{taken, taken}, asks: []int32{told, told}},
-		"taken":                         {told: told, wants: told, errs: slices.Repeat([]error{taken}, 1000), asks: []int32{told, 0}},
-		"refused for something else":    {told: told, wants: told, errs: []error{other}, asks: []int32{told, told}, fails: true},
-		"taken, and of the definition":  {told: told, wants: 30500, errs: []error{taken}, asks: []int32{30500, 30500}, fails: true},
-		"taken, and nobody was told it": {wants: told, errs: []error{taken}, asks: []int32{told, told}, fails: true},
+		"free":                         {published: published, wants: published, asks: []int32{published, published}},
+		"released a little later":      {published: published, wants: published, errs: []error{taken, taken}, asks: []int32{published, published}},
+		"taken":                        {published: published, wants: published, errs: slices.Repeat([]error{taken}, 1000), asks: []int32{published, 0}},
+		"refused for another reason":   {published: published, wants: published, errs: []error{other}, asks: []int32{published, published}, fails: true},
+		"taken, and in the definition": {published: published, wants: 30500, errs: []error{taken}, asks: []int32{30500, 30500}, fails: true},
+		"taken, and not published":     {wants: published, errs: []error{taken}, asks: []int32{published, published}, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,7 +154,7 @@ func TestServiceWhoseNodePortIsTaken(t *testing.T) {
 			})
 			w := apply.Writer{Client: refusing, Live: refusing, Manager: "test"}
 			began := time.Now()
-			live, err := serviceWriter(tc.told)(t.Context(), w, ownerOf(c), plan(in).Services[0])
+			live, err := serviceWriter(tc.published)(t.Context(), w, ownerOf(c), plan(in).Services[0])
 			if (err != nil) != tc.fails {
 				t.Fatalf("error %v", err)
 			}
@@ -154,7 +164,7 @@ func TestServiceWhoseNodePortIsTaken(t *testing.T) {
 			if !tc.fails && live.(*corev1.Service).Spec.Ports[0].NodePort != tc.asks[1] {
 				t.Errorf("it got %+v", live)
 			}
-			if tc.asks[1] == 0 && time.Since(began) < releaseTime {
+			if tc.asks[1] == 0 && time.Since(began) < releaseTimeout {
 				t.Errorf("it was given up after %s", time.Since(began))
 			}
 		})
@@ -170,7 +180,7 @@ func TestRefusalsThatAreNotForANodePort(t *testing.T) {
 			field.ErrorList{field.Invalid(field.NewPath("spec", "ports").Index(1).Child("nodePort"), 30080, "taken")}),
 	} {
 		if nodePortRefused(err) {
-			t.Errorf("%s: it is taken for one", name)
+			t.Errorf("%s: it is reported as one", name)
 		}
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Snapshot is what a challenge was started with. The definition may be changed or deleted
-// since, and so may the settings: what a player works in stays as it is.
+// Snapshot is what a challenge was started with. A later change of the definition or of the settings does not change the
+// challenge of a player.
 type Snapshot struct {
 	Components []hexactfv1.Component `json:"components"`
 	// Isolated is HEXACTF_ISOLATION as it was at the start.
 	Isolated bool `json:"isolated"`
-	// Egress and PodCIDRs are HEXACTF_EGRESS and HEXACTF_POD_CIDRS as they were at the start.
-	// Egress is "" in what an operator noted that did not keep them: then they are as they are now.
+	// Egress and PodCIDRs are HEXACTF_EGRESS and HEXACTF_POD_CIDRS as they were at the start. Egress is "" in a snapshot of
+	// an operator that did not record them: then the present settings apply.
 	Egress   config.Egress  `json:"egress,omitempty"`
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
 }
@@ -39,8 +39,8 @@ func (s *Snapshot) raw() (*runtime.RawExtension, error) {
 	return &runtime.RawExtension{Raw: data}, nil
 }
 
-// startedWith returns what a challenge was started with, nil if it was not started.
-func startedWith(c *hexactfv1.Challenge) (*Snapshot, error) {
+// decodeSnapshot returns what a challenge was started with, nil if it was not started.
+func decodeSnapshot(c *hexactfv1.Challenge) (*Snapshot, error) {
 	if c.Status.DefinitionSnapshot == nil {
 		return nil, nil
 	}
@@ -51,29 +51,28 @@ func startedWith(c *hexactfv1.Challenge) (*Snapshot, error) {
 	return s, nil
 }
 
-// inherited reports whether a challenge runs that another operator has started, which kept no
-// note of what it was started with.
+// inherited reports whether another operator, which records no snapshot, has started a challenge that runs.
 func inherited(c *hexactfv1.Challenge) bool {
 	return c.Status.StartedAt != nil && c.Status.DefinitionSnapshot == nil && c.Status.CurrentStatus.State == hexactfv1.StateRunning
 }
 
-// durationOf is how long a challenge of a definition lives, 0 for ever. A definition that
-// nobody has found says nothing, and neither does one that says what no schema allows.
+// durationOf is how long a challenge of a definition lives, 0 for no limit. The default applies to a missing definition,
+// and to a duration that the schema does not allow.
 func durationOf(definition *hexactfv1.ChallengeDefinition) time.Duration {
 	switch {
 	case definition == nil:
 		return hexactfv1.DefaultDuration
 	case definition.Spec.IsOne:
 		return 0
-	case definition.Spec.Duration == nil, !lives(definition.Spec.Duration.Duration):
+	case definition.Spec.Duration == nil, !validDuration(definition.Spec.Duration.Duration):
 		return hexactfv1.DefaultDuration
 	default:
 		return definition.Spec.Duration.Duration
 	}
 }
 
-// limit writes until when a challenge lives. It must have been started.
-func limit(s *hexactfv1.ChallengeStatus, definition *hexactfv1.ChallengeDefinition) {
+// setExpiry writes when a challenge expires. It must have startedAt.
+func setExpiry(s *hexactfv1.ChallengeStatus, definition *hexactfv1.ChallengeDefinition) {
 	s.IsOne = definition != nil && definition.Spec.IsOne
 	s.ExpiresAt = nil
 	if d := durationOf(definition); d > 0 {
@@ -81,12 +80,12 @@ func limit(s *hexactfv1.ChallengeStatus, definition *hexactfv1.ChallengeDefiniti
 	}
 }
 
-// Identity is for whom a challenge is, and of which problem.
+// Identity is the problem and the player of a challenge.
 type Identity struct {
 	ChallengeID, User string
 }
 
-// identityOf returns what the labels said at the start; before it, what they say.
+// identityOf returns the identity by the labels at the start; before it, by the present labels.
 func identityOf(c *hexactfv1.Challenge) Identity {
 	return Identity{
 		ChallengeID: cmp.Or(c.Status.ChallengeID, c.Labels[hexactfv1.LabelChallengeID]),

@@ -24,7 +24,7 @@ func deployment(in Inputs, component hexactfv1.Component) *appsv1.Deployment {
 	}
 }
 
-// replicas is how many pods of a component run: one, unless it says otherwise.
+// replicas is how many pods of a component run, by default one.
 func replicas(component hexactfv1.Component) int32 {
 	return ptr.Deref(component.Deployment.Spec.Replicas, 1)
 }
@@ -33,8 +33,8 @@ func podSpec(in Inputs, component hexactfv1.Component) corev1.PodSpec {
 	from := component.Deployment.Spec.Template.Spec
 	spec := corev1.PodSpec{NodeSelector: from.NodeSelector, Containers: from.Containers}
 	if in.Snapshot.Isolated {
-		// Players get into these pods. The variables of Services would tell them where those
-		// of everybody else in the namespace are.
+		// Players get into these pods. The variables of Services would show them the addresses of all other Services of
+		// the namespace.
 		spec.AutomountServiceAccountToken = ptr.To(false)
 		spec.EnableServiceLinks = ptr.To(false)
 		spec.SecurityContext = &corev1.PodSecurityContext{

@@ -1,24 +1,22 @@
-// Package challenge makes, watches and ends HexaCTF challenges.
+// Package challenge creates, repairs and deletes HexaCTF challenges.
 //
-// A reconciliation of a live challenge goes one way:
+// A reconciliation of a live challenge has these steps:
 //
-//	observe (observe.go)     all reads, into one Observed
-//	check   (checks.go, validate.go)  pure: what stands in the way
-//	start   (start.go)       what it is built from is written into its status, before the first object
-//	plan    (plan.go)        pure: every object that a challenge consists of
-//	apply   (build.go, kit/apply)    the only writes of children
-//	derive  (status.go, messages.go) pure: state, conditions, and the messages that tell of them
-//	patch   (controller.go)  the only write of the status
+//	observe (observe.go)                all reads, into one Observed
+//	check   (checks.go, validate.go)    pure: which problems there are
+//	start   (start.go)                  what the challenge is built from is written into its status, before the first object
+//	plan    (plan.go)                   pure: every object that a challenge consists of
+//	apply   (build.go, kit/apply)       the only writes of children
+//	status  (status.go, messages.go)    pure: state, conditions, and the messages about them
+//	patch   (controller.go)             the only write of the status
 //
-// Builders stand in files named after the object they build. Four controllers share the work,
-// each with workers of its own, so that none waits for what another one waits for:
+// A challenge that is being deleted goes through finalize.go instead. Builders are in files named after the object they
+// build. Three controllers share the work, each with its own workers:
 //
-//	challenge           makes and repairs live challenges (controller.go)
-//	challenge-expiry    ends those whose time is over (expiry.go)
-//	challenge-deletion  tells of an end, and lets go (finalize.go)
-//	challenge-messages  sends what the outboxes hold (sender.go)
+//	challenge           creates, repairs and finalizes challenges (controller.go)
+//	challenge-expiry    deletes expired challenges (expiry.go)
+//	challenge-messages  sends the messages of the outboxes (sender.go)
 //
-// A message is recorded in the status by the patch that changes the state, sent by the sender,
-// and taken out of the status by a later patch. Whoever is killed in between sends it once
-// more, the same to the byte.
+// The patch that changes the state also records a message in the status. The sender sends the message, and a later patch
+// removes it from the status. An operator that is killed in between sends the message once more, with the same bytes.
 package challenge

@@ -1,14 +1,16 @@
 package challenge
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
-	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -19,44 +21,42 @@ const (
 	actionDelete  = "Delete"
 )
 
-// report tells what changed between two statuses of a live challenge, each thing once. began
-// is when the pass did.
-func (r *Reconciler) report(before *hexactfv1.Challenge, out Outcome, began time.Time) {
-	c := out.Challenge
+// report records as events what changed between two statuses of a live challenge, besides problems. began is when the
+// reconciliation did.
+func (r *Reconciler) report(_ context.Context, before, c *hexactfv1.Challenge, _ Outcome, _ outcome.Problems, began time.Time) {
+	r.reportDropped(before, c)
 	was, is := before.Status, c.Status
 	if was.RunningAt == nil && is.RunningAt != nil {
 		text := "The challenge runs"
 		if is.Endpoint != 0 {
-			text = fmt.Sprintf("The challenge runs and is reached at node port %d", is.Endpoint)
+			text = fmt.Sprintf("The challenge runs at node port %d", is.Endpoint)
 		}
 		timeToRunning.Observe(elapsed.SinceCreation(c.CreationTimestamp.Time, is.StartedAt.Time, began).Seconds())
 		reconcile.Normal(r.Events, c, hexactfv1.ReasonRunning, actionObserve, text)
 	}
 	if was.Endpoint != 0 && is.Endpoint != was.Endpoint {
 		reconcile.Warning(r.Events, c, hexactfv1.ReasonEndpointChanged, actionCreate,
-			fmt.Sprintf("The node port %d was taken by somebody else while the Service was not there: the challenge is reached at %d now", was.Endpoint, is.Endpoint))
+			fmt.Sprintf("Another Service took node port %d while the Service of this challenge was missing. Players now reach the challenge at node port %d", was.Endpoint, is.Endpoint))
 	}
-	for _, problem := range troubles(was.Conditions, is.Conditions) {
-		reconcile.Warning(r.Events, c, problem.Reason, actionObserve, problem.Message)
-	}
-}
-
-// troubles returns the conditions that became False, or are so for another reason than before.
-// What is as it should be is no trouble.
-func troubles(before, after []metav1.Condition) []metav1.Condition {
-	var news []metav1.Condition
-	for _, c := range after {
-		if c.Status != metav1.ConditionFalse || !conditions.Transitioned(before, c) ||
-			c.Reason == hexactfv1.ReasonStarting || c.Reason == hexactfv1.ReasonWaiting {
-			continue
+	// Not Ready, since that repeats another condition.
+	for _, conditionType := range []string{hexactfv1.ConditionAvailable, hexactfv1.ConditionNotifying} {
+		if now := meta.FindStatusCondition(is.Conditions, conditionType); now != nil && now.Status == metav1.ConditionFalse && now.Reason != hexactfv1.ReasonStarting {
+			r.kind.Warn(before, c, now.Type, now.Reason, actionObserve, now.Message)
 		}
-		news = append(news, c)
 	}
-	return news
 }
 
-// reportEnding tells, once, that a challenge ends.
-func (r *Reconciler) reportEnding(before, c *hexactfv1.Challenge, now time.Time) {
+// reportDropped reports the messages that were given up between two statuses because the outbox was full.
+func (r *Reconciler) reportDropped(before, c *hexactfv1.Challenge) {
+	if n := dropped(&before.Status, &c.Status, r.deliveries.of(c).Acknowledged); n > 0 {
+		lost.Add(float64(n))
+		reconcile.Warning(r.Events, c, hexactfv1.ReasonMessagesLost, actionObserve,
+			fmt.Sprintf("More than %d messages wait for the broker. %d of them were dropped; the first and the latest messages were kept", maxOutbox, n))
+	}
+}
+
+// reportTerminating records, once, that a challenge is being deleted.
+func (r *Reconciler) reportTerminating(before, c *hexactfv1.Challenge, now time.Time) {
 	if at := before.Status.StartedAt; at != nil {
 		lifetimes.Observe(elapsed.Since(at.Time, now).Seconds())
 	}

@@ -19,18 +19,16 @@ import (
 // reason is why a challenge must end.
 type reason string
 
-const timeOver reason = hexactfv1.ReasonExpired
-
-// over reports whether the time of a challenge is.
-func over(c *hexactfv1.Challenge, now time.Time) bool {
+// expired reports whether the time of a challenge is over.
+func expired(c *hexactfv1.Challenge, now time.Time) bool {
 	return c.Status.ExpiresAt != nil && !now.Before(c.Status.ExpiresAt.Time)
 }
 
-// expiries ends live challenges whose time is over.
+// expiries deletes live challenges that have expired.
 func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason] {
 	return &expiry.Controller[*hexactfv1.Challenge, reason]{
 		Name:      "challenge-expiry",
-		New:       func() *hexactfv1.Challenge { return &hexactfv1.Challenge{} },
+		New:       newChallenge,
 		List:      listChallenges,
 		Client:    r.Client,
 		Clock:     r.Clock,
@@ -41,8 +39,8 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 			if c.Status.ExpiresAt == nil {
 				return "", time.Time{} // it does not expire, or not yet
 			}
-			if over(c, now) {
-				why = timeOver
+			if expired(c, now) {
+				why = hexactfv1.ReasonExpired
 			}
 			return why, c.Status.ExpiresAt.Time
 		},
@@ -50,23 +48,25 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 			return before.UID != after.UID || !before.Status.ExpiresAt.Equal(after.Status.ExpiresAt)
 		},
 		End: func(ctx context.Context, c *hexactfv1.Challenge, _ reason) error {
-			defer r.ends.Take()()
-			defer r.Starts.Take()() // events wait
+			r.expiring.Add(1)
+			defer r.expiring.Add(-1)
 			return apply.Delete(ctx, r.Client, c)
 		},
 		Ended: func(c *hexactfv1.Challenge, _ reason) {
-			expired.Inc()
+			expirations.Inc()
 			expiryDelays.Observe(elapsed.Since(c.Status.ExpiresAt.Time, r.Clock.Now()).Seconds())
-			reconcile.Normal(r.Events, c, hexactfv1.ReasonExpired, actionDelete, "The time of the challenge is over: it is deleted")
+			reconcile.Normal(r.Events, c, hexactfv1.ReasonExpired, actionDelete, "The challenge has expired and is deleted")
 		},
 		Blocked: func(_ context.Context, c *hexactfv1.Challenge, _ reason, err error, _ time.Time) {
 			if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 				// The recorder counts repetitions.
 				reconcile.Warning(r.Events, c, hexactfv1.ReasonDeletionBlocked, actionDelete,
-					fmt.Sprintf("The time of the challenge is over, and its deletion is refused, which is tried again and again: %s", err))
+					fmt.Sprintf("The challenge has expired, but the API server refuses its deletion; retrying: %s", err))
 			}
 		},
 	}
 }
+
+func newChallenge() *hexactfv1.Challenge { return &hexactfv1.Challenge{} }
 
 func listChallenges() client.ObjectList { return &hexactfv1.ChallengeList{} }

@@ -11,17 +11,15 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 )
 
-// maxOutbox bounds the status of a challenge whose state goes to and fro while the broker
-// is away: then the oldest message but one goes. What the platform must know are the first
-// state that it was not told, and the last ones.
+// maxOutbox bounds the status of a challenge whose state keeps changing while the broker does not answer: the second
+// oldest message is dropped. The platform must know the first state that it has no message about, and the last ones.
 const maxOutbox = 64
 
-// record adds the message about the state that a challenge has come to. The timestamp is
-// written with it, as precise as the API server keeps it, so that a repeat is the same to the
-// byte.
+// record adds the message about a new state of a challenge. Its timestamp is as precise as the API server stores it, so
+// that a repeat has the same bytes, and not before that of the message before, even if the clock was put back.
 func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) {
 	if s.ChallengeID == "" || s.User == "" {
-		return // the platform knows of nobody whom this could be about, and refuses it
+		return // the platform refuses a message without both
 	}
 	if s.Messages == nil {
 		s.Messages = &hexactfv1.Messages{}
@@ -29,6 +27,9 @@ func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) 
 	m := s.Messages
 	m.Recorded++
 	message := hexactfv1.Message{Sequence: m.Recorded, NewStatus: state, Timestamp: metav1.NewMicroTime(now.UTC().Truncate(time.Microsecond))}
+	if n := len(m.Outbox); n > 0 && message.Timestamp.Before(&m.Outbox[n-1].Timestamp) {
+		message.Timestamp = m.Outbox[n-1].Timestamp
+	}
 	if state == hexactfv1.StateRunning {
 		message.Endpoint = s.Endpoint
 	}
@@ -38,10 +39,10 @@ func record(s *hexactfv1.ChallengeStatus, state hexactfv1.State, now time.Time) 
 	}
 }
 
-// dropped is how many messages that were not acknowledged record has given up between two statuses.
+// dropped is how many messages that were not acknowledged were dropped between two statuses.
 func dropped(before, after *hexactfv1.ChallengeStatus, acknowledged int64) int {
 	if after.Messages == nil || len(after.Messages.Outbox) < maxOutbox {
-		return 0 // the usual case
+		return 0
 	}
 	first := after.Messages.Outbox[1].Sequence
 	n := 0
@@ -53,8 +54,8 @@ func dropped(before, after *hexactfv1.ChallengeStatus, acknowledged int64) int {
 	return n
 }
 
-// strike takes out of an outbox what was acknowledged.
-func strike(s *hexactfv1.ChallengeStatus, acknowledged int64) {
+// removeAcknowledged removes the acknowledged messages from an outbox.
+func removeAcknowledged(s *hexactfv1.ChallengeStatus, acknowledged int64) {
 	if s.Messages == nil {
 		return
 	}
@@ -74,8 +75,8 @@ func pending(s *hexactfv1.ChallengeStatus, acknowledged int64) []hexactfv1.Messa
 	return all[first:]
 }
 
-// wordFor returns whether a state is one that the platform is told, and by which word.
-func wordFor(state hexactfv1.State) (word hexactfv1.State, ok bool) {
+// messageState returns whether there is a message about a state, and which state it names.
+func messageState(state hexactfv1.State) (named hexactfv1.State, ok bool) {
 	switch state {
 	case hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateError:
 		return state, true
@@ -86,10 +87,9 @@ func wordFor(state hexactfv1.State) (word hexactfv1.State, ok bool) {
 	}
 }
 
-// wire is a message as consumers read it. The first four are those that all of them need; the
-// others came later, and those who do not know them ignore them. uid and sequence together
-// say which message this is: one that comes twice has the same.
-type wire struct {
+// payload is a message as consumers read it. All consumers need the first four fields; those that do not know the later
+// ones ignore them. uid and sequence together identify a message: a repeat has the same.
+type payload struct {
 	User      string          `json:"user"`
 	ProblemID string          `json:"problemId"`
 	NewStatus hexactfv1.State `json:"newStatus"`
@@ -103,14 +103,14 @@ type wire struct {
 
 // encode returns the key and the value of a message.
 func encode(c *hexactfv1.Challenge, m hexactfv1.Message) (key string, value []byte, err error) {
-	w := wire{
+	p := payload{
 		User: c.Status.User, ProblemID: c.Status.ChallengeID, NewStatus: m.NewStatus,
 		Timestamp: m.Timestamp.UTC().Format(time.RFC3339Nano),
 		Namespace: c.Namespace, Name: c.Name, UID: string(c.UID), Sequence: m.Sequence,
 	}
 	if m.Endpoint != 0 {
-		w.Endpoint = strconv.Itoa(int(m.Endpoint))
+		p.Endpoint = strconv.Itoa(int(m.Endpoint))
 	}
-	value, err = json.Marshal(w)
+	value, err = json.Marshal(p)
 	return c.Status.User + "-" + c.Status.ChallengeID, value, err
 }

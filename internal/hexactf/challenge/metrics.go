@@ -17,12 +17,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The only label is the state: never a challenge or a user. challenge_resource_status, which
-// has those, is that of resourcestatus.go.
+// The only label is the state: never a challenge or a user. Only challenge_resource_status has those: see
+// resourcestatus.go.
 var (
 	created = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hexactf_challenge_total",
-		Help: "Challenges that the operator began to build.",
+		Help: "Challenges that the operator started to create.",
 	})
 	timeToRunning = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "hexactf_challenge_time_to_running_seconds",
@@ -39,62 +39,62 @@ var (
 		Help:    "Time from the expiry of a Challenge until the operator asked for its deletion.",
 		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600},
 	})
-	expired = prometheus.NewCounter(prometheus.CounterOpts{
+	expirations = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hexactf_challenge_expired_total",
-		Help: "Challenges that were ended because their time was over.",
+		Help: "Challenges that were deleted because they had expired.",
 	})
 	sent = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hexactf_messages_sent_total",
-		Help: "Messages that the broker has acknowledged. One may be counted twice.",
+		Help: "Messages that the broker has acknowledged. A message may be counted twice.",
 	})
 	unsendable = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hexactf_message_failures_total",
-		Help: "Attempts to send a message that the broker did not acknowledge. Another one follows.",
+		Help: "Failed attempts to send a message. Each is followed by another attempt.",
 	})
 	lost = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hexactf_messages_lost_total",
-		Help: "Messages that were given up: their Challenge had waited for KAFKA_DELETE_TIMEOUT to be deleted, or too many others of it waited.",
+		Help: "Messages that were given up: the deletion of their Challenge had waited for KAFKA_DELETE_TIMEOUT, or its outbox was full.",
 	})
 	messageDelays = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "hexactf_message_delay_seconds",
-		Help:    "Time from a change of state until the broker has acknowledged its message.",
+		Help:    "Time from a change of state until the broker acknowledged its message.",
 		Buckets: []float64{0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 60, 300, 600, 1800},
 	})
 	unsent = gauge.NewNumber("hexactf_messages_unsent",
-		"Messages that wait to be acknowledged by the broker. Only the leader reports it.")
+		"Messages that the broker has not acknowledged. Only the leader reports it.")
 	oldestUnsent = gauge.NewNumber("hexactf_messages_oldest_unsent_seconds",
-		"For how long the message that has waited longest has, 0 if there is none. Only the leader reports it.")
+		"Age of the oldest message that the broker has not acknowledged, 0 if there is none. Only the leader reports it.")
 	overdue = gauge.NewNumber("hexactf_challenge_longest_overdue_seconds",
-		"How long the time of the live Challenge that is most overdue has been over, 0 if there is none. Only the leader reports it.")
+		"Time since the earliest expiry of a live Challenge, 0 if none has expired. Only the leader reports it.")
 	reconcileMetrics = reconcile.NewMetrics("hexactf_challenge",
-		"Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a defect. Conflicts and mistakes in a definition are none.")
-	perState = gauge.NewPhases("hexactf_challenge", "Challenges", hexactfv1.States, seeChallenges)
+		"Reconciliations that failed and are tried again: the API server refused a request or did not answer, or there is a defect. Conflicts and mistakes in a definition do not count.")
+	perState = gauge.NewPhases("hexactf_challenge", "Challenges", hexactfv1.States, gauge.Each(listChallenges, inState))
 	statuses = newResourceStatus()
 )
 
 func init() {
-	metrics.Registry.MustRegister(created, timeToRunning, lifetimes, expiryDelays, expired, sent, unsendable, lost, messageDelays,
+	metrics.Registry.MustRegister(created, timeToRunning, lifetimes, expiryDelays, expirations, sent, unsendable, lost, messageDelays,
 		unsent, oldestUnsent, overdue, reconcileMetrics, perState, statuses)
 }
 
-// measure tells the metrics that are found out when they are asked for where to look.
-func (r *Reconciler) measure(ctx context.Context, mgr ctrl.Manager) error {
+// registerGauges connects the metrics that are computed at each scrape with the cache.
+func (r *Reconciler) registerGauges(ctx context.Context, mgr ctrl.Manager) error {
 	reader := mgr.GetCache()
 	perState.Watch(reader, r.Clock, mgr.Elected())
-	overdue.Watch(r.each(reader, func(c *hexactfv1.Challenge, now time.Time, longest float64) float64 {
+	overdue.Watch(r.each(reader, func(c *hexactfv1.Challenge, now time.Time, result float64) float64 {
 		if c.Status.ExpiresAt == nil || c.DeletionTimestamp != nil {
-			return longest
+			return result
 		}
-		return max(longest, now.Sub(c.Status.ExpiresAt.Time).Seconds())
+		return max(result, now.Sub(c.Status.ExpiresAt.Time).Seconds())
 	}), mgr.Elected())
-	unsent.Watch(r.each(reader, func(c *hexactfv1.Challenge, _ time.Time, sum float64) float64 {
-		return sum + float64(len(r.unsent(c)))
+	unsent.Watch(r.each(reader, func(c *hexactfv1.Challenge, _ time.Time, result float64) float64 {
+		return result + float64(len(r.unsent(c)))
 	}), mgr.Elected())
-	oldestUnsent.Watch(r.each(reader, func(c *hexactfv1.Challenge, now time.Time, longest float64) float64 {
+	oldestUnsent.Watch(r.each(reader, func(c *hexactfv1.Challenge, now time.Time, result float64) float64 {
 		if left := r.unsent(c); len(left) > 0 {
-			return max(longest, now.Sub(left[0].Timestamp.Time).Seconds())
+			return max(result, now.Sub(left[0].Timestamp.Time).Seconds())
 		}
-		return longest
+		return result
 	}), mgr.Elected())
 
 	statuses.watch(reader, r.Clock, r.Config.MetricRetention, mgr.Elected())
@@ -107,13 +107,13 @@ func (r *Reconciler) measure(ctx context.Context, mgr ctrl.Manager) error {
 			o = last.Obj
 		}
 		if c, ok := o.(*hexactfv1.Challenge); ok {
-			statuses.gone(c, r.Clock.Now())
+			statuses.deleted(c, r.Clock.Now())
 		}
 	}})
 	return err
 }
 
-// unsent are the messages of a challenge that wait, none where there is no broker.
+// unsent are the messages of a challenge that are not acknowledged, none if there is no broker.
 func (r *Reconciler) unsent(c *hexactfv1.Challenge) []hexactfv1.Message {
 	known := r.deliveries.of(c)
 	if known.Off {
@@ -123,7 +123,7 @@ func (r *Reconciler) unsent(c *hexactfv1.Challenge) []hexactfv1.Message {
 }
 
 // each folds all challenges of a cache into a number.
-func (r *Reconciler) each(reader client.Reader, fold func(c *hexactfv1.Challenge, now time.Time, so float64) float64) func(context.Context) (float64, error) {
+func (r *Reconciler) each(reader client.Reader, fold func(c *hexactfv1.Challenge, now time.Time, result float64) float64) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		var challenges hexactfv1.ChallengeList
 		if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
@@ -138,25 +138,13 @@ func (r *Reconciler) each(reader client.Reader, fold func(c *hexactfv1.Challenge
 	}
 }
 
-func seeChallenges(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
-	var challenges hexactfv1.ChallengeList
-	if err := reader.List(ctx, &challenges, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	observations := make([]gauge.Observation, len(challenges.Items))
-	for i := range challenges.Items {
-		observations[i] = seen(&challenges.Items[i])
-	}
-	return observations, nil
-}
-
-func seen(c *hexactfv1.Challenge) gauge.Observation {
+// inState is for the gauge of states.
+func inState(c *hexactfv1.Challenge) gauge.Observation {
 	state := cmp.Or(c.Status.CurrentStatus.State, hexactfv1.StateNone)
 	return gauge.Observation{Phase: string(state), Since: enteredState(c, state)}
 }
 
-// enteredState is since when a challenge has been in its state, or since shortly before: a
-// status keeps no time for each state.
+// enteredState is about when a challenge entered its state, never later: a status keeps no time for each state.
 func enteredState(c *hexactfv1.Challenge, state hexactfv1.State) time.Time {
 	entered := c.CreationTimestamp.Time
 	switch s := c.Status; {
@@ -165,7 +153,7 @@ func enteredState(c *hexactfv1.Challenge, state hexactfv1.State) time.Time {
 	case state == hexactfv1.StateRunning && s.RunningAt != nil:
 		entered = s.RunningAt.Time
 	case state == hexactfv1.StateError:
-		// What is wrong was the last to change.
+		// The condition that shows the problem changed last.
 		for _, c := range s.Conditions {
 			if c.Type != hexactfv1.ConditionNotifying && c.LastTransitionTime.After(entered) {
 				entered = c.LastTransitionTime.Time

@@ -16,21 +16,21 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 )
 
-// networkPolicies isolate a challenge: its components reach each other and the name servers,
-// players reach what a component publishes, at that component alone, and nobody else anything.
+// networkPolicies isolate a challenge: its components reach each other and the name servers, and players reach only the
+// ports that a component publishes, at that component. All other traffic is denied.
 func networkPolicies(in Inputs) (all []*networkingv1.NetworkPolicy) {
-	whole := wholePolicy(in)
+	challengeWide := challengePolicy(in)
 	for _, component := range in.Snapshot.Components {
 		ports := publishedPorts(component)
 		if len(ports) == 0 {
 			continue
 		}
-		// From anywhere: what comes by another node bears that node's address, and players of
-		// an event may sit in the same building.
+		// From any address: traffic through another node has that node's address, and players of an event may be in a
+		// private network.
 		published := []networkingv1.NetworkPolicyIngressRule{{Ports: ports}}
 		if len(in.Snapshot.Components) == 1 {
-			// Most challenges: one object less at every start.
-			whole.Spec.Ingress = append(whole.Spec.Ingress, published...)
+			// Most challenges have one component, and need one object less.
+			challengeWide.Spec.Ingress = append(challengeWide.Spec.Ingress, published...)
 			continue
 		}
 		all = append(all, &networkingv1.NetworkPolicy{
@@ -42,14 +42,14 @@ func networkPolicies(in Inputs) (all []*networkingv1.NetworkPolicy) {
 			},
 		})
 	}
-	return append(all, whole)
+	return append(all, challengeWide)
 }
 
-// wholePolicy is about every pod of a challenge.
-func wholePolicy(in Inputs) *networkingv1.NetworkPolicy {
+// challengePolicy applies to every pod of a challenge.
+func challengePolicy(in Inputs) *networkingv1.NetworkPolicy {
 	own := map[string]string{hexactfv1.LabelPartOf: partOf(in.Name.Name)}
-	among := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: own}}}
-	egress := []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()}
+	peers := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: own}}}
+	egress := []networkingv1.NetworkPolicyEgressRule{{To: peers}, netpolicy.ToDNS()}
 	switch kind, pods := in.egress(); kind {
 	case config.EgressInternet:
 		except := slices.Concat(netpolicy.NotTheWorld, pods)
@@ -66,19 +66,18 @@ func wholePolicy(in Inputs) *networkingv1.NetworkPolicy {
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: own},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: among}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: peers}},
 			Egress:      egress,
 		},
 	}
 }
 
-// policyName is made of the name of the challenge, which no other one in its namespace has.
+// policyName contains the name of the challenge, which is unique in its namespace.
 func policyName(challenge string) string {
 	return naming.Within(challenge, maxName-len(policySuffix)) + policySuffix
 }
 
-// publishedPorts are those of a component's pods that players reach, by node ports or a load
-// balancer.
+// publishedPorts are the ports of a component's pods that players reach through node ports or a load balancer.
 func publishedPorts(component hexactfv1.Component) (out []networkingv1.NetworkPolicyPort) {
 	if component.Service == nil {
 		return nil

@@ -15,26 +15,29 @@ import (
 // Observed is everything that decides what happens to a live challenge.
 type Observed struct {
 	Challenge *hexactfv1.Challenge
+	// Inherited: another operator has started the challenge. It keeps running untouched, expires, and its end is
+	// reported. What it should consist of is not known.
+	Inherited bool
 	// Started is what the challenge was started with; nil before the start.
 	Started *Snapshot
 	// Definition is nil where it does not exist, and once the challenge was started.
 	Definition *hexactfv1.ChallengeDefinition
-	// Deployments are those of the components, in their order, after the pass; nil for one
-	// that is not there.
+	// Deployments are those of the components, in their order, after the writes; nil for one that does not exist.
 	Deployments []*appsv1.Deployment
 	// Pods of the challenge, where not all Deployments are available.
 	Pods []corev1.Pod
 }
 
-// observe reads what decides whether a challenge can be built.
-func (r *Reconciler) observe(ctx context.Context, c *hexactfv1.Challenge) (o Observed, err error) {
-	o.Challenge = c
-	if o.Started, err = startedWith(c); err != nil || o.Started != nil {
+// observe reads what decides whether a challenge can be built, and of one that another operator has started how long
+// it lives.
+func (r *Reconciler) observe(ctx context.Context, c *hexactfv1.Challenge) (o Outcome, err error) {
+	o.Challenge, o.Inherited = c, inherited(c)
+	if o.Started, err = decodeSnapshot(c); err != nil || o.Started != nil || o.Inherited && c.Status.RunningAt != nil {
 		return o, err
 	}
 	definition := &hexactfv1.ChallengeDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Spec.Definition}}
-	// A client creates both in a row, and the watches of two kinds are not of one moment. So
-	// that it is missing is confirmed by the API server: the platform is told of it.
+	// A client creates both in a row, and the watches of two kinds do not show the same moment. The platform gets a
+	// message about a missing definition, so the API server must confirm it.
 	exists, err := apply.Find(ctx, r.Writer, definition)
 	if exists {
 		o.Definition = definition
@@ -42,8 +45,8 @@ func (r *Reconciler) observe(ctx context.Context, c *hexactfv1.Challenge) (o Obs
 	return o, err
 }
 
-// observeOutcome adds what has become of the Deployments.
-func (r *Reconciler) observeOutcome(ctx context.Context, o *Observed) error {
+// observeDeployments adds what has become of the Deployments.
+func (r *Reconciler) observeDeployments(ctx context.Context, o *Observed) error {
 	if o.Started == nil {
 		return nil
 	}

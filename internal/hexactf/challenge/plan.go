@@ -22,7 +22,7 @@ type Inputs struct {
 	Name     types.NamespacedName
 	Identity Identity
 	Snapshot Snapshot
-	// Endpoint is the node port that players were told, 0 if none.
+	// Endpoint is the node port in the status, where players reach the challenge; 0 if there is none.
 	Endpoint int32
 	Config   config.HexaCTF
 }
@@ -51,19 +51,19 @@ func plan(in Inputs) Plan {
 	exposed := exposedComponent(in.Snapshot.Components)
 	for i, component := range in.Snapshot.Components {
 		if component.Service != nil {
-			var told int32
+			var published int32
 			if i == exposed {
-				told = in.Endpoint
+				published = in.Endpoint
 			}
-			p.Services = append(p.Services, service(in, component, told))
+			p.Services = append(p.Services, service(in, component, published))
 		}
 		p.Deployments = append(p.Deployments, deployment(in, component))
 	}
 	return p
 }
 
-// exposedComponent returns the index of the component at which players reach the challenge, -1
-// if there is none. Of several the last one counts, as it always did.
+// exposedComponent returns the index of the component at which players reach the challenge, -1 if there is none. Of
+// several components the last one counts, as with the previous operator.
 func exposedComponent(components []hexactfv1.Component) int {
 	exposed := -1
 	for i, component := range components {
@@ -74,7 +74,7 @@ func exposedComponent(components []hexactfv1.Component) int {
 	return exposed
 }
 
-// OwnershipLabels are those of all that belongs to a challenge.
+// OwnershipLabels are those of all objects that belong to a challenge.
 var OwnershipLabels = ownership.Labels{
 	Domain: hexactfv1.GroupVersion.Group,
 	Owner:  "challenge",
@@ -86,20 +86,18 @@ func ownerOf(c *hexactfv1.Challenge) ownership.Owner { return OwnershipLabels.Fo
 const (
 	deploymentSuffix, serviceSuffix, ingressSuffix = "-deploy", "-svc", "-ingress"
 	policySuffix                                   = "-policy"
-	// maxPrefix leaves room for the longest suffix in a label value, which the names of
-	// both objects are.
+	// maxPrefix leaves space for the longest suffix: the names of both objects are also label values.
 	maxPrefix = naming.MaxLabelValue - len(deploymentSuffix)
-	// maxName is that of the NetworkPolicy of a whole challenge.
+	// maxName is the maximum length of the name of a NetworkPolicy.
 	maxName = 253
 )
 
-// prefix begins the names of a component's objects. It is cut, and ends in a hash, where it
-// would be too long.
+// prefix is the beginning of the names of a component's objects. One that is too long is cut and ends in a hash.
 func (in Inputs) prefix(component string) string {
 	return naming.Within("chall-"+in.Identity.ChallengeID+"-"+component+"-"+in.Identity.User, maxPrefix)
 }
 
-// partOf is the label by which all objects of a challenge are found, given its name.
+// partOf is the value of the label that all objects of a challenge have.
 func partOf(challenge string) string { return naming.LabelValue(challenge) }
 
 // labels are those of a component's objects and of its pods.
@@ -115,12 +113,12 @@ func (in Inputs) labels(component string) map[string]string {
 	}
 }
 
-// selector finds the pods of a component. It is all that can never be changed.
+// selector selects the pods of a component. A Deployment does not let it change.
 func (in Inputs) selector(component string) map[string]string {
 	return map[string]string{hexactfv1.LabelInstance: in.prefix(component)}
 }
 
-// meta is the metadata of an object of the challenge, which goes with it.
+// meta is the metadata of an object of the challenge. The garbage collector deletes the object with the challenge.
 func (in Inputs) meta(name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name:      name,

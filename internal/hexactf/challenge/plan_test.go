@@ -76,16 +76,16 @@ func TestPlanGolden(t *testing.T) {
 	web.Deployment.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "players"}
 	web.Service.Spec.Ports[0].TargetPort = intstr.FromString("http")
 	for name, tc := range map[string]struct {
-		env  map[string]string
-		told int32
+		env       map[string]string
+		published int32
 	}{
-		"isolated": {told: 31000},
+		"isolated": {published: 31000},
 		"internet": {env: map[string]string{"HEXACTF_EGRESS": "internet", "HEXACTF_POD_CIDRS": "198.51.100.0/24"}},
 		"open":     {env: map[string]string{"HEXACTF_ISOLATION": "false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := testInputs(testConfig(t, tc.env), web, db)
-			in.Endpoint = tc.told
+			in.Endpoint = tc.published
 			got := render(t, plan(in))
 			golden := filepath.Join("testdata", name+".golden.yaml")
 			if *update {
@@ -117,7 +117,7 @@ func TestEgressIsThatOfTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Status.DefinitionSnapshot = raw
-		started, err := startedWith(c)
+		started, err := decodeSnapshot(c)
 		if err != nil {
 			t.Fatal(err)
 		}

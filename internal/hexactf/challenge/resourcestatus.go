@@ -12,10 +12,9 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 )
 
-// resourceStatus is the metric by which dashboards know each challenge. It is found out when
-// it is asked for, and so right after a restart. A challenge that is gone is reported as
-// deleted for a while, so that at least one scrape sees it, unless there is another one of its
-// name.
+// resourceStatus is the metric that dashboards use for each challenge. It is computed at each scrape, and so it is right
+// after a restart. A challenge that is gone is reported as deleted for METRIC_RETENTION, so that at least one scrape sees
+// it, unless another one has its name.
 type resourceStatus struct {
 	desc *prometheus.Desc
 
@@ -24,7 +23,7 @@ type resourceStatus struct {
 	clock     clock.PassiveClock
 	elected   <-chan struct{}
 	retention time.Duration
-	// ended are challenges that are gone, the one that went first first.
+	// ended are challenges that are gone, the oldest first.
 	ended []ended
 }
 
@@ -47,17 +46,17 @@ const (
 const (
 	// maxScrape bounds how long a scrape waits for the cache.
 	maxScrape = time.Second
-	// maxEnded bounds what is remembered, to a few megabytes.
+	// maxEnded bounds the memory to a few megabytes.
 	maxEnded = 20000
 )
 
 func newResourceStatus() *resourceStatus {
 	return &resourceStatus{desc: prometheus.NewDesc("challenge_resource_status",
-		"State of a Challenge: 0 initialised, 1 Running, 2 deleted, 3 Error. One that is gone is reported for METRIC_RETENTION. Only the leader reports it.",
+		"State of a Challenge: 0 initialised, 1 Running, 2 deleted, 3 Error. A deleted Challenge is reported for METRIC_RETENTION. Only the leader reports it.",
 		[]string{"challeng_id", "challenge_name", "username", "namespace"}, nil)}
 }
 
-// watch tells where to look: a cache, which costs no request.
+// watch sets the cache that is read at each scrape.
 func (m *resourceStatus) watch(reader client.Reader, now clock.PassiveClock, retention time.Duration, elected <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,8 +64,8 @@ func (m *resourceStatus) watch(reader client.Reader, now clock.PassiveClock, ret
 	m.ended = nil
 }
 
-// gone notes that a challenge does not exist any more.
-func (m *resourceStatus) gone(c *hexactfv1.Challenge, now time.Time) {
+// deleted records that a challenge does not exist any more.
+func (m *resourceStatus) deleted(c *hexactfv1.Challenge, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(now)
@@ -76,7 +75,7 @@ func (m *resourceStatus) gone(c *hexactfv1.Challenge, now time.Time) {
 	m.ended = append(m.ended, ended{seriesOf(c), now})
 }
 
-// forget drops those who are gone for long enough. The caller holds the lock.
+// forget drops the challenges whose retention is over. The caller holds the lock.
 func (m *resourceStatus) forget(now time.Time) {
 	first := 0
 	for first < len(m.ended) && now.Sub(m.ended[first].at) >= m.retention {
@@ -109,14 +108,14 @@ func valueOf(c *hexactfv1.Challenge) float64 {
 // Describe implements prometheus.Collector.
 func (m *resourceStatus) Describe(ch chan<- *prometheus.Desc) { ch <- m.desc }
 
-// Collect implements prometheus.Collector. A cache that does not answer gives nothing.
+// Collect implements prometheus.Collector. It reports nothing if the cache does not answer.
 func (m *resourceStatus) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	select {
 	case <-m.elected:
 	default:
-		return // two that report the same would count it twice
+		return // two replicas would count each challenge twice
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxScrape)
 	defer cancel()

@@ -79,8 +79,8 @@ func TestResourceStatus(t *testing.T) {
 	}
 
 	// Gone, it is reported for a minute, unless there is another one of its name.
-	m.gone(&cache.challenges[4], now.Now())
-	m.gone(&cache.challenges[3], now.Now())
+	m.deleted(&cache.challenges[4], now.Now())
+	m.deleted(&cache.challenges[3], now.Now())
 	cache.challenges = []hexactfv1.Challenge{challenge("error", "6", hexactfv1.StateRunning)}
 	want = map[string]float64{key("ending"): 2, key("error"): 1}
 	now.SetTime(noon.Add(59 * time.Second))
@@ -92,7 +92,7 @@ func TestResourceStatus(t *testing.T) {
 		t.Errorf("after a minute: %v", got)
 	}
 	// The one that came after is not dropped with the one before.
-	m.gone(&cache.challenges[0], now.Now())
+	m.deleted(&cache.challenges[0], now.Now())
 	cache.challenges = nil
 	if got := shown(); !maps.Equal(got, map[string]float64{key("error"): 2}) {
 		t.Errorf("the second one: %v", got)
@@ -105,7 +105,7 @@ func TestResourceStatus(t *testing.T) {
 	}
 	for range maxEnded + 10 {
 		c := challenge("many", "7", hexactfv1.StateRunning)
-		m.gone(&c, now.Now())
+		m.deleted(&c, now.Now())
 	}
 	if len(m.ended) > maxEnded {
 		t.Errorf("%d are remembered", len(m.ended))

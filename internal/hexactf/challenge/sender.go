@@ -26,29 +26,29 @@ import (
 )
 
 const (
-	// senders is how many messages wait for the broker at the same time, each of another
-	// challenge. They cost no processor time, and nobody else waits for them.
+	// senders is how many messages are sent concurrently, each of another challenge. They cost no CPU time, and no
+	// other work waits for them.
 	senders = 64
-	// markDelay is how long an acknowledged message stays in the outbox: most often the next
-	// change of the status takes it out, and costs no write of its own.
-	markDelay = 2 * time.Second
+	// outboxDelay is how long an acknowledged message stays in the outbox: most often the next change of the status
+	// removes it, which saves a write.
+	outboxDelay = 2 * time.Second
 
-	// The pauses between attempts to send a message of one challenge, and how many attempts
-	// all make together, for a second, once the broker says no.
-	firstSendPause, maxSendPause = 100 * time.Millisecond, 5 * time.Second
-	maxAttempts                  = 200
+	// The delays between attempts to send a message of one challenge, and the attempts a second of all challenges
+	// together after a failure.
+	minSendDelay, maxSendDelay = 100 * time.Millisecond, 5 * time.Second
+	maxAttempts                = 200
 )
 
-// sender sends what the outboxes hold: of each challenge one message at a time, in their
-// order. A broker that is away holds up nothing but messages.
+// sender sends the messages of the outboxes: one at a time of each challenge, in their order. A broker that does not
+// answer delays only messages, and deletions for KAFKA_DELETE_TIMEOUT at most.
 type sender struct {
 	*Reconciler
-	pauses workqueue.TypedRateLimiter[ctrl.Request]
+	delays workqueue.TypedRateLimiter[ctrl.Request]
 }
 
 func (s *sender) setup(mgr ctrl.Manager) error {
-	s.pauses = workqueue.NewTypedMaxOfRateLimiter(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstSendPause, maxSendPause),
+	s.delays = workqueue.NewTypedMaxOfRateLimiter(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](minSendDelay, maxSendDelay),
 		&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(maxAttempts, maxAttempts)})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challenge-messages").
@@ -77,33 +77,33 @@ func recorded(o client.Object) int64 {
 // Reconcile sends the messages of one challenge that were not acknowledged yet.
 func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &hexactfv1.Challenge{}
-	// Of what others write at this moment an event comes: there is nothing to wait for.
+	// A write in progress triggers an event, so there is nothing to wait for.
 	err := s.Client.Get(ctx, req.NamespacedName, c, client.DisableReadYourWritesConsistency)
 	if err != nil {
-		s.pauses.Forget(req)
+		s.delays.Forget(req)
 		s.deliveries.forget(req.NamespacedName)
 		return ctrl.Result{}, apply.IgnoreAbsent(err)
 	}
 	for _, m := range pending(&c.Status, s.deliveries.of(c).Acknowledged) {
 		if err := s.send(ctx, c, m); err != nil {
 			if ctx.Err() != nil {
-				return ctrl.Result{RequeueAfter: firstSendPause}, nil //nolint:nilerr // it was cut off, nobody said no
+				return ctrl.Result{RequeueAfter: minSendDelay}, nil //nolint:nilerr // the attempt was cut off, the broker did not refuse
 			}
 			unsendable.Inc()
 			if why := s.Reason(err); s.deliveries.failed(c, why) {
-				log.FromContext(ctx).Info("a message cannot be sent for now", "state", m.NewStatus, "reason", why)
-				s.call(c, 0)
+				log.FromContext(ctx).Info("sending a message failed, trying again", "state", m.NewStatus, "reason", why)
+				s.queue.addAfter(req, 0)
 			}
-			return ctrl.Result{RequeueAfter: s.pauses.When(req)}, nil
+			return ctrl.Result{RequeueAfter: s.delays.When(req)}, nil
 		}
-		s.pauses.Forget(req)
+		s.delays.Forget(req)
 		sent.Inc()
 		messageDelays.Observe(elapsed.Since(m.Timestamp.Time, s.Clock.Now()).Seconds())
-		delay := markDelay
-		if mended := s.deliveries.acknowledged(c, m.Sequence); mended {
-			delay = 0
+		delay := outboxDelay
+		if recovered := s.deliveries.acknowledged(c, m.Sequence); recovered || c.DeletionTimestamp != nil {
+			delay = 0 // a condition changes, or a deletion waits
 		}
-		s.call(c, delay)
+		s.queue.addAfter(req, delay)
 	}
 	return ctrl.Result{}, nil
 }
@@ -116,19 +116,8 @@ func (s *sender) send(ctx context.Context, c *hexactfv1.Challenge, m hexactfv1.M
 	return s.Publisher.Publish(ctx, key, value)
 }
 
-// call has the controller that writes the status of a challenge look at it: at once where a
-// deletion waits.
-func (s *sender) call(c *hexactfv1.Challenge, delay time.Duration) {
-	req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(c)}
-	// It may have been deleted since it was read.
-	s.ending.add(req, 0)
-	if c.DeletionTimestamp == nil {
-		s.live.add(req, delay)
-	}
-}
-
-// deliveries are what is known of the messages of challenges and stands in no status yet. Each
-// is forgotten when its challenge is gone. Its zero value is ready for use.
+// deliveries are what is known of the messages of challenges and is in no status yet. Each is forgotten when its
+// challenge is gone. The zero value is ready for use.
 type deliveries struct {
 	off bool
 	mu  sync.Mutex
@@ -149,7 +138,7 @@ func (d *deliveries) of(c *hexactfv1.Challenge) Delivery {
 	return Delivery{Off: d.off, Acknowledged: known.acknowledged, Problem: known.problem}
 }
 
-// known is called with the lock held. Nothing is known of a former challenge of that name.
+// known is called with the lock held. What is known of an earlier challenge of that name does not count.
 func (d *deliveries) known(c *hexactfv1.Challenge) delivery {
 	known := d.all[client.ObjectKeyFromObject(c)]
 	if known.uid != c.UID {
@@ -158,30 +147,29 @@ func (d *deliveries) known(c *hexactfv1.Challenge) delivery {
 	return known
 }
 
-func (d *deliveries) note(c *hexactfv1.Challenge, how func(*delivery)) {
+func (d *deliveries) update(c *hexactfv1.Challenge, change func(*delivery)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.known(c)
-	how(&known)
+	change(&known)
 	if d.all == nil {
 		d.all = map[types.NamespacedName]delivery{}
 	}
 	d.all[client.ObjectKeyFromObject(c)] = known
 }
 
-// acknowledged notes that the broker has a message, and reports whether messages were held up
-// until then.
-func (d *deliveries) acknowledged(c *hexactfv1.Challenge, sequence int64) (mended bool) {
-	d.note(c, func(known *delivery) {
-		mended = known.problem != ""
+// acknowledged records that the broker has a message, and reports whether the attempt before had failed.
+func (d *deliveries) acknowledged(c *hexactfv1.Challenge, sequence int64) (recovered bool) {
+	d.update(c, func(known *delivery) {
+		recovered = known.problem != ""
 		known.acknowledged, known.problem = max(known.acknowledged, sequence), ""
 	})
-	return mended
+	return recovered
 }
 
-// failed notes why a message was not sent, and reports whether that is news.
+// failed records why a message was not sent, and reports whether that is news.
 func (d *deliveries) failed(c *hexactfv1.Challenge, why string) (news bool) {
-	d.note(c, func(known *delivery) {
+	d.update(c, func(known *delivery) {
 		news = known.problem != why
 		known.problem = why
 	})
@@ -194,21 +182,21 @@ func (d *deliveries) forget(key types.NamespacedName) {
 	delete(d.all, key)
 }
 
-// calls takes requests to the queue of another controller. Before that has begun they are
-// dropped: it begins by looking at everything.
-type calls struct {
+// delayedQueue adds requests to the queue of the controller of challenges. Before the controller has started they are
+// dropped: it starts with a reconciliation of every challenge.
+type delayedQueue struct {
 	queue atomic.Pointer[workqueue.TypedRateLimitingInterface[ctrl.Request]]
 }
 
-func (c *calls) source() source.Source {
+func (d *delayedQueue) source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		c.queue.Store(&queue)
+		d.queue.Store(&queue)
 		return nil
 	})
 }
 
-func (c *calls) add(req ctrl.Request, delay time.Duration) {
-	if queue := c.queue.Load(); queue != nil {
+func (d *delayedQueue) addAfter(req ctrl.Request, delay time.Duration) {
+	if queue := d.queue.Load(); queue != nil {
 		(*queue).AddAfter(req, delay)
 	}
 }

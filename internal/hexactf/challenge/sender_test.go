@@ -12,7 +12,7 @@ func TestWhatIsKnownOfMessages(t *testing.T) {
 	var d deliveries
 	c := testChallenge()
 	if got := d.of(c); got != (Delivery{}) {
-		t.Errorf("before anything: %+v", got)
+		t.Errorf("at first: %+v", got)
 	}
 	if !d.failed(c, "away") || d.failed(c, "away") || !d.failed(c, "refused") {
 		t.Error("the same reason is news, or another one is not")
@@ -21,12 +21,12 @@ func TestWhatIsKnownOfMessages(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if !d.acknowledged(c, 2) || d.acknowledged(c, 1) {
-		t.Error("that it was mended is told not at all, or twice")
+		t.Error("the recovery is reported not at all, or twice")
 	}
 	if got := d.of(c); got != (Delivery{Acknowledged: 2}) {
 		t.Errorf("%+v", got)
 	}
-	// Of another one with that name nothing is known.
+	// What is known does not count for another challenge of that name.
 	another := testChallenge()
 	another.UID = "another"
 	if got := d.of(another); got != (Delivery{}) {
@@ -45,7 +45,7 @@ func TestWaitForTheBrokerBeginsOnce(t *testing.T) {
 		t.Errorf("begins at %s", got)
 	}
 	if got := w.since(c, noon.Add(time.Second)); got != noon {
-		t.Errorf("begins anew at %s", got)
+		t.Errorf("begins again at %s", got)
 	}
 	if !w.lost(c) || w.lost(c) {
 		t.Error("a loss is counted not at all, or twice")
@@ -65,12 +65,12 @@ func TestWaitForTheBrokerBeginsOnce(t *testing.T) {
 }
 
 func TestADeletionWaitsNoLongerThanItMay(t *testing.T) {
-	const patience = 30 * time.Second
+	const timeout = 30 * time.Second
 	c := testChallenge()
 	c.DeletionTimestamp = &metav1.Time{Time: noon}
 	away := Delivery{Problem: "away"}
 	for name, tc := range map[string]struct {
-		began time.Duration // after the deletion was asked for, as is now
+		began time.Duration // after the deletion was requested, as is now
 		known Delivery
 		now   time.Duration
 		want  time.Duration
@@ -78,11 +78,11 @@ func TestADeletionWaitsNoLongerThanItMay(t *testing.T) {
 		"the first process":                  {0, away, 10 * time.Second, 20 * time.Second},
 		"at its end":                         {0, away, 30 * time.Second, 0},
 		"the second process":                 {20 * time.Second, away, 25 * time.Second, 25 * time.Second},
-		"the third one, not for ever":        {50 * time.Second, away, 55 * time.Second, 5 * time.Second},
+		"the third one, with a limit":        {50 * time.Second, away, 55 * time.Second, 5 * time.Second},
 		"a later one, after one attempt":     {5 * time.Minute, away, 5*time.Minute + time.Second, -4*time.Minute - time.Second},
 		"a later one, before any has failed": {5 * time.Minute, Delivery{}, 5*time.Minute + time.Second, 29 * time.Second},
 	} {
-		if got := waitsFor(c, noon.Add(tc.began), tc.known, patience, noon.Add(tc.now)); got != tc.want {
+		if got := brokerTimeout(c, noon.Add(tc.began), tc.known, timeout, noon.Add(tc.now)); got != tc.want {
 			t.Errorf("%s: it waits for %s, want %s", name, got, tc.want)
 		}
 	}

@@ -19,12 +19,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// service is that of a component. told is the node port that players were told: one that has
-// to be made anew asks for it.
-func service(in Inputs, component hexactfv1.Component, told int32) *corev1.Service {
+// service is the Service of a component. published is the node port that players know: a Service that is created again
+// asks for it.
+func service(in Inputs, component hexactfv1.Component, published int32) *corev1.Service {
 	ports := slices.Clone(component.Service.Spec.Ports)
-	if told != 0 && ports[0].NodePort == 0 {
-		ports[0].NodePort = told
+	if published != 0 && ports[0].NodePort == 0 {
+		ports[0].NodePort = published
 	}
 	return &corev1.Service{
 		ObjectMeta: in.meta(in.prefix(component.Name)+serviceSuffix, in.labels(component.Name)),
@@ -37,24 +37,23 @@ func service(in Inputs, component hexactfv1.Component, told int32) *corev1.Servi
 }
 
 const (
-	// releaseTime is how long the API server may take to set free the node port of a Service
-	// that is gone: it does so after it has told everybody.
-	releaseTime  = 2 * time.Second
-	releasePause = 100 * time.Millisecond
+	// releaseTimeout is how long the API server may take to release the node port of a deleted Service: it does so after
+	// the event of the deletion.
+	releaseTimeout  = 2 * time.Second
+	releaseInterval = 100 * time.Millisecond
 )
 
-// serviceWriter writes the Services of a plan. Where somebody else got hold of the node port
-// that players were told, the API server allots another one. One that the definition itself
-// names is never given up.
-func serviceWriter(told int32) func(context.Context, apply.Writer, ownership.Owner, client.Object) (client.Object, error) {
+// serviceWriter writes the Services of a plan. If another Service has taken the published node port, the API server
+// allocates another one. A node port that the definition names is never given up.
+func serviceWriter(published int32) func(context.Context, apply.Writer, ownership.Owner, client.Object) (client.Object, error) {
 	return func(ctx context.Context, w apply.Writer, owner ownership.Owner, object client.Object) (client.Object, error) {
 		desired := object.(*corev1.Service)
 		live, err := apply.Apply(ctx, w, owner, desired)
-		if told == 0 || desired.Spec.Ports[0].NodePort != told || !nodePortRefused(err) {
+		if published == 0 || desired.Spec.Ports[0].NodePort != published || !nodePortRefused(err) {
 			return live, err
 		}
-		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
-			// Its own context would cut off the last attempt.
+		_ = wait.PollUntilContextTimeout(ctx, releaseInterval, releaseTimeout, false, func(context.Context) (bool, error) {
+			// With the context of the poll, the last attempt would be cut off.
 			live, err = apply.Apply(ctx, w, owner, desired)
 			return !nodePortRefused(err), nil
 		})

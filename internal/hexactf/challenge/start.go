@@ -2,33 +2,33 @@ package challenge
 
 import (
 	"context"
-	"time"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// start persists what a challenge is built from, and that it is being built, before the first
-// object that comes of it.
-func (r *Reconciler) start(ctx context.Context, o *Observed, now time.Time) error {
-	if o.Started != nil {
+// start persists what a challenge is built from, and that it is being built, before the first object exists.
+func (r *Reconciler) start(ctx context.Context, out *Outcome) error {
+	if out.Started != nil {
 		return nil
 	}
-	c := o.Challenge
+	c, now := out.Challenge, r.Clock.Now()
 	before := c.DeepCopy()
-	started := snapshotOf(o.Definition, r.Config)
+	started := snapshotOf(out.Definition, r.Config)
 	raw, err := started.raw()
 	if err != nil {
 		return err
 	}
-	identify(c, o.Definition, now)
+	identify(c, out.Definition, now)
 	c.Status.DefinitionSnapshot = raw
-	computeStatus(Outcome{Observed: *o, Problem: beingBuilt, Delivery: r.deliveries.of(c)}, r.Config, now)
-	if err := r.patchStatus(ctx, before, c); err != nil {
+	c.Status.ObservedGeneration = c.Generation
+	computeStatus(Outcome{Observed: out.Observed, Problem: beingBuilt, Delivery: r.deliveries.of(c)}, r.Config, now).
+		SetOn(&c.Status.Conditions, c.Generation, now)
+	if err := r.kind.PatchStatus(ctx, before, c, now); err != nil {
 		return err
 	}
-	o.Started = started
+	out.Started = started
 	created.Inc()
 	reconcile.Normal(r.Events, c, hexactfv1.ReasonCreating, actionCreate, "Creating the components of ChallengeDefinition "+c.Spec.Definition)
 	return nil

@@ -16,15 +16,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Outcome is what one pass saw and did, and all that a status is derived from.
+// Outcome is what one reconciliation observed and did, and all that a status is computed from.
 type Outcome struct {
 	Observed
-	// Problem is what stopped the pass; nil when every object is in place.
+	// Problem is what stopped it; nil when every object is in place.
 	Problem *outcome.Problem
-	// Endpoint is the node port of the exposed component, 0 where there is none, or where it
-	// is not known.
+	// Endpoint is the node port of the exposed component, 0 where there is none, or it is not known.
 	Endpoint int32
 	// Delivery is what is known of the messages.
 	Delivery Delivery
@@ -36,18 +36,19 @@ type Delivery struct {
 	Off bool
 	// Acknowledged is the sequence number up to which the broker has acknowledged.
 	Acknowledged int64
-	// Problem is why the next message is not, "" if there is nothing wrong.
+	// Problem is why the next message is not acknowledged, "" if there is no problem.
 	Problem string
 }
 
-// computeStatus writes into the status of a live challenge what an outcome means.
-func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) {
+// computeStatus writes into the status of a live challenge what an outcome means, all but what kit/reconcile writes.
+func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) reconcile.Ready {
 	c := out.Challenge
+	if out.Inherited {
+		return computeInherited(c, out.Definition, out.Delivery, now)
+	}
 	s := &c.Status
-	was := s.CurrentStatus.State
+	was, before := s.CurrentStatus.State, s.Endpoint
 	identify(c, out.Definition, now)
-	s.ObservedGeneration = c.Generation
-	told := s.Endpoint
 	late := startDeadlinePassed(c, cfg, now)
 	ready, missing := checkAvailability(out)
 	if s.RunningAt == nil && ready {
@@ -57,24 +58,36 @@ func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) {
 		}
 	}
 	if s.RunningAt != nil && out.Endpoint != 0 {
-		s.Endpoint = out.Endpoint // not before: who sees it may go there
+		s.Endpoint = out.Endpoint // not before: a player who sees it may go there
 	}
 	s.CurrentStatus = currentStatus(out, late, missing)
-	found := definitionFound(out)
-	beginAnew(c, found, now)
-	setConditions(c, now,
-		found,
-		resourcesCreated(out),
-		availability(out, ready, late, missing),
-		notifying(out.Delivery),
-	)
-	moved := was == hexactfv1.StateRunning && s.CurrentStatus.State == was && told != s.Endpoint
+	restartTimeout(out, now)
+	set := conditions.SetterOf(c, &s.Conditions, now)
+	set(definitionFound(out))
+	set(resourcesCreated(out))
+	set(availability(out, ready, late, missing))
+	set(notifying(out.Delivery))
+	moved := was == hexactfv1.StateRunning && s.CurrentStatus.State == was && before != s.Endpoint
 	deliver(s, out.Delivery, was, moved, now)
+	return readyOf(c, out.Problem)
 }
 
-// identify writes what makes a challenge this challenge, once. definition is nil where none was
-// found. Until the start one that was found says how long the challenge lives, even if nothing
-// can be built from it: a shared challenge must not expire while its definition is being mended.
+// readyOf is about the objects of a challenge alone: a broker that does not answer does not make it unready. A person
+// must act in state Error, and after the start if the problem asks for it.
+func readyOf(c *hexactfv1.Challenge, p *outcome.Problem) reconcile.Ready {
+	if p != nil {
+		return reconcile.ReadyUnless(p, "", "")
+	}
+	available := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionAvailable)
+	return reconcile.Ready{
+		Status: available.Status, Reason: available.Reason, Message: available.Message,
+		Stalled: c.Status.CurrentStatus.State == hexactfv1.StateError,
+	}
+}
+
+// identify writes once which challenge this is. definition is nil where none was found. Until the start, a definition
+// that was found decides how long the challenge lives, even if nothing can be built from it: a shared challenge must not
+// expire while its definition is being fixed.
 func identify(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition, now time.Time) {
 	s := &c.Status
 	if s.StartedAt == nil {
@@ -85,25 +98,25 @@ func identify(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition,
 	switch {
 	case s.DefinitionSnapshot != nil && (s.ExpiresAt != nil || s.IsOne):
 	case definition != nil:
-		limit(s, definition)
+		setExpiry(s, definition)
 	case s.ExpiresAt == nil && !s.IsOne:
-		limit(s, nil)
+		setExpiry(s, nil)
 	}
 }
 
-// deliver strikes what was acknowledged and records what is new: another state, or another
-// endpoint of one that runs.
+// deliver removes the acknowledged messages and records what is new: another state, or another endpoint of a challenge
+// that runs.
 func deliver(s *hexactfv1.ChallengeStatus, d Delivery, was hexactfv1.State, moved bool, now time.Time) {
-	strike(s, d.Acknowledged)
-	word, tells := wordFor(s.CurrentStatus.State)
-	if d.Off || !tells || was == s.CurrentStatus.State && !moved {
+	removeAcknowledged(s, d.Acknowledged)
+	state, sent := messageState(s.CurrentStatus.State)
+	if d.Off || !sent || was == s.CurrentStatus.State && !moved {
 		return
 	}
-	record(s, word, now)
+	record(s, state, now)
 }
 
-// currentStatus is where a live challenge stands. One that has run once stays Running: what is
-// wrong with it since shows in its conditions, and ends nobody's game.
+// currentStatus is the state of a live challenge. One that has run stays Running: later problems show in its
+// conditions and end no player's game.
 func currentStatus(out Outcome, late bool, missing string) hexactfv1.CurrentStatus {
 	p, s := out.Problem, out.Challenge.Status
 	status := hexactfv1.CurrentStatus{State: hexactfv1.StateCreating}
@@ -124,12 +137,12 @@ func currentStatus(out Outcome, late bool, missing string) hexactfv1.CurrentStat
 }
 
 func lateMessage(missing string) string {
-	return "The Deployments were not available within HEXACTF_START_DEADLINE. " + missing
+	return "The Deployments did not become available within HEXACTF_START_DEADLINE. " + missing
 }
 
-// buildingSince is since when there is something to build a challenge from, which is now where
-// that was not so until now. It may be long after the operator's first look: a definition may
-// come late, and another operator may have begun before.
+// buildingSince is since when there has been a definition to build a challenge from, now if there was none before. It
+// may be long after the first reconciliation: the definition may have been created late, and another operator may have
+// started before.
 func buildingSince(c *hexactfv1.Challenge, now time.Time) time.Time {
 	found := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionDefinitionFound)
 	if found == nil || found.Status != metav1.ConditionTrue {
@@ -138,8 +151,7 @@ func buildingSince(c *hexactfv1.Challenge, now time.Time) time.Time {
 	return found.LastTransitionTime.Time
 }
 
-// missingSince is since when a challenge has had no definition, nil while that is not what its
-// conditions say.
+// missingSince is since when a challenge has had no definition, nil if its conditions do not say so.
 func missingSince(c *hexactfv1.Challenge) *time.Time {
 	found := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionDefinitionFound)
 	if found == nil || found.Reason != hexactfv1.ReasonDefinitionNotFound {
@@ -148,14 +160,15 @@ func missingSince(c *hexactfv1.Challenge) *time.Time {
 	return &found.LastTransitionTime.Time
 }
 
-// beginAnew moves the time of a condition that is about to say that there is no definition, and
-// said before that there is a bad one. The time of a condition else moves with its status alone,
-// and a definition that is deleted to be replaced would be given up at once.
-func beginAnew(c *hexactfv1.Challenge, found metav1.Condition, now time.Time) {
-	if found.Reason != hexactfv1.ReasonDefinitionNotFound || missingSince(c) != nil {
+// restartTimeout moves the time of DefinitionFound when the condition is about to say that there is no definition, and
+// said before that the definition is invalid. Else the time moves only with the status of the condition, and a challenge
+// whose invalid definition is deleted to be replaced would be given up immediately.
+func restartTimeout(out Outcome, now time.Time) {
+	c := out.Challenge
+	if out.Problem == nil || out.Problem.Reason != hexactfv1.ReasonDefinitionNotFound || missingSince(c) != nil {
 		return
 	}
-	if old := meta.FindStatusCondition(c.Status.Conditions, found.Type); old != nil && old.LastTransitionTime.Time.Before(now) {
+	if old := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionDefinitionFound); old != nil && old.LastTransitionTime.Time.Before(now) {
 		old.LastTransitionTime = metav1.Time{Time: now}
 	}
 }
@@ -174,24 +187,26 @@ func startDeadlinePassed(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Ti
 	return at != nil && !now.Before(*at)
 }
 
-// startTimeout is how long a start takes at most of which nothing is told between its begin
-// and its end: most are quicker, also where a hundred come at once, and each write less is one
-// that others need not wait for.
-const startTimeout = 10 * time.Second
+// quietStart is how long nothing is reported of a start between its begin and its end. Most starts take less, also
+// where a hundred challenges start concurrently, and every write that is left out shortens the wait of the others.
+const quietStart = 10 * time.Second
 
-// unremarkable is how much longer a challenge may be starting before its status says what it
-// waits for, zero if there is something to tell now.
-func unremarkable(before *hexactfv1.Challenge, out Outcome, now time.Time) time.Duration {
-	s := out.Challenge.Status
-	begun := before.Status.CurrentStatus.State == hexactfv1.StateCreating && s.CurrentStatus.State == hexactfv1.StateCreating
-	if !begun || out.Problem != nil || slices.ContainsFunc(out.Pods, func(p corev1.Pod) bool { return trouble(&p) != "" }) {
+// quietFor is how much longer a start needs no report, zero if there is something to report now.
+func quietFor(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration {
+	c := out.Challenge
+	ready, _ := checkAvailability(out)
+	if c.Status.CurrentStatus.State != hexactfv1.StateCreating || out.Problem != nil || ready ||
+		slices.ContainsFunc(out.Pods, func(p corev1.Pod) bool { return trouble(&p) != "" }) {
 		return 0
 	}
-	return max(buildingSince(before, now).Add(startTimeout).Sub(now), 0)
+	until := buildingSince(c, now).Add(quietStart)
+	if deadline := startDeadline(c, cfg, now); deadline != nil && deadline.Before(until) {
+		until = *deadline
+	}
+	return max(until.Sub(now), 0)
 }
 
-// wakeUp is after how long time alone will change something, zero when it never will. now is
-// what the status was derived with.
+// requeueAfter is after how long time alone changes the outcome, zero for never.
 func requeueAfter(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration {
 	c := out.Challenge
 	if p := out.Problem; p != nil && p.Reason == hexactfv1.ReasonDefinitionNotFound {
@@ -206,74 +221,65 @@ func requeueAfter(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration 
 	return 0
 }
 
-// setConditions writes conditions.
-func setConditions(c *hexactfv1.Challenge, now time.Time, wanted ...metav1.Condition) {
-	conditions.Upsert(&c.Status.Conditions, c.Generation, now, wanted...)
-}
-
-func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
-}
-
 // on reports whether an outcome was stopped by a problem of a condition.
 func (out Outcome) on(conditionType string) bool {
 	return out.Problem != nil && out.Problem.Condition == conditionType
 }
 
-func definitionFound(out Outcome) metav1.Condition {
-	const this = hexactfv1.ConditionDefinitionFound
-	if out.on(this) {
-		return condition(this, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message)
+func definitionFound(out Outcome) (condition string, _ metav1.ConditionStatus, reason, message string) {
+	condition = hexactfv1.ConditionDefinitionFound
+	if out.on(condition) {
+		return condition, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message
 	}
-	return condition(this, metav1.ConditionTrue, hexactfv1.ReasonDefinitionFound, "The challenge runs what its definition said at the start")
+	return condition, metav1.ConditionTrue, hexactfv1.ReasonDefinitionFound, "The challenge runs the definition as it was at the start"
 }
 
-func resourcesCreated(out Outcome) metav1.Condition {
-	const this = hexactfv1.ConditionResourcesCreated
+func resourcesCreated(out Outcome) (condition string, _ metav1.ConditionStatus, reason, message string) {
+	condition = hexactfv1.ConditionResourcesCreated
 	switch p := out.Problem; {
 	case p == nil:
-		return condition(this, metav1.ConditionTrue, hexactfv1.ReasonResourcesCreated, "All objects are in place")
-	case !out.on(this):
-		return condition(this, metav1.ConditionUnknown, hexactfv1.ReasonWaiting, "Waits for "+p.Condition)
+		return condition, metav1.ConditionTrue, hexactfv1.ReasonResourcesCreated, "All objects are in place"
+	case !out.on(condition):
+		return condition, metav1.ConditionUnknown, hexactfv1.ReasonWaiting, "Waiting for " + p.Condition
 	case p.Class == outcome.InProgress:
-		return condition(this, metav1.ConditionUnknown, p.Reason, p.Message)
+		return condition, metav1.ConditionUnknown, p.Reason, p.Message
 	default:
-		return condition(this, metav1.ConditionFalse, p.Reason, p.Message)
+		return condition, metav1.ConditionFalse, p.Reason, p.Message
 	}
 }
 
-func availability(out Outcome, ready, late bool, missing string) metav1.Condition {
-	const this = hexactfv1.ConditionAvailable
+func availability(out Outcome, ready, late bool, missing string) (condition string, _ metav1.ConditionStatus, reason, message string) {
+	condition = hexactfv1.ConditionAvailable
 	switch {
 	case ready:
-		return condition(this, metav1.ConditionTrue, hexactfv1.ReasonAvailable, "All Deployments are available")
+		return condition, metav1.ConditionTrue, hexactfv1.ReasonAvailable, "All Deployments are available"
 	case out.Problem != nil:
-		return condition(this, metav1.ConditionUnknown, hexactfv1.ReasonWaiting, "Waits for "+out.Problem.Condition)
+		return condition, metav1.ConditionUnknown, hexactfv1.ReasonWaiting, "Waiting for " + out.Problem.Condition
 	case out.Challenge.Status.RunningAt != nil:
-		return condition(this, metav1.ConditionFalse, hexactfv1.ReasonUnavailable, missing)
+		return condition, metav1.ConditionFalse, hexactfv1.ReasonUnavailable, missing
 	case late:
-		return condition(this, metav1.ConditionFalse, hexactfv1.ReasonStartDeadlineExceeded, lateMessage(missing))
+		return condition, metav1.ConditionFalse, hexactfv1.ReasonStartDeadlineExceeded, lateMessage(missing)
 	default:
-		return condition(this, metav1.ConditionFalse, hexactfv1.ReasonStarting, missing)
+		return condition, metav1.ConditionFalse, hexactfv1.ReasonStarting, missing
 	}
 }
 
-// notifying is about messages that are held up. One that is on its way is nothing to tell:
-// each would cost a write of the status.
-func notifying(d Delivery) metav1.Condition {
-	const this = hexactfv1.ConditionNotifying
+// notifying is about messages that the broker does not take. A message that is being sent is not reported, since each
+// would cost a write of the status.
+func notifying(d Delivery) (condition string, _ metav1.ConditionStatus, reason, message string) {
+	condition = hexactfv1.ConditionNotifying
 	switch {
 	case d.Off:
-		return condition(this, metav1.ConditionTrue, hexactfv1.ReasonNotifyOff, "No messages are sent: KAFKA_BROKERS is empty")
+		return condition, metav1.ConditionTrue, hexactfv1.ReasonNotifyOff, "No messages are sent: KAFKA_BROKERS is empty"
 	case d.Problem != "":
-		return condition(this, metav1.ConditionFalse, hexactfv1.ReasonNotifyFailed, "A message cannot be sent, which is tried again and again: "+d.Problem)
+		return condition, metav1.ConditionFalse, hexactfv1.ReasonNotifyFailed, "A message cannot be sent; retrying: " + d.Problem
 	default:
-		return condition(this, metav1.ConditionTrue, hexactfv1.ReasonNotifying, "No message is held up")
+		return condition, metav1.ConditionTrue, hexactfv1.ReasonNotifying, "No message is delayed"
 	}
 }
 
-// checkAvailability reports whether the challenge can be reached: all Deployments are
-// available, and the endpoint is known if there is one. missing says what is not yet.
+// checkAvailability reports whether players can reach the challenge: all Deployments are available, and the endpoint
+// is known if there is one. missing names what is not.
 func checkAvailability(out Outcome) (ready bool, missing string) {
 	if out.Problem != nil || out.Started == nil {
 		return false, ""
@@ -294,7 +300,7 @@ func checkAvailability(out Outcome) (ready bool, missing string) {
 	return len(all) == 0, strings.Join(all, "; ")
 }
 
-// available reports whether a Deployment is, as its controller says of its present spec.
+// available reports whether a Deployment is available according to its controller, which has seen its present spec.
 func available(d *appsv1.Deployment) bool {
 	return d != nil && d.Status.ObservedGeneration >= d.Generation && conditionOf(d, appsv1.DeploymentAvailable).Status == corev1.ConditionTrue
 }
@@ -310,11 +316,11 @@ func conditionOf(d *appsv1.Deployment, conditionType appsv1.DeploymentConditionT
 // replicaSetCreateError is the reason of a Deployment for which no ReplicaSet can be made.
 const replicaSetCreateError = "ReplicaSetCreateError"
 
-// whyNot says why a Deployment is not available, as far as is known: what its pods say, or why
-// the API server refuses them.
+// whyNot says why a Deployment is not available, as far as is known: the problem of one of its pods, or why the API
+// server refuses them.
 func whyNot(component string, d *appsv1.Deployment, pods []corev1.Pod) string {
 	if d == nil {
-		return "its Deployment is not there yet"
+		return "its Deployment does not exist yet"
 	}
 	for i := range pods {
 		if pods[i].Labels[hexactfv1.LabelName] != component {
@@ -333,19 +339,19 @@ func whyNot(component string, d *appsv1.Deployment, pods []corev1.Pod) string {
 	return "its pods are not ready yet"
 }
 
-// passing are the reasons for which a container waits that pass by themselves.
-var passing = []string{"", "ContainerCreating", "PodInitializing"}
+// transient are the reasons for which a container waits that pass by themselves.
+var transient = []string{"", "ContainerCreating", "PodInitializing"}
 
-// trouble returns why a pod cannot come up, "" if nothing is known to keep it.
+// trouble returns why a pod cannot start, "" if no problem is known.
 func trouble(p *corev1.Pod) string {
 	if p.DeletionTimestamp != nil {
 		return ""
 	}
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
+		if w := s.State.Waiting; w != nil && !slices.Contains(transient, w.Reason) {
 			text := fmt.Sprintf("container %s: %s", s.Name, strings.TrimSuffix(w.Reason+": "+w.Message, ": "))
 			if last := s.LastTerminationState.Terminated; last != nil {
-				text += fmt.Sprintf("; it ended last with exit code %d (%s)", last.ExitCode, cmp.Or(last.Reason, "no reason"))
+				text += fmt.Sprintf("; its last exit code was %d (%s)", last.ExitCode, cmp.Or(last.Reason, "no reason"))
 			}
 			return text
 		}
@@ -358,27 +364,27 @@ func trouble(p *corev1.Pod) string {
 	return ""
 }
 
-// computeInherited writes the status of a challenge that another operator has started.
-func computeInherited(c *hexactfv1.Challenge, d Delivery, now time.Time) {
-	identify(c, nil, now)
+// computeInherited writes the status of a challenge that another operator has started. definition is nil if it does
+// not exist, or the challenge was inherited before.
+func computeInherited(c *hexactfv1.Challenge, definition *hexactfv1.ChallengeDefinition, d Delivery, now time.Time) reconcile.Ready {
 	s := &c.Status
-	s.ObservedGeneration = c.Generation
 	if s.RunningAt == nil {
+		setExpiry(s, definition)
 		s.RunningAt = s.StartedAt.DeepCopy()
 	}
+	identify(c, nil, now)
 	s.CurrentStatus.ErrorMsg = ""
-	const unknown = "It was started by another operator, which did not note what it was made of: it runs on until its end and is not repaired"
-	setConditions(c, now,
-		condition(hexactfv1.ConditionDefinitionFound, metav1.ConditionTrue, hexactfv1.ReasonInherited, "It was started by another operator"),
-		condition(hexactfv1.ConditionResourcesCreated, metav1.ConditionUnknown, hexactfv1.ReasonInherited, unknown),
-		condition(hexactfv1.ConditionAvailable, metav1.ConditionUnknown, hexactfv1.ReasonInherited, unknown),
-		notifying(d),
-	)
-	strike(s, d.Acknowledged)
+	const unknown = "Another operator started this challenge and did not record its objects. It keeps running until its end and is not repaired"
+	set := conditions.SetterOf(c, &s.Conditions, now)
+	set(hexactfv1.ConditionDefinitionFound, metav1.ConditionTrue, hexactfv1.ReasonInherited, "Another operator started this challenge")
+	set(hexactfv1.ConditionResourcesCreated, metav1.ConditionUnknown, hexactfv1.ReasonInherited, unknown)
+	set(hexactfv1.ConditionAvailable, metav1.ConditionUnknown, hexactfv1.ReasonInherited, unknown)
+	set(notifying(d))
+	removeAcknowledged(s, d.Acknowledged)
+	return readyOf(c, nil)
 }
 
-// computeTerminating writes the status of a challenge that is being deleted. lost says how many
-// messages nobody will be told any more.
+// computeTerminating writes the status of a challenge that is being deleted.
 func computeTerminating(c *hexactfv1.Challenge, d Delivery, now time.Time) {
 	s := &c.Status
 	was := s.CurrentStatus.State
@@ -386,17 +392,15 @@ func computeTerminating(c *hexactfv1.Challenge, d Delivery, now time.Time) {
 	s.ChallengeID, s.User = id.ChallengeID, id.User
 	s.ObservedGeneration = c.Generation
 	s.CurrentStatus.State = hexactfv1.StateTerminating
-	const ending = "The Challenge is being deleted"
-	wanted := []metav1.Condition{
-		condition(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonTerminating, ending),
-		notifying(d),
-	}
-	// What was never looked at is not known.
+	const terminating = "The Challenge is being deleted"
+	set := conditions.SetterOf(c, &s.Conditions, now)
+	set(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonTerminating, terminating)
+	set(notifying(d))
 	for _, step := range []string{hexactfv1.ConditionDefinitionFound, hexactfv1.ConditionResourcesCreated} {
-		if !slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool { return c.Type == step }) {
-			wanted = append(wanted, condition(step, metav1.ConditionUnknown, hexactfv1.ReasonTerminating, ending))
+		if meta.FindStatusCondition(s.Conditions, step) == nil { // it was never checked
+			set(step, metav1.ConditionUnknown, hexactfv1.ReasonTerminating, terminating)
 		}
 	}
-	setConditions(c, now, wanted...)
+	reconcile.NotReady(hexactfv1.ReasonTerminating, terminating).SetOn(&s.Conditions, c.Generation, now)
 	deliver(s, d, was, false, now)
 }

@@ -31,7 +31,7 @@ func newLife(t *testing.T) *life {
 	return &life{T: t, c: testChallenge(), cfg: testConfig(t, nil), now: noon}
 }
 
-// start is what the reconciler does before the first object.
+// start does what the reconciler does before the first object.
 func (l *life) start(definition *hexactfv1.ChallengeDefinition) Observed {
 	l.Helper()
 	o := Observed{Challenge: l.c, Definition: definition}
@@ -42,16 +42,23 @@ func (l *life) start(definition *hexactfv1.ChallengeDefinition) Observed {
 	}
 	identify(l.c, definition, l.now)
 	l.c.Status.DefinitionSnapshot = raw
-	l.pass(Outcome{Observed: o, Problem: beingBuilt})
+	l.reconcile(Outcome{Observed: o, Problem: beingBuilt})
 	o.Started = s
 	return o
 }
 
-func (l *life) pass(out Outcome) {
+func (l *life) reconcile(out Outcome) {
 	l.Helper()
 	before := l.c.Status.DeepCopy()
 	out.Delivery = l.d
-	computeStatus(out, l.cfg, l.now)
+	ready := computeStatus(out, l.cfg, l.now)
+	ready.SetOn(&l.c.Status.Conditions, l.c.Generation, l.now)
+	if available := meta.FindStatusCondition(l.c.Status.Conditions, hexactfv1.ConditionAvailable); out.Problem == nil && ready.Status != available.Status {
+		l.Errorf("Ready is %+v, Available is %+v", ready, available)
+	}
+	if l.c.Status.CurrentStatus.State == hexactfv1.StateError && !ready.Stalled {
+		l.Errorf("in state Error a person must act: %+v", ready)
+	}
 	l.check(before)
 }
 
@@ -110,20 +117,20 @@ func TestNormalLife(t *testing.T) {
 	// One of two is not enough, and neither are both without the node port.
 	l.now = l.now.Add(time.Second)
 	o.Deployments = []*appsv1.Deployment{deploymentThat(true), deploymentThat(false)}
-	if wait := unremarkable(l.c, Outcome{Observed: o}, l.now); wait != startTimeout-time.Second {
-		t.Errorf("a start that is not late is told after %s", wait)
+	if wait := quietFor(Outcome{Observed: o}, l.cfg, l.now); wait != quietStart-time.Second {
+		t.Errorf("a start that is not late is reported after %s", wait)
 	}
-	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
 	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonStarting)
 	if l.c.Status.Endpoint != 0 {
-		t.Errorf("the endpoint %d is told to players who find nothing there", l.c.Status.Endpoint)
+		t.Errorf("the status shows endpoint %d before anything answers there", l.c.Status.Endpoint)
 	}
 	o.Deployments[1] = deploymentThat(true)
-	l.pass(Outcome{Observed: o})
+	l.reconcile(Outcome{Observed: o})
 	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
 
-	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateRunning)
 	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionTrue, hexactfv1.ReasonAvailable)
 	if s := l.c.Status; s.Endpoint != 30080 || s.Messages.Outbox[1].Endpoint != 30080 || s.Messages.Outbox[0].Endpoint != 0 || s.CurrentStatus.ErrorMsg != "" {
@@ -133,31 +140,31 @@ func TestNormalLife(t *testing.T) {
 		t.Errorf("expires at %s, want %s", l.c.Status.ExpiresAt, want)
 	}
 
-	// A second look changes nothing.
+	// A second reconciliation changes nothing.
 	before := l.c.DeepCopy()
 	l.now = l.now.Add(time.Minute)
-	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	if diff := cmp.Diff(before, l.c); diff != "" {
-		t.Errorf("a second look (-before +after):\n%s", diff)
+		t.Errorf("a second reconciliation (-before +after):\n%s", diff)
 	}
 
 	l.d.Acknowledged = 1
-	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateRunning, hexactfv1.StateRunning)
 	l.d.Acknowledged = 2
-	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateRunning)
 
-	// What goes wrong now ends nobody's game.
+	// A later problem ends no player's game.
 	o.Deployments[0] = deploymentThat(false)
-	l.pass(Outcome{Observed: o, Endpoint: 30080})
+	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateRunning)
 	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonUnavailable)
-	l.pass(Outcome{Observed: o, Problem: problemOf(cmpError("quota"), false)})
+	l.reconcile(Outcome{Observed: o, Problem: problemOf(cmpError("quota"), false)})
 	l.is(hexactfv1.StateRunning)
 	o.Deployments[0] = deploymentThat(true)
-	// Another node port is told once more.
-	l.pass(Outcome{Observed: o, Endpoint: 30081})
+	// Another node port has a message of its own.
+	l.reconcile(Outcome{Observed: o, Endpoint: 30081})
 	l.is(hexactfv1.StateRunning, hexactfv1.StateRunning)
 	if m := l.c.Status.Messages; m.Outbox[0].Endpoint != 30081 || m.Outbox[0].Sequence != 3 {
 		t.Errorf("%+v", m)
@@ -170,7 +177,7 @@ func TestNormalLife(t *testing.T) {
 	again := l.c.DeepCopy()
 	computeTerminating(l.c, l.d, l.now.Add(time.Second))
 	if diff := cmp.Diff(again, l.c); diff != "" {
-		t.Errorf("a second look at the end (-before +after):\n%s", diff)
+		t.Errorf("a second reconciliation of the deletion (-before +after):\n%s", diff)
 	}
 }
 
@@ -181,11 +188,11 @@ func (e cmpError) Error() string { return string(e) }
 func TestDefinitionComesLate(t *testing.T) {
 	l := newLife(t)
 	missing := Observed{Challenge: l.c}
-	l.pass(Outcome{Observed: missing, Problem: check(missing)})
+	l.reconcile(Outcome{Observed: missing, Problem: check(missing)})
 	l.is(hexactfv1.StateError, hexactfv1.StateError)
 	l.shows(hexactfv1.ConditionDefinitionFound, metav1.ConditionFalse, hexactfv1.ReasonDefinitionNotFound)
 	if wait := requeueAfter(Outcome{Observed: missing, Problem: check(missing)}, l.cfg, l.now.Add(time.Minute)); wait != 4*time.Minute {
-		t.Errorf("looks again after %s", wait)
+		t.Errorf("requeued after %s", wait)
 	}
 	l.now = l.now.Add(time.Minute)
 	l.start(definitionOf(newComponent("web", "", 80)))
@@ -198,19 +205,19 @@ func TestDefinitionComesLate(t *testing.T) {
 	}
 }
 
-// The time to start counts from the moment at which there was something to start: after ten minutes
-// without a good definition, and where another operator has begun an hour ago.
+// The start deadline counts from when there was a valid definition: after ten minutes without one, and if another
+// operator has started an hour ago.
 func TestStartDeadlineCountsFromTheDefinition(t *testing.T) {
 	good := definitionOf(newComponent("web", ""))
 	invalid := definitionOf()
 	for name, before := range map[string]func(*life){
 		"missing until now": func(l *life) {
 			missing := Observed{Challenge: l.c}
-			l.pass(Outcome{Observed: missing, Problem: check(missing)})
+			l.reconcile(Outcome{Observed: missing, Problem: check(missing)})
 		},
 		"bad until now": func(l *life) {
 			bad := Observed{Challenge: l.c, Definition: invalid}
-			l.pass(Outcome{Observed: bad, Problem: check(bad)})
+			l.reconcile(Outcome{Observed: bad, Problem: check(bad)})
 		},
 		"left by another operator": func(l *life) {
 			l.c.Status.StartedAt = &metav1.Time{Time: l.now}
@@ -227,20 +234,20 @@ func TestStartDeadlineCountsFromTheDefinition(t *testing.T) {
 			}
 			o.Deployments = []*appsv1.Deployment{deploymentThat(false)}
 			out := Outcome{Observed: o}
-			l.pass(out)
+			l.reconcile(out)
 			if wait := requeueAfter(out, l.cfg, l.now); wait != 5*time.Minute {
-				t.Errorf("looks again after %s", wait)
+				t.Errorf("requeued after %s", wait)
 			}
-			if wait := unremarkable(l.c, out, l.now); wait != startTimeout {
-				t.Errorf("a start that is not late is told after %s", wait)
+			if wait := quietFor(out, l.cfg, l.now); wait != quietStart {
+				t.Errorf("a start that is not late is reported after %s", wait)
 			}
 			l.now = l.now.Add(5*time.Minute - time.Second)
-			l.pass(out)
+			l.reconcile(out)
 			if got := l.c.Status.CurrentStatus.State; got != hexactfv1.StateCreating {
 				t.Errorf("a second before the deadline it is %s", got)
 			}
 			l.now = l.now.Add(time.Second)
-			l.pass(out)
+			l.reconcile(out)
 			if got := l.c.Status.CurrentStatus.State; got != hexactfv1.StateError {
 				t.Errorf("at the deadline it is %s", got)
 			}
@@ -249,8 +256,8 @@ func TestStartDeadlineCountsFromTheDefinition(t *testing.T) {
 	}
 }
 
-// A bad definition is deleted, to be created anew: only then the time without one begins, whatever
-// the status of the condition was before.
+// An invalid definition is deleted, to be created again: only then the time without one begins, independent of the
+// status that the condition had before.
 func TestTimeWithoutADefinitionBeginsWithIt(t *testing.T) {
 	c, cfg := testChallenge(), testConfig(t, nil)
 	look := func(definition *hexactfv1.ChallengeDefinition, now time.Time) (Outcome, bool) {
@@ -266,28 +273,28 @@ func TestTimeWithoutADefinitionBeginsWithIt(t *testing.T) {
 		t.Fatal("it is given up as soon as the definition is deleted")
 	}
 	if wait := requeueAfter(out, cfg, deleted); wait != 5*time.Minute {
-		t.Errorf("looks again after %s", wait)
+		t.Errorf("requeued after %s", wait)
 	}
 	before := c.DeepCopy()
 	if _, given = look(nil, deleted.Add(5*time.Minute-time.Second)); given {
 		t.Error("it is given up too early")
 	}
 	if diff := cmp.Diff(before, c); diff != "" {
-		t.Errorf("a second look (-before +after):\n%s", diff)
+		t.Errorf("a second reconciliation (-before +after):\n%s", diff)
 	}
 	if _, given = look(nil, deleted.Add(5*time.Minute)); !given {
 		t.Error("it is not given up")
 	}
 }
 
-// Until the start the definition says how long a challenge lives, also a bad one.
+// Until the start the definition says how long a challenge lives, also an invalid one.
 func TestABadDefinitionSaysHowLong(t *testing.T) {
 	l := newLife(t)
 	bad := definitionOf()
 	bad.Spec.IsOne = true
 	look := func(definition *hexactfv1.ChallengeDefinition) hexactfv1.ChallengeStatus {
 		o := Observed{Challenge: l.c, Definition: definition}
-		l.pass(Outcome{Observed: o, Problem: check(o)})
+		l.reconcile(Outcome{Observed: o, Problem: check(o)})
 		return l.c.Status
 	}
 	if s := look(bad); s.ExpiresAt != nil || !s.IsOne {
@@ -300,7 +307,7 @@ func TestABadDefinitionSaysHowLong(t *testing.T) {
 	if s := look(bad); s.IsOne || s.ExpiresAt.Sub(noon) != 2*time.Hour {
 		t.Errorf("one of two hours expires at %s", s.ExpiresAt)
 	}
-	for _, odd := range []time.Duration{-time.Hour, 0, maxLife + 1} {
+	for _, odd := range []time.Duration{-time.Hour, 0, maxDuration + 1} {
 		bad.Spec.Duration.Duration = odd
 		if s := look(bad); s.ExpiresAt == nil || s.ExpiresAt.Sub(noon) != hexactfv1.DefaultDuration {
 			t.Errorf("one of %s expires at %s", odd, s.ExpiresAt)
@@ -316,7 +323,7 @@ func TestABadDefinitionSaysHowLong(t *testing.T) {
 func TestHowLongAChallengeLives(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec hexactfv1.ChallengeDefinitionSpec
-		want time.Duration // 0: for ever
+		want time.Duration // 0: without limit
 	}{
 		"default":           {hexactfv1.ChallengeDefinitionSpec{}, 30 * time.Minute},
 		"seconds":           {hexactfv1.ChallengeDefinitionSpec{Duration: &metav1.Duration{Duration: 5 * time.Second}}, 5 * time.Second},
@@ -330,15 +337,15 @@ func TestHowLongAChallengeLives(t *testing.T) {
 		definition.Spec = tc.spec
 		o := l.start(definition)
 		o.Deployments = []*appsv1.Deployment{deploymentThat(true)}
-		l.pass(Outcome{Observed: o})
+		l.reconcile(Outcome{Observed: o})
 		l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateRunning)
 		s := l.c.Status
 		switch {
 		case s.IsOne != tc.spec.IsOne:
 			t.Errorf("%s: isOne is %v", name, s.IsOne)
-		case tc.want == 0 && (s.ExpiresAt != nil || over(l.c, noon.Add(1000*time.Hour))):
+		case tc.want == 0 && (s.ExpiresAt != nil || expired(l.c, noon.Add(1000*time.Hour))):
 			t.Errorf("%s: it expires at %s", name, s.ExpiresAt)
-		case tc.want > 0 && (s.ExpiresAt.Sub(noon) != tc.want || over(l.c, noon.Add(tc.want-1)) || !over(l.c, noon.Add(tc.want))):
+		case tc.want > 0 && (s.ExpiresAt.Sub(noon) != tc.want || expired(l.c, noon.Add(tc.want-1)) || !expired(l.c, noon.Add(tc.want))):
 			t.Errorf("%s: it expires at %s", name, s.ExpiresAt)
 		}
 	}
@@ -356,24 +363,24 @@ func TestStartDeadline(t *testing.T) {
 	}}
 	out := Outcome{Observed: o}
 	l.now = noon.Add(5*time.Minute - time.Second)
-	l.pass(out)
+	l.reconcile(out)
 	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
 	if wait := requeueAfter(out, l.cfg, l.now); wait != time.Second {
-		t.Errorf("looks again after %s", wait)
+		t.Errorf("requeued after %s", wait)
 	}
 	l.now = noon.Add(5 * time.Minute)
-	l.pass(out)
+	l.reconcile(out)
 	l.is(hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateError)
 	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonStartDeadlineExceeded)
 	if got := l.c.Status.CurrentStatus.ErrorMsg; !strings.Contains(got, "Component web: container web: ImagePullBackOff: no such image") {
 		t.Errorf("it says %q", got)
 	}
 	if wait := requeueAfter(out, l.cfg, l.now); wait != 0 {
-		t.Errorf("looks again after %s though nothing will change", wait)
+		t.Errorf("requeued after %s though nothing will change", wait)
 	}
-	// It goes on when the image is there after all.
+	// It continues when the image exists.
 	o.Deployments[0], o.Pods = deploymentThat(true), nil
-	l.pass(Outcome{Observed: o})
+	l.reconcile(Outcome{Observed: o})
 	l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateRunning)
 }
 
@@ -390,7 +397,7 @@ func TestProblemsBeforeItRuns(t *testing.T) {
 		l := newLife(t)
 		o := l.start(definitionOf(newComponent("web", "")))
 		tc.problem.Condition = hexactfv1.ConditionResourcesCreated
-		l.pass(Outcome{Observed: o, Problem: tc.problem})
+		l.reconcile(Outcome{Observed: o, Problem: tc.problem})
 		if got := l.c.Status.CurrentStatus.State; got != tc.want {
 			t.Errorf("%s: state %s, want %s", name, got, tc.want)
 		}
@@ -403,7 +410,7 @@ func TestBrokerThatIsAway(t *testing.T) {
 	l.d.Problem = "the broker has not acknowledged in time"
 	o := l.start(definitionOf(newComponent("web", "")))
 	o.Deployments = []*appsv1.Deployment{deploymentThat(true)}
-	l.pass(Outcome{Observed: o})
+	l.reconcile(Outcome{Observed: o})
 	l.is(hexactfv1.StateRunning, hexactfv1.StateCreating, hexactfv1.StateRunning)
 	l.shows(hexactfv1.ConditionNotifying, metav1.ConditionFalse, hexactfv1.ReasonNotifyFailed)
 
@@ -411,7 +418,7 @@ func TestBrokerThatIsAway(t *testing.T) {
 	off.d.Off = true
 	o = off.start(definitionOf(newComponent("web", "")))
 	o.Deployments = []*appsv1.Deployment{deploymentThat(true)}
-	off.pass(Outcome{Observed: o})
+	off.reconcile(Outcome{Observed: o})
 	off.is(hexactfv1.StateRunning)
 	off.shows(hexactfv1.ConditionNotifying, metav1.ConditionTrue, hexactfv1.ReasonNotifyOff)
 	computeTerminating(off.c, off.d, off.now)
@@ -422,7 +429,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	var s hexactfv1.ChallengeStatus
 	record(&s, hexactfv1.StateError, noon)
 	if s.Messages != nil {
-		t.Error("a message about nobody")
+		t.Error("a message without challenge and user")
 	}
 	s.ChallengeID, s.User = "42", "alice"
 	gone := 0
@@ -432,7 +439,7 @@ func TestOutboxIsBounded(t *testing.T) {
 		gone += dropped(before, &s, 0)
 	}
 	if gone != 200-maxOutbox {
-		t.Errorf("%d messages are told to be given up", gone)
+		t.Errorf("%d messages are reported as dropped", gone)
 	}
 	all := s.Messages.Outbox
 	if len(all) != maxOutbox || all[0].Sequence != 1 || all[len(all)-1].Sequence != 200 {
@@ -446,7 +453,7 @@ func TestOutboxIsBounded(t *testing.T) {
 	}
 }
 
-// What consumers of today need is there, none of it is empty, and a repeat is the same.
+// All fields that consumers need are set, and a repeat has the same bytes.
 func TestMessageAsConsumersReadIt(t *testing.T) {
 	c := testChallenge()
 	identify(c, nil, noon)
@@ -461,7 +468,7 @@ func TestMessageAsConsumersReadIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As it is after it was kept in the cluster.
+	// As it is after it was stored in the cluster.
 	var kept hexactfv1.Message
 	if err := json.Unmarshal(data, &kept); err != nil {
 		t.Fatal(err)
@@ -482,21 +489,20 @@ func TestInheritedChallenge(t *testing.T) {
 	c.Status.CurrentStatus.State = hexactfv1.StateRunning
 	c.Status.Endpoint = 30500
 	if !inherited(c) {
-		t.Fatal("it is not taken for what it is")
+		t.Fatal("it is not recognised")
 	}
 	l := &life{T: t, c: c, cfg: testConfig(t, nil), now: noon.Add(10 * time.Minute)}
 	before := c.Status.DeepCopy()
-	limit(&c.Status, nil)
-	computeInherited(c, Delivery{}, l.now)
+	computeInherited(c, nil, Delivery{}, l.now)
 	l.check(before)
 	l.is(hexactfv1.StateRunning)
 	if s := c.Status; s.Endpoint != 30500 || s.ExpiresAt.Sub(noon) != 30*time.Minute || s.User != "alice" {
 		t.Errorf("%+v", s)
 	}
 	again := c.DeepCopy()
-	computeInherited(c, Delivery{}, l.now.Add(time.Minute))
+	computeInherited(c, nil, Delivery{}, l.now.Add(time.Minute))
 	if diff := cmp.Diff(again, c); diff != "" {
-		t.Errorf("a second look (-before +after):\n%s", diff)
+		t.Errorf("a second reconciliation (-before +after):\n%s", diff)
 	}
 	if !inherited(c) {
 		t.Error("it is forgotten")
@@ -513,21 +519,16 @@ func TestInheritedSharedChallenge(t *testing.T) {
 	c.Status.CurrentStatus.State = hexactfv1.StateRunning
 	definition := definitionOf(newComponent("web", ""))
 	definition.Spec.IsOne = true
-	reader := &cluster{challenge: c, definition: definition}
-	r := reader.reconciler(t)
-	if err := r.inherit(t.Context(), c, noon.Add(10*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	server := &cluster{challenge: c, definition: definition}
+	server.reconcileAt(t, noon.Add(10*time.Minute))
 	if s := c.Status; s.ExpiresAt != nil || !s.IsOne || s.RunningAt == nil {
 		t.Errorf("%+v", s)
 	}
-	reader.definition = nil // what becomes of it is nothing to one that runs
+	server.definition = nil // a running challenge does not depend on it
 	again := c.DeepCopy()
-	if err := r.inherit(t.Context(), c, noon.Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	server.reconcileAt(t, noon.Add(time.Hour))
 	if diff := cmp.Diff(again.Status, c.Status); diff != "" {
-		t.Errorf("a second look (-before +after):\n%s", diff)
+		t.Errorf("a second reconciliation (-before +after):\n%s", diff)
 	}
 }
 
@@ -545,21 +546,21 @@ func TestTrouble(t *testing.T) {
 	}{
 		"starting":      {waitingFor("ContainerCreating", nil), ""},
 		"no image":      {waitingFor("ErrImagePull", nil), "container web: ErrImagePull: why"},
-		"crashes":       {waitingFor("CrashLoopBackOff", &corev1.ContainerStateTerminated{ExitCode: 3, Message: "flag{secret}"}), "container web: CrashLoopBackOff: why; it ended last with exit code 3 (no reason)"},
-		"unschedulable": {&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "no room"}}}}, "Unschedulable: no room"},
+		"crashes":       {waitingFor("CrashLoopBackOff", &corev1.ContainerStateTerminated{ExitCode: 3, Message: "flag{secret}"}), "container web: CrashLoopBackOff: why; its last exit code was 3 (no reason)"},
+		"unschedulable": {&corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available"}}}}, "Unschedulable: 0/1 nodes are available"},
 		"well":          {&corev1.Pod{}, ""},
 	} {
 		tc.pod.Spec.Containers = []corev1.Container{{Name: "web", Env: []corev1.EnvVar{{Name: "FLAG", Value: "flag{secret}"}}}}
 		if got := trouble(tc.pod); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
-		// What is kept of it says the same, and nothing secret.
+		// The trimmed pod says the same, and nothing secret.
 		TrimPod(tc.pod)
 		if got := trouble(tc.pod); got != tc.want {
 			t.Errorf("%s, trimmed: %q, want %q", name, got, tc.want)
 		}
 		if data, _ := json.Marshal(tc.pod); strings.Contains(string(data), "flag{secret}") {
-			t.Errorf("%s: the flag is kept: %s", name, data)
+			t.Errorf("%s: the flag is in the cache: %s", name, data)
 		}
 	}
 }
@@ -576,13 +577,13 @@ func TestTrimmedDeploymentSaysTheSame(t *testing.T) {
 		}},
 		"of an earlier spec": {ObservedGeneration: 1, Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}}},
 	} {
-		whole := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: status.ObservedGeneration}, Status: status}
+		challengeWide := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: status.ObservedGeneration}, Status: status}
 		if name == "of an earlier spec" {
-			whole.Generation = 2
+			challengeWide.Generation = 2
 		}
-		trimmed := whole.DeepCopy()
+		trimmed := challengeWide.DeepCopy()
 		TrimDeployment(trimmed)
-		if available(whole) != available(trimmed) || whyNot("web", whole, nil) != whyNot("web", trimmed, nil) {
+		if available(challengeWide) != available(trimmed) || whyNot("web", challengeWide, nil) != whyNot("web", trimmed, nil) {
 			t.Errorf("%s: trimmed says something else", name)
 		}
 		if want := name == "available"; available(trimmed) != want {

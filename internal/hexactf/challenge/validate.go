@@ -15,18 +15,16 @@ import (
 )
 
 const (
-	// maxComponents and maxContainers are those of the schema; the definition may have been
-	// stored under another one.
+	// maxComponents and maxContainers are the limits of the schema; the definition may have been stored under another one.
 	maxComponents, maxContainers = 16, 16
-	// maxSnapshot is the size in bytes, as JSON, of all that a challenge is built from. It is
-	// kept in the challenge's status, and etcd stores no object above 1.5 MiB.
+	// maxSnapshot is the maximum size in bytes, as JSON, of the components of a challenge. They are stored in its status,
+	// and etcd stores no object above 1.5 MiB.
 	maxSnapshot = 512 << 10
 	// maxLife is that of the schema.
-	maxLife = 8760 * time.Hour
+	maxDuration = 8760 * time.Hour
 )
 
-// validateIdentity returns what is wrong with the labels of a challenge. Names are made of
-// them, so that nothing may stand in them that no name may have.
+// validateIdentity returns the errors of the labels of a challenge. They become parts of names.
 func validateIdentity(id Identity) field.ErrorList {
 	at := field.NewPath("metadata", "labels")
 	var errs field.ErrorList
@@ -46,14 +44,13 @@ func validateIdentity(id Identity) field.ErrorList {
 	return errs
 }
 
-// validate returns what is wrong with a definition, each error naming its field. The schema
-// refuses most of it already; this is for what a schema cannot say, and for definitions that
-// were stored under another schema.
+// validate returns the errors of a definition, each with its field. The schema refuses most of them already; this is for
+// rules that a schema cannot express, and for definitions that were stored under another schema.
 func validate(definition *hexactfv1.ChallengeDefinition) field.ErrorList {
 	at := field.NewPath("spec", "components")
 	components := definition.Spec.Components
 	if len(components) == 0 {
-		return field.ErrorList{field.Required(at, "there is nothing to run")}
+		return field.ErrorList{field.Required(at, "nothing to run")}
 	}
 	if len(components) > maxComponents {
 		return field.ErrorList{field.TooMany(at, len(components), maxComponents)}
@@ -76,18 +73,18 @@ func validate(definition *hexactfv1.ChallengeDefinition) field.ErrorList {
 		errs = append(errs, validateDeployment(where.Child("deployment"), component.Deployment)...)
 		errs = append(errs, validateService(where.Child("service", "spec"), component.Service)...)
 	}
-	if d := definition.Spec.Duration; d != nil && !lives(d.Duration) {
+	if d := definition.Spec.Duration; d != nil && !validDuration(d.Duration) {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "duration"), d.Duration.String(), "must be from 1s to 8760h"))
 	}
 	return errs
 }
 
-// lives reports whether a challenge may live so long.
-func lives(d time.Duration) bool { return d >= time.Second && d <= maxLife }
+// validDuration reports whether a challenge may live so long.
+func validDuration(d time.Duration) bool { return d >= time.Second && d <= maxDuration }
 
 func validateDeployment(at *field.Path, d *hexactfv1.Deployment) field.ErrorList {
 	if d == nil {
-		return field.ErrorList{field.Required(at, "a component is a deployment, with or without a service")}
+		return field.ErrorList{field.Required(at, "a component needs a deployment")}
 	}
 	var errs field.ErrorList
 	if n := d.Spec.Replicas; n != nil && *n < 0 {
@@ -97,7 +94,7 @@ func validateDeployment(at *field.Path, d *hexactfv1.Deployment) field.ErrorList
 	containers := d.Spec.Template.Spec.Containers
 	switch n := len(containers); {
 	case n == 0:
-		return append(errs, field.Required(at, "there is nothing to run"))
+		return append(errs, field.Required(at, "nothing to run"))
 	case n > maxContainers:
 		return append(errs, field.TooMany(at, n, maxContainers))
 	}

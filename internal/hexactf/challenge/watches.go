@@ -7,17 +7,19 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -29,15 +31,15 @@ const (
 	indexPartOf = "partOf"
 )
 
-// SetupWithManager opens the watches. Each wakes one challenge, or those of a definition; the
-// only timers are the expiry, the deadlines of a start, and the wait for the broker.
+// SetupWithManager opens the watches. Each triggers the reconciliation of one challenge, or of those of a definition.
+// The only timers are the expiry, the deadlines of a start, and the timeout for the broker.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	r.deliveries.off = r.Publisher == nil
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := r.measure(ctx, mgr); err != nil {
+	if err := r.registerGauges(ctx, mgr); err != nil {
 		return err
 	}
 	if err := reconcile.Open(ctx, mgr.GetCache(), &hexactfv1.ChallengeDefinition{}, &appsv1.Deployment{},
@@ -47,27 +49,25 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	owner := handler.EnqueueRequestsFromMapFunc(r.ofObject)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("challenge").
-		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(hexactfv1.Finalizer)), goneOr(isLive))).
+		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(hexactfv1.Finalizer)), predicate.NewPredicateFuncs(isLive))).
+		Watches(&hexactfv1.Challenge{}, terminating, builder.WithPredicates(changes, predicate.Not(predicate.NewPredicateFuncs(isLive)))).
 		Watches(&hexactfv1.ChallengeDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced))).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, availabilityChanged))).
 		Watches(&networkingv1.NetworkPolicy{}, owner, builder.WithPredicates(changes)).
-		// Services have no generation: every change counts.
+		// Services have no generation, so no change can be left out.
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.Pod{}, owner, builder.WithPredicates(troubleChanged)).
-		WatchesRawSource(r.live.source()).
-		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.which(isStarting)))).
+		WatchesRawSource(r.queue.source()).
+		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.withTimeout))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+		Complete(r.kind.Reconciler())
 	if err != nil {
 		return err
 	}
 	if err := r.expiries().SetupWithManager(mgr); err != nil {
-		return err
-	}
-	if err := (&deletion{Reconciler: r}).setup(mgr); err != nil {
 		return err
 	}
 	if r.Publisher == nil {
@@ -99,8 +99,8 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 	})
 }
 
-// ofObject maps an object to the live challenges that it may be part of. One that has lost its
-// label is found by its owner.
+// ofObject maps an object to the live challenges that it may be part of. An object that has lost its label is found by
+// its owner.
 func (r *Reconciler) ofObject(ctx context.Context, o client.Object) []ctrl.Request {
 	label := o.GetLabels()[hexactfv1.LabelPartOf]
 	for _, owner := range o.GetOwnerReferences() {
@@ -119,34 +119,41 @@ func (r *Reconciler) ofDefinition(ctx context.Context, o client.Object) []ctrl.R
 	return reconcile.Requests(ctx, r.Client, listChallenges(), isLive, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexDefinition: o.GetName()})
 }
 
-// which maps whatever happened to some of all challenges.
-func (r *Reconciler) which(ones func(client.Object) bool) handler.MapFunc {
-	return func(ctx context.Context, _ client.Object) []ctrl.Request {
-		return reconcile.Requests(ctx, r.Client, listChallenges(), ones)
-	}
+// withTimeout lists the challenges that wait for a time: for the end of their start, or for the broker.
+func (r *Reconciler) withTimeout(ctx context.Context, _ client.Object) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listChallenges(), func(o client.Object) bool {
+		return !isLive(o) || o.(*hexactfv1.Challenge).Status.RunningAt == nil
+	})
 }
 
-func isLive(o client.Object) bool   { return o.GetDeletionTimestamp() == nil }
-func isEnding(o client.Object) bool { return !isLive(o) }
+func isLive(o client.Object) bool { return o.GetDeletionTimestamp() == nil }
 
-func isStarting(o client.Object) bool {
-	return isLive(o) && o.(*hexactfv1.Challenge).Status.RunningAt == nil
+// terminatingPriority is lower than that of live challenges, for which players wait, and higher than that of the
+// challenges that exist when the operator starts.
+const terminatingPriority = handler.LowPriority / 2
+
+// terminating enqueues challenges that are being deleted.
+var terminating = handler.Funcs{
+	CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+		enqueueTerminating(queue, e.Object)
+	},
+	UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+		enqueueTerminating(queue, e.ObjectNew)
+	},
+	DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+		enqueueTerminating(queue, e.Object)
+	},
 }
 
-// changes passes what somebody has written, and no status.
+func enqueueTerminating(queue workqueue.TypedRateLimitingInterface[ctrl.Request], o client.Object) {
+	queue.(priorityqueue.PriorityQueue[ctrl.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(terminatingPriority)},
+		ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+}
+
+// changes passes the writes of clients to everything but a status.
 var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced)
 
-// goneOr passes the events of challenges that are gone, so that what is remembered of them can
-// be forgotten, and of those that are live or being deleted.
-func goneOr(which func(client.Object) bool) predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return which(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectNew) },
-	}
-}
-
-// availabilityChanged passes what the status of a challenge says of a Deployment, and nothing
-// else of its status.
+// availabilityChanged passes the changes of a Deployment's status that change the status of its challenge.
 var availabilityChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*appsv1.Deployment), e.ObjectNew.(*appsv1.Deployment)
@@ -154,8 +161,8 @@ var availabilityChanged = predicate.Funcs{
 	},
 }
 
-// troubleChanged passes what the status of a challenge says of a pod. That one is being
-// scheduled, or its image pulled, changes nothing of it.
+// troubleChanged passes what the status of a challenge says of a pod. It does not say that a pod is being scheduled,
+// or its image pulled.
 var troubleChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return trouble(e.Object.(*corev1.Pod)) != "" },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -164,7 +171,7 @@ var troubleChanged = predicate.Funcs{
 	DeleteFunc: func(e event.DeleteEvent) bool { return trouble(e.Object.(*corev1.Pod)) != "" },
 }
 
-// TrimDeployment drops what the status of a challenge is not made of.
+// TrimDeployment drops what the status of a challenge does not depend on.
 func TrimDeployment(d *appsv1.Deployment) {
 	status := appsv1.DeploymentStatus{ObservedGeneration: d.Status.ObservedGeneration}
 	for _, c := range d.Status.Conditions {
@@ -180,8 +187,8 @@ func TrimDeployment(d *appsv1.Deployment) {
 	d.Status = status
 }
 
-// TrimPod keeps what the status of a challenge is made of. It also keeps what stands in a pod's
-// environment, a flag among it, out of the cache.
+// TrimPod keeps what the status of a challenge depends on. It keeps a pod's environment, which may hold a flag, out of
+// the cache.
 func TrimPod(p *corev1.Pod) {
 	p.Annotations, p.OwnerReferences, p.ManagedFields = nil, nil, nil
 	for name := range p.Labels {
@@ -211,7 +218,7 @@ func waiting(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 		}
 		trimmed := corev1.ContainerStatus{Name: s.Name, State: corev1.ContainerState{Waiting: s.State.Waiting}}
 		if last := s.LastTerminationState.Terminated; last != nil {
-			// Not what it wrote in the end.
+			// The message that it wrote when it ended is dropped.
 			trimmed.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: last.Reason, ExitCode: last.ExitCode}
 		}
 		kept = append(kept, trimmed)

@@ -22,41 +22,38 @@ import (
 )
 
 const (
-	// maxKept is how many messages are kept in memory: those whose send is under way, and as
-	// many again of which nobody has asked yet whether they arrived. At some hundred bytes
-	// each that is a few megabytes.
-	maxKept = 4096
+	// maxSends is how many sends are in flight, and how many delivered messages are remembered whose caller has not asked
+	// again. With some hundred bytes each, both take a few megabytes of memory.
+	maxSends = 4096
 	// maxValue bounds one message, far below the 1 MB that brokers take by default.
 	maxValue = 64 << 10
 
 	dialTimeout = 5 * time.Second
-	// answerTimeout is how long a broker may think about a request. A connection that leads
-	// nowhere is given up after twice that.
+	// answerTimeout is how long a broker may process a request. A connection without answers is closed after twice that.
 	answerTimeout = 5 * time.Second
-	// idleTimeout is below the ten minutes after which brokers close a connection: to open
-	// one costs a message a third of a second.
+	// idleTimeout is below the ten minutes after which brokers close a connection: a new connection delays a message by a
+	// third of a second.
 	idleTimeout = 8 * time.Minute
 
-	// Between two replacements of a client that is spoilt.
-	minReplacePause, maxReplacePause = time.Second, 10 * time.Second
-	// stuckAfter is how long a broker may answer and acknowledge nothing before the client is
-	// taken for stuck.
+	// The delays between two replacements of a broken producer.
+	minReplaceDelay, maxReplaceDelay = time.Second, 10 * time.Second
+	// stuckAfter is how long a broker may answer pings and acknowledge nothing before the producer counts as stuck.
 	stuckAfter = 30 * time.Second
-	// pingPause is the least time between two pings by which that is found out.
-	pingPause = 5 * time.Second
+	// pingInterval is the minimum time between two of those pings.
+	pingInterval = 5 * time.Second
 )
 
-// Errors that are not the broker's.
+// Errors that do not come from the broker.
 var (
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("the sender has ended")
-	// ErrFull is returned where too many messages wait for the broker already.
+	// ErrFull is returned while too many messages wait for the broker.
 	ErrFull = errors.New("too many messages wait for the broker already")
 )
 
 // An unansweredError is returned when the broker has not acknowledged in time.
 type unansweredError struct {
-	last error // of the last attempt to connect; nil where that succeeded
+	last error // of the last attempt to connect; nil if it succeeded
 }
 
 func (e *unansweredError) Error() string {
@@ -70,33 +67,33 @@ func (e *unansweredError) Unwrap() error { return e.last }
 
 // Client sends messages to one topic. It is safe for concurrent use.
 type Client struct {
-	cfg  config.Kafka
-	opts []kgo.Opt
-	now  func() time.Time
-	kept int // limit of sends, and of delivered
+	cfg      config.Kafka
+	opts     []kgo.Opt
+	now      func() time.Time
+	maxSends int // limit of sends, and of delivered
 
-	mu        sync.Mutex
-	current   *producer              // nil after Close
-	retired   map[*producer]struct{} // until their last message is answered
-	sends     map[string]*send       // under way, by key
-	delivered map[string][]byte      // arrived when nobody waited any more, by key
-	unhealthy error                  // of the last attempt to connect; nil once one succeeds
-	replaced  time.Time              // when current took the place of one that was spoilt
-	pause     time.Duration          // before the next replacement
-	pinging   bool
-	pinged    time.Time // when the last ping began
-	answering time.Time // since when pings succeed and nothing is acknowledged; zero: not so
+	mu             sync.Mutex
+	current        *producer              // nil after Close
+	retired        map[*producer]struct{} // until their last message is answered
+	sends          map[string]*send       // in flight, by key
+	delivered      map[string][]byte      // acknowledged when no caller waited any more, by key
+	connectErr     error                  // of the last attempt to connect; nil once one succeeds
+	replaced       time.Time              // when current replaced a broken one
+	replaceDelay   time.Duration          // before the next replacement
+	pinging        bool
+	pinged         time.Time // when the last ping began
+	answeringSince time.Time // since when pings succeed and nothing is acknowledged; else zero
 }
 
-// producer is a client of the library, with what is under way in it.
+// producer is a client of the library, with the number of its sends in flight.
 type producer struct {
 	*kgo.Client
 	inFlight int
-	spoilt   bool      // has failed in a way that it may not recover from
-	since    time.Time // when another one took its place
+	broken   bool      // may not recover from its last error
+	since    time.Time // when it was replaced
 }
 
-// send is one message under way.
+// send is one message in flight.
 type send struct {
 	value   []byte
 	waiters int
@@ -104,8 +101,8 @@ type send struct {
 	err     error
 }
 
-// New returns a client of the brokers in cfg. It reads the files that cfg names, and returns
-// an error that names the setting where one is not as it must be. It connects to nobody.
+// New returns a client of the brokers in cfg. It reads the files that cfg names, and returns an error that names the
+// setting of an invalid file. It does not connect.
 func New(cfg config.Kafka) (*Client, error) { return newClient(cfg) }
 
 func newClient(cfg config.Kafka, more ...kgo.Opt) (*Client, error) {
@@ -116,29 +113,27 @@ func newClient(cfg config.Kafka, more ...kgo.Opt) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		cfg: cfg, now: time.Now, kept: maxKept,
+		cfg: cfg, now: time.Now, maxSends: maxSends,
 		retired: map[*producer]struct{}{}, sends: map[string]*send{}, delivered: map[string][]byte{},
 	}
 	c.opts = append(credentials(cfg),
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ClientID("berg-operator"),
 		kgo.DefaultProduceTopic(cfg.Topic),
-		// A broker that lost its disk, or is new, makes the topic if it is told to make
-		// topics at all.
+		// A broker that lost its disk, or is new, creates the topic if it is configured to create topics.
 		kgo.AllowAutoTopicCreation(),
-		// The consumers of this topic need an extra library for each compression.
+		// The consumers of this topic need an additional library for each compression.
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
-		// The same partition for a key as by the operator of which the topic may hold messages.
+		// The same partition for a key as with the previous operator, whose messages may be in the topic.
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(kgo.SaramaCompatHasher(fnv32a))),
 		kgo.ProducerLinger(0),
-		kgo.MaxBufferedRecords(maxKept),
-		// Shorter than our own wait, so that a record of which the broker knows nothing is
-		// given up, with the reason.
+		kgo.MaxBufferedRecords(maxSends),
+		// Shorter than our own timeout, so that a record that no broker received is given up, with the reason.
 		kgo.RecordDeliveryTimeout(max(time.Second, cfg.SendTimeout*4/5)),
 		kgo.ProduceRequestTimeout(answerTimeout),
 		kgo.RequestTimeoutOverhead(answerTimeout),
 		kgo.ConnIdleTimeout(idleTimeout),
-		// A retry waits for metadata, which are asked for no more often than this.
+		// A retry waits for metadata, which are requested no more often than this.
 		kgo.MetadataMinAge(250*time.Millisecond),
 		kgo.WithHooks((*connections)(c)),
 		kgo.DisableClientMetrics(),
@@ -146,7 +141,7 @@ func newClient(cfg config.Kafka, more ...kgo.Opt) (*Client, error) {
 	c.opts = append(c.opts, more...)
 	library, err := kgo.NewClient(c.opts...)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of Kafka: %w", err)
+		return nil, fmt.Errorf("create a Kafka client: %w", err)
 	}
 	c.current = &producer{Client: library}
 	return c, nil
@@ -158,9 +153,9 @@ func fnv32a(key []byte) uint32 {
 	return hash.Sum32()
 }
 
-// Publish sends value, one JSON object, under key and returns when the broker has acknowledged
-// it. Otherwise it returns why not, at the end of ctx or of KAFKA_SEND_TIMEOUT at the latest;
-// the message may arrive all the same. Reason makes the error fit for a condition.
+// Publish sends value, one JSON object, under key and returns when the broker has acknowledged it. Otherwise it returns
+// why not, at the latest when ctx or KAFKA_SEND_TIMEOUT ends; the message may arrive nevertheless. Reason turns the error
+// into the text of a condition.
 func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 	if err := check(key, value); err != nil {
 		return err
@@ -168,7 +163,7 @@ func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.SendTimeout)
 	defer cancel()
 	for {
-		s, same, err := c.admit(key, value) //nolint:contextcheck // a send outlives who waits for it
+		s, same, err := c.startSend(key, value) //nolint:contextcheck // a send outlives its callers
 		if err != nil {
 			return err
 		}
@@ -179,17 +174,17 @@ func (c *Client) Publish(ctx context.Context, key string, value []byte) error {
 			}
 		case <-ctx.Done():
 			if same {
-				return c.leave(s) //nolint:contextcheck // the ping goes on when nobody waits
+				return c.stopWaiting(s) //nolint:contextcheck // the ping outlives the caller
 			}
-			// Who waits for the message before its own may be the only one who still does.
-			c.suspect() //nolint:contextcheck // the ping goes on when nobody waits
+			// This may be the last caller that waits for the message before its own.
+			c.detectStuck() //nolint:contextcheck // the ping outlives the caller
 			return c.unanswered()
 		}
 	}
 }
 
-// check refuses what consumers stop at. To Kafka a value of nothing is a request to forget the
-// key, and consumers of JSON fail on it for ever.
+// check refuses messages that stop consumers. An empty value asks Kafka to delete the key, and consumers of JSON fail on
+// it permanently.
 func check(key string, value []byte) error {
 	switch trimmed := bytes.TrimLeft(value, " \t\r\n"); {
 	case key == "":
@@ -202,9 +197,9 @@ func check(key string, value []byte) error {
 	return nil
 }
 
-// admit returns the send of this value, and true. While another value of the same key is under
-// way it returns that one and false.
-func (c *Client) admit(key string, value []byte) (s *send, same bool, err error) {
+// startSend returns the send of this value, and true. While another value of the same key is in flight, it returns that
+// send and false.
+func (c *Client) startSend(key string, value []byte) (s *send, same bool, err error) {
 	c.mu.Lock()
 	if c.current == nil {
 		c.mu.Unlock()
@@ -224,7 +219,7 @@ func (c *Client) admit(key string, value []byte) (s *send, same bool, err error)
 			return &send{done: closed}, true, nil
 		}
 	}
-	if len(c.sends) >= c.kept {
+	if len(c.sends) >= c.maxSends {
 		c.mu.Unlock()
 		return nil, false, ErrFull
 	}
@@ -234,35 +229,35 @@ func (c *Client) admit(key string, value []byte) (s *send, same bool, err error)
 	p.inFlight++
 	c.mu.Unlock()
 
-	// Not with the caller's context: what may have reached the broker cannot be called back,
-	// and what has not is given up by the delivery timeout.
+	// Not with the caller's context: a message that may have reached the broker cannot be called back, and the delivery
+	// timeout gives up one that has not.
 	p.TryProduce(context.Background(), &kgo.Record{Key: []byte(key), Value: s.value}, func(_ *kgo.Record, err error) {
-		c.answered(p, key, s, err)
+		c.completed(p, key, s, err)
 	})
 	return s, true, nil
 }
 
-// closed is a channel that is.
+// closed is a closed channel.
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// answered takes down what became of a send.
-func (c *Client) answered(p *producer, key string, s *send, err error) {
+// completed records the result of a send.
+func (c *Client) completed(p *producer, key string, s *send, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if errors.Is(err, kgo.ErrRecordTimeout) {
-		err = &unansweredError{cmp.Or(lastOf(err), c.unhealthy)}
+		err = &unansweredError{cmp.Or(lastError(err), c.connectErr)}
 	}
 	s.err = err
 	close(s.done)
 	delete(c.sends, key)
 	switch {
 	case err == nil:
-		c.pause, c.answering = 0, time.Time{}
+		c.replaceDelay, c.answeringSince = 0, time.Time{}
 		if s.waiters == 0 {
 			c.remember(key, s.value)
 		}
-	case spoils(err):
-		p.spoilt = true
+	case breaksProducer(err):
+		p.broken = true
 	}
 	p.inFlight--
 	if _, retired := c.retired[p]; retired && p.inFlight == 0 {
@@ -271,9 +266,8 @@ func (c *Client) answered(p *producer, key string, s *send, err error) {
 	}
 }
 
-// lastOf returns what the library met last before a record's time was over, nil if it does not
-// say.
-func lastOf(timeout error) error {
+// lastError returns the library's last error before a record timed out, nil if it does not report one.
+func lastError(timeout error) error {
 	if both, ok := timeout.(interface{ Unwrap() []error }); ok {
 		all := both.Unwrap()
 		return all[len(all)-1]
@@ -281,10 +275,10 @@ func lastOf(timeout error) error {
 	return nil
 }
 
-// remember keeps a value that arrived when nobody waited any more. Where there are too many,
-// any other is forgotten: it is sent once more.
+// remember keeps a value that was acknowledged when no caller waited any more. If there are too many, any other value is
+// forgotten and will be sent once more.
 func (c *Client) remember(key string, value []byte) {
-	if len(c.delivered) >= c.kept {
+	if len(c.delivered) >= c.maxSends {
 		for other := range c.delivered {
 			delete(c.delivered, other)
 			break
@@ -293,30 +287,30 @@ func (c *Client) remember(key string, value []byte) {
 	c.delivered[key] = value
 }
 
-// leave ends the wait for a send, which stays under way.
-func (c *Client) leave(s *send) error {
+// stopWaiting ends the wait for a send, which stays in flight.
+func (c *Client) stopWaiting(s *send) error {
 	c.mu.Lock()
 	select {
-	case <-s.done: // meanwhile
+	case <-s.done:
 		c.mu.Unlock()
 		return s.err
 	default:
 	}
 	s.waiters--
 	c.mu.Unlock()
-	c.suspect()
+	c.detectStuck()
 	return c.unanswered()
 }
 
 func (c *Client) unanswered() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &unansweredError{c.unhealthy}
+	return &unansweredError{c.connectErr}
 }
 
-// spoils reports whether a client of the library may fail for ever after err. The replacement
-// of one that would not costs a third of a second.
-func spoils(err error) bool {
+// breaksProducer reports whether a client of the library may fail permanently after err. Replacing one that would not
+// costs a third of a second.
+func breaksProducer(err error) bool {
 	switch {
 	case errors.As(err, new(*unansweredError)), errors.Is(err, kgo.ErrMaxBuffered), errors.Is(err, kgo.ErrClientClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
@@ -326,26 +320,25 @@ func spoils(err error) bool {
 	return true
 }
 
-// usable returns the producer for the next message: the current one, or another in its place
-// if that is spoilt. The caller holds the lock.
+// usable returns the producer for the next message: the current one, or its replacement if it is broken. The caller
+// holds the lock.
 func (c *Client) usable() *producer {
-	if c.current.spoilt && c.now().Sub(c.replaced) >= c.pause {
+	if c.current.broken && c.now().Sub(c.replaced) >= c.replaceDelay {
 		c.replace()
 	}
 	return c.current
 }
 
-// replace puts a new producer in place of the current one, which ends with its last answer.
-// It reports whether there is one: the options were good before, and the next message tries
-// again.
+// replace replaces the current producer, which ends with its last answer. It reports whether it did: the options were
+// valid before, and the next message tries again.
 func (c *Client) replace() bool {
 	library, err := kgo.NewClient(c.opts...)
 	if err != nil {
 		return false
 	}
 	c.replaced = c.now()
-	c.pause = min(max(2*c.pause, minReplacePause), maxReplacePause)
-	c.answering = time.Time{}
+	c.replaceDelay = min(max(2*c.replaceDelay, minReplaceDelay), maxReplaceDelay)
+	c.answeringSince = time.Time{}
 	if old := c.current; old.inFlight == 0 {
 		go old.Close()
 	} else {
@@ -356,57 +349,55 @@ func (c *Client) replace() bool {
 	return true
 }
 
-// suspect finds out whether the broker answers although it has not acknowledged. If that has
-// been so for long, the current producer is taken for stuck: what is under way in it fails,
-// and another takes its place. So does what is under way in one that was retired long ago: its
-// keys would be blocked for as long as it hangs.
-func (c *Client) suspect() {
+// detectStuck pings a broker that has not acknowledged a message. If it has answered pings for stuckAfter and acknowledged
+// nothing, the current producer counts as stuck: its sends in flight fail, and another producer replaces it. The sends of
+// a producer that was retired before stuckAfter fail too: they would block their keys.
+func (c *Client) detectStuck() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if c.current == nil || c.pinging || now.Sub(c.pinged) < pingPause {
+	if c.current == nil || c.pinging || now.Sub(c.pinged) < pingInterval {
 		return
 	}
 	c.pinging, c.pinged = true, now
 	p := c.current
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), pingPause)
+		ctx, cancel := context.WithTimeout(context.Background(), pingInterval)
 		defer cancel()
 		err := p.Ping(ctx)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.pinging = false
 		if err == nil {
-			c.buryRetired()
+			c.closeRetired()
 		}
 		switch {
 		case c.current != p || p.inFlight == 0 || err != nil:
-			c.answering = time.Time{}
-		case c.answering.IsZero():
-			c.answering = c.now()
-		case c.now().Sub(c.answering) >= stuckAfter:
+			c.answeringSince = time.Time{}
+		case c.answeringSince.IsZero():
+			c.answeringSince = c.now()
+		case c.now().Sub(c.answeringSince) >= stuckAfter:
 			if c.replace() {
-				delete(c.retired, p) // since this is its end
+				delete(c.retired, p) // it is closed here
 				go p.Close()
 			}
 		}
 	}()
 }
 
-// buryRetired ends the producers that have been retired for so long that their messages will not be
-// answered any more, by a broker that answers others. The caller holds the lock.
-func (c *Client) buryRetired() {
+// closeRetired closes the producers that have been retired for so long that a broker that answers other requests will not
+// acknowledge their messages any more. The caller holds the lock.
+func (c *Client) closeRetired() {
 	for p := range c.retired {
 		if c.now().Sub(p.since) >= stuckAfter {
-			delete(c.retired, p) // since this is its end
+			delete(c.retired, p) // it is closed here
 			go p.Close()
 		}
 	}
 }
 
-// Ping asks a broker whether it is there, and so connects and logs in: the first message is
-// faster then, and a wrong password is known before it. It returns at the end of ctx or of
-// KAFKA_SEND_TIMEOUT at the latest.
+// Ping asks a broker for an answer, for which it connects and logs in: then the first message is faster, and a wrong
+// password is known before it. It returns at the latest when ctx or KAFKA_SEND_TIMEOUT ends.
 func (c *Client) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.SendTimeout)
 	defer cancel()
@@ -429,15 +420,15 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 }
 
-// Start asks a broker whether it is there, says what it found out, and waits for the end of
-// ctx: then it closes the client, which sends what is under way for as long as one attempt
-// takes. It is for a manager, and fails never: a broker that is away comes back.
+// Start pings a broker, logs the result, and waits for the end of ctx. Then it closes the client, which may use
+// KAFKA_SEND_TIMEOUT for the sends in flight. It is for a manager and never fails: a broker that does not answer may come
+// back.
 func (c *Client) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("kafka")
 	switch err := c.Ping(ctx); {
 	case ctx.Err() != nil:
 	case err != nil:
-		logger.Error(errors.New(Reason(err)), "no message can be sent to Kafka for now, they are kept until it is there", "brokers", c.cfg.Brokers)
+		logger.Error(errors.New(Reason(err)), "Kafka does not answer; messages are kept until it does", "brokers", c.cfg.Brokers)
 	default:
 		logger.Info("Kafka answers", "brokers", c.cfg.Brokers, "topic", c.cfg.Topic)
 	}
@@ -448,12 +439,11 @@ func (c *Client) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection tells a manager that each replica has a client: a wrong password is told
-// before the replica leads.
+// NeedLeaderElection tells a manager that each replica has a client: a wrong password is logged before the replica leads.
 func (*Client) NeedLeaderElection() bool { return false }
 
-// Close waits for what is under way, no longer than ctx, and ends the client. What was not
-// acknowledged until then may have arrived or not.
+// Close waits for the sends in flight, no longer than ctx, and ends the client. A message that was not acknowledged until
+// then may have arrived or not.
 func (c *Client) Close(ctx context.Context) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Keys(c.retired))
@@ -466,7 +456,7 @@ func (c *Client) Close(ctx context.Context) {
 	var ending sync.WaitGroup
 	for _, p := range all {
 		ending.Go(func() {
-			_ = p.Flush(ctx) // fails with ctx alone
+			_ = p.Flush(ctx) // fails only if ctx ends
 			p.Close()
 		})
 	}
@@ -478,14 +468,14 @@ func (c *Client) Close(ctx context.Context) {
 	}
 }
 
-// connections are told of every attempt to connect.
+// connections is a hook of the library, which is called at every attempt to connect.
 type connections Client
 
 var _ kgo.HookBrokerConnect = (*connections)(nil)
 
-// OnBrokerConnect remembers why the last attempt to connect, or to log in, failed.
+// OnBrokerConnect records why the last attempt to connect, or to log in, failed.
 func (c *connections) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unhealthy = err
+	c.connectErr = err
 }

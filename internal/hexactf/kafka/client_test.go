@@ -26,11 +26,11 @@ import (
 
 const topic = "challenge-status"
 
-// timeout is how long a test waits for what must happen.
+// timeout is how long a test waits for an expected result.
 const timeout = 20 * time.Second
 
-// slack is what a busy machine may take longer than a timeout to return: what is not bounded
-// would take minutes, or for ever.
+// slack is how much longer than a timeout a busy machine may take to return: without a bound it would take minutes, or
+// never return.
 const slack = 10 * time.Second
 
 func broker(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
@@ -70,7 +70,7 @@ func publish(t *testing.T, c *Client, key string, value []byte) {
 	}
 }
 
-// eventually repeats what a caller with an outbox would repeat.
+// eventually publishes until it succeeds, as a caller with an outbox does.
 func eventually(t *testing.T, c *Client, key string, value []byte) {
 	t.Helper()
 	end := time.Now().Add(timeout)
@@ -133,7 +133,7 @@ func arrived(t *testing.T, count int, opts ...kgo.Opt) map[string][]string {
 
 func at(cluster *kfake.Cluster) kgo.Opt { return kgo.SeedBrokers(cluster.ListenAddrs()...) }
 
-// stall keeps the answers to requests of a kind back until the function it returns is called.
+// stall delays the answers to requests of a kind until the function that it returns is called.
 func stall(cluster *kfake.Cluster, key kmsg.Key) (release func()) {
 	gate := make(chan struct{})
 	cluster.ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -169,18 +169,18 @@ func TestMessagesOfAKeyArriveInOrder(t *testing.T) {
 		}
 	}
 	if len(c.sends) != 0 || len(c.delivered) != 0 {
-		t.Errorf("%d sends and %d deliveries are kept for nobody", len(c.sends), len(c.delivered))
+		t.Errorf("%d sends and %d deliveries remain in memory", len(c.sends), len(c.delivered))
 	}
 }
 
-// A key is on the partition that the former operator, which was made with another library,
-// has put it on: messages stay in order when that is replaced.
+// A key is on the partition that the previous operator, which used another library, has put it on: messages stay in order
+// when the operator is replaced.
 func TestKeysStayOnTheirPartition(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	c := client(t, settingsFor(cluster.ListenAddrs()...))
-	// By the definition: FNV-1a of the key as a signed number, modulo, without its sign. As an
-	// unsigned number the first three would be elsewhere.
+	// By the definition: FNV-1a of the key as a signed number, modulo, without its sign. As unsigned numbers the first
+	// three would be on other partitions.
 	for key, partition := range map[string]int32{"user-0": 1, "user-1": 0, "user-4": 0, "user-3": 2, "user-10": 1, "user-11": 0} {
 		before := cluster.PartitionInfo(topic, partition).HighWatermark
 		publish(t, c, key, message(0))
@@ -190,7 +190,7 @@ func TestKeysStayOnTheirPartition(t *testing.T) {
 	}
 }
 
-func TestWhatConsumersStopAtIsNotSent(t *testing.T) {
+func TestMessagesThatStopConsumersAreNotSent(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	c := client(t, settingsFor(cluster.ListenAddrs()...))
@@ -228,7 +228,7 @@ func TestABrokerThatDoesNotAnswerCostsTheTimeoutOnly(t *testing.T) {
 		}
 	}
 	if err := c.Publish(t.Context(), "key", message(2)); err == nil {
-		t.Error("another message of the key got past the first")
+		t.Error("another message of the key was sent before the first")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -244,8 +244,8 @@ func TestABrokerThatDoesNotAnswerCostsTheTimeoutOnly(t *testing.T) {
 	}
 }
 
-// Two callers, such as two objects that are about the same problem of the same user.
-func TestOneSendOfAKeyIsUnderWayAtATime(t *testing.T) {
+// Two callers, such as two challenges of the same problem and user.
+func TestAKeyHasOneSendInFlight(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	release := stall(cluster, kmsg.Produce)
@@ -263,10 +263,10 @@ func TestOneSendOfAKeyIsUnderWayAtATime(t *testing.T) {
 	}
 	wait(t, 100*time.Millisecond)
 	c.mu.Lock()
-	underWay := c.current.inFlight
+	inFlight := c.current.inFlight
 	c.mu.Unlock()
-	if underWay != 1 {
-		t.Errorf("%d messages of one key are under way", underWay)
+	if inFlight != 1 {
+		t.Errorf("%d messages of one key are in flight", inFlight)
 	}
 	release()
 	senders.Wait()
@@ -279,7 +279,7 @@ func TestOneSendOfAKeyIsUnderWayAtATime(t *testing.T) {
 	}
 }
 
-func TestWhatArrivesWhenNobodyWaitsIsNotSentAgain(t *testing.T) {
+func TestAMessageAcknowledgedWithoutACallerIsNotSentAgain(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	release := stall(cluster, kmsg.Produce)
@@ -298,7 +298,7 @@ func TestWhatArrivesWhenNobodyWaitsIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// freePort returns one that nobody listens at.
+// freePort returns a port without a listener.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -309,7 +309,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-func TestABrokerThatComesLaterIsFound(t *testing.T) {
+func TestABrokerThatStartsLaterIsFound(t *testing.T) {
 	t.Parallel()
 	port := freePort(t)
 	address := "127.0.0.1:" + strconv.Itoa(port)
@@ -327,7 +327,7 @@ func TestABrokerThatComesLaterIsFound(t *testing.T) {
 	arrived(t, 1, at(cluster))
 }
 
-func TestABrokerThatGoesAndComesBackGetsEverythingInOrder(t *testing.T) {
+func TestARestartedBrokerGetsAllMessagesInOrder(t *testing.T) {
 	t.Parallel()
 	port, dir := freePort(t), t.TempDir()
 	start := func() *kfake.Cluster {
@@ -343,7 +343,7 @@ func TestABrokerThatGoesAndComesBackGetsEverythingInOrder(t *testing.T) {
 	cluster.Close()
 	for range 3 {
 		if err := c.Publish(t.Context(), "key", message(1)); err == nil {
-			t.Fatal("published to nobody")
+			t.Fatal("published without a broker")
 		}
 	}
 	cluster = start()
@@ -358,8 +358,8 @@ func TestABrokerThatGoesAndComesBackGetsEverythingInOrder(t *testing.T) {
 	}
 }
 
-// The broker refuses the producer ID once: a client of the library fails for ever then.
-func TestAClientThatIsSpoiltIsReplaced(t *testing.T) {
+// The broker refuses the producer ID once: then a client of the library fails permanently.
+func TestABrokenClientIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: 1})
@@ -374,12 +374,12 @@ func TestAClientThatIsSpoiltIsReplaced(t *testing.T) {
 	eventually(t, c, "key", message(1))
 	arrived(t, 1, at(cluster))
 	if len(c.retired) != 0 {
-		t.Error("the former client is still there")
+		t.Error("the replaced client still exists")
 	}
 }
 
-// Replacements cost: while the broker refuses, there is one in a while.
-func TestReplacementsPause(t *testing.T) {
+// Replacements are expensive: there are few of them while the broker refuses.
+func TestReplacementsBackOff(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
@@ -394,19 +394,19 @@ func TestReplacementsPause(t *testing.T) {
 		seen[c.current] = true
 		now = now.Add(500 * time.Millisecond)
 	}
-	// At once, after 1, 2, 4, 8 and 10 seconds.
+	// Immediately, and after 1, 2, 4, 8 and 10 seconds.
 	if len(seen) < 4 || len(seen) > 6 {
 		t.Errorf("%d clients in twenty seconds of refusals", len(seen))
 	}
 	fault.Remove()
-	now = now.Add(maxReplacePause)
+	now = now.Add(maxReplaceDelay)
 	eventually(t, c, "key", message(1))
-	if c.pause != 0 {
-		t.Error("the pause does not begin anew")
+	if c.replaceDelay != 0 {
+		t.Error("the delay is not reset")
 	}
 }
 
-func TestATopicThatIsMadeAnewIsFound(t *testing.T) {
+func TestATopicThatIsCreatedAgainIsFound(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	c := client(t, settingsFor(cluster.ListenAddrs()...))
@@ -429,8 +429,8 @@ func TestATopicThatIsMadeAnewIsFound(t *testing.T) {
 	}
 }
 
-// Written, and answered by an error: whether it is sent again is left to the library, which
-// numbers messages so that the broker knows.
+// The broker writes the message and answers with an error: the library decides whether to send it again, and numbers
+// messages so that the broker detects a repeat.
 func TestAnErrorAfterTheMessageWasWrittenMakesNoSecondOne(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
@@ -440,8 +440,8 @@ func TestAnErrorAfterTheMessageWasWrittenMakesNoSecondOne(t *testing.T) {
 	arrived(t, 1, at(cluster))
 }
 
-// What is about one message leaves the client as it is.
-func TestAMessageThatIsRefusedSpoilsNothing(t *testing.T) {
+// An error about one message does not replace the client.
+func TestARefusedMessageBreaksNoClient(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Err: kerr.MessageTooLarge, Count: 1})
@@ -456,8 +456,8 @@ func TestAMessageThatIsRefusedSpoilsNothing(t *testing.T) {
 	}
 }
 
-// judged waits until no ping is under way, by which a client is judged.
-func judged(t *testing.T, c *Client) {
+// awaitPing waits until no ping is in flight.
+func awaitPing(t *testing.T, c *Client) {
 	t.Helper()
 	for pinging := true; pinging; {
 		wait(t, 10*time.Millisecond)
@@ -467,7 +467,7 @@ func judged(t *testing.T, c *Client) {
 	}
 }
 
-// A broker that answers, and acknowledges nothing for half a minute, gets another client.
+// After half a minute in which a broker answers and acknowledges nothing, the client is replaced.
 func TestAStuckClientIsReplaced(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
@@ -484,7 +484,7 @@ func TestAStuckClientIsReplaced(t *testing.T) {
 		if err := c.Publish(t.Context(), "key", message(1)); err == nil {
 			t.Fatal("published")
 		}
-		judged(t, c)
+		awaitPing(t, c)
 		mu.Lock()
 		now = now.Add(10 * time.Second)
 		mu.Unlock()
@@ -499,9 +499,9 @@ func TestAStuckClientIsReplaced(t *testing.T) {
 	eventually(t, c, "key", message(1))
 }
 
-// What hangs in a client that was replaced blocks its key no longer than what hangs in the current
-// one, also for a message of another challenge of the same player and problem.
-func TestAStuckClientThatWasReplacedEnds(t *testing.T) {
+// A send that hangs in a replaced client blocks its key no longer than one in the current client, also for a message of
+// another challenge of the same player and problem.
+func TestAStuckReplacedClientIsClosed(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	release := stall(cluster, kmsg.Produce)
@@ -518,9 +518,9 @@ func TestAStuckClientThatWasReplacedEnds(t *testing.T) {
 		if err := c.Publish(t.Context(), "key", message(2)); err == nil {
 			t.Fatal("published")
 		}
-		judged(t, c)
+		awaitPing(t, c)
 	}
-	buried := func() bool {
+	closed := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.retired) == 0
@@ -531,25 +531,25 @@ func TestAStuckClientThatWasReplacedEnds(t *testing.T) {
 	c.mu.Lock()
 	replaced := c.replace()
 	c.mu.Unlock()
-	if !replaced || buried() {
-		t.Fatal("the client was not replaced, or what hangs in it is forgotten")
+	if !replaced || closed() {
+		t.Fatal("the client was not replaced, or its sends are forgotten")
 	}
 	later(stuckAfter - time.Second)
 	attempt()
-	if buried() {
-		t.Fatal("it is ended before its time")
+	if closed() {
+		t.Fatal("it is closed too early")
 	}
-	later(pingPause)
+	later(pingInterval)
 	attempt()
-	if !buried() {
-		t.Fatal("it is still there")
+	if !closed() {
+		t.Fatal("it is not closed")
 	}
 	release()
 	eventually(t, c, "key", message(2))
 }
 
-// Which of several brokers an attempt met last is chance: what is told must not change with it.
-func TestSeveralBrokersThatAreAwayAreToldAsOne(t *testing.T) {
+// It is random which of several brokers an attempt used last: the reason must not depend on it.
+func TestSeveralBrokersWithoutAnswerHaveOneReason(t *testing.T) {
 	t.Parallel()
 	addresses := []string{"127.0.0.1:" + strconv.Itoa(freePort(t)), "127.0.0.1:" + strconv.Itoa(freePort(t))}
 	cfg := settingsFor(addresses...)
@@ -591,15 +591,15 @@ func TestMemoryIsBounded(t *testing.T) {
 		m.Range(func(any, any) bool { n++; return true })
 		return n
 	}
-	if count(&full) != unsent-maxKept || count(&failed) != unsent {
-		t.Errorf("%d of %d were refused at once, want %d", count(&full), count(&failed), unsent-maxKept)
+	if count(&full) != unsent-maxSends || count(&failed) != unsent {
+		t.Errorf("%d of %d were refused immediately, want %d", count(&full), count(&failed), unsent-maxSends)
 	}
 	if grown := int64(heap()) - int64(before); grown > 16<<20 {
 		t.Errorf("the heap has grown by %d kB", grown>>10)
 	}
 }
 
-func TestWhatIsRememberedIsBounded(t *testing.T) {
+func TestRememberedDeliveriesAreBounded(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	release := stall(cluster, kmsg.Produce)
@@ -607,7 +607,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	cfg := settingsFor(cluster.ListenAddrs()...)
 	cfg.SendTimeout = time.Second
 	c := client(t, cfg)
-	c.kept = 3
+	c.maxSends = 3
 	var senders sync.WaitGroup
 	for n := range 4 {
 		senders.Go(func() { _ = c.Publish(t.Context(), strconv.Itoa(n), message(n)) })
@@ -626,7 +626,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
+func TestCloseWaitsForSendsInFlight(t *testing.T) {
 	t.Parallel()
 	cluster := broker(t)
 	release := stall(cluster, kmsg.Produce)
@@ -650,10 +650,10 @@ func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 		t.Errorf("not sent: %v", err)
 	}
 	if err := c.Publish(t.Context(), "key", message(2)); !errors.Is(err, ErrClosed) {
-		t.Errorf("published after the end: %v", err)
+		t.Errorf("published after Close: %v", err)
 	}
 	if err := c.Ping(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("pinged after the end: %v", err)
+		t.Errorf("pinged after Close: %v", err)
 	}
 	c.Close(long) // once more
 }
@@ -673,10 +673,10 @@ func TestCloseEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A manager runs the client; neither a broker that is away nor one that is there ends it.
-func TestARunOutlivesTheBroker(t *testing.T) {
+// A manager runs the client, with and without a broker that answers.
+func TestStartDoesNotDependOnTheBroker(t *testing.T) {
 	t.Parallel()
-	for name, address := range map[string]string{"there": broker(t).ListenAddrs()[0], "away": "127.0.0.1:" + strconv.Itoa(freePort(t))} {
+	for name, address := range map[string]string{"answers": broker(t).ListenAddrs()[0], "does not answer": "127.0.0.1:" + strconv.Itoa(freePort(t))} {
 		t.Run(name, func(t *testing.T) {
 			c := client(t, settingsFor(address))
 			ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), logr.Discard()))
@@ -697,7 +697,7 @@ func TestARunOutlivesTheBroker(t *testing.T) {
 				t.Error("does not end")
 			}
 			if err := c.Publish(t.Context(), "key", message(1)); !errors.Is(err, ErrClosed) {
-				t.Errorf("published after the end: %v", err)
+				t.Errorf("published after Close: %v", err)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// A credentialsError is about a file of ours, not about the broker.
+// A credentialsError is about a file of the operator, not about the broker.
 type credentialsError struct {
 	setting, path string
 	err           error
@@ -26,8 +26,8 @@ type credentialsError struct {
 func (e *credentialsError) Error() string { return fmt.Sprintf("%s=%s: %v", e.setting, e.path, e.err) }
 func (e *credentialsError) Unwrap() error { return e.err }
 
-// credentials are the options by which a client proves who it is. They read the files anew for
-// each connection, since certificates and passwords are renewed while the operator runs.
+// credentials are the options by which a client authenticates. They read the files for each connection, since
+// certificates and passwords are renewed while the operator runs.
 func credentials(cfg config.Kafka) []kgo.Opt {
 	opts := []kgo.Opt{kgo.Dialer(func(ctx context.Context, transport, address string) (net.Conn, error) {
 		dialer := net.Dialer{Timeout: dialTimeout}
@@ -38,7 +38,7 @@ func credentials(cfg config.Kafka) []kgo.Opt {
 		if err != nil {
 			return nil, err
 		}
-		// Until the handshake is done, the context alone bounds it.
+		// Only the context bounds the handshake.
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		return (&tls.Dialer{NetDialer: &dialer, Config: secured}).DialContext(ctx, transport, address)
@@ -65,7 +65,7 @@ func scramAuth(cfg config.Kafka) func(context.Context) (scram.Auth, error) {
 	}
 }
 
-// checkCredentials reads every file once and returns all that is wrong with them.
+// checkCredentials reads every file once and returns all their errors.
 func checkCredentials(cfg config.Kafka) error {
 	_, tlsErr := tlsConfig(cfg)
 	var passwordErr error
@@ -97,8 +97,8 @@ func tlsConfig(cfg config.Kafka) (*tls.Config, error) {
 			return nil, err
 		}
 		pair, err := tls.X509KeyPair(certificate, key)
-		if err != nil { // which says what is wrong, and repeats nothing of the key
-			return nil, &credentialsError{"KAFKA_CERTIFICATE_FILE", cfg.CertificateFile, fmt.Errorf("does not go with KAFKA_KEY_FILE=%s: %w", cfg.KeyFile, err)}
+		if err != nil { // it does not contain any part of the key
+			return nil, &credentialsError{"KAFKA_CERTIFICATE_FILE", cfg.CertificateFile, fmt.Errorf("does not match KAFKA_KEY_FILE=%s: %w", cfg.KeyFile, err)}
 		}
 		result.Certificates = []tls.Certificate{pair}
 	}
@@ -117,12 +117,12 @@ func readPassword(cfg config.Kafka) (string, error) {
 	return password, nil
 }
 
-// readFile reads one of our files, which are small.
+// readFile reads the file of a setting. The files are small.
 func readFile(setting, path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		var failed *os.PathError
-		if errors.As(err, &failed) { // the path stands before it already
+		if errors.As(err, &failed) { // credentialsError names the path
 			err = failed.Err
 		}
 		return nil, &credentialsError{setting, path, err}

@@ -105,13 +105,13 @@ func TestEncryptedConnections(t *testing.T) {
 	stranger.CAFile = other.file("ca.crt")
 	refused(t, stranger, "the broker's certificate is signed by an unknown authority: see KAFKA_CA_FILE")
 
-	refused(t, base, "the broker closed the connection at once: compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener")
+	refused(t, base, "the broker closed the connection immediately: compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener")
 
 	good.Brokers = []string{hangsUp(t)}
-	refused(t, good, "the broker closed the connection at once: compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener")
+	refused(t, good, "the broker closed the connection immediately: compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener")
 }
 
-// hangsUp returns the address of somebody who does as a broker does that expects no TLS.
+// hangsUp returns the address of a server that behaves like a broker without TLS.
 func hangsUp(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -179,7 +179,7 @@ func TestFilesAreReadForEachConnection(t *testing.T) {
 	cfg.TLS, cfg.CAFile, cfg.CertificateFile, cfg.KeyFile = true, a.file("ca.crt"), other.file("client.crt"), other.file("client.key")
 	c := client(t, cfg)
 	if err := c.Publish(t.Context(), "key", message(1)); err == nil {
-		t.Fatal("a stranger's certificate is accepted")
+		t.Fatal("a certificate of another authority is accepted")
 	}
 	a.issue(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	for _, name := range []string{"client.crt", "client.key"} {
@@ -191,7 +191,7 @@ func TestFilesAreReadForEachConnection(t *testing.T) {
 	}
 	eventually(t, c, "key", message(1))
 
-	// One that cannot be read any more is told by its name.
+	// The reason names a file that cannot be read any more.
 	late := client(t, cfg)
 	if err := os.Remove(cfg.CAFile); err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func refusedSomehow(t *testing.T, cfg config.Kafka) {
 	}
 }
 
-func TestWhatIsWrongWithFilesIsToldAtTheStart(t *testing.T) {
+func TestErrorsOfFilesAreReportedAtTheStart(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	a.issue(t, "client", &x509.Certificate{})
@@ -243,7 +243,7 @@ func TestWhatIsWrongWithFilesIsToldAtTheStart(t *testing.T) {
 		"no certificates":   {config.Kafka{TLS: true, CAFile: garbage}, "KAFKA_CA_FILE=" + garbage + ": must hold certificates in PEM"},
 		"no certificate":    {config.Kafka{TLS: true, CertificateFile: garbage, KeyFile: a.file("client.key")}, "KAFKA_CERTIFICATE_FILE"},
 		"no key":            {config.Kafka{TLS: true, CertificateFile: a.file("client.crt"), KeyFile: a.file("none")}, "KAFKA_KEY_FILE=" + a.file("none") + ": no such file or directory"},
-		"another's key":     {config.Kafka{TLS: true, CertificateFile: a.file("client.crt"), KeyFile: a.file("ca.key")}, "KAFKA_KEY_FILE=" + a.file("ca.key")},
+		"the wrong key":     {config.Kafka{TLS: true, CertificateFile: a.file("client.crt"), KeyFile: a.file("ca.key")}, "KAFKA_KEY_FILE=" + a.file("ca.key")},
 		"a key of garbage":  {config.Kafka{TLS: true, CertificateFile: a.file("client.crt"), KeyFile: garbage}, "KAFKA_KEY_FILE=" + garbage},
 		"no password file":  {config.Kafka{SASLMechanism: config.SASLPlain, SASLUsername: "a", SASLPasswordFile: a.file("none")}, "KAFKA_SASL_PASSWORD_FILE=" + a.file("none") + ": no such file or directory"},
 		"an empty password": {config.Kafka{SASLMechanism: config.SASLPlain, SASLUsername: "a", SASLPasswordFile: empty}, "KAFKA_SASL_PASSWORD_FILE=" + empty + ": must hold a password"},
@@ -258,7 +258,7 @@ func TestWhatIsWrongWithFilesIsToldAtTheStart(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", name, err, test.want)
 		}
 		if err != nil && strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: the error repeats what is in the file: %v", name, err)
+			t.Errorf("%s: the error contains the content of the file: %v", name, err)
 		}
 	}
 }

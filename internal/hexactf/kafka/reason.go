@@ -21,19 +21,18 @@ import (
 // maxReason is the length of a reason in bytes.
 const maxReason = 300
 
-// Reason returns why a message was not acknowledged, as one line for a condition or an event:
-// what the broker said, or what keeps it from being reached, and the setting to look at where
-// there is one. The same problem has the same text at each attempt. "" for nil.
+// Reason returns why a message was not acknowledged, as one line for a condition or an event: the answer of the broker,
+// or why it cannot be reached, and the setting to check if there is one. The same problem has the same text at each
+// attempt. "" for nil.
 func Reason(err error) string {
 	if err == nil {
 		return ""
 	}
-	return line(reason(err))
+	return oneLine(reason(err))
 }
 
-// Reason is that of the package for the brokers of this client. Where there are several, it is
-// nobody's address: which of them an attempt met last is chance, and a text that changes with it
-// would be written, and told, again and again.
+// Reason is the Reason of the package for the brokers of this client. If there are several, it contains no address: it is
+// random which of them an attempt used last, and a text that changes with it would be written again at each attempt.
 func (c *Client) Reason(err error) string {
 	if len(c.cfg.Brokers) < 2 {
 		return Reason(err)
@@ -42,16 +41,16 @@ func (c *Client) Reason(err error) string {
 	var op *net.OpError
 	text := Reason(err)
 	if errors.As(err, &name) || errors.As(err, &op) {
-		text = anyBroker.ReplaceAllString(text, "a broker: ")
+		text = brokerPrefix.ReplaceAllString(text, "a broker: ")
 	}
-	return anyAddress.ReplaceAllString(text, "a broker")
+	return brokerAddress.ReplaceAllString(text, "a broker")
 }
 
 var (
-	// anyBroker begins what network says of one broker.
-	anyBroker = regexp.MustCompile(`^broker \S+: `)
-	// anyAddress is one that the texts of others name.
-	anyAddress = regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+:\d+\b|\[[0-9a-fA-F:.]+(%\w+)?\]:\d+\b`)
+	// brokerPrefix is the beginning of the texts of network about one broker.
+	brokerPrefix = regexp.MustCompile(`^broker \S+: `)
+	// brokerAddress matches an address in the texts of the library.
+	brokerAddress = regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+:\d+\b|\[[0-9a-fA-F:.]+(%\w+)?\]:\d+\b`)
 )
 
 func reason(err error) string {
@@ -68,7 +67,7 @@ func reason(err error) string {
 	case errors.As(err, &said):
 		return refusal(said)
 	case errors.As(err, &hangUp):
-		return "the broker closed the connection at once: compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener"
+		return "the broker closed the connection immediately: compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener"
 	}
 	if text := encryption(err); text != "" {
 		return text
@@ -82,12 +81,12 @@ func reason(err error) string {
 	case errors.As(err, &unanswered), errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, context.DeadlineExceeded):
 		return "the broker does not acknowledge in time"
 	case errors.Is(err, kgo.ErrClientClosed):
-		return "the connection to the broker was given up, since it acknowledged nothing"
+		return "the connection was closed because the broker acknowledged nothing"
 	}
 	return err.Error()
 }
 
-// advice is what to look at when a broker refuses, by its code.
+// advice is what to check when a broker refuses, by its error code.
 var advice = map[int16]string{
 	kerr.SaslAuthenticationFailed.Code:   "see KAFKA_SASL_USERNAME and KAFKA_SASL_PASSWORD_FILE",
 	kerr.UnsupportedSaslMechanism.Code:   "see KAFKA_SASL_MECHANISM",
@@ -116,25 +115,24 @@ func encryption(err error) string {
 	case errors.As(err, &unknown):
 		return "the broker's certificate is signed by an unknown authority: see KAFKA_CA_FILE"
 	case errors.As(err, &verification):
-		return "the broker's certificate is not good: " + verification.Err.Error()
+		return "the broker's certificate is not valid: " + verification.Err.Error()
 	case errors.As(err, &plaintext):
 		return "the broker does not speak TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"
 	case errors.As(err, &alert):
 		return fmt.Sprintf("the broker refuses the TLS connection: %v: see KAFKA_CERTIFICATE_FILE", alert)
 	}
-	// The others have no type: alerts that arrive after the handshake, and answers in TLS to
-	// somebody who does not speak it.
+	// Other errors have no type: alerts after the handshake, and answers in TLS to a client that does not use it.
 	text := err.Error()
 	if _, alert, found := strings.Cut(text, "remote error: tls: "); found {
 		return "the broker refuses the TLS connection: " + alert + ": see KAFKA_CERTIFICATE_FILE"
 	}
 	if strings.Contains(text, "tls alert record") {
-		return "the broker wants TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"
+		return "the broker requires TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"
 	}
 	return ""
 }
 
-// network leaves out what differs from attempt to attempt, such as our own port.
+// network leaves out what differs between attempts, such as the local port.
 func network(err error) string {
 	var name *net.DNSError
 	var op *net.OpError
@@ -162,17 +160,17 @@ func network(err error) string {
 	return ""
 }
 
-// fromPort is our own end of a connection, as errors name it.
-var fromPort = regexp.MustCompile(`\S+:\d+->`)
+// localAddress matches the local end of a connection in the text of an error.
+var localAddress = regexp.MustCompile(`\S+:\d+->`)
 
-// line makes one line of a text, without control characters and not too long.
-func line(text string) string {
+// oneLine returns a text as one line without control characters, of maxReason bytes at most.
+func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, fromPort.ReplaceAllString(text, ""))
+	}, localAddress.ReplaceAllString(text, ""))
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxReason {
 		return text

@@ -34,7 +34,7 @@ func TestReasons(t *testing.T) {
 		"in time, why":    {&unansweredError{dial}, "broker 10.0.0.1:9092: connection refused"},
 		"in time":         {&unansweredError{}, "the broker does not acknowledge in time"},
 		"in time, odd":    {&unansweredError{errors.New("odd thing")}, "odd thing"},
-		"wants TLS":       {&unansweredError{errors.New("invalid large response size 352518912 > limit 104857600; the first three bytes received appear to be a tls alert record for TLS v1.2; is this a plaintext connection speaking to a tls endpoint?")}, "the broker wants TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"},
+		"requires TLS":    {&unansweredError{errors.New("invalid large response size 352518912 > limit 104857600; the first three bytes received appear to be a tls alert record for TLS v1.2; is this a plaintext connection speaking to a tls endpoint?")}, "the broker requires TLS at this address: see KAFKA_TLS and KAFKA_BROKERS"},
 		"required":        {errors.New("remote error: tls: certificate required"), "the broker refuses the TLS connection: certificate required: see KAFKA_CERTIFICATE_FILE"},
 		"given up, why":   {fmt.Errorf("%w, last err: %w", kgo.ErrRecordTimeout, dial), "broker 10.0.0.1:9092: connection refused"},
 		"given up":        {kgo.ErrRecordTimeout, "the broker does not acknowledge in time"},
@@ -45,7 +45,7 @@ func TestReasons(t *testing.T) {
 		"certificate":     {&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, "the broker refuses the TLS connection: tls: bad certificate: see KAFKA_CERTIFICATE_FILE"},
 		"full":            {ErrFull, "too many messages wait for the broker already"},
 		"closed":          {ErrClosed, "the sender has ended"},
-		"abandoned":       {kgo.ErrClientClosed, "the connection to the broker was given up, since it acknowledged nothing"},
+		"abandoned":       {kgo.ErrClientClosed, "the connection was closed because the broker acknowledged nothing"},
 		"anything else":   {errors.New("read tcp 10.0.0.2:54321->10.0.0.1:9092: odd\x00\n  thing"), "read tcp 10.0.0.1:9092: odd thing"},
 		"end of a stream": {io.EOF, "the broker closed the connection"},
 		"end of a wait":   {context.DeadlineExceeded, "the broker does not acknowledge in time"},
@@ -79,13 +79,13 @@ func TestReasonsOfSeveralBrokers(t *testing.T) {
 	}
 }
 
-func TestWhatTheLibraryMetLast(t *testing.T) {
+func TestLastErrorOfTheLibrary(t *testing.T) {
 	t.Parallel()
 	met := errors.New("odd thing")
-	if got := lastOf(fmt.Errorf("%w, last err: %w", kgo.ErrRecordTimeout, met)); !errors.Is(got, met) {
+	if got := lastError(fmt.Errorf("%w, last err: %w", kgo.ErrRecordTimeout, met)); !errors.Is(got, met) {
 		t.Errorf("got %v", got)
 	}
-	if got := lastOf(kgo.ErrRecordTimeout); got != nil {
+	if got := lastError(kgo.ErrRecordTimeout); got != nil {
 		t.Errorf("got %v", got)
 	}
 }

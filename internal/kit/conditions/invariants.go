@@ -58,7 +58,7 @@ func Violations(before, after []metav1.Condition, generation int64) error {
 		}
 	}
 	for _, c := range before {
-		if !seen[c.Type] {
+		if !seen[c.Type] && c.Type != "Stalled" { // kstatus: it is removed when it no longer holds
 			violation(c, "is gone")
 		}
 	}

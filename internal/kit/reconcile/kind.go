@@ -81,6 +81,9 @@ type Kind[T client.Object, S any] struct {
 	// Report records what the status has become besides problems: before is the resource as it was. It is called after
 	// the status was written. Optional.
 	Report func(ctx context.Context, before, obj T, s S, problems outcome.Problems, began time.Time)
+	// End asks for the deletion of a resource that can never reach its goal. It is called once the status says why, or
+	// the API server refuses the status. Optional.
+	End func(ctx context.Context, obj T, problems outcome.Problems, now time.Time) error
 	// RequeueAfter returns after how long time alone changes the outcome, zero for never. Optional.
 	RequeueAfter func(obj T, s S, problems outcome.Problems, now time.Time) time.Duration
 
@@ -164,6 +167,9 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time
 		again = k.RequeueAfter(obj, s, problems, now)
 	}
 	if err := k.PatchStatus(ctx, before, obj, now); err != nil {
+		if k.End != nil && outcome.CauseOf(err) == outcome.Rejected {
+			err = errors.Join(err, k.End(ctx, obj, problems, now))
+		}
 		return again, Join(problems.Err(), err)
 	}
 	for _, p := range problems {
@@ -175,7 +181,10 @@ func (k *Kind[T, S]) live(ctx context.Context, obj T, now time.Time) (again time
 	if k.Report != nil {
 		k.Report(ctx, before, obj, s, problems, now)
 	}
-	return again, problems.Err()
+	if k.End != nil {
+		err = k.End(ctx, obj, problems, now)
+	}
+	return again, errors.Join(problems.Err(), err)
 }
 
 // ensureFinalizer persists the finalizer. That the API server refuses it is a problem, because a deletion would be
