@@ -60,10 +60,10 @@ func burstFigures(rounds []pair) []Figure {
 			besideInRounds("time to "+state.name+", p50", "ms", rounds, func(t startEnd) float64 { return state.of(t).P50 }),
 			besideInRounds("time to "+state.name+", p99", "ms", rounds, func(t startEnd) float64 { return state.of(t).P99 }))
 	}
-	api := besideInRounds("processor of the API server, creation to Running", "ms for each instance", rounds,
+	api := besideInRounds("CPU of the API server, creation to Running", "ms for each instance", rounds,
 		func(t startEnd) float64 { return perInstance(t.start, "kube-apiserver") })
 	own := Figure{
-		Name: "processor of the operator, creation to Running", Unit: "ms for each instance",
+		Name: "CPU of the operator, creation to Running", Unit: "ms for each instance",
 		Operator: medianOf(rounds, func(p pair) float64 { return perInstance(p[theOperator].start, "operator") }),
 	}
 	last := rounds[len(rounds)-1][theOperator]

@@ -78,7 +78,7 @@ func growth(ctx context.Context, b *bench) (Scenario, error) {
 		Figure{Name: "time to starting, p50", Unit: "ms", Operator: t.Latency["starting"].P50},
 		Figure{Name: "time to starting, p99", Unit: "ms", Operator: t.Latency["starting"].P99},
 		Figure{Name: "instances that came to Running", Unit: "per second", Operator: round2(float64(b.live) / t.Seconds), HigherIsBetter: true},
-		Figure{Name: "processor of the operator", Unit: "ms for each instance", Operator: round2(perInstance(t, "operator"))})
+		Figure{Name: "CPU of the operator", Unit: "ms for each instance", Operator: round2(perInstance(t, "operator"))})
 	return s, nil
 }
 
@@ -119,11 +119,11 @@ func restart(ctx context.Context, b *bench) (Scenario, error) {
 	s.Figures = []Figure{
 		{Name: "launch to ready, median", Unit: "s", Operator: round2(median(ready)), Target: atMost(15)},
 		{Name: "launch to ready, longest", Unit: "s", Operator: round2(slices.Max(ready))},
-		{Name: "launch until every instance was looked at, median", Unit: "s", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.Seconds })},
-		{Name: "writes", Unit: "in all", Operator: writes, Target: atMost(0), Count: true},
-		{Name: "processor of the operator until ready, median", Unit: "s", Operator: round2(median(readyCPU))},
-		{Name: "processor of the operator, median", Unit: "s in all", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.CPU["operator"] })},
-		{Name: "processor of the API server, median", Unit: "s in all", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.CPU["kube-apiserver"] })},
+		{Name: "launch until every instance was reconciled, median", Unit: "s", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.Seconds })},
+		{Name: "writes", Unit: "in total", Operator: writes, Target: atMost(0), Count: true},
+		{Name: "CPU of the operator until ready, median", Unit: "s", Operator: round2(median(readyCPU))},
+		{Name: "CPU of the operator, median", Unit: "s in total", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.CPU["operator"] })},
+		{Name: "CPU of the API server, median", Unit: "s in total", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.CPU["kube-apiserver"] })},
 		{Name: "memory of the operator, for a moment, median", Unit: "MiB", Operator: medianOf(s.Turns, func(t Turn) float64 { return t.Memory["operator"] })},
 	}
 	return s, nil
@@ -188,7 +188,7 @@ func (b *bench) rest(ctx context.Context) error {
 	return nil // it has other clients: so be it
 }
 
-var errBusy = errors.New("instances wait to be looked at")
+var errBusy = errors.New("instances wait to be reconciled")
 
 // settle waits until the operator has looked at every instance and has nothing to do.
 func (b *bench) settle(ctx context.Context) error {
@@ -270,9 +270,9 @@ func quiet(ctx context.Context, b *bench) (Scenario, error) {
 	c, most := classify(t.Requests), atMost(round2(150+12*float64(b.live)/1024))
 	s.Turns = []Turn{t}
 	s.Figures = []Figure{
-		{Name: "writes, beside the lease", Unit: "in all", Operator: c.writes, Target: atMost(0), Count: true},
-		{Name: "reads, beside watches and the lease", Unit: "in all", Operator: c.reads},
-		{Name: "processor of the operator", Unit: "% of a core", Operator: round2(100 * t.CPU["operator"] / t.Seconds), Target: atMost(1)},
+		{Name: "writes, without the lease", Unit: "in total", Operator: c.writes, Target: atMost(0), Count: true},
+		{Name: "reads, without watches and the lease", Unit: "in total", Operator: c.reads},
+		{Name: "CPU of the operator", Unit: "% of a core", Operator: round2(100 * t.CPU["operator"] / t.Seconds), Target: atMost(1)},
 		{Name: "memory of the operator, highest", Unit: "MiB", Operator: t.Memory["operator"], Target: most},
 		{Name: "memory of the operator, in the end", Unit: "MiB", Operator: inTheEnd, Target: most},
 	}

@@ -37,7 +37,7 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 			}
 			return nil
 		}},
-		{fmt.Sprintf("%d at once", together), func(ctx context.Context, r *batch) error { return r.start(ctx, together) }},
+		{fmt.Sprintf("%d together", together), func(ctx context.Context, r *batch) error { return r.start(ctx, together) }},
 	} {
 		lives := map[string][]*life{}
 		err := inRounds(podRounds, func(_ int, who string) error {

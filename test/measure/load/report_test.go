@@ -120,7 +120,7 @@ func TestPageKeepsWhatIsAroundTheResults(t *testing.T) {
 	if err := os.WriteFile(page, []byte("above\n"+pageBegin+"\nold\n"+pageEnd+"\nbelow\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := Report{Scenarios: []Scenario{{Title: "many at once", Machine: Machine{Processors: 2, Commit: "f00"}, Figures: []Figure{
+	r := Report{Scenarios: []Scenario{{Title: "many together", Machine: Machine{Processors: 2, Commit: "f00"}, Figures: []Figure{
 		beside("throughput", "per second", 80, 100, atLeast(0.85)), {Name: "writes", Unit: "each", Operator: 10, Target: atMost(12)},
 	}}}}
 	if err := writePage(page, r); err != nil {
@@ -131,7 +131,7 @@ func TestPageKeepsWhatIsAroundTheResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"above\n" + pageBegin, pageEnd + "\nbelow\n", "### many at once", "commit f00, on 2 processors",
+		"above\n" + pageBegin, pageEnd + "\nbelow\n", "### many together", "commit f00, on 2 processors",
 		"| throughput, per second | 80 | 100 | 0.8 | ≥ 0.85 | **missed** |", "| writes, each | 10 |  |  | ≤ 12 | met |",
 	} {
 		if !strings.Contains(string(got), want) {

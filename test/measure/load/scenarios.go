@@ -21,10 +21,10 @@ type scenario struct {
 // on each other.
 func scenarios() []scenario {
 	return []scenario{
-		{"smoke", func(options) string { return "20 at once, counted only" }, smoke},
+		{"smoke", func(options) string { return "20 together, counts only" }, smoke},
 		{"pods", func(options) string { return "real pods" }, pods},
-		{"burst-100", func(options) string { return "100 at once" }, burst(100)},
-		{"burst-500", func(options) string { return "500 at once" }, burst(500)},
+		{"burst-100", func(options) string { return "100 started together" }, burst(100)},
+		{"burst-500", func(options) string { return "500 started together" }, burst(500)},
 		{"steady", func(o options) string {
 			return fmt.Sprintf("%d per second for %s, none of which expires", o.rate, o.balance)
 		}, atRate(func(options) time.Duration { return 0 })},
@@ -67,10 +67,10 @@ func choose(names string) ([]scenario, error) {
 func counted(start, end Turn) []Figure {
 	s, e := classify(start.Requests), classify(end.Requests)
 	return []Figure{
-		{Name: "writes from creation to Running", Unit: "for each instance, beside events", Operator: s.writes, Target: atMost(12), Count: true},
+		{Name: "writes from creation to Running", Unit: "for each instance, without events", Operator: s.writes, Target: atMost(12), Count: true},
 		{Name: "writes of the status among them", Unit: "for each instance", Operator: s.status, Target: atMost(3), Count: true},
-		{Name: "reads from creation to Running", Unit: "for each instance, beside watches", Operator: s.reads, Target: atMost(0), Count: true},
-		{Name: "writes from deletion to gone", Unit: "for each instance, beside events", Operator: e.writes, Target: atMost(4), Count: true},
+		{Name: "reads from creation to Running", Unit: "for each instance, without watches", Operator: s.reads, Target: atMost(0), Count: true},
+		{Name: "writes from deletion to gone", Unit: "for each instance, without events", Operator: e.writes, Target: atMost(4), Count: true},
 	}
 }
 
@@ -126,8 +126,8 @@ func atRate(lifetime func(options) time.Duration) func(context.Context, *bench) 
 			beside("time to starting, p99", "ms", operator.Latency["starting"].P99, bare.Latency["starting"].P99, atMost(2)),
 			beside("time to running, p50", "ms", operator.Latency["running"].P50, bare.Latency["running"].P50, nil),
 			beside("time to running, p99", "ms", operator.Latency["running"].P99, bare.Latency["running"].P99, nil),
-			beside("processor of the API server", "cores", operator.CPU["kube-apiserver"]/operator.Seconds, bare.CPU["kube-apiserver"]/bare.Seconds, nil),
-			Figure{Name: "processor of the operator", Unit: "cores", Operator: round2(operator.CPU["operator"] / operator.Seconds)})
+			beside("CPU of the API server", "cores", operator.CPU["kube-apiserver"]/operator.Seconds, bare.CPU["kube-apiserver"]/bare.Seconds, nil),
+			Figure{Name: "CPU of the operator", Unit: "cores", Operator: round2(operator.CPU["operator"] / operator.Seconds)})
 		return s, nil
 	}
 }
