@@ -1,5 +1,4 @@
-// Package docs holds the pages for users, for programs that compare what they
-// say with what is.
+// Package docs embeds the pages for users, for tests that compare them with the code.
 package docs
 
 import "embed"

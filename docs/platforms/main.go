@@ -1,10 +1,10 @@
-// Command platforms is a platform in a page: players start an instance of a challenge, ask
-// where it is, and end it, by HTTP. What players ask is answered from one watch, and costs the API
-// server nothing. Who the player is, a real one finds out by a session.
+// Command platforms is a complete platform on one page: players start an instance of a challenge, ask
+// where it is, and end it, over HTTP. It answers their questions from one watch, which costs the API
+// server nothing. A real platform identifies the player by a session.
 //
 //	PUT    /instances/PLAYER/CHALLENGE            starts it
 //	GET    /instances/PLAYER/CHALLENGE            where to connect, or what is wrong
-//	POST   /instances/PLAYER/CHALLENGE?timeout=2h gives it two hours in all
+//	POST   /instances/PLAYER/CHALLENGE?timeout=2h extends it to two hours in total
 //	DELETE /instances/PLAYER/CHALLENGE            ends it
 package main
 
@@ -34,7 +34,7 @@ import (
 
 const namespace = "berg"
 
-var listen = flag.String("listen", "127.0.0.1:8080", "where players ask")
+var listen = flag.String("listen", "127.0.0.1:8080", "address to listen on")
 
 type platform struct {
 	// api writes, instances is the watch.
@@ -70,7 +70,7 @@ func run(ctx context.Context) error {
 	if _, err := p.instances.GetInformer(ctx, &bergv1.ChallengeInstance{}, cache.BlockUntilSynced(false)); err != nil {
 		return err
 	}
-	go func() { _ = p.instances.Start(ctx) }() // until ctx ends; it connects again by itself
+	go func() { _ = p.instances.Start(ctx) }() // until ctx ends; it reconnects automatically
 	if !p.instances.WaitForCacheSync(ctx) {
 		return ctx.Err()
 	}
@@ -89,7 +89,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// asked is the instance that a request is about.
+// asked returns the instance that a request is about.
 func asked(r *http.Request) *bergv1.ChallengeInstance {
 	player, challenge := r.PathValue("player"), r.PathValue("challenge")
 	return &bergv1.ChallengeInstance{
@@ -128,7 +128,7 @@ func (p platform) patch(r *http.Request, spec map[string]string) error {
 	return p.api.Patch(r.Context(), asked(r), client.RawPatch(types.MergePatchType, body))
 }
 
-// seen is what a player may know of an instance: its flag is not among it.
+// seen contains what a player may know of an instance. It must not contain the flag.
 type seen struct {
 	Phase     bergv1.Phase `json:"phase"`
 	URLs      []string     `json:"urls"`
@@ -153,10 +153,10 @@ func (p platform) show(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(is) // who does not listen any more need not hear it
+	_ = json.NewEncoder(w).Encode(is) // the client may have disconnected
 }
 
-// answer passes on what the API server said.
+// answer forwards the answer of the API server.
 func answer(w http.ResponseWriter, err error) {
 	if err == nil {
 		w.WriteHeader(http.StatusAccepted)

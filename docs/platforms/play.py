@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Starts an instance of a challenge for a player, prints where to connect, gives it more time, and ends it.
+"""Starts an instance of a challenge for a player, prints where to connect, extends it, and ends it.
 
     play.py PLAYER CHALLENGE
 
@@ -15,7 +15,7 @@ KIND = {"group": "berg.norelect.ch", "version": "v1", "namespace": NAMESPACE, "p
 
 
 def start(api, player, challenge):
-    """Creates the instance; one that exists is the one that is wanted."""
+    """Creates the instance, unless it already exists."""
     name = f"{player}-{challenge}"
     body = {
         "apiVersion": "berg.norelect.ch/v1",
