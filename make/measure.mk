@@ -161,7 +161,7 @@ hexactf-pause: ## Pause a real Kafka for KAFKA_PAUSE=10m while HexaCTF challenge
 		-ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='While the broker is paused for long'
 
 # What berg-tunnel is compared with. Go modules are pinned in test/measure/tunnel/tools, OpenSSH is
-# Debian's, and rathole comes from crates.io, if there is a cargo.
+# Debian's, and rathole comes from Rust's package registry, if cargo is installed.
 TUNNEL_LOAD     := ./test/measure/tunnel
 TUNNEL_TOOLS    := $(DIST)/tunnel
 TUNNEL_PEERS    := $(addprefix $(TUNNEL_TOOLS)/,chisel frps frpc)

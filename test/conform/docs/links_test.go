@@ -20,7 +20,7 @@ var (
 // pages returns every Markdown file that is written by hand.
 func pages(t *testing.T) []string {
 	t.Helper()
-	out := []string{"README.md", "CONTRIBUTING.md"}
+	out := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "config/README.md"}
 	for _, dir := range []string{"docs", "test"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
 			if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") && d.Name() != "api.md" {
