@@ -1,4 +1,4 @@
-# `make` lists what is used every day, `make help-all` every target. Targets are
+# `make` lists the most used targets, `make help-all` all of them. Targets are
 # in make/*.mk, by subject; versions and image names in versions.mk.
 include versions.mk
 
@@ -35,7 +35,7 @@ EVERYDAY := build fmt lint generate manifests verify test-unit test e2e load clu
 
 # Sections begin with ##@, a target's text with ##.
 .PHONY: help help-all
-help: ## Show the targets of every day.
+help: ## Show the most used targets.
 help-all: ## Show all targets.
 help: ONLY := $(EVERYDAY) help-all
 help help-all:

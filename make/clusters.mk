@@ -16,19 +16,19 @@ cluster-status: ## Show the state of the cluster NAME.
 	go run $(CLUSTER) status --name $(NAME)
 
 .PHONY: demo
-demo: ## From nothing to running challenges, step by step. ARGS go to the demo.
+demo: ## Run the demo: from nothing to running challenges, step by step. ARGS are its arguments.
 	go run $(DEMO) $(ARGS)
 
 .PHONY: demo-picture
-demo-picture: ## Take the picture in the README anew: what a browser shows of the web sample, through a real Gateway; needs root.
+demo-picture: ## Update the picture in the README: the web sample in a browser, through a real Gateway; needs root.
 	hack/packages node network browser
 	go run $(DEMO) --profile network --name demo-picture --keep=false --picture docs/berg/web.png
 
 .PHONY: demo-down
-demo-down: ## Remove what the demo made.
+demo-down: ## Remove everything that the demo created.
 	go run $(DEMO) down
 
 .PHONY: first-ten-minutes
-first-ten-minutes: image ## Do what README.md says up to the first solved flag, and tell how long each step takes; needs root.
+first-ten-minutes: image ## Run the commands of README.md up to the first flag, and print how long each step takes; needs root.
 	hack/packages node olm
 	hack/walk-readme first-ten-minutes

@@ -1,9 +1,9 @@
 ##@ Development
 
-# Where hand-written Go is. The other modules hold pinned versions only.
+# Modules with hand-written Go. The others only pin versions.
 GO_MODULES := . test/cluster/components/image test/cluster/components/outside test/cluster/components/gitserver test/conform/monitoring test/conform/dockerfiles test/conform/chart tools/proto tools/sbom
 
-# Protobuf files, beside which their Go is.
+# Protobuf files. Their generated Go is in the same folders.
 PROTOS := $(wildcard internal/*/*/*.proto)
 
 .PHONY: generate
@@ -14,19 +14,19 @@ generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/, and Go 
 # A family is a folder of api/, of internal/ and of config/.
 FAMILIES := $(notdir $(wildcard api/*))
 
-# Rooms with a folder config/<family>/<room>/rbac have their rights in a role of their own, which
-# only those bind who want what it is for.
-ROOMS_APART := $(patsubst config/%/rbac/,%,$(wildcard config/*/*/rbac/))
+# Packages with a folder config/<family>/<package>/rbac have a separate role, which administrators bind
+# only if they use the feature.
+SEPARATE_ROLES := $(patsubst config/%/rbac/,%,$(wildcard config/*/*/rbac/))
 
-# staticValue is a number with a fraction in the Challenges that run today; the
-# warning against such fields cannot be followed any more.
+# allowDangerousTypes: staticValue is a number with a fraction in existing Challenges, so the field
+# must stay, against the advice of controller-gen.
 .PHONY: manifests
-manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, name the images, and make chart.
+manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of each family from markers, set the image names, and generate deploy/.
 	for family in $(FAMILIES); do \
 		$(BIN)/controller-gen \
 			crd:allowDangerousTypes=true rbac:roleName=$$family \
 			paths=./api/$$family/... \
-			$$(go list ./internal/$$family/... | sed 's|^.*/internal/|paths=./internal/|' | grep -vx $(foreach room,$(ROOMS_APART),-e paths=./internal/$(room))) \
+			$$(go list ./internal/$$family/... | sed 's|^.*/internal/|paths=./internal/|' | grep -vx $(foreach package,$(SEPARATE_ROLES),-e paths=./internal/$(package))) \
 			output:crd:artifacts:config=config/$$family/crd/bases output:rbac:dir=config/$$family/rbac; \
 		grep -qx -- "- ../$$family" config/default/kustomization.yaml || \
 			(cd config/default && $(BIN)/kustomize edit add component ../$$family); \
@@ -35,8 +35,8 @@ manifests: $(BIN)/controller-gen $(BIN)/kustomize ## Generate CRDs and RBAC of e
 				(cd config/$$part && $(BIN)/kustomize edit add resource ../$$family/$$part); \
 		done; \
 	done
-	for room in $(ROOMS_APART); do \
-		$(BIN)/controller-gen rbac:roleName=$${room/\//-} paths=./internal/$$room output:rbac:dir=config/$$room/rbac; \
+	for package in $(SEPARATE_ROLES); do \
+		$(BIN)/controller-gen rbac:roleName=$${package/\//-} paths=./internal/$$package output:rbac:dir=config/$$package/rbac; \
 	done
 	hack/project
 	hack/scorecard-role
@@ -60,7 +60,7 @@ api-docs: $(BIN)/crd-ref-docs ## Generate docs/api.md, the reference of all fiel
 		--renderer=markdown --templates-dir=hack/api-docs --output-path=docs/api.md --log-level=ERROR
 
 .PHONY: verify
-verify: ## Fail unless every generated file is what its sources give, and the next release would work.
+verify: ## Check that every generated file matches its sources, and that the next release would work.
 	hack/verify-generated
 	hack/verify-families
 	hack/verify-release
@@ -78,5 +78,5 @@ lint: $(BIN)/golangci-lint ## Run the linters and check the format.
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done
 
 .PHONY: lint-fix
-lint-fix: $(BIN)/golangci-lint ## Let the linters fix what they can.
+lint-fix: $(BIN)/golangci-lint ## Fix what the linters can fix automatically.
 	for module in $(GO_MODULES); do (cd $$module && $(BIN)/golangci-lint run --fix --allow-serial-runners --config $(CURDIR)/.golangci.yml ./...); done

@@ -6,7 +6,7 @@ PLUGIN_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/am
 PLUGIN_URL ?= https://github.com/bergctf/berg-operator/releases/download/v$(VERSION)
 
 .PHONY: plugin
-plugin: ## Build kubectl-berg for this machine into bin/: put that into PATH and kubectl finds it.
+plugin: ## Build kubectl-berg for this machine into bin/: kubectl finds it if bin/ is in PATH.
 	$(GO_BUILD) -o $(BIN)/kubectl-berg ./cmd/kubectl-berg
 
 .PHONY: plugin-archives
@@ -14,10 +14,10 @@ plugin-archives: ## Build kubectl-berg for all PLUGIN_PLATFORMS, and the manifes
 	go run ./hack/plugin --version v$(VERSION) --platforms $(PLUGIN_PLATFORMS) --url $(PLUGIN_URL) --output $(DIST)/plugin
 
 .PHONY: plugin-recordings
-plugin-recordings: plugin ## Record `kubectl berg try` and `why` anew for the documentation, on the cluster of KUBECONFIG.
+plugin-recordings: plugin ## Record `kubectl berg try` and `why` for the documentation, on the cluster of KUBECONFIG.
 	KUBECTL_BERG=$(BIN)/kubectl-berg hack/record-plugin docs/kubectl-berg
 
 .PHONY: plugin-extend
-plugin-extend: ## Measure how long 1,000 instances take to be extended, beside a bare client: EXTEND=1000.
+plugin-extend: ## Measure how long extending 1,000 instances takes, compared with a bare client: EXTEND=1000.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-extend -- \
 		env EXTEND=$(or $(EXTEND),1000) go test -count=1 -v -timeout 30m ./test/integration/plugin -ginkgo.v -ginkgo.focus 'as fast as a bare client'
