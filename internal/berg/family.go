@@ -292,7 +292,7 @@ func transition(i *bergv1.ChallengeInstance) (began time.Time, ok bool) {
 			return i.Status.StartedAt.Time, true
 		}
 		return i.CreationTimestamp.Time, true
-	default:
-		return time.Time{}, false
+	case bergv1.PhaseRunning, bergv1.PhaseTerminating, bergv1.PhaseTerminated, bergv1.PhaseFailed:
 	}
+	return time.Time{}, false
 }

@@ -207,9 +207,9 @@ func phaseColour(p bergv1.Phase) console.Colour {
 		return console.Red
 	case bergv1.PhaseTerminating, bergv1.PhaseTerminated:
 		return console.Faint
-	default:
-		return console.Yellow
+	case bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting:
 	}
+	return console.Yellow
 }
 
 func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *selection, problems bool) error {

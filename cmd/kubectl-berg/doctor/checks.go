@@ -365,8 +365,13 @@ func routed(s Survey) (web, raw bool) {
 	for _, c := range s.Challenges {
 		for _, container := range c.Spec.Containers {
 			for _, p := range container.Ports {
-				web = web || p.Type == bergv1.PublicHTTPRoute
-				raw = raw || p.Type == bergv1.PublicTLSRoute
+				switch p.EffectiveType() {
+				case bergv1.InternalPort, bergv1.PublicPort:
+				case bergv1.PublicHTTPRoute:
+					web = true
+				case bergv1.PublicTLSRoute:
+					raw = true
+				}
 			}
 		}
 	}

@@ -142,7 +142,7 @@ func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
 			out.Services++
 		}
 		for _, p := range container.Ports {
-			if p.Type == bergv1.PublicHTTPRoute || p.Type == bergv1.PublicTLSRoute {
+			if p.Routed() {
 				out.Routes++
 			}
 		}
@@ -165,7 +165,7 @@ func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
 func nodePorts(c bergv1.Container) int {
 	numbers := map[int32]bool{}
 	for _, p := range c.Ports {
-		if p.Type == bergv1.PublicPort {
+		if p.OnNodePort() {
 			numbers[p.Port] = true
 		}
 	}

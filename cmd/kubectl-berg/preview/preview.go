@@ -4,7 +4,6 @@ package preview
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -101,14 +100,14 @@ func variables(all []bergv1.Container) (out []string) {
 	for _, c := range all {
 		for _, p := range c.Ports {
 			if p.Name != "" {
-				out = append(out, fmt.Sprintf("%s (%s:%d/%s, %s)", p.Name, c.Hostname, p.Port, transport(p), cmp.Or(p.Type, bergv1.InternalPort)))
+				out = append(out, fmt.Sprintf("%s (%s:%d/%s, %s)", p.Name, c.Hostname, p.Port, transport(p), p.EffectiveType()))
 			}
 		}
 	}
 	return out
 }
 
-func transport(p bergv1.Port) string { return strings.ToLower(cmp.Or(string(p.Protocol), "tcp")) }
+func transport(p bergv1.Port) string { return strings.ToLower(string(p.Transport())) }
 
 func difference(before, after []string) string {
 	var out []string

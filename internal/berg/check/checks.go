@@ -177,9 +177,9 @@ func (v Assessment) unreached() bool {
 	switch v.Result.Result {
 	case bergv1.CheckUnreachable, bergv1.CheckWrongFlag, bergv1.CheckSolverCrashed, bergv1.CheckTooSlow:
 		return true
-	default:
-		return false
+	case bergv1.CheckSolved, bergv1.CheckNeverStarted, bergv1.CheckSolverNotStarted, bergv1.CheckRefused:
 	}
+	return false
 }
 
 // add tells what else is wrong.

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -53,22 +52,19 @@ type netPort struct {
 // wayTo returns how players get to an instance.
 func wayTo(i *bergv1.ChallengeInstance, challenge *bergv1.Challenge) address {
 	var w address
-	add := func(to *[]netPort, number int32, protocol string) {
-		p := netPort{number, corev1.ProtocolTCP}
-		if strings.EqualFold(protocol, "udp") {
-			p.Protocol = corev1.ProtocolUDP
-		}
+	add := func(to *[]netPort, number int32, protocol corev1.Protocol) {
+		p := netPort{number, protocol}
 		if !slices.Contains(*to, p) {
 			*to = append(*to, p)
 		}
 	}
 	for _, s := range i.Status.Services {
-		add(&w.Published, s.Port, s.Protocol)
+		add(&w.Published, s.Port, bergv1.Protocol(s.Protocol).Transport())
 	}
 	for _, c := range challenge.Spec.Containers {
 		for _, p := range c.Ports {
-			if p.Type == bergv1.PublicPort {
-				add(&w.Translated, p.Port, string(p.Protocol))
+			if p.OnNodePort() {
+				add(&w.Translated, p.Port, p.Transport())
 			}
 		}
 	}

@@ -82,9 +82,9 @@ func messageState(state hexactfv1.State) (named hexactfv1.State, ok bool) {
 		return state, true
 	case hexactfv1.StateTerminating:
 		return hexactfv1.StateDeleted, true
-	default:
-		return "", false
+	case hexactfv1.StateNone, hexactfv1.StateDeleted:
 	}
+	return "", false
 }
 
 // payload is a message as consumers read it. All consumers need the first four fields; those that do not know the later

@@ -136,7 +136,7 @@ func (r *Reconciler) deploy(ctx context.Context, out *Outcome) *outcome.Problem 
 		}
 	case kibashipv1.TypeDockerImage:
 		out.Image, problem = r.resolve(ctx, o)
-	default: // a database
+	case kibashipv1.TypeMySQL, kibashipv1.TypeMySQLCluster, kibashipv1.TypePostgres, kibashipv1.TypePostgresCluster:
 	}
 	return problem
 }

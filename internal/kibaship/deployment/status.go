@@ -238,9 +238,7 @@ func resultShown(run *kibashipv1.PipelineRunStatus, shown time.Duration, now tim
 // requeueAfter is after how long time alone changes the status, zero for never.
 func requeueAfter(out Outcome, shown time.Duration, now time.Time) time.Duration {
 	s := out.Deployment.Status
-	switch s.Phase {
-	case kibashipv1.DeploymentSucceeded, kibashipv1.DeploymentFailed:
-	default:
+	if s.Phase != kibashipv1.DeploymentSucceeded && s.Phase != kibashipv1.DeploymentFailed {
 		return 0
 	}
 	if out.buildsNothing() && s.BuiltImage != nil && s.BuiltImage.BuiltAt != nil {

@@ -72,6 +72,7 @@ func networkPolicies(in Inputs) []*networkingv1.NetworkPolicy {
 	}
 	egress := []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()}
 	switch wanted.Egress {
+	case kibashipv1.EgressNone:
 	case kibashipv1.EgressInternet:
 		egress = append(egress, networkingv1.NetworkPolicyEgressRule{To: netpolicy.Blocks(netpolicy.Everywhere, netpolicy.NotTheWorld)})
 	case kibashipv1.EgressAll:

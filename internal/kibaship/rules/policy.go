@@ -26,9 +26,9 @@ func PolicyOf(spec *kibashipv1.ProjectSpec, t kibashipv1.ApplicationType) Policy
 		return cluster(types.PostgresCluster)
 	case kibashipv1.TypeDockerImage:
 		return single(types.DockerImage)
-	default:
-		return single(types.GitRepository)
+	case kibashipv1.TypeGitRepository:
 	}
+	return single(types.GitRepository)
 }
 
 func single(p *kibashipv1.TypePolicy) Policy {

@@ -24,6 +24,7 @@ func (r *Reconciler) report(before *tunnelv1.ContainerNetworkTunnelProxy, out Ou
 	was, is := before.Status, p.Status
 	if was.State != is.State {
 		switch is.State {
+		case tunnelv1.StateEmpty, tunnelv1.StatePending:
 		case tunnelv1.StateBuildingImage:
 			reconcile.Normal(r.Events, p, tunnelv1.ReasonImageBuilding, actionCreate, is.Message)
 		case tunnelv1.StateStarting:

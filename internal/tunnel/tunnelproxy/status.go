@@ -37,7 +37,7 @@ func computeStatus(out Outcome, now time.Time) {
 	case tunnelv1.StateRunning, tunnelv1.StateStarting:
 		s.ServerProxyBackend, s.ClientProxyPublish = string(out.Backend), string(out.Publish)
 		locate(out)
-	default:
+	case tunnelv1.StateEmpty, tunnelv1.StatePending, tunnelv1.StateBuildingImage, tunnelv1.StateFailed:
 		clearPlaces(s)
 	}
 	conditions.Upsert(&s.Conditions, p.Generation, now, wanted...)

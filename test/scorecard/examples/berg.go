@@ -88,7 +88,7 @@ func publicPorts(c *bergv1.Challenge) int {
 	n := 0
 	for _, container := range c.Spec.Containers {
 		for _, p := range container.Ports {
-			if p.Type != "" && p.Type != bergv1.InternalPort {
+			if p.Public() {
 				n++
 			}
 		}

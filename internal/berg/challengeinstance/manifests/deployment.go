@@ -116,7 +116,7 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 func containerPorts(c bergv1.Container) []corev1.ContainerPort {
 	var out []corev1.ContainerPort
 	for _, p := range c.Ports {
-		out = append(out, corev1.ContainerPort{ContainerPort: p.Port, Protocol: protocol(p)})
+		out = append(out, corev1.ContainerPort{ContainerPort: p.Port, Protocol: p.Transport()})
 	}
 	return out
 }

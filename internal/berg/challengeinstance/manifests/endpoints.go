@@ -33,29 +33,30 @@ func EndpointsOf(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	for _, c := range in.Challenge.Containers {
 		for _, p := range c.Ports {
 			e := Endpoint{Variable: endpointVariable(p.Name)}
-			host, number := c.Hostname, p.Port
-			switch PortType(p) {
+			host, number, tls := c.Hostname, p.Port, false
+			switch p.EffectiveType() {
+			case bergv1.InternalPort:
 			case bergv1.PublicPort:
 				host, number = in.Config.Domain, nodePort(live, c, p)
 				if number == 0 {
 					return nil, fmt.Errorf("service %s: no node port for port %d yet", c.Hostname+nodePortSuffix, p.Port)
 				}
 			case bergv1.PublicHTTPRoute:
-				host, number = string(routeHost(in, c, p)), in.Config.HTTPPort
+				host, number, tls = string(routeHost(in, c, p)), in.Config.HTTPPort, in.Config.HTTPTLS
 			case bergv1.PublicTLSRoute:
-				host, number = string(routeHost(in, c, p)), in.Config.TLSPort
+				host, number, tls = string(routeHost(in, c, p)), in.Config.TLSPort, true
 			}
 			e.Address = net.JoinHostPort(host, strconv.Itoa(int(number)))
-			if PortType(p) != bergv1.InternalPort {
+			if p.Public() {
 				e.Service = &bergv1.ServiceEndpoint{
 					Name:        endpointName(c, p),
 					Hostname:    host,
 					Port:        number,
-					Protocol:    string(protocol(p)),
+					Protocol:    string(p.Transport()),
 					AppProtocol: p.AppProtocol,
-					TLS:         PortType(p) == bergv1.PublicTLSRoute || PortType(p) == bergv1.PublicHTTPRoute && in.Config.HTTPTLS,
+					TLS:         tls,
 				}
-				e.Service.URL = address(*e.Service, PortType(p))
+				e.Service.URL = address(*e.Service, p.EffectiveType())
 			}
 			out = append(out, e)
 		}
@@ -98,9 +99,9 @@ const routeIDLength = 36
 // tells reports whether what was told is the address of a port. Under the port's
 // name another kind of address may have stood before a rollout.
 func tells(told bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.Port) bool {
-	return PortType(p) != bergv1.InternalPort &&
-		told.Name == endpointName(c, p) && told.Protocol == string(protocol(p)) &&
-		routed(told) == (PortType(p) != bergv1.PublicPort)
+	return p.Public() &&
+		told.Name == endpointName(c, p) && told.Protocol == string(p.Transport()) &&
+		routed(told) == p.Routed()
 }
 
 // StillWanted returns what was told of ports that these containers still have. As
@@ -177,7 +178,7 @@ func nodePort(live []*corev1.Service, c bergv1.Container, p bergv1.Port) int32 {
 			continue
 		}
 		for _, sp := range s.Spec.Ports {
-			if sp.Port == p.Port && sp.Protocol == protocol(p) {
+			if sp.Port == p.Port && sp.Protocol == p.Transport() {
 				return sp.NodePort
 			}
 		}

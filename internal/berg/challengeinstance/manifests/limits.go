@@ -46,7 +46,7 @@ func validateSize(s Snapshot) field.ErrorList {
 		errs = append(errs, validateContainerSize(at.Index(i), c)...)
 		ports += len(c.Ports)
 		for _, p := range c.Ports {
-			if PortType(p) == bergv1.PublicPort {
+			if p.OnNodePort() {
 				nodePorts++
 			}
 		}

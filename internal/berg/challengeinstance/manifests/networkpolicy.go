@@ -33,11 +33,10 @@ func ClosedPolicies(cfg config.Berg, name string) []client.Object {
 func reachablePorts(in Inputs) (public, exposed []bergv1.Port) {
 	for _, c := range in.Challenge.Containers {
 		for _, p := range c.Ports {
-			switch PortType(p) {
-			case bergv1.PublicPort:
+			if p.OnNodePort() {
 				public = append(public, p)
-				exposed = append(exposed, p)
-			case bergv1.PublicHTTPRoute, bergv1.PublicTLSRoute:
+			}
+			if p.Public() {
 				exposed = append(exposed, p)
 			}
 		}

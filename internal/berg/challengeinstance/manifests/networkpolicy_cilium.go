@@ -148,7 +148,7 @@ func portRules(ports []bergv1.Port) api.PortRules {
 	for chunk := range slices.Chunk(ports, maxPortsPerRule) {
 		var rule api.PortRule
 		for _, p := range chunk {
-			rule.Ports = append(rule.Ports, api.PortProtocol{Port: strconv.Itoa(int(p.Port)), Protocol: api.L4Proto(protocol(p))})
+			rule.Ports = append(rule.Ports, api.PortProtocol{Port: strconv.Itoa(int(p.Port)), Protocol: api.L4Proto(p.Transport())})
 		}
 		rules = append(rules, rule)
 	}

@@ -90,7 +90,7 @@ func sameNamespace() []networkingv1.NetworkPolicyPeer {
 func policyPorts(ports []bergv1.Port) []networkingv1.NetworkPolicyPort {
 	out := make([]networkingv1.NetworkPolicyPort, 0, len(ports))
 	for _, p := range ports {
-		out = append(out, netpolicy.Port(p.Port, protocol(p)))
+		out = append(out, netpolicy.Port(p.Port, p.Transport()))
 	}
 	return out
 }

@@ -76,7 +76,8 @@ func PlanFoundation(in Inputs) (Foundation, error) {
 		f.Services = append(f.Services, services(in, c)...)
 		f.DisruptionBudgets = append(f.DisruptionBudgets, disruptionBudget(in, c))
 		for _, p := range c.Ports {
-			switch PortType(p) {
+			switch p.EffectiveType() {
+			case bergv1.InternalPort, bergv1.PublicPort: // reached by their Services
 			case bergv1.PublicHTTPRoute:
 				f.HTTPRoutes = append(f.HTTPRoutes, httpRoute(in, c, p))
 			case bergv1.PublicTLSRoute:

@@ -2,7 +2,6 @@ package manifests
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -25,11 +24,11 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 		sp := corev1.ServicePort{
 			Name:       servicePortName(c, p),
 			Port:       p.Port,
-			Protocol:   protocol(p),
+			Protocol:   p.Transport(),
 			TargetPort: intstr.FromInt32(p.Port),
 		}
 		all = append(all, sp)
-		if PortType(p) == bergv1.PublicPort {
+		if p.OnNodePort() {
 			sp.NodePort = recordedNodePort(in, c, p)
 			public = append(public, sp)
 		}
@@ -66,27 +65,13 @@ func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {
 // UDP port of a number that also serves TCP says so.
 func servicePortName(c bergv1.Container, p bergv1.Port) string {
 	name := fmt.Sprintf("port-%d", p.Port)
-	if protocol(p) != corev1.ProtocolUDP {
+	if p.Transport() != corev1.ProtocolUDP {
 		return name
 	}
 	for _, other := range c.Ports {
-		if other.Port == p.Port && protocol(other) == corev1.ProtocolTCP {
+		if other.Port == p.Port && other.Transport() == corev1.ProtocolTCP {
 			return name + "-udp"
 		}
 	}
 	return name
-}
-
-func protocol(p bergv1.Port) corev1.Protocol {
-	if strings.EqualFold(string(p.Protocol), "udp") {
-		return corev1.ProtocolUDP
-	}
-	return corev1.ProtocolTCP
-}
-
-func PortType(p bergv1.Port) bergv1.PortType {
-	if p.Type == "" {
-		return bergv1.InternalPort
-	}
-	return p.Type
 }

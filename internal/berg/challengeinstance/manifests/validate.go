@@ -147,22 +147,18 @@ func validatePorts(at *field.Path, ports []bergv1.Port) field.ErrorList {
 		default:
 			errs = append(errs, field.NotSupported(where.Child("protocol"), p.Protocol, []string{"tcp", "udp"}))
 		}
-		switch PortType(p) {
-		case bergv1.InternalPort, bergv1.PublicPort:
-		case bergv1.PublicHTTPRoute, bergv1.PublicTLSRoute:
-			if protocol(p) != corev1.ProtocolTCP {
-				errs = append(errs, field.Invalid(where.Child("protocol"), p.Protocol, "a "+string(p.Type)+" needs protocol tcp"))
-			}
-		default:
-			errs = append(errs, field.NotSupported(where.Child("type"), p.Type,
-				[]bergv1.PortType{bergv1.InternalPort, bergv1.PublicPort, bergv1.PublicHTTPRoute, bergv1.PublicTLSRoute}))
+		if !slices.Contains(bergv1.PortTypes(), p.EffectiveType()) {
+			errs = append(errs, field.NotSupported(where.Child("type"), p.Type, bergv1.PortTypes()))
+		}
+		if p.Routed() && p.Transport() != corev1.ProtocolTCP {
+			errs = append(errs, field.Invalid(where.Child("protocol"), p.Protocol, "a "+string(p.Type)+" needs protocol tcp"))
 		}
 		if variable := endpointVariable(p.Name); variable != "" {
 			if msgs := validation.IsEnvVarName(variable); len(msgs) > 0 {
 				errs = append(errs, field.Invalid(where.Child("name"), p.Name, "must begin with a letter: it names the variable "+variable))
 			}
 		}
-		key := fmt.Sprintf("%d/%s", p.Port, protocol(p))
+		key := fmt.Sprintf("%d/%s", p.Port, p.Transport())
 		if met.Has(key) {
 			errs = append(errs, field.Duplicate(where.Child("port"), key))
 		}

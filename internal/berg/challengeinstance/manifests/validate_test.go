@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -183,6 +184,34 @@ func TestSummaryCutsNoFlagInTwo(t *testing.T) {
 			if strings.Contains(text, half) {
 				t.Fatalf("after %d: %q is in %s", before, half, text)
 			}
+		}
+	}
+}
+
+// A type of port is known to the schema, accepted, planned and given an address.
+func TestEveryTypeOfPortIsKnownEverywhere(t *testing.T) {
+	schema, err := os.ReadFile("../../../../config/berg/crd/bases/berg.norelect.ch_challenges.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range bergv1.PortTypes() {
+		if !strings.Contains(string(schema), "'"+string(kind)+"'") {
+			t.Errorf("%s: the schema refuses it", kind)
+		}
+		in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", Ports: []bergv1.Port{{Port: 80, Type: kind}}}}})
+		if errs := Validate(in.Challenge, nil); len(errs) > 0 {
+			t.Errorf("%s: %s", kind, Summary(errs, ""))
+		}
+		f, err := PlanFoundation(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := EndpointsOf(in, allotNodePorts(f.Services))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := all[0].Service != nil, in.Challenge.Containers[0].Ports[0].Public(); got != want || want != (kind != bergv1.InternalPort) {
+			t.Errorf("%s: an address %v, public %v", kind, got, want)
 		}
 	}
 }

@@ -228,7 +228,7 @@ func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
 func hasRoutes(containers []bergv1.Container) bool {
 	for _, c := range containers {
 		for _, p := range c.Ports {
-			if t := manifests.PortType(p); t == bergv1.PublicHTTPRoute || t == bergv1.PublicTLSRoute {
+			if p.Routed() {
 				return true
 			}
 		}
