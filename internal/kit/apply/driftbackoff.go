@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bergctf/berg-operator/internal/kit/backoff"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -19,15 +20,16 @@ const (
 	// promptWrites is how many writes of one object are never held back: more
 	// than an administrator makes us undo in a row.
 	promptWrites = 10
-	minHold      = time.Second
-	maxHold      = 5 * time.Minute
 	// forgetting is how long an object must have been left alone to be repaired
-	// promptly again.
-	forgetting = 2 * maxHold
+	// promptly again. It is longer than the longest delay.
+	forgetting = 10 * time.Minute
 	// remembered bounds the memory, to two megabytes: what was written longest ago
 	// is forgotten first, and a contest is always recent.
 	remembered = 4096
 )
+
+// delays are those between the writes after the prompt ones.
+var delays = backoff.Exponential{First: time.Second, Max: 5 * time.Minute}
 
 // DriftBackoff keeps the operator from fighting over an object with another
 // controller, or with the API server, without pauses. It lives in memory: a
@@ -90,11 +92,7 @@ func (r *DriftBackoff) throttled(to write) error {
 	if h.writes < promptWrites {
 		return nil
 	}
-	pause := maxHold
-	if doublings := h.writes - promptWrites; doublings < 16 {
-		pause = min(maxHold, minHold<<doublings)
-	}
-	if r.clock.Since(h.last) >= pause {
+	if r.clock.Since(h.last) >= delays.After(h.writes-promptWrites+1) {
 		return nil
 	}
 	return &ContestedError{Kind: to.kind.Kind, Name: to.name.Name, By: h.by}

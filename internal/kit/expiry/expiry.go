@@ -131,7 +131,7 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		c.delays.forget(req)
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: minDelay}, nil
+		return ctrl.Result{RequeueAfter: failedDelays.First}, nil
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil
 	default:

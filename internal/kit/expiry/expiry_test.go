@@ -140,9 +140,9 @@ func TestWhatCannotEndIsTriedAgain(t *testing.T) {
 		blocked int
 	}{
 		"gone meanwhile": {apierrors.NewNotFound(things, "a"), 0, 0},
-		"extended":       {apierrors.NewConflict(things, "a", nil), minDelay, 0},
-		"refused":        {apierrors.NewForbidden(things, "a", nil), minDelay, 1},
-		"no answer":      {errors.New("connection refused"), minDelay, 2},
+		"extended":       {apierrors.NewConflict(things, "a", nil), failedDelays.First, 0},
+		"refused":        {apierrors.NewForbidden(things, "a", nil), failedDelays.First, 1},
+		"no answer":      {errors.New("connection refused"), failedDelays.First, 2},
 	} {
 		r := over(tc.answer)
 		for n := 1; n <= 3; n++ {

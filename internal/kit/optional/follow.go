@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/backoff"
 )
 
 // Definition is the kind CustomResourceDefinition, of which a Follower looks at the
@@ -40,10 +41,7 @@ func Definition() *metav1.PartialObjectMetadata {
 // The pauses between looks whether an API whose definition exists can be used: no event
 // tells. One that is being installed is there in a moment. One whose definition has only
 // another version is not before the definition changes.
-const (
-	minServedDelay = 500 * time.Millisecond
-	maxServedDelay = time.Minute
-)
+var servedDelays = backoff.Exponential{First: 500 * time.Millisecond, Max: time.Minute}
 
 // Follower follows the definitions of optional kinds, without a restart: it has the watch
 // of a kind opened when its API is installed, notes in the Presence that a kind is missing
@@ -193,7 +191,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		f.watched[req.Name] = true
 	}
 	if !opened && !f.follows(ctx, kind, definition) {
-		return ctrl.Result{RequeueAfter: minServedDelay}, nil // no request
+		return ctrl.Result{RequeueAfter: servedDelays.First}, nil // no request
 	}
 	delete(f.looks, req.Name)
 	f.presence.Set(gvk, false)
@@ -213,13 +211,9 @@ func (f *Follower) delay(definition client.Object) time.Duration {
 	if l.resourceVersion != definition.GetResourceVersion() {
 		l = looks{resourceVersion: definition.GetResourceVersion()}
 	}
-	delay := maxServedDelay
-	if l.number < 7 { // doubled so often it is longer than a minute
-		delay = min(delay, minServedDelay<<l.number)
-	}
 	l.number++
 	f.looks[definition.GetName()] = l
-	return delay
+	return servedDelays.After(l.number)
 }
 
 // serves asks the API server itself: what was looked up before may have been

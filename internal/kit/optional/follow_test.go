@@ -120,7 +120,7 @@ func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 	c := &cluster{resources: []string{"a", "b"}, served: &meta.NoKindMatchError{}}
 	f, enqueued := c.follower(t, false)
 	c.install("one", "5")
-	if result := look(t, f); result.RequeueAfter != minServedDelay || c.opened > 0 || !isMissing(f) {
+	if result := look(t, f); result.RequeueAfter != servedDelays.First || c.opened > 0 || !isMissing(f) {
 		t.Errorf("before it is served: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 	c.served = nil
@@ -145,7 +145,7 @@ func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 	}
 	c.install("another", "9")
 	c.seen = "8"
-	if result := look(t, f); result.RequeueAfter != minServedDelay || !isMissing(f) {
+	if result := look(t, f); result.RequeueAfter != servedDelays.First || !isMissing(f) {
 		t.Errorf("the watch is behind: %+v, missing %v", result, isMissing(f))
 	}
 	c.seen = "10"
@@ -200,16 +200,16 @@ func TestPausesGrowUntilTheDefinitionChanges(t *testing.T) {
 	var last time.Duration
 	for n := range 20 {
 		delay := f.delay(c.definition)
-		if n == 0 && delay != minServedDelay || delay < last {
+		if n == 0 && delay != servedDelays.First || delay < last {
 			t.Fatalf("pause %d of %s after one of %s", n, delay, last)
 		}
 		last = delay
 	}
-	if last != maxServedDelay {
+	if last != servedDelays.Max {
 		t.Errorf("the longest pause is %s", last)
 	}
 	c.definition.SetResourceVersion("6")
-	if delay := f.delay(c.definition); delay != minServedDelay {
+	if delay := f.delay(c.definition); delay != servedDelays.First {
 		t.Errorf("the definition has changed, and the pause is %s", delay)
 	}
 }
