@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -55,61 +54,17 @@ const (
 // settings returns the rows of the table that are about Kafka.
 func (k *Kafka) settings() []settings.Setting {
 	return []settings.Setting{
-		{
-			Name: "KAFKA_BROKERS", Default: "",
-			Help:  "Comma-separated brokers that the states of challenges are told, each host:port. Empty: nobody is told.",
-			Value: brokers(&k.Brokers),
-		},
-		{
-			Name: "KAFKA_TOPIC", Default: "challenge-status",
-			Help:  "Topic of these messages.",
-			Value: settings.Name(&k.Topic, topic),
-		},
-		{
-			Name: "KAFKA_TLS", Default: "false",
-			Help:  "Whether connections to brokers are encrypted.",
-			Value: settings.Bool(&k.TLS),
-		},
-		{
-			Name: "KAFKA_CA_FILE", Default: "",
-			Help:  "PEM file with the authorities that brokers' certificates are trusted by. Empty: those of the image. Needs KAFKA_TLS.",
-			Value: optionalPath(&k.CAFile),
-		},
-		{
-			Name: "KAFKA_CERTIFICATE_FILE", Default: "",
-			Help:  "PEM file with the certificate that the operator shows brokers. Empty: none. Needs KAFKA_TLS and KAFKA_KEY_FILE.",
-			Value: optionalPath(&k.CertificateFile),
-		},
-		{
-			Name: "KAFKA_KEY_FILE", Default: "",
-			Help:  "PEM file with the key of that certificate.",
-			Value: optionalPath(&k.KeyFile),
-		},
-		{
-			Name: "KAFKA_SASL_MECHANISM", Default: "",
-			Help:  "How the operator logs in at brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Empty: not at all.",
-			Value: saslMechanism(&k.SASLMechanism),
-		},
-		{
-			Name: "KAFKA_SASL_USERNAME", Default: "",
-			Help:  "Name that it logs in with.",
-			Value: printable(&k.SASLUsername),
-		},
-		{
-			Name: "KAFKA_SASL_PASSWORD_FILE", Default: "",
-			Help:  "File with the password that it logs in with; a line feed at the end is no part of it.",
-			Value: optionalPath(&k.SASLPasswordFile),
-		},
-		{
-			Name: "KAFKA_SEND_TIMEOUT", Default: "5s",
-			Help:  "How long one attempt to send a message waits for the broker. Another attempt follows.",
-			Value: settings.Duration(&k.SendTimeout),
-		},
-		{
-			Name: "KAFKA_DELETE_TIMEOUT", Default: "30s",
-			Help:  "How long the deletion of a challenge waits for its messages to be sent. What could not be sent until then is lost, and counted.",
-			Value: settings.Duration(&k.DeleteTimeout),
-		},
+		settings.New("KAFKA_BROKERS", "", brokers(&k.Brokers), "Comma-separated brokers that the states of challenges are told, each host:port. Empty: nobody is told."),
+		settings.New("KAFKA_TOPIC", "challenge-status", settings.Name(&k.Topic, topic), "Topic of these messages."),
+		settings.New("KAFKA_TLS", "false", settings.Bool(&k.TLS), "Whether connections to brokers are encrypted."),
+		settings.New("KAFKA_CA_FILE", "", settings.Optional(settings.Path(&k.CAFile)), "PEM file with the authorities that brokers' certificates are trusted by. Empty: those of the image. Needs KAFKA_TLS."),
+		settings.New("KAFKA_CERTIFICATE_FILE", "", settings.Optional(settings.Path(&k.CertificateFile)), "PEM file with the certificate that the operator shows brokers. Empty: none. Needs KAFKA_TLS and KAFKA_KEY_FILE."),
+		settings.New("KAFKA_KEY_FILE", "", settings.Optional(settings.Path(&k.KeyFile)), "PEM file with the key of that certificate."),
+		settings.New("KAFKA_SASL_MECHANISM", "", settings.Optional(settings.OneOf(&k.SASLMechanism, SASLPlain, SASLScramSHA256, SASLScramSHA512)), "How the operator logs in at brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512. Empty: not at all."),
+		settings.New("KAFKA_SASL_USERNAME", "", printable(&k.SASLUsername), "Name that it logs in with."),
+		settings.New("KAFKA_SASL_PASSWORD_FILE", "", settings.Optional(settings.Path(&k.SASLPasswordFile)), "File with the password that it logs in with; a line feed at the end is no part of it."),
+		settings.New("KAFKA_SEND_TIMEOUT", "5s", settings.Duration(&k.SendTimeout), "How long one attempt to send a message waits for the broker. Another attempt follows."),
+		settings.New("KAFKA_DELETE_TIMEOUT", "30s", settings.Duration(&k.DeleteTimeout), "How long the deletion of a challenge waits for its messages to be sent. What could not be sent until then is lost, and counted."),
 	}
 }
 
@@ -182,27 +137,6 @@ func topic(s string) []string {
 		return []string{"must be the name of a topic: at most 249 letters, digits, '.', '_' and '-'"}
 	}
 	return nil
-}
-
-func saslMechanism(to *SASLMechanism) settings.Value {
-	return settings.Func(func(text string) error {
-		*to = SASLMechanism(text)
-		switch *to {
-		case SASLNone, SASLPlain, SASLScramSHA256, SASLScramSHA512:
-			return nil
-		}
-		return errors.New("must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or empty")
-	}).In(settings.Form{Enum: []string{string(SASLNone), string(SASLPlain), string(SASLScramSHA256), string(SASLScramSHA512)}})
-}
-
-func optionalPath(to *string) settings.Value {
-	return settings.Func(func(text string) error {
-		*to = text
-		if text != "" && !filepath.IsAbs(text) {
-			return errors.New("must be an absolute path, or empty")
-		}
-		return nil
-	})
 }
 
 func printable(to *string) settings.Value {

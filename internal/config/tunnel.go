@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -90,131 +92,31 @@ func (t *Tunnel) Section() settings.Section {
 		Check:    t.check,
 		Warnings: t.warnings,
 		Settings: []settings.Setting{
-			{
-				Name: "TUNNEL_BACKEND", Default: string(BackendHostPod),
-				Help:  "How server proxies run: HostPod, a pod in the network of a node, which needs rights of its own (config/tunnel/host), or LocalProcess, a process beside the operator.",
-				Value: settings.OneOf(&t.Backend, BackendHostPod, BackendLocalProcess),
-			},
-			{
-				Name: "TUNNEL_HOST_NODE", Default: "",
-				Help:  "Node whose loopback the servers of tunnels listen at, unless the annotation usvc-dev.developer.microsoft.com/host-node names another. Empty: that of the client proxy.",
-				Value: settings.OptionalName(&t.HostNode),
-			},
-			{
-				Name: "TUNNEL_PUBLISH", Default: string(PublishPodIP),
-				Help:  "How a server proxy reaches its client proxy: PodIP, NodePort, or HostPort on the loopback of the node that both are on.",
-				Value: settings.OneOf(&t.Publish, PublishPodIP, PublishNodePort, PublishHostPort),
-			},
-			{
-				Name: "TUNNEL_HOST_PORTS", Default: "28000-28511",
-				Help:  "Ports of the node for TUNNEL_PUBLISH=HostPort: two for each pair of proxies.",
-				Value: portRange(&t.HostPorts),
-			},
-			{
-				Name: "TUNNEL_CONTROL_PORT", Default: "36672",
-				Help:  "Port at which client proxies are controlled.",
-				Value: settings.Port(&t.ControlPort),
-			},
-			{
-				Name: "TUNNEL_DATA_PORT", Default: "36673",
-				Help:  "Port at which client proxies take data connections.",
-				Value: settings.Port(&t.DataPort),
-			},
-			{
-				Name: "TUNNEL_IMAGE", Default: "",
-				Help:  "Ready image with the proxy program as its entrypoint. Empty: the operator builds one for TUNNEL_REGISTRY.",
-				Value: printable(&t.Image),
-			},
-			{
-				Name: "TUNNEL_REGISTRY", Default: "",
-				Help:  "Registry, as registry.example.com or registry.example.com:5000, to which images of the client proxy are pushed, and which nodes pull from. Empty: none is built.",
-				Value: printable(&t.Registry),
-			},
-			{
-				Name: "TUNNEL_REPOSITORY", Default: "dcptun_developer_ms",
-				Help:  "Repository of these images.",
-				Value: settings.Name(&t.Repository, repository),
-			},
-			{
-				Name: "TUNNEL_REGISTRY_SECRET", Default: "",
-				Help:  "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace with what to log in at registries. Nodes pull with a copy of it in each network. Empty: none.",
-				Value: settings.OptionalName(&t.RegistrySecret),
-			},
-			{
-				Name: "TUNNEL_REGISTRY_CA_FILE", Default: "",
-				Help:  "PEM file with the authorities that the registry's certificate is trusted by. Empty: those of the image.",
-				Value: optionalPath(&t.RegistryCAFile),
-			},
-			{
-				Name: "TUNNEL_REGISTRY_INSECURE", Default: "false",
-				Help:  "Whether the registry speaks HTTP.",
-				Value: settings.Bool(&t.RegistryInsecure),
-			},
-			{
-				Name: "TUNNEL_BASE_IMAGE", Default: "mcr.microsoft.com/azurelinux/base/core:3.0",
-				Help:  "Image that those of client proxies are made from, unless baseImage says another.",
-				Value: settings.Name(&t.BaseImage, notEmpty),
-			},
-			{
-				Name: "TUNNEL_BINARY", Default: "/berg-tunnel",
-				Help:  "The proxy program: it is put into images, and run where TUNNEL_BACKEND is LocalProcess.",
-				Value: settings.Path(&t.Binary),
-			},
-			{
-				Name: "TUNNEL_ALLOWED_SERVERS", Default: "127.0.0.0/8,::1/128",
-				Help:  "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them; a name must lead to such an address each time. Link-local ones cannot be allowed.",
-				Value: networks(&t.AllowedServers),
-			},
-			{
-				Name: "TUNNEL_DENIED_SERVERS", Default: "",
-				Help:  "Comma-separated addresses and address ranges that they may not lead to, whatever is allowed. Where the operator itself finds the API server, by address or by name, is always among them.",
-				Value: networks(&t.DeniedServers),
-			},
-			{
-				Name: "TUNNEL_DENIED_SERVER_PORTS", Default: "2379,2380,6443,10248-10250,10255-10257,10259",
-				Help:  "Comma-separated ports, and ranges of them, that they may not lead to: by default those of etcd, API server, kubelet and the rest of Kubernetes, which listen at the loopback of nodes. The port of the kubelet of the host is always among them.",
-				Value: portRanges(&t.DeniedServerPorts),
-			},
-			{
-				Name: "TUNNEL_MAX_TUNNELS", Default: "256",
-				Help:  "How many tunnels a pair of proxies has at most.",
-				Value: settings.Int(&t.Tunnels, 1, 256),
-			},
-			{
-				Name: "TUNNEL_MAX_STREAMS", Default: "10000",
-				Help:  "How many connections of clients a pair of proxies has at once at most, in all of its tunnels. More are closed.",
-				Value: settings.Int(&t.Streams, 1, 1000000),
-			},
-			{
-				Name: "TUNNEL_MAX_TUNNEL_STREAMS", Default: "5000",
-				Help:  "How many of them one tunnel has at most, so that it leaves some to the others.",
-				Value: settings.Int(&t.TunnelStreams, 1, 1000000),
-			},
-			{
-				Name: "TUNNEL_IDLE_TIMEOUT", Default: "",
-				Help:  "How long a connection of a client may carry nothing in either direction before it is cut. Empty: for ever.",
-				Value: settings.OptionalDuration(&t.IdleTimeout),
-			},
-			{
-				Name: "TUNNEL_PREPARE_ATTEMPTS", Default: "20",
-				Help:  "How often a tunnel is tried that cannot be prepared, about every two seconds. Then it stays Failed until it is changed.",
-				Value: settings.Int(&t.PrepareAttempts, 1, 1000),
-			},
-			{
-				Name: "TUNNEL_START_TIMEOUT", Default: "5m",
-				Help:  "How long a pair of proxies may take to start. Then it is Failed.",
-				Value: settings.Duration(&t.StartTimeout),
-			},
-			{
-				Name: "TUNNEL_CALL_TIMEOUT", Default: "5s",
-				Help:  "How long one call to a server proxy may take.",
-				Value: settings.Duration(&t.CallTimeout),
-			},
-			{
-				Name: "TUNNEL_CERTIFICATE_LIFETIME", Default: "2160h",
-				Help:  "How long certificates of proxies are valid. They are renewed after two thirds of it, and no stream notices.",
-				Value: settings.Duration(&t.CertificateLifetime),
-			},
+			settings.New("TUNNEL_BACKEND", string(BackendHostPod), settings.OneOf(&t.Backend, BackendHostPod, BackendLocalProcess), "How server proxies run: HostPod, a pod in the network of a node, which needs rights of its own (config/tunnel/host), or LocalProcess, a process beside the operator."),
+			settings.New("TUNNEL_HOST_NODE", "", settings.Optional(settings.Name(&t.HostNode, validation.IsDNS1123Subdomain)), "Node whose loopback the servers of tunnels listen at, unless the annotation usvc-dev.developer.microsoft.com/host-node names another. Empty: that of the client proxy."),
+			settings.New("TUNNEL_PUBLISH", string(PublishPodIP), settings.OneOf(&t.Publish, PublishPodIP, PublishNodePort, PublishHostPort), "How a server proxy reaches its client proxy: PodIP, NodePort, or HostPort on the loopback of the node that both are on."),
+			settings.New("TUNNEL_HOST_PORTS", "28000-28511", portRange(&t.HostPorts), "Ports of the node for TUNNEL_PUBLISH=HostPort: two for each pair of proxies."),
+			settings.New("TUNNEL_CONTROL_PORT", "36672", settings.Port(&t.ControlPort), "Port at which client proxies are controlled."),
+			settings.New("TUNNEL_DATA_PORT", "36673", settings.Port(&t.DataPort), "Port at which client proxies take data connections."),
+			settings.New("TUNNEL_IMAGE", "", printable(&t.Image), "Ready image with the proxy program as its entrypoint. Empty: the operator builds one for TUNNEL_REGISTRY."),
+			settings.New("TUNNEL_REGISTRY", "", printable(&t.Registry), "Registry, as registry.example.com or registry.example.com:5000, to which images of the client proxy are pushed, and which nodes pull from. Empty: none is built."),
+			settings.New("TUNNEL_REPOSITORY", "dcptun_developer_ms", settings.Name(&t.Repository, repository), "Repository of these images."),
+			settings.New("TUNNEL_REGISTRY_SECRET", "", settings.Optional(settings.Name(&t.RegistrySecret, validation.IsDNS1123Subdomain)), "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace with what to log in at registries. Nodes pull with a copy of it in each network. Empty: none."),
+			settings.New("TUNNEL_REGISTRY_CA_FILE", "", settings.Optional(settings.Path(&t.RegistryCAFile)), "PEM file with the authorities that the registry's certificate is trusted by. Empty: those of the image."),
+			settings.New("TUNNEL_REGISTRY_INSECURE", "false", settings.Bool(&t.RegistryInsecure), "Whether the registry speaks HTTP."),
+			settings.New("TUNNEL_BASE_IMAGE", "mcr.microsoft.com/azurelinux/base/core:3.0", settings.Name(&t.BaseImage, notEmpty), "Image that those of client proxies are made from, unless baseImage says another."),
+			settings.New("TUNNEL_BINARY", "/berg-tunnel", settings.Path(&t.Binary), "The proxy program: it is put into images, and run where TUNNEL_BACKEND is LocalProcess."),
+			settings.New("TUNNEL_ALLOWED_SERVERS", "127.0.0.0/8,::1/128", networks(&t.AllowedServers), "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them; a name must lead to such an address each time. Link-local ones cannot be allowed."),
+			settings.New("TUNNEL_DENIED_SERVERS", "", networks(&t.DeniedServers), "Comma-separated addresses and address ranges that they may not lead to, whatever is allowed. Where the operator itself finds the API server, by address or by name, is always among them."),
+			settings.New("TUNNEL_DENIED_SERVER_PORTS", "2379,2380,6443,10248-10250,10255-10257,10259", portRanges(&t.DeniedServerPorts), "Comma-separated ports, and ranges of them, that they may not lead to: by default those of etcd, API server, kubelet and the rest of Kubernetes, which listen at the loopback of nodes. The port of the kubelet of the host is always among them."),
+			settings.New("TUNNEL_MAX_TUNNELS", "256", settings.Int(&t.Tunnels, 1, 256), "How many tunnels a pair of proxies has at most."),
+			settings.New("TUNNEL_MAX_STREAMS", "10000", settings.Int(&t.Streams, 1, 1000000), "How many connections of clients a pair of proxies has at once at most, in all of its tunnels. More are closed."),
+			settings.New("TUNNEL_MAX_TUNNEL_STREAMS", "5000", settings.Int(&t.TunnelStreams, 1, 1000000), "How many of them one tunnel has at most, so that it leaves some to the others."),
+			settings.New("TUNNEL_IDLE_TIMEOUT", "", settings.Optional(settings.Duration(&t.IdleTimeout)), "How long a connection of a client may carry nothing in either direction before it is cut. Empty: for ever."),
+			settings.New("TUNNEL_PREPARE_ATTEMPTS", "20", settings.Int(&t.PrepareAttempts, 1, 1000), "How often a tunnel is tried that cannot be prepared, about every two seconds. Then it stays Failed until it is changed."),
+			settings.New("TUNNEL_START_TIMEOUT", "5m", settings.Duration(&t.StartTimeout), "How long a pair of proxies may take to start. Then it is Failed."),
+			settings.New("TUNNEL_CALL_TIMEOUT", "5s", settings.Duration(&t.CallTimeout), "How long one call to a server proxy may take."),
+			settings.New("TUNNEL_CERTIFICATE_LIFETIME", "2160h", settings.Duration(&t.CertificateLifetime), "How long certificates of proxies are valid. They are renewed after two thirds of it, and no stream notices."),
 		},
 	}
 }

@@ -39,6 +39,11 @@ type Setting struct {
 	Value Value
 }
 
+// New returns a setting, so that a table has a line a setting.
+func New(name, defaultText string, value Value, help string) Setting {
+	return Setting{Name: name, Default: defaultText, Help: help, Value: value}
+}
+
 // Flag returns the name of the command line option, without the dashes.
 func (s Setting) Flag() string {
 	return strings.ToLower(strings.ReplaceAll(s.Name, "_", "-"))

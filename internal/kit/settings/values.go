@@ -36,15 +36,18 @@ func Name(to *string, check func(string) []string) Value {
 	})
 }
 
-// OptionalName is the name of an object (DNS-1123 subdomain), or empty.
-func OptionalName(to *string) Value {
+// Optional accepts what a value accepts, and an empty text, which leaves its place as it is.
+func Optional(v Value) Value {
+	form := v.form
+	if form.Enum != nil {
+		form.Enum = append([]string{""}, form.Enum...)
+	}
 	return Func(func(text string) error {
-		*to = text
 		if text == "" {
 			return nil
 		}
-		return joined(validation.IsDNS1123Subdomain(text))
-	})
+		return v.set(text)
+	}).In(form)
 }
 
 // Names are names of namespaces, separated by commas; nil for an empty text.
@@ -154,18 +157,6 @@ func Duration(to *time.Duration) Value {
 		}
 		*to = d
 		return nil
-	}).In(Form{Pattern: durationPattern})
-}
-
-// OptionalDuration is a Duration, or empty for 0.
-func OptionalDuration(to *time.Duration) Value {
-	some := Duration(to)
-	return Func(func(text string) error {
-		if text == "" {
-			*to = 0
-			return nil
-		}
-		return some.set(text)
 	}).In(Form{Pattern: durationPattern})
 }
 
