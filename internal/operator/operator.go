@@ -29,7 +29,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -146,14 +145,13 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err != nil {
 		return nil, fmt.Errorf("set up events: %w", err)
 	}
-	clockSkew := clockskew.NewWatcher(opts.Clock)
 	dependencies := dependencyBuilder{
 		mgr: mgr, restConfig: restConfig, newClient: options.NewClient,
 		caches: cache.New(fieldManager),
 		dependencies: family.Dependencies{
 			// All who write hold back together.
 			Writer: apply.Writer{Manager: fieldManager, DriftBackoff: apply.NewDriftBackoff(opts.Clock)},
-			Clock:  opts.Clock, ClockSkew: clockSkew, Urgent: urgent,
+			Clock:  opts.Clock, Urgent: urgent,
 			Workers: process.MaxConcurrentReconciles, Namespace: process.Namespace,
 			Probes: process.HealthProbeBindAddress, Metrics: process.MetricsBindAddress,
 		},
@@ -184,13 +182,9 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 		if err != nil {
 			return nil, fmt.Errorf("set up what holds up an upgrade: %w", err)
 		}
-		clockSkew.OnJump(gate.LookAgain)
 		if err := mgr.Add(gate); err != nil {
 			return nil, err
 		}
-	}
-	if err := mgr.Add(clockSkew); err != nil {
-		return nil, err
 	}
 	if err := mgr.Add(memoryReleaser{opts.GCPercent}); err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
@@ -36,9 +35,7 @@ type Reconciler struct {
 	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// ClockSkew tells when the clock has got ahead of the timers.
-	ClockSkew *clockskew.Watcher
-	Config    config.HexaCTF
+	Config config.HexaCTF
 	// Workers is how many challenges are worked on at the same time.
 	Workers int
 	// Publisher sends messages. Nil: there are none.

@@ -29,14 +29,13 @@ func over(c *hexactfv1.Challenge, now time.Time) bool {
 // expiries ends live challenges whose time is over.
 func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason] {
 	return &expiry.Controller[*hexactfv1.Challenge, reason]{
-		Name:      "challenge-expiry",
-		New:       func() *hexactfv1.Challenge { return &hexactfv1.Challenge{} },
-		List:      listChallenges,
-		Client:    r.Client,
-		Clock:     r.Clock,
-		ClockSkew: r.ClockSkew,
-		Workers:   r.Workers,
-		Metrics:   reconcileMetrics,
+		Name:    "challenge-expiry",
+		New:     func() *hexactfv1.Challenge { return &hexactfv1.Challenge{} },
+		List:    listChallenges,
+		Client:  r.Client,
+		Clock:   r.Clock,
+		Workers: r.Workers,
+		Metrics: reconcileMetrics,
 		Due: func(c *hexactfv1.Challenge, now time.Time) (why reason, at time.Time) {
 			if c.Status.ExpiresAt == nil {
 				return "", time.Time{} // it does not expire, or not yet

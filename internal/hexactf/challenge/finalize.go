@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -37,7 +38,7 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 		Named("challenge-deletion").
 		For(&hexactfv1.Challenge{}, builder.WithPredicates(changes, goneOr(isEnding))).
 		WatchesRawSource(d.ending.source()).
-		WatchesRawSource(d.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(d.which(isEnding)))).
+		WatchesRawSource(clockskew.Source(d.Clock, handler.EnqueueRequestsFromMapFunc(d.which(isEnding)))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: endingWorkers(d.Workers),
 			ReconciliationTimeout:   reconcile.Timeout,

@@ -59,8 +59,6 @@ type Controller[T client.Object, R ~string] struct {
 	// Client reads from the cache.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// ClockSkew tells when the time of day has got ahead of the timers.
-	ClockSkew *clockskew.Watcher
 	// Workers are how many resources are worked on at once.
 	Workers int
 	// Metrics count the failures.
@@ -94,7 +92,7 @@ func (c *Controller[T, R]) SetupWithManager(mgr ctrl.Manager) error {
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 			UpdateFunc: func(u event.UpdateEvent) bool { return c.Moves(u.ObjectOld.(T), u.ObjectNew.(T)) },
 		})).
-		WatchesRawSource(c.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(c.everyLive))).
+		WatchesRawSource(clockskew.Source(c.Clock, handler.EnqueueRequestsFromMapFunc(c.everyLive))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, ReconciliationTimeout: reconcile.Timeout}).
 		Complete(reconcile.Drain(c.Metrics, c))
 }

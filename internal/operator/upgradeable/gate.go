@@ -22,6 +22,8 @@ const (
 	// spacing is the shortest time between two looks at the work, of which a busy
 	// hour has many changes a second.
 	spacing = time.Second
+	// maxInterval is the longest time between two looks while a hold has an end.
+	maxInterval = 10 * time.Second
 	// retryAfter a write that failed. At first it does: OLM makes the
 	// OperatorCondition and the right to write it while the operator starts.
 	retryAfter = 10 * time.Second
@@ -96,7 +98,8 @@ func (g *Gate) Start(ctx context.Context) error {
 		again := g.look(ctx)
 		var due <-chan time.Time
 		if again > 0 {
-			due = time.After(again)
+			// A timer for a time of day ends late after the clock was set forward.
+			due = time.After(min(again, maxInterval))
 		}
 		select {
 		case <-ctx.Done():
