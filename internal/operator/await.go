@@ -29,12 +29,12 @@ func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string,
 		return err
 	}
 	defer stop()
-	told := ""
+	last := ""
 	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
 		_, err := discovered.ServerVersion()
-		if err != nil && err.Error() != told {
-			told = err.Error()
-			log.Info("waiting for the API server", "reason", told)
+		if err != nil && err.Error() != last {
+			last = err.Error()
+			log.Info("waiting for the API server", "reason", last)
 		}
 		return err == nil, nil
 	})

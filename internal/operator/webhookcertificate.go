@@ -214,12 +214,12 @@ func published(c *admissionregistrationv1.ValidatingWebhookConfiguration) []byte
 }
 
 func (k *certificateRotator) publish(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
-	told := c.DeepCopy()
-	for i := range told.Webhooks {
-		told.Webhooks[i].ClientConfig.CABundle = bundle
+	updated := c.DeepCopy()
+	for i := range updated.Webhooks {
+		updated.Webhooks[i].ClientConfig.CABundle = bundle
 	}
-	if len(told.Webhooks) == 0 || bytes.Equal(published(c), bundle) {
+	if len(updated.Webhooks) == 0 || bytes.Equal(published(c), bundle) {
 		return nil
 	}
-	return k.client.Patch(ctx, told, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
+	return k.client.Patch(ctx, updated, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
 }

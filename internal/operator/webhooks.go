@@ -67,11 +67,11 @@ func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Pro
 	case !installed && !server.needed:
 		return nil
 	}
-	keeper, err := m.keepCertificate(ctx, process.Namespace, server.open)
+	certificates, err := m.keepCertificate(ctx, process.Namespace, server.open)
 	if err != nil {
 		return err
 	}
-	server.options.TLSOpts = append(server.options.TLSOpts, func(c *tls.Config) { c.GetCertificate = keeper.certificate })
+	server.options.TLSOpts = append(server.options.TLSOpts, func(c *tls.Config) { c.GetCertificate = certificates.certificate })
 	return server.addTo(m)
 }
 

@@ -58,16 +58,16 @@ func (e *TerminatingError) Error() string {
 // *TerminatingError for one that is being deleted, a *ContestedError for one
 // that others change again and again, or the API server's error. What the API server
 // refuses to change is replaced where the Writer says so, and else the refusal is returned.
-func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Owner, desired T) (T, error) {
+func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, desired T) (T, error) {
 	var none T
-	proof.SetOn(desired)
+	owner.SetOn(desired)
 	w.note(desired)
-	plan := ChecksumAnnotation(proof.Annotation)
+	plan := ChecksumAnnotation(owner.Annotation)
 	if err := setChecksum(desired, plan); err != nil {
 		return none, err
 	}
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
-	to := write{object: object{kind, key, proof.UID}, plan: desired.GetAnnotations()[plan]}
+	to := write{object: object{kind, key, owner.UID}, plan: desired.GetAnnotations()[plan]}
 	live := blank(desired)
 
 	switch err := w.Client.Get(ctx, key, live); {
@@ -83,27 +83,27 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Owner
 		// another process wrote it a moment ago.
 	case err != nil:
 		return none, err
-	case !proof.Owns(live):
+	case !owner.Owns(live):
 		// It may be what another custom resource has left under this name, and gone by now:
 		// the caches of two kinds are not of the same moment. The API server is asked.
 	default:
-		if err := writable(proof, kind.Kind, live); err != nil {
+		if err := writable(owner, kind.Kind, live); err != nil {
 			return none, err
 		}
-		if inPlace(w, proof, desired, live) {
+		if inPlace(w, owner, desired, live) {
 			return live, nil
 		}
-		to.rollout = rollsOut(w, proof, to, live)
+		to.rollout = isRollout(w, owner, to, live)
 		if err := w.DriftBackoff.throttled(to); err != nil {
 			return none, err
 		}
 	}
-	return update(ctx, w, proof, to, desired)
+	return update(ctx, w, owner, to, desired)
 }
 
 // writable returns why an object must not be written.
-func writable(proof ownership.Owner, kind string, live client.Object) error {
-	if !proof.Owns(live) {
+func writable(owner ownership.Owner, kind string, live client.Object) error {
+	if !owner.Owns(live) {
 		return &ownership.RefusedError{Kind: kind, Namespace: live.GetNamespace(), Name: live.GetName()}
 	}
 	if live.GetDeletionTimestamp() != nil {
@@ -113,30 +113,30 @@ func writable(proof ownership.Owner, kind string, live client.Object) error {
 }
 
 // inPlace reports whether an object needs no write.
-func inPlace(w Writer, proof ownership.Owner, desired, live client.Object) bool {
+func inPlace(w Writer, owner ownership.Owner, desired, live client.Object) bool {
 	if !Unmodified(w.Manager, live) {
 		return false
 	}
-	return Contains(desired, live) || w.DriftBackoff.accepts(proof, desired, live)
+	return Contains(desired, live) || w.DriftBackoff.accepts(owner, desired, live)
 }
 
 // asMade reports whether an object is what the API server made of this plan, nobody else
 // having touched it: where it is not what the plan says, an admission webhook or the API
 // server itself has changed it, as the labels of a Job's pods. Of a plan that asks for node
 // ports the checksum does not tell.
-func asMade(w Writer, proof ownership.Owner, desired, live client.Object) bool {
+func writtenAsPlanned(w Writer, owner ownership.Owner, desired, live client.Object) bool {
 	if service, ok := desired.(*corev1.Service); ok && asksForNodePorts(service) {
 		return false
 	}
-	annotation := ChecksumAnnotation(proof.Annotation)
+	annotation := ChecksumAnnotation(owner.Annotation)
 	return Unmodified(w.Manager, live) && live.GetAnnotations()[annotation] == desired.GetAnnotations()[annotation]
 }
 
 // rollsOut reports whether an object is written because its plan is another one now, and not
 // because somebody has changed it: it stands as it was written last.
-func rollsOut(w Writer, proof ownership.Owner, to write, live client.Object) bool {
+func isRollout(w Writer, owner ownership.Owner, to write, live client.Object) bool {
 	last := w.DriftBackoff.plan(to.object)
-	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(proof.Annotation)] && Unmodified(w.Manager, live)
+	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(owner.Annotation)] && Unmodified(w.Manager, live)
 }
 
 func create[T client.Object](ctx context.Context, w Writer, to write, desired T) (T, error) {
@@ -151,7 +151,7 @@ func create[T client.Object](ctx context.Context, w Writer, to write, desired T)
 
 // update replaces what the API server has. It reads that first: the cache knows
 // neither who claims which field nor the last change of a busy object's status.
-func update[T client.Object](ctx context.Context, w Writer, proof ownership.Owner, to write, desired T) (T, error) {
+func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, to write, desired T) (T, error) {
 	var none, out T
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -162,20 +162,20 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Owne
 		if err != nil {
 			return err
 		}
-		if err := writable(proof, kind.Kind, live); err != nil {
+		if err := writable(owner, kind.Kind, live); err != nil {
 			return err
 		}
-		if inPlace(w, proof, desired, live) {
+		if inPlace(w, owner, desired, live) {
 			out = live
 			return nil
 		}
-		to.rollout = rollsOut(w, proof, to, live)
-		made := asMade(w, proof, desired, live)
+		to.rollout = isRollout(w, owner, to, live)
+		made := writtenAsPlanned(w, owner, desired, live)
 		if w.Replace && immutable(desired, live) && !made {
 			out, err = replace(ctx, w, to, desired, live)
 			return err
 		}
-		updated, err := successor(w, proof, desired, live)
+		updated, err := successor(w, owner, desired, live)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Owne
 
 // successor is what is written in place of live: all that is desired, and of
 // the rest what belongs to others.
-func successor[T client.Object](w Writer, proof ownership.Owner, desired, live T) (T, error) {
+func successor[T client.Object](w Writer, owner ownership.Owner, desired, live T) (T, error) {
 	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
 	if err != nil {
 		return desired, err
@@ -222,7 +222,7 @@ func successor[T client.Object](w Writer, proof ownership.Owner, desired, live T
 		// Where the Kind has no status subresource, an update writes the status too.
 		keepStatus(u, any(live).(*unstructured.Unstructured))
 	}
-	updated.SetManagedFields(yield(live.GetManagedFields(), ownEntry(w.Manager, gvk.GroupVersion().String(), proof.Annotation)))
+	updated.SetManagedFields(releaseOthers(live.GetManagedFields(), ownEntry(w.Manager, gvk.GroupVersion().String(), owner.Annotation)))
 	return updated, nil
 }
 

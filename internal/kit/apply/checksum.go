@@ -22,8 +22,8 @@ func (c checksum) text() string { return hex.EncodeToString(c[:sha256.Size/2]) }
 // ChecksumAnnotation is where the checksum of the plan stands that an object was
 // written from: beside the proof, in the same domain. A live object shows what a
 // plan adds, but not what an earlier plan had and this one leaves out.
-func ChecksumAnnotation(proof string) string {
-	domain, _, _ := strings.Cut(proof, "/")
+func ChecksumAnnotation(owner string) string {
+	domain, _, _ := strings.Cut(owner, "/")
 	return domain + "/plan-checksum"
 }
 
@@ -35,7 +35,7 @@ func contentOf(obj, like client.Object) (checksum, error) {
 		bare = contentMap(u)
 	} else {
 		bare = obj.DeepCopyObject()
-		for _, name := range besidesContent {
+		for _, name := range notContent {
 			if field := reflect.ValueOf(bare).Elem().FieldByName(name); field.IsValid() {
 				field.SetZero()
 			}

@@ -35,7 +35,7 @@ func Contains(desired, live client.Object) bool {
 	}
 	d, l := reflect.ValueOf(desired).Elem(), reflect.ValueOf(live).Elem()
 	for i := range d.NumField() {
-		if slices.Contains(besidesContent, d.Type().Field(i).Name) {
+		if slices.Contains(notContent, d.Type().Field(i).Name) {
 			continue
 		}
 		if !containsValue(d.Field(i), l.Field(i)) {

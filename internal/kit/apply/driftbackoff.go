@@ -22,10 +22,10 @@ const (
 	promptWrites = 10
 	// forgetting is how long an object must have been left alone to be repaired
 	// promptly again. It is longer than the longest delay.
-	forgetting = 10 * time.Minute
+	forgetAfter = 10 * time.Minute
 	// remembered bounds the memory, to two megabytes: what was written longest ago
 	// is forgotten first, and a contest is always recent.
-	remembered = 4096
+	maxRemembered = 4096
 )
 
 // delays are those between the writes after the prompt ones.
@@ -77,7 +77,7 @@ type write struct {
 
 // NewDriftBackoff returns a Restraint that remembers nothing yet.
 func NewDriftBackoff(c clock.PassiveClock) *DriftBackoff {
-	return &DriftBackoff{clock: c, writes: lru.New(remembered), accepted: lru.New(remembered)}
+	return &DriftBackoff{clock: c, writes: lru.New(maxRemembered), accepted: lru.New(maxRemembered)}
 }
 
 // held returns a *ContestedError while an object must not be written again. The
@@ -140,7 +140,7 @@ func (r *DriftBackoff) pruned(o object) {
 // history returns what is known of an object, empty if it was left alone since.
 func (r *DriftBackoff) history(o object) *history {
 	if known, ok := r.writes.Get(o); ok {
-		if h := known.(*history); r.clock.Since(h.last) < forgetting {
+		if h := known.(*history); r.clock.Since(h.last) < forgetAfter {
 			return h
 		}
 	}
@@ -164,8 +164,8 @@ func (r *DriftBackoff) accept(desired, made client.Object) bool {
 }
 
 // accepts reports whether an object is as the API server made it of this plan.
-func (r *DriftBackoff) accepts(proof ownership.Owner, desired, live client.Object) bool {
-	annotation := ChecksumAnnotation(proof.Annotation)
+func (r *DriftBackoff) accepts(owner ownership.Owner, desired, live client.Object) bool {
+	annotation := ChecksumAnnotation(owner.Annotation)
 	if r == nil || live.GetAnnotations()[annotation] != desired.GetAnnotations()[annotation] {
 		return false
 	}

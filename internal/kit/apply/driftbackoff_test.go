@@ -61,7 +61,7 @@ func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 		t.Error("a rollout ends the contest")
 	}
 
-	clock.SetTime(clock.Now().Add(forgetting))
+	clock.SetTime(clock.Now().Add(forgetAfter))
 	if err := r.throttled(web); err != nil {
 		t.Errorf("held back though it was left alone since: %v", err)
 	}
@@ -95,11 +95,11 @@ func TestNoRestraint(t *testing.T) {
 // A write is for a rollout when nobody but us has touched what we wrote before, and it is
 // another plan that is written now.
 func TestRollsOut(t *testing.T) {
-	proof := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
-	o := object{services, types.NamespacedName{Namespace: "n", Name: "web"}, proof.UID}
+	owner := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
+	o := object{services, types.NamespacedName{Namespace: "n", Name: "web"}, owner.UID}
 	live := func(modify ...func(*corev1.Service)) *corev1.Service {
 		s := newService()
-		s.Annotations = map[string]string{ChecksumAnnotation(proof.Annotation): "a"}
+		s.Annotations = map[string]string{ChecksumAnnotation(owner.Annotation): "a"}
 		s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "us", Operation: metav1.ManagedFieldsOperationUpdate}}
 		for _, m := range modify {
 			m(s)
@@ -120,15 +120,15 @@ func TestRollsOut(t *testing.T) {
 		"another plan, of what others touched": {"a", "b", live(func(s *corev1.Service) {
 			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)})
 		}), false},
-		"a checksum that others forged": {"a", "a", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }), false},
-		"one that they forged before":   {"a", "b", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }), false},
+		"a checksum that others forged": {"a", "a", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }), false},
+		"one that they forged before":   {"a", "b", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }), false},
 		"nothing known of it":           {"", "b", live(), false},
 	} {
 		w := Writer{Manager: "us", DriftBackoff: NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))}
 		if tc.last != "" {
 			w.DriftBackoff.wrote(write{object: o, plan: tc.last}, nil)
 		}
-		if got := rollsOut(w, proof, write{object: o, plan: tc.now}, tc.live); got != tc.want {
+		if got := isRollout(w, owner, write{object: o, plan: tc.now}, tc.live); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -136,9 +136,9 @@ func TestRollsOut(t *testing.T) {
 
 // What the API server made of a plan is no reason to make it again, though it differs from it.
 func TestAsMade(t *testing.T) {
-	proof := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
+	owner := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
 	desired := newService()
-	if err := setChecksum(desired, ChecksumAnnotation(proof.Annotation)); err != nil {
+	if err := setChecksum(desired, ChecksumAnnotation(owner.Annotation)); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -147,21 +147,21 @@ func TestAsMade(t *testing.T) {
 	}{
 		"the same":           {func(*corev1.Service) {}, true},
 		"changed on its way": {func(s *corev1.Service) { s.Spec.Selector["added"] = "by the API server" }, true},
-		"of another plan":    {func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }, false},
+		"of another plan":    {func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }, false},
 		"changed by others":  {func(s *corev1.Service) { s.ManagedFields = append(s.ManagedFields, byHand) }, false},
 		"made by others":     {func(s *corev1.Service) { s.ManagedFields = nil }, false},
 	} {
 		live := desired.DeepCopy()
 		live.ManagedFields = []metav1.ManagedFieldsEntry{own}
 		tc.modify(live)
-		if got := asMade(Writer{Manager: us}, proof, desired, live); got != tc.want {
+		if got := writtenAsPlanned(Writer{Manager: us}, owner, desired, live); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	live := desired.DeepCopy()
 	live.ManagedFields = []metav1.ManagedFieldsEntry{own}
 	desired.Spec.Ports[0].NodePort = 30000
-	if asMade(Writer{Manager: us}, proof, desired, live) {
+	if writtenAsPlanned(Writer{Manager: us}, owner, desired, live) {
 		t.Error("the checksum says nothing of node ports")
 	}
 }
@@ -169,21 +169,21 @@ func TestAsMade(t *testing.T) {
 // However many there are, of whom.
 func TestRestraintIsBounded(t *testing.T) {
 	r := NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
-	for n := range 3 * remembered {
+	for n := range 3 * maxRemembered {
 		r.wrote(write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, types.UID(strconv.Itoa(n))}, plan: "a"}, nil)
 	}
-	if got := r.writes.Len(); got != remembered {
-		t.Errorf("%d are remembered, want %d", got, remembered)
+	if got := r.writes.Len(); got != maxRemembered {
+		t.Errorf("%d are remembered, want %d", got, maxRemembered)
 	}
 }
 
 func TestRestraintAcceptsWhatAdmissionMakes(t *testing.T) {
-	proof := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
+	owner := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
 	plan := func(image string) *corev1.Pod {
 		p := &corev1.Pod{}
 		p.UID = "pod"
 		p.Spec.Containers = []corev1.Container{{Image: image}}
-		if err := setChecksum(p, ChecksumAnnotation(proof.Annotation)); err != nil {
+		if err := setChecksum(p, ChecksumAnnotation(owner.Annotation)); err != nil {
 			t.Fatal(err)
 		}
 		return p
@@ -192,7 +192,7 @@ func TestRestraintAcceptsWhatAdmissionMakes(t *testing.T) {
 	desired := plan("web:1")
 	made := desired.DeepCopy()
 	made.Spec.Containers[0].Image = "mirror/web:1"
-	if r.accepts(proof, desired, made) {
+	if r.accepts(owner, desired, made) {
 		t.Error("accepted before it was seen")
 	}
 	if !r.accept(desired, made) || r.accept(desired, made) {
@@ -200,14 +200,14 @@ func TestRestraintAcceptsWhatAdmissionMakes(t *testing.T) {
 	}
 
 	made.ResourceVersion, made.Annotations["others"], made.Status.Phase = "7", "add", corev1.PodRunning
-	if !r.accepts(proof, desired, made) {
+	if !r.accepts(owner, desired, made) {
 		t.Error("metadata of others and the status make a difference")
 	}
-	if r.accepts(proof, plan("web:2"), made) {
+	if r.accepts(owner, plan("web:2"), made) {
 		t.Error("accepted for another plan")
 	}
 	made.Spec.Containers[0].Image = "evil:1"
-	if r.accepts(proof, desired, made) {
+	if r.accepts(owner, desired, made) {
 		t.Error("a change by hand is accepted")
 	}
 }

@@ -22,7 +22,7 @@ func Unmodified(manager string, obj metav1.Object) bool {
 	for _, e := range obj.GetManagedFields() {
 		if isOwn(manager, e) {
 			written = true
-		} else if _, claims := yielded(e); claims {
+		} else if _, claims := splitMetadata(e); claims {
 			return false
 		}
 	}
@@ -53,12 +53,12 @@ func Compact(manager string) toolscache.TransformFunc {
 //
 // own is the entry that manager gets when it has none: of an object without any
 // entry the API server records no changes.
-func yield(entries []metav1.ManagedFieldsEntry, own metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+func releaseOthers(entries []metav1.ManagedFieldsEntry, own metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var out []metav1.ManagedFieldsEntry
 	for _, e := range entries {
 		if isOwn(own.Manager, e) {
 			own = e
-		} else if rest, _ := yielded(e); rest != nil {
+		} else if rest, _ := splitMetadata(e); rest != nil {
 			out = append(out, *rest)
 		}
 	}
@@ -80,7 +80,7 @@ func ownEntry(manager, apiVersion, annotation string) metav1.ManagedFieldsEntry 
 func fieldOwners(manager string, obj metav1.Object) []string {
 	var names []string
 	for _, e := range obj.GetManagedFields() {
-		if _, claims := yielded(e); claims && !isOwn(manager, e) && !slices.Contains(names, e.Manager) {
+		if _, claims := splitMetadata(e); claims && !isOwn(manager, e) && !slices.Contains(names, e.Manager) {
 			names = append(names, e.Manager)
 		}
 	}
@@ -94,7 +94,7 @@ func isOwn(manager string, e metav1.ManagedFieldsEntry) bool {
 
 // yielded returns what of an entry concerns metadata and status, nil if nothing
 // does, and whether there was anything else in it.
-func yielded(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry, claims bool) {
+func splitMetadata(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry, claims bool) {
 	if e.FieldsV1 == nil {
 		return nil, false
 	}

@@ -79,7 +79,7 @@ func TestYield(t *testing.T) {
 		"never without an entry":          {nil, []metav1.ManagedFieldsEntry{fresh}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := yield(tc.entries, fresh)
+			got := releaseOthers(tc.entries, fresh)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("yield (-want +got):\n%s", diff)
 			}

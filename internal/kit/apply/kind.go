@@ -59,7 +59,7 @@ func listOf(scheme *runtime.Scheme, like client.Object) (client.ObjectList, erro
 }
 
 // besidesContent are the fields of an object that are not its content, as Go names them.
-var besidesContent = []string{"TypeMeta", "ObjectMeta", "Status"}
+var notContent = []string{"TypeMeta", "ObjectMeta", "Status"}
 
 // contentMap returns an unstructured object without what is not its content. The values are
 // those of the object.

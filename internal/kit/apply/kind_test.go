@@ -158,7 +158,7 @@ func TestChecksumOfAnUnstructuredPlan(t *testing.T) {
 
 func TestSuccessorOfAnUnstructuredObject(t *testing.T) {
 	w := Writer{Manager: us, Client: schemeOnly{}}
-	proof := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
+	owner := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
 	live := pipelineRun(func(s map[string]any) { s["evil"] = true })
 	live.SetResourceVersion("7")
 	live.SetUID("live")
@@ -167,13 +167,13 @@ func TestSuccessorOfAnUnstructuredObject(t *testing.T) {
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{own, byHand})
 	live.Object["status"] = map[string]any{"startTime": "now"}
 	desired := pipelineRun()
-	proof.SetOn(desired)
+	owner.SetOn(desired)
 
-	got, err := successor(w, proof, desired, live)
+	got, err := successor(w, owner, desired, live)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetResourceVersion() != "7" || got.GetUID() != "live" || len(got.GetFinalizers()) != 1 || got.GetLabels()["others"] != "add" || !proof.Owns(got) {
+	if got.GetResourceVersion() != "7" || got.GetUID() != "live" || len(got.GetFinalizers()) != 1 || got.GetLabels()["others"] != "add" || !owner.Owns(got) {
 		t.Errorf("the metadata is %v", got.Object["metadata"])
 	}
 	if diff := cmp.Diff(desired.Object["spec"], got.Object["spec"]); diff != "" {

@@ -17,18 +17,18 @@ import (
 // Prune deletes the objects of a list that carry the proof and are not wanted.
 // isWanted is asked with each object's name and namespace. Of a kind that the API server does
 // not know there are none.
-func Prune(ctx context.Context, w Writer, proof ownership.Owner, list client.ObjectList, namespace string, isWanted func(types.NamespacedName) bool) error {
+func Prune(ctx context.Context, w Writer, owner ownership.Owner, list client.ObjectList, namespace string, isWanted func(types.NamespacedName) bool) error {
 	// Our own recent writes are all wanted: no need to wait for them.
 	if err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency); err != nil {
 		return ignoreKindUnknown(err)
 	}
-	return deleteUnwanted(ctx, w, proof, list, isWanted)
+	return deleteUnwanted(ctx, w, owner, list, isWanted)
 }
 
 // Sweep deletes all objects of a list that carry the proof, in a namespace that is gone.
 // The cache may not know yet that they are gone too. So where it shows any, the API server
 // is asked before anything is deleted.
-func Sweep(ctx context.Context, w Writer, proof ownership.Owner, list client.ObjectList, namespace string) error {
+func Sweep(ctx context.Context, w Writer, owner ownership.Owner, list client.ObjectList, namespace string) error {
 	err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency)
 	if err != nil || meta.LenList(list) == 0 {
 		return ignoreKindUnknown(err)
@@ -37,20 +37,20 @@ func Sweep(ctx context.Context, w Writer, proof ownership.Owner, list client.Obj
 	if err := w.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return ignoreKindUnknown(err)
 	}
-	return deleteUnwanted(ctx, w, proof, list, func(types.NamespacedName) bool { return false })
+	return deleteUnwanted(ctx, w, owner, list, func(types.NamespacedName) bool { return false })
 }
 
-func deleteUnwanted(ctx context.Context, w Writer, proof ownership.Owner, list client.ObjectList, isWanted func(types.NamespacedName) bool) error {
+func deleteUnwanted(ctx context.Context, w Writer, owner ownership.Owner, list client.ObjectList, isWanted func(types.NamespacedName) bool) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		obj := item.(client.Object)
-		if isWanted(client.ObjectKeyFromObject(obj)) || !proof.Owns(obj) || obj.GetDeletionTimestamp() != nil {
+		if isWanted(client.ObjectKeyFromObject(obj)) || !owner.Owns(obj) || obj.GetDeletionTimestamp() != nil {
 			return nil
 		}
 		if err := ignoreKindUnknown(Delete(ctx, w.Client, obj)); err != nil {
 			return err
 		}
 		kind, key := kindOf(w.Client.Scheme(), obj), client.ObjectKeyFromObject(obj)
-		w.DriftBackoff.pruned(object{kind, key, proof.UID})
+		w.DriftBackoff.pruned(object{kind, key, owner.UID})
 		log.FromContext(ctx).V(2).Info("pruned", "kind", kind.Kind, "object", key)
 		return nil
 	})

@@ -32,7 +32,7 @@ type Step struct {
 	Replace bool
 	// Write writes an object in place of Apply and returns it as the API server has it, for
 	// what needs more than one attempt. Nil is Apply.
-	Write func(ctx context.Context, w Writer, proof ownership.Owner, desired client.Object) (client.Object, error)
+	Write func(ctx context.Context, w Writer, owner ownership.Owner, desired client.Object) (client.Object, error)
 
 	// PruneFirst: what is no longer wanted of the step's kinds is deleted as soon as what is
 	// wanted exists, before the steps that follow. Otherwise that is the last thing to
@@ -99,7 +99,7 @@ func (f Failures) Of(condition string) error {
 // looks in one namespace, "" for all. What stops that counts as the last step's.
 //
 // A panic of a step becomes one of the caller.
-func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace string, steps []Step) Failures {
+func Steps(ctx context.Context, w Writer, owner ownership.Owner, namespace string, steps []Step) Failures {
 	steps = slices.Clone(steps)
 	for _, group := range groups(steps) {
 		for i, step := range group {
@@ -107,7 +107,7 @@ func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace strin
 				group[i].Objects = step.Plan()
 			}
 		}
-		errs := together(len(group), func(i int) error { return take(ctx, w, proof, namespace, group[i], steps) })
+		errs := together(len(group), func(i int) error { return runStep(ctx, w, owner, namespace, group[i], steps) })
 		var failures Failures
 		for i, err := range errs {
 			if err != nil {
@@ -121,7 +121,7 @@ func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace strin
 	var errs []error
 	for _, step := range slices.Backward(steps) {
 		if !step.PruneFirst {
-			errs = append(errs, prune(ctx, w, proof, namespace, step, steps))
+			errs = append(errs, prune(ctx, w, owner, namespace, step, steps))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -131,7 +131,7 @@ func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace strin
 }
 
 // take takes one step.
-func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string, step Step, all []Step) error {
+func runStep(ctx context.Context, w Writer, owner ownership.Owner, namespace string, step Step, all []Step) error {
 	w.Replace = step.Replace
 	write := step.Write
 	if write == nil {
@@ -140,7 +140,7 @@ func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string
 	var live []client.Object
 	for _, set := range step.Objects {
 		for _, desired := range set.objects {
-			l, err := write(ctx, w, proof, desired)
+			l, err := write(ctx, w, owner, desired)
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string
 		}
 	}
 	if step.PruneFirst {
-		if err := prune(ctx, w, proof, namespace, step, all); err != nil {
+		if err := prune(ctx, w, owner, namespace, step, all); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string
 }
 
 // prune deletes what is there of a step's kinds and wanted by no step.
-func prune(ctx context.Context, w Writer, proof ownership.Owner, namespace string, step Step, all []Step) error {
+func prune(ctx context.Context, w Writer, owner ownership.Owner, namespace string, step Step, all []Step) error {
 	var errs []error
 	for _, set := range step.Objects {
 		if set.kind == nil {
@@ -168,7 +168,7 @@ func prune(ctx context.Context, w Writer, proof ownership.Owner, namespace strin
 		list, err := listOf(w.Client.Scheme(), set.kind)
 		if err == nil {
 			keys := wantedKeys(w.Client.Scheme(), kindOf(w.Client.Scheme(), set.kind), all)
-			err = Prune(ctx, w, proof, list, namespace, keys.Has)
+			err = Prune(ctx, w, owner, list, namespace, keys.Has)
 		}
 		errs = append(errs, err)
 	}

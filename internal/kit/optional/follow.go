@@ -71,10 +71,10 @@ type Follower struct {
 	removed map[string]bool
 	// looks are how often a version of a definition was looked at without success, by
 	// its name.
-	looks map[string]looks
+	attempts map[string]attempts
 }
 
-type looks struct {
+type attempts struct {
 	resourceVersion string
 	number          int
 }
@@ -87,7 +87,7 @@ type enqueuer struct {
 
 // fromTheStart stands for the UID of a definition that was there before the
 // resources were.
-const fromTheStart types.UID = "from the start"
+const fromStart types.UID = "from the start"
 
 // New returns a Follower of kinds, each with the name of its definition, which may be
 // unstructured or of the scheme of mgr, and asks the API server which of them it serves.
@@ -97,7 +97,7 @@ func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[s
 	f := &Follower{
 		mgr: mgr, kinds: kinds, presence: presence, direct: direct,
 		client: mgr.GetClient(), informers: mgr.GetCache(), scheme: mgr.GetScheme(),
-		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, looks: map[string]looks{},
+		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, attempts: map[string]attempts{},
 	}
 	for definition, kind := range kinds {
 		gvk, err := apiutil.GVKForObject(kind, f.scheme)
@@ -110,7 +110,7 @@ func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[s
 			return nil, fmt.Errorf("look up %s: %w", definition, err)
 		}
 		if !notServed {
-			f.watched[definition], f.announced[definition] = true, fromTheStart
+			f.watched[definition], f.announced[definition] = true, fromStart
 		}
 		presence.Set(gvk, notServed)
 	}
@@ -159,7 +159,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if apierrors.IsNotFound(err) || err == nil && definition.DeletionTimestamp != nil {
 		f.presence.Set(gvk, true)
 		delete(f.announced, req.Name)
-		delete(f.looks, req.Name)
+		delete(f.attempts, req.Name)
 		if f.removed[req.Name] {
 			return ctrl.Result{}, nil // a definition is deleted in two steps
 		}
@@ -173,7 +173,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil || f.announced[req.Name] == definition.UID {
 		return ctrl.Result{}, err
 	}
-	if f.announced[req.Name] == fromTheStart {
+	if f.announced[req.Name] == fromStart {
 		// To wake everybody now would put new events behind the backlog of the
 		// start.
 		f.announced[req.Name] = definition.UID
@@ -193,7 +193,7 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if !opened && !f.follows(ctx, kind, definition) {
 		return ctrl.Result{RequeueAfter: servedDelays.First}, nil // no request
 	}
-	delete(f.looks, req.Name)
+	delete(f.attempts, req.Name)
 	f.presence.Set(gvk, false)
 	if err := f.enqueueAll(ctx); err != nil {
 		return ctrl.Result{}, err
@@ -207,12 +207,12 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 // pause returns when to look again after a look without success. It grows until the
 // definition changes.
 func (f *Follower) delay(definition client.Object) time.Duration {
-	l := f.looks[definition.GetName()]
+	l := f.attempts[definition.GetName()]
 	if l.resourceVersion != definition.GetResourceVersion() {
-		l = looks{resourceVersion: definition.GetResourceVersion()}
+		l = attempts{resourceVersion: definition.GetResourceVersion()}
 	}
 	l.number++
-	f.looks[definition.GetName()] = l
+	f.attempts[definition.GetName()] = l
 	return servedDelays.After(l.number)
 }
 

@@ -84,11 +84,11 @@ func (c *cluster) follower(t *testing.T, there bool) (f *Follower, enqueued chan
 		kinds: map[string]client.Object{pipelines: kind}, presence: &Presence{},
 		direct: c, client: c, informers: c, scheme: runtime.NewScheme(),
 		open:    func(client.Object) error { c.opened++; return nil },
-		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, looks: map[string]looks{},
+		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, attempts: map[string]attempts{},
 	}
 	f.presence.Set(pipelineKind, !there)
 	if there {
-		f.watched[pipelines], f.announced[pipelines] = true, fromTheStart
+		f.watched[pipelines], f.announced[pipelines] = true, fromStart
 	}
 	f.Enqueues(func() client.ObjectList { return &corev1.ConfigMapList{} })
 	enqueued = make(chan string, 100)
