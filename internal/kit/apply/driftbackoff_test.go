@@ -18,14 +18,14 @@ import (
 
 var services = schema.GroupKind{Kind: "Service"}
 
-func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
+func TestContestedObjectsAreThrottled(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	r := NewDriftBackoff(clock)
 	web := write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
 
 	for n := range promptWrites {
 		if err := r.throttled(web); err != nil {
-			t.Fatalf("write %d is held back: %v", n, err)
+			t.Fatalf("write %d is throttled: %v", n, err)
 		}
 		r.wrote(web, []string{"kube-x"})
 	}
@@ -53,7 +53,7 @@ func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 		other := web
 		modify(&other)
 		if err := r.throttled(other); err != nil {
-			t.Errorf("%s is held back with it: %v", what, err)
+			t.Errorf("%s is throttled too: %v", what, err)
 		}
 	}
 	r.wrote(write{object: web.object, plan: "b", rollout: true}, nil)
@@ -63,38 +63,38 @@ func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 
 	clock.SetTime(clock.Now().Add(forgetAfter))
 	if err := r.throttled(web); err != nil {
-		t.Errorf("held back though it was left alone since: %v", err)
+		t.Errorf("it is throttled although it was unmodified since: %v", err)
 	}
 }
 
-func TestRestraintForgetsWhatWasPruned(t *testing.T) {
+func TestPrunedObjectsAreForgotten(t *testing.T) {
 	r := NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	web := write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
 	for range promptWrites {
 		r.wrote(web, nil)
 	}
 	if err := r.throttled(web); err == nil {
-		t.Fatal("it is not held back")
+		t.Fatal("it is not throttled")
 	}
 	r.pruned(web.object)
 	if err := r.throttled(web); err != nil {
-		t.Errorf("held back though it is another one: %v", err)
+		t.Errorf("it is throttled although it is a new object: %v", err)
 	}
 }
 
-func TestNoRestraint(t *testing.T) {
+func TestNoDriftBackoff(t *testing.T) {
 	var r *DriftBackoff
 	to := write{object: object{kind: services}, plan: "a"}
 	r.wrote(to, nil)
 	r.pruned(to.object)
 	if err := r.throttled(to); err != nil || r.plan(to.object) != "" {
-		t.Errorf("held %v, plan %q", err, r.plan(to.object))
+		t.Errorf("throttled %v, plan %q", err, r.plan(to.object))
 	}
 }
 
-// A write is for a rollout when nobody but us has touched what we wrote before, and it is
-// another plan that is written now.
-func TestRollsOut(t *testing.T) {
+// A write is a rollout if only the operator has modified the object, and the plan is another
+// one now.
+func TestIsRollout(t *testing.T) {
 	owner := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
 	o := object{services, types.NamespacedName{Namespace: "n", Name: "web"}, owner.UID}
 	live := func(modify ...func(*corev1.Service)) *corev1.Service {
@@ -117,12 +117,12 @@ func TestRollsOut(t *testing.T) {
 			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{},"f:status":{}}`)})
 		}), true},
 		"the same plan": {"a", "a", live(), false},
-		"another plan, of what others touched": {"a", "b", live(func(s *corev1.Service) {
+		"another plan, modified by others": {"a", "b", live(func(s *corev1.Service) {
 			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)})
 		}), false},
 		"a checksum that others forged": {"a", "a", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }), false},
-		"one that they forged before":   {"a", "b", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }), false},
-		"nothing known of it":           {"", "b", live(), false},
+		"a checksum forged before":      {"a", "b", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }), false},
+		"no known history":              {"", "b", live(), false},
 	} {
 		w := Writer{Manager: "us", DriftBackoff: NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))}
 		if tc.last != "" {
@@ -134,8 +134,8 @@ func TestRollsOut(t *testing.T) {
 	}
 }
 
-// What the API server made of a plan is no reason to make it again, though it differs from it.
-func TestAsMade(t *testing.T) {
+// A difference that the API server itself has made is no reason to write again.
+func TestWrittenAsPlanned(t *testing.T) {
 	owner := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
 	desired := newService()
 	if err := setChecksum(desired, ChecksumAnnotation(owner.Annotation)); err != nil {
@@ -146,10 +146,10 @@ func TestAsMade(t *testing.T) {
 		want   bool
 	}{
 		"the same":           {func(*corev1.Service) {}, true},
-		"changed on its way": {func(s *corev1.Service) { s.Spec.Selector["added"] = "by the API server" }, true},
+		"changed on the way": {func(s *corev1.Service) { s.Spec.Selector["added"] = "by the API server" }, true},
 		"of another plan":    {func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }, false},
 		"changed by others":  {func(s *corev1.Service) { s.ManagedFields = append(s.ManagedFields, byHand) }, false},
-		"made by others":     {func(s *corev1.Service) { s.ManagedFields = nil }, false},
+		"written by others":  {func(s *corev1.Service) { s.ManagedFields = nil }, false},
 	} {
 		live := desired.DeepCopy()
 		live.ManagedFields = []metav1.ManagedFieldsEntry{own}
@@ -162,12 +162,12 @@ func TestAsMade(t *testing.T) {
 	live.ManagedFields = []metav1.ManagedFieldsEntry{own}
 	desired.Spec.Ports[0].NodePort = 30000
 	if writtenAsPlanned(Writer{Manager: us}, owner, desired, live) {
-		t.Error("the checksum says nothing of node ports")
+		t.Error("the checksum does not cover node ports")
 	}
 }
 
-// However many there are, of whom.
-func TestRestraintIsBounded(t *testing.T) {
+// Also with many custom resources.
+func TestDriftBackoffIsBounded(t *testing.T) {
 	r := NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	for n := range 3 * maxRemembered {
 		r.wrote(write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, types.UID(strconv.Itoa(n))}, plan: "a"}, nil)
@@ -177,7 +177,7 @@ func TestRestraintIsBounded(t *testing.T) {
 	}
 }
 
-func TestRestraintAcceptsWhatAdmissionMakes(t *testing.T) {
+func TestResultsOfAdmissionAreAccepted(t *testing.T) {
 	owner := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
 	plan := func(image string) *corev1.Pod {
 		p := &corev1.Pod{}
@@ -196,7 +196,7 @@ func TestRestraintAcceptsWhatAdmissionMakes(t *testing.T) {
 		t.Error("accepted before it was seen")
 	}
 	if !r.accept(desired, made) || r.accept(desired, made) {
-		t.Error("it must be news once")
+		t.Error("it must be reported once")
 	}
 
 	made.ResourceVersion, made.Annotations["others"], made.Status.Phase = "7", "add", corev1.PodRunning
@@ -237,7 +237,7 @@ func TestChecksumOfAPlan(t *testing.T) {
 		}
 	}
 	if twice.Annotations["sum"] != same {
-		t.Error("the second stamp of an object differs from the first")
+		t.Error("the second checksum of an object differs from the first")
 	}
 	for name, modify := range map[string]func(*corev1.Service){
 		"a field left out":  func(s *corev1.Service) { s.Spec.Selector = nil },

@@ -66,7 +66,7 @@ func TestBlank(t *testing.T) {
 	}
 }
 
-func TestCoversUnstructured(t *testing.T) {
+func TestContainsUnstructured(t *testing.T) {
 	param := func(spec map[string]any) map[string]any { return spec["params"].([]any)[0].(map[string]any) }
 	for name, tc := range map[string]struct {
 		live *unstructured.Unstructured
@@ -90,7 +90,7 @@ func TestCoversUnstructured(t *testing.T) {
 		"another version, the same": {func() *unstructured.Unstructured { u := pipelineRun(); u.SetAPIVersion("tekton.dev/v1beta1"); return u }(), true},
 	} {
 		if got := Contains(pipelineRun(), tc.live); got != tc.want {
-			t.Errorf("%s: Covers = %v", name, got)
+			t.Errorf("%s: Contains = %v", name, got)
 		}
 	}
 	status := pipelineRun()
@@ -104,8 +104,8 @@ func TestCoversUnstructured(t *testing.T) {
 	}
 }
 
-// What an API that drops empty values makes of a plan, and numbers beyond a float's precision.
-func TestCoversJSON(t *testing.T) {
+// An API may drop empty values, and numbers may exceed the precision of a float.
+func TestContainsJSON(t *testing.T) {
 	for name, tc := range map[string]struct {
 		desired, live any
 		want          bool
