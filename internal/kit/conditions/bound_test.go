@@ -11,9 +11,9 @@ import (
 
 func TestShorten(t *testing.T) {
 	for _, tc := range []struct {
-		text    string
-		longest int
-		want    string
+		text     string
+		maxBytes int
+		want     string
 	}{
 		{"", 10, ""},
 		{"0123456789", 10, "0123456789"},
@@ -23,8 +23,8 @@ func TestShorten(t *testing.T) {
 		{"🐐🐐🐐🐐🐐", 13, "🐐…🐐"},
 		{"a\xffb", 10, "a\uFFFDb"},
 	} {
-		if got := Shorten(tc.text, tc.longest); got != tc.want {
-			t.Errorf("Shorten(%q, %d) = %q, want %q", tc.text, tc.longest, got, tc.want)
+		if got := Shorten(tc.text, tc.maxBytes); got != tc.want {
+			t.Errorf("Shorten(%q, %d) = %q, want %q", tc.text, tc.maxBytes, got, tc.want)
 		}
 	}
 }

@@ -28,10 +28,10 @@ type Observation struct {
 // Phases are two metrics with the label phase: how many custom resources are in that phase,
 // and for how many seconds the oldest of them has been in it.
 type Phases struct {
-	active, longestInPhase *prometheus.Desc
-	phases                 []string
-	list                   func(context.Context, client.Reader) ([]Observation, error)
-	view                   atomic.Pointer[view]
+	active, timeInPhase *prometheus.Desc
+	phases              []string
+	list                func(context.Context, client.Reader) ([]Observation, error)
+	view                atomic.Pointer[view]
 }
 
 type view struct {
@@ -48,7 +48,7 @@ func NewPhases[P ~string](prefix, what string, phases []P, see func(context.Cont
 		list: see,
 		active: prometheus.NewDesc(prefix+"_active",
 			what+" by phase. Only the leader reports this metric.", []string{labelPhase}, nil),
-		longestInPhase: prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
+		timeInPhase: prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
 			what+": the longest time that one has been in its current phase, in seconds; 0 if none is in the phase. Only the leader reports this metric.",
 			[]string{labelPhase}, nil),
 	}
@@ -67,7 +67,7 @@ func (g *Phases) Watch(reader client.Reader, now clock.PassiveClock, elected <-c
 // Describe implements prometheus.Collector.
 func (g *Phases) Describe(ch chan<- *prometheus.Desc) {
 	ch <- g.active
-	ch <- g.longestInPhase
+	ch <- g.timeInPhase
 }
 
 // Collect implements prometheus.Collector. If the cache does not answer, there is no value: no
@@ -83,15 +83,15 @@ func (g *Phases) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
-	counts, longestInPhase := make(map[string]int, len(g.phases)), make(map[string]time.Duration, len(g.phases))
+	counts, timeInPhase := make(map[string]int, len(g.phases)), make(map[string]time.Duration, len(g.phases))
 	now := v.clock.Now()
 	for _, s := range observations {
 		counts[s.Phase]++
-		longestInPhase[s.Phase] = max(longestInPhase[s.Phase], now.Sub(s.Since))
+		timeInPhase[s.Phase] = max(timeInPhase[s.Phase], now.Sub(s.Since))
 	}
 	for _, phase := range g.phases {
 		ch <- prometheus.MustNewConstMetric(g.active, prometheus.GaugeValue, float64(counts[phase]), phase)
-		ch <- prometheus.MustNewConstMetric(g.longestInPhase, prometheus.GaugeValue, longestInPhase[phase].Seconds(), phase)
+		ch <- prometheus.MustNewConstMetric(g.timeInPhase, prometheus.GaugeValue, timeInPhase[phase].Seconds(), phase)
 	}
 }
 

@@ -66,8 +66,8 @@ func TestACertificateIsRenewedInTime(t *testing.T) {
 	}
 }
 
-// While the authority is renewed, whoever trusts only the old one, or both, is served by a
-// certificate that it accepts.
+// While the authority is renewed, clients that trust only the old one, or both, get a
+// certificate that they accept.
 func TestAnAuthorityIsPublishedBeforeItIsUsed(t *testing.T) {
 	data := made(t, at(start), nil, nil)
 	later := start.Add(authorityLife * 4 / 5)
