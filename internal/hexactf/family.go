@@ -66,7 +66,6 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) er
 		Writer:    deps.Writer,
 		Events:    mgr.GetEventRecorder("challenge-operator"),
 		Clock:     deps.Clock,
-		ClockSkew: deps.ClockSkew,
 		Config:    cfg,
 		Workers:   deps.Workers,
 	}

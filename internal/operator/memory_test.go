@@ -56,7 +56,7 @@ func TestGrowthFollowsEachCollection(t *testing.T) {
 	defer cancel()
 	memoryReleaser{gcPercent: 50}.letGrow(ctx)
 	alive := make([]byte, 2*smallHeap)
-	for range 3 { // the cleanups run beside us
+	for range 3 { // the cleanups run concurrently
 		runtime.GC()
 	}
 	percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}

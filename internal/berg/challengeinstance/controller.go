@@ -16,7 +16,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -36,9 +35,7 @@ type Reconciler struct {
 	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// ClockSkew tells when the clock has got ahead of the timers.
-	ClockSkew *clockskew.Watcher
-	Config    config.Berg
+	Config config.Berg
 	// Workers is how many instances are built at the same time.
 	Workers int
 	// Namespace is the operator's own: the pull secret is read from there.

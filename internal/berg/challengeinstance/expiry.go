@@ -26,14 +26,13 @@ import (
 // asked to terminate.
 func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason] {
 	return &expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason]{
-		Name:      "challengeinstance-expiry",
-		New:       func() *bergv1.ChallengeInstance { return &bergv1.ChallengeInstance{} },
-		List:      listInstances,
-		Client:    r.Client,
-		Clock:     r.Clock,
-		ClockSkew: r.ClockSkew,
-		Workers:   terminationWorkers(r.Workers),
-		Metrics:   reconcileMetrics,
+		Name:    "challengeinstance-expiry",
+		New:     func() *bergv1.ChallengeInstance { return &bergv1.ChallengeInstance{} },
+		List:    listInstances,
+		Client:  r.Client,
+		Clock:   r.Clock,
+		Workers: terminationWorkers(r.Workers),
+		Metrics: reconcileMetrics,
 		Due: func(i *bergv1.ChallengeInstance, now time.Time) (bergv1.TerminationReason, time.Time) {
 			var at time.Time
 			if over := status.ExpiresAt(i, r.Config.Challenge); over != nil {

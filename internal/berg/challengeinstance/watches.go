@@ -27,6 +27,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -81,7 +82,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.ConfigMap{}, owner).
 		WatchesRawSource(apis.Enqueues(listInstances)).
 		WatchesRawSource(r.calls.source()).
-		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
+		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,

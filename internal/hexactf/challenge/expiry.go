@@ -32,7 +32,6 @@ func (r *Reconciler) expiries() *expiry.Controller[*hexactfv1.Challenge, reason]
 		List:      listChallenges,
 		Client:    r.Client,
 		Clock:     r.Clock,
-		ClockSkew: r.ClockSkew,
 		Workers:   r.Workers,
 		Metrics:   reconcileMetrics,
 		Due: func(c *hexactfv1.Challenge, now time.Time) (why reason, at time.Time) {

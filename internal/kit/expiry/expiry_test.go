@@ -42,7 +42,7 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, into client.Object
 
 type why string
 
-// room is one whose resources live for as long as their annotation says, from their start.
+// budget is a controller of resources with a lifetime in an annotation.
 type budget struct {
 	Controller[*corev1.ConfigMap, why]
 	clock          *clocktesting.FakePassiveClock
@@ -106,7 +106,7 @@ func TestAResourceEndsOnTimeAndNotBefore(t *testing.T) {
 	}
 }
 
-func TestWhatNeedNotEndIsLeftAlone(t *testing.T) {
+func TestResourcesThatDoNotExpireAreLeftAlone(t *testing.T) {
 	exempt := newBudget("")
 	exempt.clock.SetTime(noon.Add(1000 * time.Hour))
 	gone := newBudget("1s")
@@ -126,7 +126,7 @@ func TestWhatNeedNotEndIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhatCannotEndIsTriedAgain(t *testing.T) {
+func TestFailedDeletionsAreRetried(t *testing.T) {
 	over := func(answer error) *budget {
 		r := newBudget("1s")
 		r.clock.SetTime(noon.Add(time.Minute))
@@ -135,14 +135,14 @@ func TestWhatCannotEndIsTriedAgain(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		answer error
-		// again is the first pause, blocked after how many attempts it is told; 0: never.
+		// again is the first delay, blocked the number of attempts until Blocked is called; 0: never.
 		again   time.Duration
 		blocked int
 	}{
-		"gone meanwhile": {apierrors.NewNotFound(things, "a"), 0, 0},
-		"extended":       {apierrors.NewConflict(things, "a", nil), minDelay, 0},
-		"refused":        {apierrors.NewForbidden(things, "a", nil), minDelay, 1},
-		"no answer":      {errors.New("connection refused"), minDelay, 2},
+		"gone":      {apierrors.NewNotFound(things, "a"), 0, 0},
+		"extended":  {apierrors.NewConflict(things, "a", nil), failedDelays.First, 0},
+		"refused":   {apierrors.NewForbidden(things, "a", nil), failedDelays.First, 1},
+		"no answer": {errors.New("connection refused"), failedDelays.First, 2},
 	} {
 		r := over(tc.answer)
 		for n := 1; n <= 3; n++ {
@@ -155,7 +155,7 @@ func TestWhatCannotEndIsTriedAgain(t *testing.T) {
 				want = max(0, n-tc.blocked+1)
 			}
 			if r.blocked != want || r.ended != "" {
-				t.Errorf("%s: told %d times in %d attempts, want %d", name, r.blocked, n, want)
+				t.Errorf("%s: Blocked was called %d times in %d attempts, want %d", name, r.blocked, n, want)
 			}
 		}
 		r.answer = nil

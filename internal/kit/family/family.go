@@ -16,7 +16,6 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
@@ -74,9 +73,8 @@ type Dependencies struct {
 	// reads from the API server past it, to find out whether a kind is there by now.
 	Presence *optional.Presence
 	Direct   client.Reader
-	// Clock is the time of day, and Jumps tells when it has got ahead of the timers.
-	Clock     clock.PassiveClock
-	ClockSkew *clockskew.Watcher
+	// Clock is the time of day.
+	Clock clock.PassiveClock
 	// Urgent is what comes before events, and before other work for which nobody
 	// waits.
 	Urgent *precedence.Precedence

@@ -8,28 +8,28 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func TestProofWithLabels(t *testing.T) {
+func TestOwnerWithLabels(t *testing.T) {
 	proof := Owner{Annotation: "uid", UID: "u1", Labels: map[string]string{"id": "a"}}
 	ns := &corev1.Namespace{}
 	if proof.Owns(ns) {
-		t.Error("holds for nothing")
+		t.Error("an empty Owner owns an object")
 	}
 	proof.SetOn(ns)
 	if !proof.Owns(ns) {
-		t.Error("does not hold for what it stamped")
+		t.Error("it does not own an object on which it was set")
 	}
 	ns.Labels["id"] = "b"
 	if proof.Owns(ns) {
-		t.Error("holds though a label names another")
+		t.Error("it owns an object with another value of a label")
 	}
 	ns.Labels["id"] = "a"
 	ns.Annotations["uid"] = "u2"
 	if proof.Owns(ns) {
-		t.Error("holds though the UID is another")
+		t.Error("it owns an object with another UID")
 	}
 }
 
-func TestMarks(t *testing.T) {
+func TestOwnershipLabels(t *testing.T) {
 	marks := Labels{Domain: "example.com", Owner: "thing", Found: map[string]string{"managed-by": "us"}}
 	proof := marks.For("u1", map[string]string{"id": "a"})
 	obj := &unstructured.Unstructured{}
@@ -44,16 +44,16 @@ func TestMarks(t *testing.T) {
 
 	obj.SetLabels(map[string]string{"id": "a"})
 	if !proof.Owns(obj) {
-		t.Error("a label to find by is taken for a proof")
+		t.Error("a label for lookups proves ownership")
 	}
 	if marks.For("u2", nil).Owns(obj) {
-		t.Error("holds for another custom resource")
+		t.Error("it owns an object of another custom resource")
 	}
 	if (Labels{Domain: "example.com", Owner: "other"}).For("u1", nil).Owns(obj) {
-		t.Error("holds for another Kind")
+		t.Error("it owns an object of another Kind")
 	}
 	obj.SetAnnotations(map[string]string{marks.Annotation(): ""})
 	if marks.For("", nil).Owns(obj) {
-		t.Error("an empty UID is a proof")
+		t.Error("an empty UID proves ownership")
 	}
 }
