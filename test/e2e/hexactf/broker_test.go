@@ -19,7 +19,7 @@ import (
 )
 
 // away hurts the broker, until the spec ends at the latest. mend may be called more than once.
-func away(ctx context.Context, hurt func() error, mend func(context.Context) error) (back func()) {
+func disturb(ctx context.Context, hurt func() error, mend func(context.Context) error) (back func()) {
 	GinkgoHelper()
 	Expect(hurt()).To(Succeed())
 	mended := false
@@ -40,7 +40,7 @@ func away(ctx context.Context, hurt func() error, mend func(context.Context) err
 
 func paused(ctx context.Context) (back func()) {
 	GinkgoHelper()
-	return away(ctx, kafka.Pause, func(context.Context) error { return kafka.Resume() })
+	return disturb(ctx, kafka.Pause, func(context.Context) error { return kafka.Resume() })
 }
 
 // notifying waits for a reason of the condition that tells of messages, and refreshes the
@@ -57,11 +57,11 @@ func notifying(ctx context.Context, c *hexactfv1.Challenge, reason string) {
 }
 
 // expectSilent finds out that nothing is told to anybody.
-func expectSilent(c *hexactfv1.Challenge, want ...string) {
+func expectNoMessages(c *hexactfv1.Challenge, want ...string) {
 	GinkgoHelper()
-	told, err := heard(log.Messages(), c)
+	received, err := receivedBy(log.Messages(), c)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(words(told)).To(Equal(want))
+	Expect(states(received)).To(Equal(want))
 }
 
 var _ = Describe("While the broker", Serial, func() {
@@ -69,7 +69,7 @@ var _ = Describe("While the broker", Serial, func() {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		before := p.request(ctx, "web")
-		hears(ctx, before, creating, running)
+		receives(ctx, before, creating, running)
 
 		back := paused(ctx)
 		var all []*hexactfv1.Challenge
@@ -79,7 +79,7 @@ var _ = Describe("While the broker", Serial, func() {
 		for _, c := range all {
 			reaches(ctx, c, hexactfv1.StateRunning)
 			visits(ctx, c.Status.Endpoint)
-			expectSilent(c)
+			expectNoMessages(c)
 			notifying(ctx, c, hexactfv1.ReasonNotifyFailed)
 		}
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(before), before)).To(Succeed())
@@ -88,7 +88,7 @@ var _ = Describe("While the broker", Serial, func() {
 
 		back()
 		for _, c := range all {
-			hears(ctx, c, creating, running)
+			receives(ctx, c, creating, running)
 			notifying(ctx, c, hexactfv1.ReasonNotifying)
 		}
 	}, SpecTimeout(deployed.SpecLimit))
@@ -97,21 +97,21 @@ var _ = Describe("While the broker", Serial, func() {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		c := p.request(ctx, "web")
-		hears(ctx, c, creating, running)
+		receives(ctx, c, creating, running)
 		back := paused(ctx)
 		remove(ctx, c)
 		reaches(ctx, c, hexactfv1.StateTerminating)
 		back()
 		expect.GoneWithin(ctx, c, deployed.ReactLimit)
-		hears(ctx, c, creating, running, deleted)
+		receives(ctx, c, creating, running, deleted)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("does not answer for long, a deletion goes on without it, and says what was lost", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		c, other := p.request(ctx, "web"), p.request(ctx, "web")
-		hears(ctx, c, creating, running)
-		hears(ctx, other, creating, running)
+		receives(ctx, c, creating, running)
+		receives(ctx, other, creating, running)
 		paused(ctx)
 		remove(ctx, c)
 		began := time.Now()
@@ -138,7 +138,7 @@ var _ = Describe("While the broker", Serial, func() {
 	It("is away, and the operator is killed, nothing is forgotten", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
-		back := away(ctx, kafka.Kill, kafka.Restart)
+		back := disturb(ctx, kafka.Kill, kafka.Restart)
 		var all []*hexactfv1.Challenge
 		for range 3 {
 			all = append(all, p.request(ctx, "web"))
@@ -155,17 +155,17 @@ var _ = Describe("While the broker", Serial, func() {
 		remove(ctx, all[0])
 		reaches(ctx, all[0], hexactfv1.StateTerminating)
 		back()
-		hears(ctx, all[0], creating, running, deleted)
-		hears(ctx, all[1], creating, running)
-		hears(ctx, all[2], creating, running)
+		receives(ctx, all[0], creating, running, deleted)
+		receives(ctx, all[1], creating, running)
+		receives(ctx, all[2], creating, running)
 	}, SpecTimeout(2*deployed.SpecLimit))
 
 	It("loses its disk, what was not sent before arrives at the new one", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		before := p.request(ctx, "web")
-		hears(ctx, before, creating, running)
-		back := away(ctx, kafka.Kill, func(ctx context.Context) error {
+		receives(ctx, before, creating, running)
+		back := disturb(ctx, kafka.Kill, func(ctx context.Context) error {
 			if err := kafka.LoseDisk(); err != nil {
 				return err
 			}
@@ -177,9 +177,9 @@ var _ = Describe("While the broker", Serial, func() {
 		c := p.request(ctx, "web")
 		reaches(ctx, c, hexactfv1.StateRunning)
 		back()
-		hears(ctx, c, creating, running)
+		receives(ctx, c, creating, running)
 		remove(ctx, before)
-		hears(ctx, before, creating, running, deleted)
+		receives(ctx, before, creating, running, deleted)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("refuses the password, the condition says why; the right one is taken without a restart", func(ctx SpecContext) {
@@ -201,13 +201,13 @@ var _ = Describe("While the broker", Serial, func() {
 		ctxLong, cancel := context.WithTimeout(ctx, 3*time.Minute)
 		defer cancel()
 		Expect(log.Await(ctxLong, func(all []broker.Message) error {
-			told, err := heard(all, c)
+			received, err := receivedBy(all, c)
 			if err != nil {
 				return err
 			}
-			return deployed.ErrorIf(len(told) < 2, "the platform has heard "+fmt.Sprint(words(told)))
+			return deployed.ErrorIf(len(received) < 2, "the platform has heard "+fmt.Sprint(states(received)))
 		})).To(Succeed())
-		hears(ctx, c, creating, running)
+		receives(ctx, c, creating, running)
 	}, SpecTimeout(2*deployed.SpecLimit))
 })
 

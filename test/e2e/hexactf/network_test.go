@@ -79,7 +79,7 @@ func reachesFrom(ctx context.Context, pod *corev1.Pod, address string) {
 }
 
 // keptFrom wants attempts to get no answer at all: a refusal would have come from who was asked.
-func keptFrom(ctx context.Context, pod *corev1.Pod, address, whose string) {
+func cannotReach(ctx context.Context, pod *corev1.Pod, address, whose string) {
 	GinkgoHelper()
 	Consistently(ctx, func(ctx context.Context) error { return fetchFrom(ctx, pod, address) }).WithTimeout(3*time.Second).
 		Should(MatchError(Or(ContainSubstring("timeout"), ContainSubstring("deadline"), ContainSubstring("timed out"))), whose)
@@ -107,10 +107,10 @@ var _ = Describe("Where network policies are enforced,", Label("network"), func(
 		reachesFrom(ctx, attacker, net.JoinHostPort(service, strconv.Itoa(webPort)))
 
 		By("what is not")
-		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, backComponent)), "a component of another player's challenge")
-		keptFrom(ctx, visitor, addressOf(podOf(ctx, one, backComponent)), "a component that is not published, at a port that another publishes")
-		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, frontComponent)), "what another player reaches")
-		keptFrom(ctx, attacker, addressOf(server), "a pod of somebody else")
-		keptFrom(ctx, attacker, world.AtNode(other.Status.Endpoint), "a node port")
+		cannotReach(ctx, attacker, addressOf(podOf(ctx, other, backComponent)), "a component of another player's challenge")
+		cannotReach(ctx, visitor, addressOf(podOf(ctx, one, backComponent)), "a component that is not published, at a port that another publishes")
+		cannotReach(ctx, attacker, addressOf(podOf(ctx, other, frontComponent)), "what another player reaches")
+		cannotReach(ctx, attacker, addressOf(server), "a pod of somebody else")
+		cannotReach(ctx, attacker, world.AtNode(other.Status.Endpoint), "a node port")
 	}, SpecTimeout(2*deployed.SpecLimit))
 })

@@ -187,8 +187,8 @@ func read(value string) (message, error) {
 
 // heard are the messages about a challenge in order, each once: one that comes again is the
 // same to the byte, and comes before the next one.
-func heard(all []broker.Message, c *hexactfv1.Challenge) ([]message, error) {
-	var told []message
+func receivedBy(all []broker.Message, c *hexactfv1.Challenge) ([]message, error) {
+	var received []message
 	var last string
 	for _, record := range all {
 		if record.Key != keyOf(c) {
@@ -204,35 +204,35 @@ func heard(all []broker.Message, c *hexactfv1.Challenge) ([]message, error) {
 		if m.User != c.Labels[hexactfv1.LabelUser] || m.ProblemID != c.Labels[hexactfv1.LabelChallengeID] || m.UID != string(c.UID) || m.Name != c.Name || m.Namespace != c.Namespace {
 			return nil, fmt.Errorf("%q is not about %s", record.Value, client.ObjectKeyFromObject(c))
 		}
-		if len(told) > 0 && m.Sequence <= told[len(told)-1].Sequence {
-			return nil, fmt.Errorf("%q comes after %+v", record.Value, told[len(told)-1])
+		if len(received) > 0 && m.Sequence <= received[len(received)-1].Sequence {
+			return nil, fmt.Errorf("%q comes after %+v", record.Value, received[len(received)-1])
 		}
-		told, last = append(told, m), record.Value
+		received, last = append(received, m), record.Value
 	}
-	return told, nil
+	return received, nil
 }
 
-func words(told []message) []string {
+func states(received []message) []string {
 	var all []string
-	for _, m := range told {
+	for _, m := range received {
 		all = append(all, m.NewStatus)
 	}
 	return all
 }
 
 // hears waits until these are the messages about a challenge, and returns them.
-func hears(ctx context.Context, c *hexactfv1.Challenge, want ...string) []message {
+func receives(ctx context.Context, c *hexactfv1.Challenge, want ...string) []message {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, deployed.StartLimit)
 	defer cancel()
-	var told []message
+	var received []message
 	Expect(log.Await(ctx, func(all []broker.Message) (err error) {
-		if told, err = heard(all, c); err != nil {
+		if received, err = receivedBy(all, c); err != nil {
 			return err
 		}
-		return deployed.ErrorIf(!slices.Equal(words(told), want), fmt.Sprintf("the platform has heard %v of %s, want %v", words(told), c.Name, want))
+		return deployed.ErrorIf(!slices.Equal(states(received), want), fmt.Sprintf("the platform has heard %v of %s, want %v", states(received), c.Name, want))
 	})).To(Succeed())
-	return told
+	return received
 }
 
 // visits waits until a player finds the page of a challenge at a node port: the node's proxy

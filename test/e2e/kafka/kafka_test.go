@@ -29,7 +29,7 @@ const (
 	// slack is what a busy machine may take longer than the timeout to return.
 	slack = 10 * time.Second
 	// patience is how long a message may take that must arrive.
-	patience = 60 * time.Second
+	arrivalTimeout = 60 * time.Second
 )
 
 func start(t *testing.T, opts broker.Options) *broker.Broker {
@@ -92,7 +92,7 @@ func publish(t *testing.T, c *kafka.Client, key, value string) error {
 // eventually repeats attempts until one succeeds, as an outbox does. It returns how many failed.
 func eventually(t *testing.T, c *kafka.Client, key, value string) (failed int) {
 	t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(arrivalTimeout)
 	for {
 		err := publish(t, c, key, value)
 		if err == nil {
@@ -113,7 +113,7 @@ func eventually(t *testing.T, c *kafka.Client, key, value string) (failed int) {
 // what at least once means; anything else is a violation.
 func expect(t *testing.T, log *broker.Log, key string, values ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), arrivalTimeout)
 	defer cancel()
 	err := log.Await(ctx, func([]broker.Message) error {
 		if got := slices.Compact(log.Of(key)); !slices.Equal(got, values) {
@@ -183,13 +183,13 @@ func TestWaysIn(t *testing.T) {
 	refuses(t, "a wrong password", wrong, password)
 	wrong.SASLMechanism = config.SASLPlain
 	refuses(t, "a wrong password, PLAIN", wrong, password)
-	nobody := login(b.PlainLogin, config.SASLScramSHA256)
-	nobody.SASLUsername = "nobody"
-	refuses(t, "a user that is not known", nobody, password)
-	stranger := encrypted(at(b.Certificates))
-	refuses(t, "no certificate", stranger, "certificate: see KAFKA_CERTIFICATE_FILE", "certificate required: see KAFKA_CERTIFICATE_FILE")
-	stranger.CAFile, stranger.CertificateFile, stranger.KeyFile = "", b.CertificateFile, b.KeyFile
-	refuses(t, "an unknown authority", stranger, "the broker's certificate is signed by an unknown authority: see KAFKA_CA_FILE")
+	unknown := login(b.PlainLogin, config.SASLScramSHA256)
+	unknown.SASLUsername = "nobody"
+	refuses(t, "a user that is not known", unknown, password)
+	other := encrypted(at(b.Certificates))
+	refuses(t, "no certificate", other, "certificate: see KAFKA_CERTIFICATE_FILE", "certificate required: see KAFKA_CERTIFICATE_FILE")
+	other.CAFile, other.CertificateFile, other.KeyFile = "", b.CertificateFile, b.KeyFile
+	refuses(t, "an unknown authority", other, "the broker's certificate is signed by an unknown authority: see KAFKA_CA_FILE")
 	const listener = "compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener"
 	refuses(t, "no login", at(b.PlainLogin), listener)
 	refuses(t, "no TLS", login(b.Login, config.SASLScramSHA512), "the broker wants TLS at this address: see KAFKA_TLS and KAFKA_BROKERS")
@@ -299,7 +299,7 @@ func TestABrokerThatIsKilled(t *testing.T) {
 	arrive := func(more int) {
 		t.Helper()
 		before := len(log.Messages())
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), arrivalTimeout)
 		defer cancel()
 		must(t, log.Await(ctx, func(all []broker.Message) error {
 			if len(all) < before+more {
@@ -330,7 +330,7 @@ func TestABrokerThatIsKilled(t *testing.T) {
 func TestABrokerThatLosesItsDisk(t *testing.T) {
 	for name, makeTopics := range map[string]bool{"the topic is made by an administrator": false, "the topic is made by the broker": true} {
 		t.Run(name, func(t *testing.T) {
-			opts := broker.Options{Topic: topic, MakeTopics: makeTopics}
+			opts := broker.Options{Topic: topic, CreateTopics: makeTopics}
 			if makeTopics {
 				opts.Topic = ""
 			}

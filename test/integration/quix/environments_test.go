@@ -38,7 +38,7 @@ func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
 	GinkgoHelper()
 	var events corev1.EventList
 	Expect(k8s.List(ctx, &events, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
-	var told []string
+	var reported []string
 	for _, e := range events.Items {
 		if e.InvolvedObject.Kind != "Environment" || e.InvolvedObject.UID != env.UID {
 			continue
@@ -49,10 +49,10 @@ func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
 			times = e.Series.Count
 		}
 		for range times {
-			told = append(told, e.Type+"/"+e.Reason)
+			reported = append(reported, e.Type+"/"+e.Reason)
 		}
 	}
-	return told
+	return reported
 }
 
 // foreignNamespace creates a namespace that is none of the operator's.

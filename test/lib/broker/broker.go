@@ -75,7 +75,7 @@ type Options struct {
 	// That takes root. Default: that of this process.
 	Namespace string
 	// MakeTopics lets it make topics that clients ask for.
-	MakeTopics bool
+	CreateTopics bool
 	// Output is told what is built and done. Default: nobody.
 	Output io.Writer
 }
@@ -171,7 +171,7 @@ func (b *Broker) prepare() error {
 	var text bytes.Buffer
 	err = parsed.Execute(&text, map[string]any{
 		"Controller": b.controller, "Plaintext": b.Plaintext, "Login": b.Login, "PlainLogin": b.PlainLogin, "Certificates": b.Certificates,
-		"MakeTopics": b.opts.MakeTopics, "Logins": []string{"sasl_ssl", "sasl_plaintext"}, "User": User, "Password": b.password,
+		"MakeTopics": b.opts.CreateTopics, "Logins": []string{"sasl_ssl", "sasl_plaintext"}, "User": User, "Password": b.password,
 	})
 	if err != nil {
 		return err
