@@ -18,21 +18,21 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
-// away hurts the broker, until the spec ends at the latest. mend may be called more than once.
-func disturb(ctx context.Context, hurt func() error, mend func(context.Context) error) (back func()) {
+// disturb stops the broker until back is called, at the latest until the spec ends. back may be called more than once.
+func disturb(ctx context.Context, stop func() error, restart func(context.Context) error) (back func()) {
 	GinkgoHelper()
-	Expect(hurt()).To(Succeed())
-	mended := false
+	Expect(stop()).To(Succeed())
+	running := false
 	back = func() {
 		GinkgoHelper()
-		if !mended {
-			mended = true
-			Expect(mend(ctx)).To(Succeed())
+		if !running {
+			running = true
+			Expect(restart(ctx)).To(Succeed())
 		}
 	}
 	DeferCleanup(func(ctx SpecContext) {
-		if !mended {
-			Expect(mend(ctx)).To(Succeed())
+		if !running {
+			Expect(restart(ctx)).To(Succeed())
 		}
 	}, NodeTimeout(brokerLimit))
 	return back
@@ -43,8 +43,7 @@ func paused(ctx context.Context) (back func()) {
 	return disturb(ctx, kafka.Pause, func(context.Context) error { return kafka.Resume() })
 }
 
-// notifying waits for a reason of the condition that tells of messages, and refreshes the
-// challenge.
+// notifying waits for a reason of the condition Notifying, and refreshes the challenge.
 func notifying(ctx context.Context, c *hexactfv1.Challenge, reason string) {
 	GinkgoHelper()
 	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
@@ -56,7 +55,7 @@ func notifying(ctx context.Context, c *hexactfv1.Challenge, reason string) {
 	})
 }
 
-// expectSilent finds out that nothing is told to anybody.
+// expectNoMessages fails if there are other messages about a challenge than those about these states.
 func expectNoMessages(c *hexactfv1.Challenge, want ...string) {
 	GinkgoHelper()
 	received, err := receivedBy(log.Messages(), c)
@@ -65,7 +64,7 @@ func expectNoMessages(c *hexactfv1.Challenge, want ...string) {
 }
 
 var _ = Describe("While the broker", Serial, func() {
-	It("does not answer, challenges start and run, and the platform hears of it later", func(ctx SpecContext) {
+	It("does not answer, challenges start and run, and the platform gets the messages later", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		before := p.request(ctx, "web")
@@ -83,7 +82,7 @@ var _ = Describe("While the broker", Serial, func() {
 			notifying(ctx, c, hexactfv1.ReasonNotifyFailed)
 		}
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(before), before)).To(Succeed())
-		Expect(before.DeletionTimestamp).To(BeNil(), "a challenge has ended since the broker is away")
+		Expect(before.DeletionTimestamp).To(BeNil(), "a challenge was deleted because the broker does not answer")
 		Expect(before.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 
 		back()
@@ -93,7 +92,7 @@ var _ = Describe("While the broker", Serial, func() {
 		}
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("does not answer, a deletion waits for it, and goes on when it is back", func(ctx SpecContext) {
+	It("does not answer, a deletion waits for it, and continues when it answers again", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		c := p.request(ctx, "web")
@@ -106,7 +105,7 @@ var _ = Describe("While the broker", Serial, func() {
 		receives(ctx, c, creating, running, deleted)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("does not answer for long, a deletion goes on without it, and says what was lost", func(ctx SpecContext) {
+	It("does not answer for a long time, a deletion continues without it, and reports the lost messages", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		c, other := p.request(ctx, "web"), p.request(ctx, "web")
@@ -116,7 +115,7 @@ var _ = Describe("While the broker", Serial, func() {
 		remove(ctx, c)
 		began := time.Now()
 		expect.GoneWithin(ctx, c, deleteTimeout+deployed.ReactLimit)
-		Expect(time.Since(began)).To(BeNumerically(">=", deleteTimeout-time.Second), "it was not waited for")
+		Expect(time.Since(began)).To(BeNumerically(">=", deleteTimeout-time.Second), "the deletion did not wait")
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			var events corev1.EventList
 			if err := world.List(ctx, &events, client.InNamespace(p.namespace)); err != nil {
@@ -135,7 +134,7 @@ var _ = Describe("While the broker", Serial, func() {
 		Expect(other.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("is away, and the operator is killed, nothing is forgotten", func(ctx SpecContext) {
+	It("does not answer and the operator is killed, no message is lost", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		back := disturb(ctx, kafka.Kill, kafka.Restart)
@@ -160,7 +159,7 @@ var _ = Describe("While the broker", Serial, func() {
 		receives(ctx, all[2], creating, running)
 	}, SpecTimeout(2*deployed.SpecLimit))
 
-	It("loses its disk, what was not sent before arrives at the new one", func(ctx SpecContext) {
+	It("loses its disk, the messages that were not sent arrive on the new disk", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		before := p.request(ctx, "web")
@@ -182,12 +181,12 @@ var _ = Describe("While the broker", Serial, func() {
 		receives(ctx, before, creating, running, deleted)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("refuses the password, the condition says why; the right one is taken without a restart", func(ctx SpecContext) {
+	It("refuses the password, the condition says why; the right one is used without a restart", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		good := setPassword(ctx, []byte("wrong"))
 		DeferCleanup(func(ctx SpecContext) { setPassword(ctx, good) }, NodeTimeout(deployed.StartLimit))
-		// What is connected stays so: a new process must log in.
+		// Open connections stay open, so a new process must log in.
 		setOperator(ctx, map[string]string{"KAFKA_SEND_TIMEOUT": "4s"})
 		c := p.request(ctx, "web")
 		reaches(ctx, c, hexactfv1.StateRunning)
@@ -195,7 +194,7 @@ var _ = Describe("While the broker", Serial, func() {
 		Expect(expect.Conditions(c)).To(ContainSubstring("SASL_AUTHENTICATION_FAILED"))
 		operatorLog, err := world.OperatorLog(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(strings.Contains(operatorLog, strings.TrimSpace(string(good)))).To(BeFalse(), "the log tells the password")
+		Expect(strings.Contains(operatorLog, strings.TrimSpace(string(good)))).To(BeFalse(), "the log contains the password")
 		setPassword(ctx, good)
 		// A kubelet brings a changed Secret to its pods within two minutes.
 		ctxLong, cancel := context.WithTimeout(ctx, 3*time.Minute)
@@ -205,13 +204,13 @@ var _ = Describe("While the broker", Serial, func() {
 			if err != nil {
 				return err
 			}
-			return deployed.ErrorIf(len(received) < 2, "the platform has heard "+fmt.Sprint(states(received)))
+			return deployed.ErrorIf(len(received) < 2, "the platform has received "+fmt.Sprint(states(received)))
 		})).To(Succeed())
 		receives(ctx, c, creating, running)
 	}, SpecTimeout(2*deployed.SpecLimit))
 })
 
-// setPassword changes what the operator is given, and returns what it was given before.
+// setPassword changes the operator's password, and returns the previous one.
 func setPassword(ctx context.Context, password []byte) (before []byte) {
 	GinkgoHelper()
 	secret := &corev1.Secret{}

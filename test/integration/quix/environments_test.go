@@ -32,8 +32,7 @@ func environmentBinding(ctx context.Context, env *quixv1.Environment) *rbacv1.Ro
 	return binding
 }
 
-// environmentEvents returns the events about an Environment, each <type>/<reason>,
-// as often as it was told.
+// environmentEvents returns the events about an Environment as <type>/<reason>, as often as they were recorded.
 func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
 	GinkgoHelper()
 	var events corev1.EventList
@@ -55,7 +54,7 @@ func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
 	return reported
 }
 
-// foreignNamespace creates a namespace that is none of the operator's.
+// foreignNamespace creates a namespace that the operator does not manage.
 func foreignNamespace(ctx context.Context, name string, labels map[string]string) *corev1.Namespace {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
