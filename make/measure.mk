@@ -140,7 +140,7 @@ hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once and at hal
 hexactf-quiet: ## Leave HEXACTF_QUIET=2000 running HexaCTF challenges alone for HEXACTF_QUIET_SECONDS=120: nothing may be written.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env HEXACTF_QUIET=$(HEXACTF_QUIET) HEXACTF_QUIET_SECONDS=$(HEXACTF_QUIET_SECONDS) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of challenges is left alone'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of challenges costs no write'
 
 HEXACTF_LATENCY ?= 200
 
@@ -149,7 +149,7 @@ hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to 
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
 		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=30m -ginkgo.focus='A message to a real Kafka'
-	HEXACTF_TARGETS=1 $(GO_TEST) -v -count=1 -timeout 15m -run '^TestLatencyBesideABareClient$$' $(KAFKA)
+	HEXACTF_TARGETS=1 $(GO_TEST) -v -count=1 -timeout 15m -run '^TestLatencyComparedWithABareClient$$' $(KAFKA)
 
 KAFKA_PAUSE ?= 10m
 
@@ -158,7 +158,7 @@ hexactf-pause: ## Pause a real Kafka for KAFKA_PAUSE=10m while HexaCTF challenge
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env KAFKA_PAUSE=$(KAFKA_PAUSE) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
-		-ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='While the broker is paused for long'
+		-ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='While the broker is paused'
 
 # What berg-tunnel is compared with. Go modules are pinned in test/measure/tunnel/tools, OpenSSH is
 # Debian's, and rathole comes from Rust's package registry, if cargo is installed.

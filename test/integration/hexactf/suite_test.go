@@ -19,7 +19,7 @@ import (
 
 var (
 	k8s client.WithWatch
-	// platform is told the states of challenges.
+	// platform receives the messages about challenges.
 	platform *hexactftest.Platform
 )
 
@@ -33,7 +33,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	inprocess.Begin(map[string]string{"KAFKA_BROKERS": platform.Brokers, "KAFKA_SEND_TIMEOUT": "1s"})
 })
 
-// Whatever the specs did, no challenge is left over.
+// No spec may leave a challenge behind.
 var _ = AfterSuite(func(ctx context.Context) {
 	if k8s == nil {
 		return

@@ -28,10 +28,10 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-// CROWD is how many: few, because Kubernetes takes half a second for each namespace
-// that goes. make crowd asks for five hundred.
+// CROWD is the number of environments: by default few, because Kubernetes needs half a second to delete each namespace.
+// make crowd sets it to 500.
 var _ = Describe("A crowd of environments", func() {
-	It("is made in about the time of its writes", func(ctx context.Context) {
+	It("is created in about the time of its writes", func(ctx context.Context) {
 		crowd, err := strconv.Atoi(cmp.Or(os.Getenv("CROWD"), "50"))
 		Expect(err).NotTo(HaveOccurred())
 		marked := map[string]string{"integration": "crowd"}
@@ -73,7 +73,7 @@ var _ = Describe("A crowd of environments", func() {
 		}
 		remove := func() {
 			GinkgoHelper()
-			// One by one: all in one request may take longer than a request may.
+			// One by one: the deletion of all in one request may exceed its timeout.
 			var environments quixv1.EnvironmentList
 			Expect(k8s.List(ctx, &environments, client.MatchingLabels(marked))).To(Succeed())
 			everybody(func(ctx context.Context, n int) { Expect(k8s.Delete(ctx, &environments.Items[n])).To(Succeed()) })
@@ -101,7 +101,7 @@ var _ = Describe("A crowd of environments", func() {
 		alone := time.Since(began)
 		AddReportEntry(fmt.Sprint(crowd, " environments"), fmt.Sprintf("operator %.1fs, bare client %.1fs: ratio %.2f; removal %.1fs",
 			withOperator.Seconds(), alone.Seconds(), withOperator.Seconds()/alone.Seconds(), removal.Seconds()))
-		// Without an operator and its finalizer the namespaces go with their owner.
+		// Without an operator and its finalizer the garbage collector deletes the namespaces with their owner.
 		remove()
 	}, SpecTimeout(time.Hour))
 })

@@ -16,8 +16,8 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-var _ = Describe("As often as somebody asks for it,", func() {
-	It("an Environment of one ID and name comes and goes, the last as quickly as the first", func(ctx context.Context) {
+var _ = Describe("When it is created again and again,", func() {
+	It("an Environment of one ID and name is ready and deleted, the last time as quickly as the first", func(ctx context.Context) {
 		id := quixtest.NewID()
 		contested := expect.Contests(ctx, &quixv1.EnvironmentList{}, client.MatchingFields{"metadata.name": id})
 		var took []time.Duration

@@ -35,7 +35,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	inprocess.Begin()
 })
 
-// Whatever the specs did, no Environment is left over.
+// No spec may leave an Environment behind.
 var _ = AfterSuite(func(ctx context.Context) {
 	if k8s == nil {
 		return

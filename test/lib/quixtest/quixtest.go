@@ -1,5 +1,4 @@
-// Package quixtest makes Environments for the specs of every suite. What waits for them is
-// in expect.
+// Package quixtest creates Environments for the specs of every suite. Expectations are in package expect.
 package quixtest
 
 import (
@@ -19,8 +18,7 @@ import (
 // NewID returns an ID that no other spec uses.
 func NewID() string { return "it-" + uuid.NewString()[:8] }
 
-// Environment creates an Environment. At the end of the spec it is deleted; the suite ends
-// by waiting until all of them are gone.
+// Environment creates an Environment. It is deleted at the end of the spec, and the suite waits until all are gone.
 func Environment(ctx context.Context, id string, modify ...func(*quixv1.Environment)) *quixv1.Environment {
 	GinkgoHelper()
 	env := &quixv1.Environment{
