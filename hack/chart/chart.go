@@ -112,13 +112,13 @@ func chart(all sources, version string) (map[string]string, error) {
 		files["templates/prometheus.yaml"] += guard(conditions, text)
 	}
 	for _, f := range all.families {
-		for room, rights := range f.apart {
+		for kind, rights := range f.optionalRights {
 			for _, id := range sorted(rights) {
 				text, err := templateOf(variants{full: rights[id], base: node{rights[id], true}})
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", id, err)
 				}
-				files["templates/"+f.name+"-"+room+".yaml"] += guard([]string{".Values.families." + f.name, ".Values.rights." + room}, text)
+				files["templates/"+f.name+"-"+kind+".yaml"] += guard([]string{".Values.families." + f.name, ".Values.rights." + kind}, text)
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func (all *sources) mark() (defaults, error) {
 	variants := []objects{all.full, all.base, all.prometheus}
 	for _, f := range all.families {
 		variants = append(variants, f.objects)
-		variants = append(variants, slices.Collect(maps.Values(f.apart))...)
+		variants = append(variants, slices.Collect(maps.Values(f.optionalRights))...)
 	}
 	for _, variant := range variants {
 		for id, object := range variant {

@@ -97,8 +97,8 @@ type familySource struct {
 	// rules are the names of its alerts in the folder of the family.
 	rules objects
 	// apart are the rights, by Kind, that only some installations want.
-	apart    map[string]objects
-	settings settings.Section
+	optionalRights map[string]objects
+	settings       settings.Section
 }
 
 // objects are by kind, namespace and name.
@@ -168,14 +168,14 @@ func read(kustomize, source string) (sources, error) {
 				return all, err
 			}
 		}
-		family.apart = map[string]objects{}
+		family.optionalRights = map[string]objects{}
 		folders, err := filepath.Glob(filepath.Join(source, folder, "*", "rbac"))
 		if err != nil {
 			return all, err
 		}
 		for _, rights := range folders {
-			room := filepath.Dir(rights)
-			if _, family.apart[filepath.Base(room)], err = build(room); err != nil {
+			kind := filepath.Dir(rights)
+			if _, family.optionalRights[filepath.Base(kind)], err = build(kind); err != nil {
 				return all, err
 			}
 		}

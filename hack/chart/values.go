@@ -30,14 +30,14 @@ func (all *sources) sections() []settings.Section {
 }
 
 // apart are the Kinds with rights of their own, of all families.
-func (all *sources) apart() []string {
-	rooms := map[string]bool{}
+func (all *sources) optionalRights() []string {
+	kinds := map[string]bool{}
 	for _, f := range all.families {
-		for room := range f.apart {
-			rooms[room] = true
+		for kind := range f.optionalRights {
+			kinds[kind] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(rooms))
+	return slices.Sorted(maps.Keys(kinds))
 }
 
 func isValue(s settings.Setting) bool { return s.Name != enabledAPIs && s.Name != podNamespace }
@@ -85,8 +85,8 @@ settings:
 # start with these.
 rights:
 `)
-	for _, room := range all.apart() {
-		fmt.Fprintf(&b, "  %s: false\n", room)
+	for _, kind := range all.optionalRights() {
+		fmt.Fprintf(&b, "  %s: false\n", kind)
 	}
 	repository, _ := imageOf(d.image)
 	fmt.Fprintf(&b, `
@@ -182,8 +182,8 @@ type object = map[string]any
 // schemaOf returns values.schema.json.
 func schemaOf(all sources) (string, error) {
 	families, known, rights := object{}, object{}, object{}
-	for _, room := range all.apart() {
-		rights[room] = object{"type": "boolean"}
+	for _, kind := range all.optionalRights() {
+		rights[kind] = object{"type": "boolean"}
 	}
 	for _, f := range all.families {
 		families[f.name] = object{"type": "boolean", "description": f.api}

@@ -19,7 +19,7 @@ import (
 )
 
 // Who builds it again must get the sums of the manifest, whatever the machine's clock and users are.
-func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
+func TestArchivesAreReproducible(t *testing.T) {
 	folder := t.TempDir()
 	var made [][]byte
 	for i, written := range []time.Time{time.Unix(1, 0), time.Unix(2_000_000_000, 0)} {
@@ -63,7 +63,7 @@ func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
 }
 
 // What Krew's index asks of a manifest: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
-func TestTheManifestIsOneForKrew(t *testing.T) {
+func TestKrewManifest(t *testing.T) {
 	text, err := manifestOf("v1.2.3", "https://example.com/v1.2.3/", []archive{
 		{"linux", "amd64", "kubectl-berg_v1.2.3_linux_amd64.tar.gz", strings.Repeat("0a", 32), "kubectl-berg", []string{"kubectl-berg", "LICENSE", completion}},
 		{"windows", "arm64", "kubectl-berg_v1.2.3_windows_arm64.tar.gz", strings.Repeat("0b", 32), "kubectl-berg.exe", []string{"kubectl-berg.exe", "LICENSE"}},

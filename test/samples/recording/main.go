@@ -31,8 +31,8 @@ func main() {
 
 const (
 	// longest is how long a program may take, reading how long its text is looked at before Ctrl-C.
-	longest = 2 * time.Minute
-	reading = 2 * time.Second
+	maxRuntime  = 2 * time.Minute
+	readingTime = 2 * time.Second
 )
 
 func run(output string, columns int, until, title string, command []string) error {
@@ -51,9 +51,9 @@ func run(output string, columns int, until, title string, command []string) erro
 	defer file.Close()
 	s := newScreen()
 	s.write([]byte("$ " + title + "\r\n"))
-	frames := []shot{{0, s.draw()}}
+	frames := []frame{{0, s.draw()}}
 	began := time.Now()
-	guard := time.AfterFunc(longest, func() { _ = c.Process.Kill() })
+	guard := time.AfterFunc(maxRuntime, func() { _ = c.Process.Kill() })
 	defer guard.Stop()
 	buffer := make([]byte, 4096)
 	var seen strings.Builder
@@ -62,10 +62,10 @@ func run(output string, columns int, until, title string, command []string) erro
 		n, err := file.Read(buffer)
 		s.write(buffer[:n])
 		seen.Write(buffer[:n])
-		frames = append(frames, shot{time.Since(began), s.draw()})
+		frames = append(frames, frame{time.Since(began), s.draw()})
 		if !typed && strings.Contains(seen.String(), until) {
 			typed = true
-			time.AfterFunc(reading, func() { _, _ = file.WriteString("\x03") })
+			time.AfterFunc(readingTime, func() { _, _ = file.WriteString("\x03") })
 		}
 		if err != nil { // EIO when it has ended
 			break

@@ -8,7 +8,7 @@ import (
 )
 
 // shot is what the screen shows from a time on.
-type shot struct {
+type frame struct {
 	at    time.Duration
 	lines []string
 }
@@ -103,8 +103,8 @@ func (s *screen) draw() []string {
 const step = 100 * time.Millisecond
 
 // thin leaves out pictures that nobody sees.
-func thin(all []shot) []shot {
-	var out []shot
+func thin(all []frame) []frame {
+	var out []frame
 	for i, s := range all {
 		if i+1 < len(all) && all[i+1].at-s.at < step {
 			all[i+1].at = min(all[i+1].at, s.at+step)
@@ -125,18 +125,18 @@ const (
 	charWidth  = 8.43
 	margin     = 14
 	// pause is how long the last picture stays before it begins anew.
-	pause = 5 * time.Second
+	finalPause = 5 * time.Second
 )
 
 // svg draws pictures one after the other, each visible for its time. Who wants no motion sees the
 // last one.
-func svg(frames []shot, columns int) string {
+func svg(frames []frame, columns int) string {
 	rows := 0
 	for _, f := range frames {
 		rows = max(rows, len(f.lines))
 	}
 	width, height := float64(columns)*charWidth+2*margin, rows*lineHeight+2*margin
-	total := frames[len(frames)-1].at + pause
+	total := frames[len(frames)-1].at + finalPause
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" role="img">
 <style>
