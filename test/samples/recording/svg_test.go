@@ -31,6 +31,6 @@ func TestDrawingIsXMLWithTheLastFrame(t *testing.T) {
 		}
 	}
 	if !strings.Contains(text, ">c</text>") {
-		t.Errorf("the last picture is missing:\n%s", text)
+		t.Errorf("the last frame is missing:\n%s", text)
 	}
 }
