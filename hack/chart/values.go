@@ -29,7 +29,7 @@ func (all *sources) sections() []settings.Section {
 	return append(sections, all.process)
 }
 
-// apart returns the Kinds with optional permissions.
+// optionalRights returns the Kinds with optional permissions.
 func (all *sources) optionalRights() []string {
 	kinds := map[string]bool{}
 	for _, f := range all.families {

@@ -181,7 +181,7 @@ func (r *run[T]) one(ctx context.Context, item T, stop context.CancelCauseFunc) 
 	}
 }
 
-// lostLine records a request without an answer, and reports whether to retry.
+// noAnswer records a request without an answer, and reports whether to retry.
 func (r *run[T]) noAnswer(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,37 +230,40 @@ const maxShown = 5
 // Show writes a report, and returns the error that sets the exit code. done is a verb such as
 // "extended", hint what to do about the rest.
 func Show(out *console.Console, r Report, done, hint string, err error) error {
-	if out.Format == console.JSON {
-		if written := out.WriteJSON(r); written != nil {
-			return written
-		}
-	} else {
-		text := fmt.Sprintf("%s %d of %d", done, r.Done, r.Total)
-		if r.Already > 0 {
-			text += fmt.Sprintf(", %d already done", r.Already)
-		}
-		if len(r.Skipped) > 0 {
-			text += fmt.Sprintf(", %d skipped", len(r.Skipped))
-		}
-		if len(r.Failed) > 0 {
-			text += fmt.Sprintf(", %d failed", len(r.Failed))
-		}
-		if r.Unreached > 0 {
-			text += fmt.Sprintf(", %d not tried", r.Unreached)
-		}
-		out.Printf("%s (%.1fs)\n", text, r.Seconds)
-		list := func(what string, all []Item, colour console.Colour) {
-			for i, t := range all {
-				if i == maxShown {
-					out.Notef("  … and %d more; -o json lists all", len(all)-maxShown)
-					break
-				}
-				out.Notef("  %s %s/%s: %s", out.PaintErr(colour, what), t.Namespace, t.Name, t.Why)
-			}
-		}
-		list("skipped", r.Skipped, console.Yellow)
-		list("failed", r.Failed, console.Red)
+	if out.Format != console.JSON {
+		Print(out, r, done)
+	} else if written := out.WriteJSON(r); written != nil {
+		return written
 	}
+	return Error(r, hint, err)
+}
+
+// Print writes a report as text.
+func Print(out *console.Console, r Report, done string) {
+	text := fmt.Sprintf("%s %d of %d", done, r.Done, r.Total)
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{r.Already, "already done"}, {len(r.Skipped), "skipped"}, {len(r.Failed), "failed"}, {r.Unreached, "not tried"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	out.Printf("%s (%.1fs)\n", text, r.Seconds)
+	list := func(what string, all []Item, colour console.Colour) {
+		for _, t := range all[:min(len(all), maxShown)] {
+			out.Notef("  %s %s/%s: %s", out.PaintErr(colour, what), t.Namespace, t.Name, t.Why)
+		}
+		if more := len(all) - maxShown; more > 0 {
+			out.Notef("  … and %d more; -o json lists all", more)
+		}
+	}
+	list("skipped", r.Skipped, console.Yellow)
+	list("failed", r.Failed, console.Red)
+}
+
+// Error returns the error of a run, with the exit code.
+func Error(r Report, hint string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return console.Errorf(console.ExitInterrupted, "interrupted: %d of %d are not done. %s", r.Unreached+len(r.Failed), r.Total, hint)

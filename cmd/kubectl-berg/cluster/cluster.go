@@ -35,8 +35,6 @@ type Cluster struct {
 	Config *rest.Config
 	// Namespace is the namespace that kubectl would use.
 	Namespace string
-	// Context is the name of kubectl's context, "" if there is none.
-	Context string
 
 	clock clock.PassiveClock
 	skew  skew
@@ -61,12 +59,6 @@ func Connect(flags *genericclioptions.ConfigFlags, userAgent string, now clock.P
 		return nil, err
 	}
 	c := &Cluster{Config: rest.CopyConfig(config), Namespace: namespace, clock: now}
-	if raw, err := loader.RawConfig(); err == nil {
-		c.Context = raw.CurrentContext
-		if flags.Context != nil && *flags.Context != "" {
-			c.Context = *flags.Context
-		}
-	}
 	c.Config.UserAgent = userAgent
 	// The API server limits the rate by priority and fairness.
 	c.Config.QPS, c.Config.Burst = -1, 0
@@ -114,7 +106,7 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 	return scheme, mapper
 }
 
-// dates observes the time of the API server.
+// dateObserver observes the time of the API server.
 type dateObserver struct {
 	next http.RoundTripper
 	to   *Cluster
@@ -138,7 +130,7 @@ type skew struct {
 	by    time.Duration
 }
 
-// note compares a date with the middle of the request. A date is truncated to seconds: the middle of
+// observe compares a date with the middle of the request. A date is truncated to seconds: the middle of
 // its second is used.
 func (s *skew) observe(date string, began, ended time.Time) {
 	serverTime, err := http.ParseTime(date)

@@ -36,7 +36,7 @@ type Follower struct {
 // firstTimeout is long enough for a short outage, and short enough after a mistyped address.
 const firstTimeout = 5 * time.Second
 
-// pauses is the backoff between attempts to reach the API server.
+// retryBackoff is the backoff between attempts to reach the API server.
 func retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 }
@@ -89,7 +89,7 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 	}
 }
 
-// tell reports the differences between a list and the known instances.
+// reportList reports the differences between a list and the known instances.
 func reportList(f Follower, known map[types.UID]*bergv1.ChallengeInstance, all []bergv1.ChallengeInstance, first bool) (done bool, err error) {
 	here := map[types.UID]bool{}
 	for i := range all {

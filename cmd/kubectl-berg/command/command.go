@@ -77,7 +77,7 @@ func Execute(ctx context.Context, out *console.Console, version string) error {
 	return err
 }
 
-// claimErrors gives the errors of a command the exit code of a failure, which tells them from errors of
+// claimErrors gives the errors of a command the exit code of a failure, to distinguish them from errors of
 // the command line.
 func claimErrors(c *cobra.Command) {
 	run := c.RunE

@@ -273,7 +273,7 @@ func (r *root) probe(ctx context.Context, s bergv1.ServiceEndpoint, address stri
 	defer transport.CloseIdleConnections()
 	asking, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(asking, http.MethodGet, s.URL, http.NoBody)
+	request, err := http.NewRequestWithContext(asking, http.MethodGet, s.URL, nil)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"io"
 	"slices"
 	"time"
 
@@ -120,21 +119,17 @@ func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
 	if !freeze {
 		done = "unfroze"
 	}
-	if r.Format == console.JSON {
-		if err := r.WriteJSON(report); err != nil {
-			return err
-		}
+	if r.Format != console.JSON {
+		bulk.Print(r.Console, report.Challenges, done+" Challenges:")
+		bulk.Print(r.Console, report.Instances, done+" instances:")
+	} else if err := r.WriteJSON(report); err != nil {
+		return err
 	}
 	const hint = "Repeat the command for the rest."
-	plain := *r.Console
-	if r.Format == console.JSON {
-		plain.Format, plain.Out, plain.Err = console.Text, io.Discard, io.Discard
+	if err := bulk.Error(report.Instances, hint, err); err != nil {
+		return err
 	}
-	first := bulk.Show(&plain, report.Challenges, done+" Challenges:", hint, nil)
-	if second := bulk.Show(&plain, report.Instances, done+" instances:", hint, err); second != nil {
-		return second
-	}
-	return first
+	return bulk.Error(report.Challenges, hint, nil)
 }
 
 func freezeChallenge(ctx context.Context, c *cluster.Cluster, o *bergv1.Challenge, at time.Time, freeze bool) (bulk.Outcome, error) {

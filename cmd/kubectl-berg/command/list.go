@@ -86,36 +86,15 @@ func (r *root) list() *cobra.Command {
 			slices.SortFunc(rows, func(a, b Row) int {
 				return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 			})
-			return r.showRows(rows, s.allNamespaces)
+			return writeRows(r, rows, "No instances found.", r.table(s.allNamespaces), func(row Row) (string, []console.Cell) {
+				return row.Name, r.cells(row, s.allNamespaces)
+			})
 		},
 	}
 	s.add(c, r, false)
 	c.Flags().BoolVarP(&watch, "watch", "w", false, "keep watching and show every change")
 	c.Flags().BoolVar(&problems, "problems", false, "only instances with a problem")
 	return c
-}
-
-func (r *root) showRows(rows []Row, namespaces bool) error {
-	switch r.Format {
-	case console.JSON:
-		return r.WriteJSON(rows)
-	case console.Name:
-		for _, row := range rows {
-			r.Printf("%s\n", row.Name)
-		}
-		return nil
-	case console.Text, console.Wide:
-	}
-	if len(rows) == 0 {
-		r.Notef("No instances found.")
-		return nil
-	}
-	cells := make([][]console.Cell, 0, len(rows))
-	for _, row := range rows {
-		cells = append(cells, r.cells(row, namespaces))
-	}
-	r.table(namespaces).Write(cells...)
-	return nil
 }
 
 // table shrinks the names of instances and Challenges, and the addresses.

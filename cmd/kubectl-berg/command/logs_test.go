@@ -25,7 +25,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// hurried is a clock on which waits take a hundredth of the time.
+// fastClock is a clock on which waits take a hundredth of the time.
 type fastClock struct{ clock.RealClock }
 
 func (fastClock) After(d time.Duration) <-chan time.Time { return time.After(d / 100) }

@@ -231,38 +231,21 @@ func recordRows(all []metav1.PartialObjectMetadata, namespace string, everywhere
 }
 
 func (r *root) showRecords(rows []RecordRow, namespaces bool) error {
-	switch r.Format {
-	case console.JSON:
-		return r.WriteJSON(rows)
-	case console.Name:
-		for _, row := range rows {
-			r.Printf("%s\n", row.Record)
-		}
-		return nil
-	case console.Text, console.Wide:
-	}
-	if len(rows) == 0 {
-		r.Notef("No records found.")
-		return nil
-	}
-	t := console.Table{Console: r.Console, Header: []string{"INSTANCE", "CHALLENGE", "ENDED", "KEPT UNTIL", "RECORD"}, Shrink: []int{0, 1}}
+	t := &console.Table{Console: r.Console, Header: []string{"INSTANCE", "CHALLENGE", "ENDED", "KEPT UNTIL", "RECORD"}, Shrink: []int{0, 1}}
 	if namespaces {
 		t.Header, t.Shrink = append([]string{"NAMESPACE"}, t.Header...), []int{0, 1, 2}
 	}
-	cells := make([][]console.Cell, 0, len(rows))
-	for _, row := range rows {
+	return writeRows(r, rows, "No records found.", t, func(row RecordRow) (string, []console.Cell) {
 		until := "-"
 		if row.DeleteAt != nil {
 			until = row.DeleteAt.UTC().Format(time.RFC3339)
 		}
-		line := []console.Cell{
+		cells := []console.Cell{
 			{Text: row.Instance, Colour: console.Bold}, {Text: row.Challenge}, {Text: row.Written.UTC().Format(time.RFC3339)}, {Text: until}, {Text: row.Record},
 		}
 		if namespaces {
-			line = append([]console.Cell{{Text: row.Namespace}}, line...)
+			cells = append([]console.Cell{{Text: row.Namespace}}, cells...)
 		}
-		cells = append(cells, line)
-	}
-	t.Write(cells...)
-	return nil
+		return row.Record, cells
+	})
 }

@@ -227,7 +227,7 @@ type pacer struct {
 	begun map[types.UID]*progress
 	// superseded are instances that another rollout took over before this one was complete.
 	superseded []bulk.Item
-	// watching reports that changes are received, failed why they no longer are. lost is the time
+	// watching reports that changes are received, failed why they no longer are. disconnected is the time
 	// since which there is no connection.
 	watching     bool
 	failed       error

@@ -45,6 +45,29 @@ func (r *root) reportConnection(err error) {
 	r.Notef("%s %s", r.PaintErr(console.Yellow, "no connection, retrying:"), console.OneLine(err.Error()))
 }
 
+// writeRows writes rows as JSON, as names or as a table; row returns the name and the cells of one.
+func writeRows[T any](r *root, rows []T, none string, t *console.Table, row func(T) (string, []console.Cell)) error {
+	if r.Format == console.JSON {
+		return r.WriteJSON(rows)
+	}
+	lines := make([][]console.Cell, 0, len(rows))
+	for _, each := range rows {
+		name, cells := row(each)
+		if r.Format == console.Name {
+			r.Printf("%s\n", name)
+		}
+		lines = append(lines, cells)
+	}
+	switch {
+	case r.Format == console.Name:
+	case len(rows) == 0:
+		r.Notef("%s", none)
+	default:
+		t.Write(lines...)
+	}
+	return nil
+}
+
 // problemError is the result of a command that did its work: an exit code if it found a problem.
 func problemError(found bool) error {
 	if found {

@@ -305,7 +305,7 @@ func (t *trial) start(ctx context.Context) error {
 		}
 		f := why.Explain(why.View{Instance: t.instance, Now: t.cluster.Now()})
 		t.status(f.Sentence)
-		// Failed does not pass by waiting: the author or an administrator must act.
+		// Waiting does not help in phase Failed: the author or an administrator must act.
 		if t.instance.Status.Phase == bergv1.PhaseFailed {
 			return true, t.failed(ctx, console.ExitProblem, "the instance cannot start")
 		}

@@ -67,7 +67,7 @@ found.`,
 	return c
 }
 
-// gather reads what the user may read about an instance.
+// readView reads what the user may read about an instance.
 func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance) why.View {
 	v := why.View{Instance: i, Now: c.Now()}
 	if i.Status.InstanceID == "" {
@@ -161,7 +161,7 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 		r.Printf("  %s\n", r.Paint(console.Faint, console.Wrap("start: "+took, width-2, "    ")))
 	}
 	for _, u := range f.Unreadable {
-		r.Printf("  %s\n", r.Paint(console.Faint, "you may not read "+u+", which could tell more"))
+		r.Printf("  %s\n", r.Paint(console.Faint, "you may not read "+u+", which could have more details"))
 	}
 }
 

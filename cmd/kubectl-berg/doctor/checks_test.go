@@ -63,7 +63,7 @@ func healthySurvey() Survey {
 	return s
 }
 
-// takes sets the namespaces from which a listener allows routes.
+// allowRoutes sets the namespaces from which a listener allows routes.
 func allowRoutes(l *gatewayv1.Listener, from gatewayv1.FromNamespaces, label ...string) {
 	l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}
 	if len(label) > 0 {
@@ -71,7 +71,7 @@ func allowRoutes(l *gatewayv1.Listener, from gatewayv1.FromNamespaces, label ...
 	}
 }
 
-// challengeSays sets the condition ImagesReady of the Challenge.
+// setImagesReady sets the condition ImagesReady of the Challenge.
 func setImagesReady(s *Survey, status metav1.ConditionStatus, reason, message string) {
 	s.InstancePods = nil
 	c := &s.Challenges[0]

@@ -36,16 +36,16 @@ type Result struct {
 
 // Right is a permission that a command needs.
 type Right struct {
-	Verb, Resource, Namespace string
-	Allowed                   bool
+	Verb, Resource string
+	Allowed        bool
 	// For names the commands that need it.
 	For string
 }
 
 // Served is an API group, empty if it is not served.
 type Served struct {
-	// Versions are the versions of the group, Resources the resources of the required version.
-	Versions, Resources []string
+	// Resources are the resources of the required version.
+	Resources []string
 	// Release is the release of the CRDs, as the Gateway API annotates it.
 	Release string
 }

@@ -156,7 +156,7 @@ func covers(hostname, domain string) bool {
 	return wild && strings.HasSuffix("."+strings.ToLower(domain), suffix)
 }
 
-// shutOut is why a listener rejects routes from the namespaces of instances, "" if it allows
+// rejectsRoutes is why a listener rejects routes from the namespaces of instances, "" if it allows
 // them.
 func rejectsRoutes(allowed *gatewayv1.AllowedRoutes) string {
 	from := gatewayv1.NamespacesFromSame
@@ -181,5 +181,5 @@ func rejectsRoutes(allowed *gatewayv1.AllowedRoutes) string {
 	}
 }
 
-// inEveryNamespace are the labels of the namespaces of all instances.
+// instanceNamespaceLabels are the labels of the namespaces of all instances.
 var instanceNamespaceLabels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentNamespace}

@@ -215,7 +215,7 @@ func (s *surveyor) pullSecret(ctx context.Context) {
 	s.set(func() { s.PullSecret = presence })
 }
 
-// wanted are the permissions that the commands need.
+// requiredRights are the permissions that the commands need.
 var requiredRights = []struct{ group, resource, subresource, verb, needs string }{
 	{"berg.norelect.ch", "challengeinstances", "", "list", "all commands"},
 	{"berg.norelect.ch", "challengeinstances", "", "watch", "try, connect, list -w, rollout, end --wait"},
@@ -226,13 +226,13 @@ var requiredRights = []struct{ group, resource, subresource, verb, needs string 
 	{"berg.norelect.ch", "challenges", "", "patch", "freeze"},
 }
 
-// ofRecords are the permissions in the namespace of the records.
+// recordRights are the permissions in the namespace of the records.
 var recordRights = []struct{ group, resource, subresource, verb, needs string }{
 	{"berg.norelect.ch", "challengeinstancerecords", "", "list", "records, record"},
 	{"berg.norelect.ch", "challengeinstancerecords", "", "get", "record"},
 }
 
-// inInstances are the permissions in the namespaces of instances.
+// instanceRights are the permissions in the namespaces of instances.
 var instanceRights = []struct{ group, resource, subresource, verb, needs string }{
 	{"", "pods", "", "list", "why, logs"},
 	{"", "pods", "log", "get", "logs"},
@@ -252,7 +252,7 @@ func (s *surveyor) rights(ctx context.Context) {
 			name += "/" + subresource
 		}
 		s.set(func() {
-			s.Rights = append(s.Rights, Right{Verb: verb, Resource: name, Namespace: namespace, Allowed: review.Status.Allowed, For: needs})
+			s.Rights = append(s.Rights, Right{Verb: verb, Resource: name, Allowed: review.Status.Allowed, For: needs})
 		})
 	}
 	for _, r := range requiredRights {

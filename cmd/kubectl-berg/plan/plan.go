@@ -39,8 +39,6 @@ type Event struct {
 	Start time.Duration
 	// Lifetime is that of an instance, Duration that of the event.
 	Lifetime, Duration time.Duration
-	// Weights are the relative frequencies of Challenges by name, default 1.
-	Weights map[string]float64
 }
 
 // Node is the size of a node.
@@ -314,7 +312,7 @@ func divide(need float64, has resource.Quantity) float64 {
 	return need / has.AsApproximateFloat64()
 }
 
-// roomOf returns the capacity of a node.
+// capacityOf returns the capacity of a node.
 func capacityOf(n Node) load {
 	return load{n.CPU.AsApproximateFloat64(), n.Memory.AsApproximateFloat64(), n.Disk.AsApproximateFloat64()}
 }

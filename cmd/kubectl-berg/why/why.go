@@ -66,7 +66,7 @@ type Finding struct {
 	Do       string `json:"do,omitempty"`
 	// Evidence quotes conditions and events.
 	Evidence []string `json:"evidence,omitempty"`
-	// Unreadable names what the user may not read and could tell more.
+	// Unreadable names what the user may not read, although it could have more details.
 	Unreadable []string `json:"unreadable,omitempty"`
 }
 

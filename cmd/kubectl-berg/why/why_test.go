@@ -78,9 +78,9 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		v       View
-		verdict Level
-		want    []string
+		v     View
+		level Level
+		want  []string
 	}{
 		"nothing":      {view(), OK, []string{"No problem found", "1h00m left", "kubectl berg connect alice"}},
 		"not observed": {view(instance(func(i *bergv1.ChallengeInstance) { i.Status = bergv1.ChallengeInstanceStatus{} })), Problem, []string{"has not processed", "doctor"}},
@@ -130,8 +130,8 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := Explain(tc.v)
 			text := f.Sentence + " " + f.Do + " " + strings.Join(f.Evidence, " ")
-			if f.Level != tc.verdict {
-				t.Errorf("%s, want %s: %s", f.Level, tc.verdict, text)
+			if f.Level != tc.level {
+				t.Errorf("%s, want %s: %s", f.Level, tc.level, text)
 			}
 			if f.Level == Problem && f.Do == "" {
 				t.Errorf("no action: %s", text)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// shot is the screen from a time on.
+// frame is the screen from a time on.
 type frame struct {
 	at    time.Duration
 	lines []string
