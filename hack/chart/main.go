@@ -162,7 +162,7 @@ func read(kustomize, source string) (sources, error) {
 		if _, family.objects, err = build(alone); err != nil {
 			return all, err
 		}
-		if rules := filepath.Join(source, folder, "prometheus"); exists(rules) {
+		if rules := filepath.Join(source, folder, "prometheus"); fileExists(rules) {
 			if _, family.rules, err = build(rules); err != nil {
 				return all, err
 			}
@@ -189,7 +189,7 @@ func read(kustomize, source string) (sources, error) {
 	return all, nil
 }
 
-func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+func fileExists(path string) bool { _, err := os.Stat(path); return err == nil }
 
 // componentsOf returns the folders of the components of a kustomization.
 func componentsOf(file string) ([]string, error) {

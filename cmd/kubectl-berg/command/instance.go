@@ -81,8 +81,8 @@ func problemOf(i *bergv1.ChallengeInstance) string {
 	return ""
 }
 
-// healthy reports whether the status alone shows that there is no problem, as for most of thousands.
-func healthy(i *bergv1.ChallengeInstance) bool {
+// isHealthy reports whether the status alone shows that there is no problem, as for most of thousands.
+func isHealthy(i *bergv1.ChallengeInstance) bool {
 	return i.Status.Phase == bergv1.PhaseRunning && problemOf(i) == "" && i.DeletionTimestamp == nil
 }
 

@@ -49,7 +49,7 @@ found.`,
 			single := len(args) == 1
 			findings := make([]why.Finding, 0, len(found))
 			for _, i := range found {
-				if !single && healthy(i) {
+				if !single && isHealthy(i) {
 					continue
 				}
 				findings = append(findings, why.Explain(readView(cmd.Context(), to, i)))
@@ -84,7 +84,7 @@ func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstan
 	if readable("pods", c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod})) {
 		v.Pods = pods.Items
 	}
-	if healthy(i) {
+	if isHealthy(i) {
 		v.Routes = routes(ctx, c, i, namespace, readable)
 		return v
 	}

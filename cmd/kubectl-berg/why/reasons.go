@@ -30,10 +30,10 @@ func explain(c *metav1.Condition) explanation {
 	return e
 }
 
-// Words returns the words of the type of a condition, as in "network policy created".
-func Words(condition string) []string {
+// Words returns the words in the name of a condition, as in "network policy created".
+func Words(name string) []string {
 	var text strings.Builder
-	for i, r := range condition {
+	for i, r := range name {
 		if i > 0 && unicode.IsUpper(r) {
 			text.WriteByte(' ')
 		}
