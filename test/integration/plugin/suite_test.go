@@ -1,6 +1,6 @@
-// Package plugin tests kubectl-berg as people and scripts run it: the program itself, against a
-// real API server with simulated nodes, in pipes and in a real pseudo-terminal. The operator runs
-// in this process.
+// Package plugin tests kubectl-berg as people and scripts run it: the program itself, against a real API
+// server with simulated nodes, in pipes and in a pseudo-terminal. The operator runs in the process of the
+// tests.
 //
 // It needs KUBECONFIG; make test brings up the cluster and sets it.
 package plugin
@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	// program is kubectl-berg, kubeconfig what leads it to the cluster.
+	// program is the path of kubectl-berg, kubeconfig that of its kubeconfig.
 	program, kubeconfig string
 	cfg                 config.Berg
 )

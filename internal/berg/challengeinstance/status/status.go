@@ -31,18 +31,8 @@ type Outcome struct {
 	Written Written
 }
 
-// steps are the conditions of a build, in its order: a problem of one leaves
-// the later ones open.
-var steps = []string{
-	bergv1.ConditionChallengeFound,
-	bergv1.ConditionFlagValidation,
-	bergv1.ConditionAdmitted,
-	bergv1.ConditionNamespaceCreated,
-	bergv1.ConditionNetworkPolicyCreated,
-	bergv1.ConditionServicesCreated,
-	bergv1.ConditionRoutesCreated,
-	bergv1.ConditionDeploymentsCreated,
-}
+// steps are the conditions of the steps of a build, in their order.
+var steps = bergv1.BuildConditions
 
 // Compute writes into the status of a live instance what an outcome means.
 func Compute(out Outcome, cfg config.Challenge, now time.Time) {

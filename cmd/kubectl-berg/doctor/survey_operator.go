@@ -1,0 +1,124 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+)
+
+// leaseName is the lease of the operator's leader election.
+const leaseName = "berg-operator.berg.norelect.ch"
+
+// operatorLabels are the labels of the Deployment and the pods of the operator.
+var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "berg-operator", "control-plane": "controller-manager"}
+
+// SettingsOf reads the operator's settings for other commands.
+func SettingsOf(ctx context.Context, c *cluster.Cluster, operatorNamespace string) (Survey, error) {
+	s := &surveyor{Cluster: c, options: Options{OperatorNamespace: operatorNamespace}}
+	s.Survey = Survey{Unreadable: map[string]string{}}
+	err := s.findOperator(ctx)
+	return s.Survey, err
+}
+
+func (s *surveyor) findOperator(ctx context.Context) error {
+	var all appsv1.DeploymentList
+	opts := []client.ListOption{operatorLabels}
+	if s.options.OperatorNamespace != "" {
+		opts = append(opts, client.InNamespace(s.options.OperatorNamespace))
+	}
+	if err := s.List(ctx, &all, opts...); !s.readable("operator", "Deployments", err) {
+		if cluster.Transient(err) {
+			return cluster.Explain("look for the operator", err)
+		}
+		return nil
+	}
+	if len(all.Items) == 0 { // earlier releases do not have the first label
+		if err := s.List(ctx, &all, append(opts[1:], client.MatchingLabels{"control-plane": "controller-manager"})...); err != nil {
+			return nil //nolint:nilerr // the first list succeeded; the check reports that it was not found
+		}
+		all.Items = slices.DeleteFunc(all.Items, func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Name, "berg-operator") })
+	}
+	if len(all.Items) == 0 {
+		return nil
+	}
+	s.Deployment = &all.Items[0]
+	if err := s.sources(ctx); err != nil {
+		return err
+	}
+	var pods corev1.PodList
+	if s.readable("operator pods", "the operator's pods", s.List(ctx, &pods, client.InNamespace(s.Deployment.Namespace), client.MatchingLabels(s.Deployment.Spec.Selector.MatchLabels))) {
+		s.Pods = pods.Items
+	}
+	return nil
+}
+
+// sources reads the settings from envFrom, as far as the user may.
+func (s *surveyor) sources(ctx context.Context) error {
+	c := s.container()
+	if c == nil {
+		return nil
+	}
+	s.Sources = map[string]string{}
+	for _, from := range c.EnvFrom {
+		var o client.Object
+		var values func() map[string]string
+		var name, noun string
+		switch {
+		case from.ConfigMapRef != nil:
+			m := &corev1.ConfigMap{}
+			name, noun, o, values = from.ConfigMapRef.Name, "ConfigMap ", m, func() map[string]string { return m.Data }
+		case from.SecretRef != nil:
+			secret := &corev1.Secret{}
+			name, noun, o, values = from.SecretRef.Name, "Secret ", secret, func() map[string]string {
+				texts := map[string]string{}
+				for k, v := range secret.Data {
+					texts[k] = string(v)
+				}
+				return texts
+			}
+		default:
+			continue
+		}
+		switch err := s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: name}, o); {
+		case err == nil:
+			for k, v := range values() {
+				s.Sources[from.Prefix+k] = v
+			}
+		case cluster.Transient(err):
+			return cluster.Explain("read the operator's settings", err)
+		case !apierrors.IsNotFound(err): // a missing one sets nothing
+			s.Unread = append(s.Unread, noun+name)
+		}
+	}
+	return nil
+}
+
+func (s *surveyor) lease(ctx context.Context) {
+	if s.Deployment == nil {
+		return
+	}
+	l := &coordinationv1.Lease{}
+	if !s.readable("lease", "the operator's lease", s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: leaseName}, l)) {
+		return
+	}
+	s.set(func() {
+		if l.Spec.HolderIdentity != nil {
+			s.Leader = *l.Spec.HolderIdentity
+		}
+		if l.Spec.RenewTime != nil {
+			s.Renewed = l.Spec.RenewTime.Time
+		}
+		if l.Spec.LeaseDurationSeconds != nil {
+			s.LeaseTime = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+		}
+	})
+}
