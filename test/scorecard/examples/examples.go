@@ -28,10 +28,10 @@ const glance = 500 * time.Millisecond
 type Run struct {
 	// Client needs the rights in config/scorecard/rbac.
 	Client client.Client
-	// Namespace to run them in, whatever they say themselves, if their kind has namespaces.
+	// Namespace to run them in instead of their own, if their kind has namespaces.
 	Namespace string
-	// Patience bounds how long an example may take to start, and to go.
-	Patience time.Duration
+	// Timeout limits how long an example may take to start, and to be deleted.
+	Timeout time.Duration
 	// Documentation is the text that must name every condition and reason.
 	Documentation string
 }
@@ -51,8 +51,8 @@ type Outcome struct {
 type family struct {
 	// addToScheme registers its kinds.
 	addToScheme func(*runtime.Scheme) error
-	// tried returns those of the examples that the operator works on, under names that nobody else
-	// has, and creates what they need.
+	// tried returns those of the examples that the operator works on, under unique
+	// names, and creates what they need.
 	tried func(all []unstructured.Unstructured, at place) ([]resource, error)
 }
 
@@ -170,7 +170,7 @@ func (r Run) try(ctx context.Context, x resource) (problems []string) {
 	// Also when something went wrong on the way.
 	defer func() { problems = append(problems, r.remove(context.WithoutCancel(ctx), x)...) }()
 
-	err := wait.PollUntilContextTimeout(ctx, glance, r.Patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, glance, r.Timeout, true, func(ctx context.Context) (bool, error) {
 		if err := r.Client.Get(ctx, key, x.Object); err != nil {
 			return false, err
 		}
@@ -212,7 +212,7 @@ func (r Run) remove(ctx context.Context, x resource) []string {
 		return []string{fmt.Sprintf("delete: %v", err)}
 	}
 	key, namespace := client.ObjectKeyFromObject(x), x.namespace()
-	err := wait.PollUntilContextTimeout(ctx, glance, r.Patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, glance, r.Timeout, true, func(ctx context.Context) (bool, error) {
 		err := r.Client.Get(ctx, key, x.Object)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})
