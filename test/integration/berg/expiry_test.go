@@ -1,15 +1,12 @@
 package berg
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +23,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/transport"
@@ -218,9 +216,8 @@ const crowdTimeout = 8 * time.Minute
 // operator has workers.
 var _ = Describe("Many instances that expire at the same second", func() {
 	It("are all deleted, and none too early", func(ctx context.Context) {
-		crowd, err := strconv.Atoi(cmp.Or(os.Getenv("EXPIRING"), "250"))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(crowd).To(BeNumerically(">", 2*process.MaxConcurrentReconciles), "EXPIRING: too few to wait for each other")
+		crowd := bulk.Number("EXPIRING", 250)
+		Expect(crowd).To(BeNumerically(">", 2*bulk.Workers()), "EXPIRING: too few to wait for each other")
 		ns := bergtest.Namespace(ctx)
 		bare := bareClient(ctx, crowd)
 
@@ -228,7 +225,7 @@ var _ = Describe("Many instances that expire at the same second", func() {
 		bergtest.RefuseWhere(ctx, bergv1.LabelChallengeNamespace, ns, "", "namespaces", "CREATE")
 		bergtest.Challenge(ctx, ns, "crowd", `containers: [{hostname: a, image: "example.com/a:1"}]`)
 		all := make([]*bergv1.ChallengeInstance, crowd)
-		forEach(all, func(n int) { all[n] = bergtest.Instance(ctx, ns, "crowd") })
+		bulk.Each(len(all), func(n int) { all[n] = bergtest.Instance(ctx, ns, "crowd") })
 		Eventually(func(g Gomega) {
 			var list bergv1.ChallengeInstanceList
 			g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
@@ -242,7 +239,7 @@ var _ = Describe("Many instances that expire at the same second", func() {
 		// Time for one request for each, where a bare client needed two and had the
 		// API server to itself, on a machine that may have become busy meanwhile.
 		moment := time.Now().Add(45*time.Second + 6*bare).Truncate(time.Second)
-		forEach(all, func(n int) {
+		bulk.Each(len(all), func(n int) {
 			apiserver.Change(ctx, all[n], func() {
 				all[n].Spec.Timeout = fmt.Sprintf("%ds", int(moment.Sub(all[n].Status.StartedAt.Time).Seconds()))
 			})
@@ -291,37 +288,18 @@ func bareClient(ctx context.Context, crowd int) time.Duration {
 	resume := inprocess.Pause()
 	ns := bergtest.Namespace(ctx)
 	all := make([]*bergv1.ChallengeInstance, crowd)
-	forEach(all, func(n int) {
+	bulk.Each(len(all), func(n int) {
 		all[n] = bergtest.Instance(ctx, ns, "none", func(i *bergv1.ChallengeInstance) { i.Finalizers = []string{"example.com/hold"} })
 	})
 	began := time.Now()
-	forEach(all, func(n int) {
+	bulk.Each(len(all), func(n int) {
 		apiserver.Change(ctx, all[n], func() { all[n].Spec.TerminationReason = bergv1.TerminationTimeout })
 		Expect(k8s.Delete(ctx, all[n], client.Preconditions{UID: ptr.To(all[n].UID)})).To(Succeed())
 	})
 	took := time.Since(began)
-	forEach(all, func(n int) { apiserver.Change(ctx, all[n], func() { all[n].Finalizers = nil }) })
+	bulk.Each(len(all), func(n int) { apiserver.Change(ctx, all[n], func() { all[n].Finalizers = nil }) })
 	resume()
 	return took
-}
-
-// forEach does something for all indexes of a list, as many at a time as the operator.
-func forEach[T any](all []T, do func(n int)) {
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range process.MaxConcurrentReconciles {
-		workers.Go(func() {
-			defer GinkgoRecover()
-			for n := range next {
-				do(n)
-			}
-		})
-	}
-	for n := range all {
-		next <- n
-	}
-	close(next)
-	workers.Wait()
 }
 
 // withTimeout gives an instance a timeout.

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +20,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/transport"
@@ -36,8 +35,7 @@ const slowest = 5
 
 var _ = Describe("An owner with hundreds of instances", func() {
 	It("does not slow the starts of others, nor costs a write for each at every turn", func(ctx context.Context) {
-		crowd, err := strconv.Atoi(cmp.Or(os.Getenv("CROWD_OF_ONE_OWNER"), "500"))
-		Expect(err).NotTo(HaveOccurred())
+		crowd := bulk.Number("CROWD_OF_ONE_OWNER", 500)
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "shared", bergtest.OneContainer)
 		written := &writes{}

@@ -1,13 +1,10 @@
 package berg
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/transport"
@@ -35,8 +33,7 @@ const queueTimeout = 20 * time.Minute
 // make queue has five hundred wait for the room of a hundred.
 var _ = Describe("Many instances with room for few", func() {
 	It("never are more than that, start in the order of their creation, and cost two writes more each, over kills of the operator", func(ctx context.Context) {
-		crowd, err := strconv.Atoi(cmp.Or(os.Getenv("QUEUED"), "60"))
-		Expect(err).NotTo(HaveOccurred())
+		crowd := bulk.Number("QUEUED", 60)
 		room := crowd / 5
 		bounded := map[string]string{"CHALLENGE_MAX_INSTANCES": fmt.Sprint(room)}
 		ns := bergtest.Namespace(ctx)
@@ -48,7 +45,7 @@ var _ = Describe("Many instances with room for few", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(namespaces.Stop)
 		all := make([]*bergv1.ChallengeInstance, crowd)
-		forEach(all, func(n int) { all[n] = bergtest.Instance(ctx, ns, "crowd") })
+		bulk.Each(len(all), func(n int) { all[n] = bergtest.Instance(ctx, ns, "crowd") })
 
 		o := observer{room: room, exist: map[types.UID]*bergv1.ChallengeInstance{}, queued: map[types.UID]int{}, namespaces: map[string]bool{}}
 		l := &lifeline{}

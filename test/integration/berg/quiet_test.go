@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +26,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
@@ -110,8 +110,7 @@ var _ = Describe("What has not changed costs no request", func() {
 	It("of instances that run, while time passes", func(ctx context.Context) {
 		window, err := time.ParseDuration(cmp.Or(os.Getenv("QUIET"), "5s"))
 		Expect(err).NotTo(HaveOccurred())
-		many, err := strconv.Atoi(cmp.Or(os.Getenv("QUIET_INSTANCES"), "30"))
-		Expect(err).NotTo(HaveOccurred())
+		many := bulk.Number("QUIET_INSTANCES", 30)
 
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "quiet", bergtest.OneContainer)

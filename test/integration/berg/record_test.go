@@ -1,7 +1,6 @@
 package berg
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +30,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
@@ -277,8 +276,7 @@ var _ = Describe("An operator without RECORD_RETENTION", Label("record"), func()
 // make record-pace compares more of them, on a machine that does nothing else.
 var _ = Describe("The pace of deletions", Label("record"), func() {
 	It("is that of an operator that keeps no records", func(ctx context.Context) {
-		n, err := strconv.Atoi(cmp.Or(os.Getenv("RECORD_PACE"), "12"))
-		Expect(err).NotTo(HaveOccurred())
+		n := bulk.Number("RECORD_PACE", 12)
 		allowRecords(ctx)
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
