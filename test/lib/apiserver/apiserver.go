@@ -88,16 +88,8 @@ func SetDefaults() {
 
 // Connect reaches the API server of KUBECONFIG. Its client knows the kinds of Kubernetes, of
 // the operator's families, and what add adds.
-//
-// Where the suite runs in several processes, each takes the API server of its own of
-// KUBECONFIGS, so that no two have an operator on the same.
 func Connect(add ...func(*runtime.Scheme) error) {
 	GinkgoHelper()
-	suite, _ := GinkgoConfiguration()
-	if all := strings.Fields(os.Getenv("KUBECONFIGS")); suite.ParallelTotal > 1 {
-		Expect(len(all)).To(BeNumerically(">=", suite.ParallelTotal), "KUBECONFIGS names a cluster for each process: make test-integration-<folder> brings them up")
-		Expect(os.Setenv("KUBECONFIG", all[suite.ParallelProcess-1])).To(Succeed())
-	}
 	var err error
 	Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
 	Expect(err).NotTo(HaveOccurred(), "read KUBECONFIG")
