@@ -256,7 +256,10 @@ func clusterName(variable string) string { return cmp.Or(os.Getenv(variable), cl
 
 // environment is what the commands have in addition to the environment of this process.
 func environment() []string {
-	env := []string{"GINKGO_NO_COLOR=TRUE", "NO_COLOR=1"} // colours are noise in a log
+	env := []string{
+		"GINKGO_NO_COLOR=TRUE", "NO_COLOR=1", // colours are noise in a log
+		"TEST_TIME_SCALE=" + cmp.Or(os.Getenv("TEST_TIME_SCALE"), "3"), // stages take time from each other: test/lib/limits
+	}
 	for _, variable := range slices.Sorted(maps.Keys(clusterNames)) {
 		env = append(env, variable+"="+clusterName(variable))
 	}

@@ -20,6 +20,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/residue"
 )
 
@@ -48,7 +49,7 @@ var _ = Describe("Helm", Ordered, func() {
 		var err error
 		before, err = residue.ClusterScoped(ctx)
 		Expect(err).NotTo(HaveOccurred())
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(limits.Scaled(time.Minute)))
 
 	undisturbed := func(ctx context.Context) {
 		GinkgoHelper()

@@ -24,6 +24,7 @@ import (
 
 	"github.com/bergctf/berg-operator/test/lib/broker"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
@@ -35,9 +36,10 @@ const (
 	folder     = "/etc/berg-operator/kafka/"
 	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys: longer than a broker takes to start.
 	deleteTimeout = 45 * time.Second
-	// brokerLimit is how long a broker may take to start while pods start.
-	brokerLimit = 2 * time.Minute
 )
+
+// brokerLimit is how long a broker may take to start while pods start.
+var brokerLimit = limits.Scaled(2 * time.Minute)
 
 func TestJourneys(t *testing.T) {
 	deployed.Run(t, "HexaCTF challenges on a real cluster, with a real Kafka")

@@ -27,6 +27,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hold "github.com/bergctf/berg-operator/internal/operator/upgradeable"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/residue"
 )
 
@@ -40,13 +41,13 @@ var _ = Describe("The operator", Ordered, func() {
 		before, err = residue.ClusterScoped(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		subscribe(ctx, "first", map[string]string{"CHALLENGE_DOMAIN": "first.example.test"})
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(limits.Scaled(time.Minute)))
 
 	AfterEach(func(ctx SpecContext) {
 		if CurrentSpecReport().Failed() {
 			report(ctx)
 		}
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(limits.Scaled(time.Minute)))
 
 	It("is installed from the catalog and takes its settings from the Subscription", func(ctx SpecContext) {
 		expectInstalled(ctx, first, map[string]string{"CHALLENGE_DOMAIN": "first.example.test"})

@@ -26,6 +26,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 func TestJourneys(t *testing.T) { deployed.Run(t, "Container networks and tunnels on a real cluster") }
@@ -35,11 +36,11 @@ var world *deployed.Cluster
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	world = deployed.Begin(ctx)
-	SetDefaultEventuallyTimeout(apiserver.Patience)
-	SetDefaultEventuallyPollingInterval(apiserver.Glance)
+	SetDefaultEventuallyTimeout(limits.Wait)
+	SetDefaultEventuallyPollingInterval(apiserver.PollInterval)
 	Expect(installed.Folder(ctx, world, "config/tunnel/host", "journeys")).To(Succeed())
 	deployed.ChangeManager(ctx, fmt.Sprintf(`"env":[{"name":"TUNNEL_IMAGE","value":%q}]`, os.Getenv("TUNNEL_PROXY_IMAGE")))
-}, NodeTimeout(3*time.Minute))
+}, NodeTimeout(limits.Scaled(3*time.Minute)))
 
 // onLoopback starts a web server at the loopback of the node, until the spec ends. It answers
 // with its name. Port 0 is any.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
@@ -58,7 +59,7 @@ var _ = AfterSuite(func(ctx context.Context) {
 	}
 	inprocess.End()
 	apiserver.DeleteNamespaces(ctx)
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(limits.Scaled(4*time.Minute)))
 
 // definitions are those of Tekton's kinds, as far as they matter here.
 func definitions() []*unstructured.Unstructured {

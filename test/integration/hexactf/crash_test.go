@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -92,7 +93,7 @@ var _ = Describe("An operator that is killed", func() {
 				return apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))
 			}).Should(BeEmpty())
 		}
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(limits.Scaled(8*time.Minute)))
 
 	DescribeTable("has a successor that brings the challenge to Running with its endpoint, and sends every message,", func(ctx SpecContext, before bool) {
 		ns := hexactftest.Namespace(ctx)
@@ -137,8 +138,8 @@ var _ = Describe("An operator that is killed", func() {
 			}
 		}
 	},
-		Entry("when its last write was done", false, SpecTimeout(10*time.Minute)),
-		Entry("when its last write was not done", true, SpecTimeout(10*time.Minute)),
+		Entry("when its last write was done", false, SpecTimeout(limits.Scaled(10*time.Minute))),
+		Entry("when its last write was not done", true, SpecTimeout(limits.Scaled(10*time.Minute))),
 	)
 })
 

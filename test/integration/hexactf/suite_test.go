@@ -15,6 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 var (
@@ -41,4 +42,4 @@ var _ = AfterSuite(func(ctx context.Context) {
 	hexactftest.NoneLeft(ctx)
 	inprocess.End()
 	apiserver.DeleteNamespaces(ctx)
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(limits.Scaled(4*time.Minute)))

@@ -214,7 +214,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		}
 		Eventually(func(g Gomega) {
 			g.Expect(runsOf(ctx, g, metav1.NamespaceAll)).To(HaveLen(builds), "runs without an owner are left over")
-		}).WithTimeout(time.Minute).Should(Succeed())
+		}).Should(Succeed())
 		AddReportEntry("The storm", fmt.Sprintf("%d projects live, %d builds, %d projects went", len(alive), builds, len(doomed)))
 		expect.Settles(ctx, intruder, kibashipv1.ProjectFailed)
 		Expect(k8s.Delete(ctx, intruder)).To(Succeed())

@@ -18,6 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 var (
@@ -44,4 +45,4 @@ var _ = AfterSuite(func(ctx context.Context) {
 	kibashiptest.NoneLeft(ctx)
 	inprocess.End()
 	apiserver.DeleteNamespaces(ctx, "project-it-")
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(limits.Scaled(4*time.Minute)))

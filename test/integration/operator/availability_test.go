@@ -20,11 +20,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/launch"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-const (
+var (
 	// lateness is what a busy machine adds.
-	lateness = 5 * time.Second
+	lateness = limits.Scaled(5 * time.Second)
 	// lookingAround is how late a replica may notice that nobody leads: two of its
 	// looks, each of which the election delays by up to 1.2 of itself.
 	lookingAround = 2*22*operator.RetryPeriod/10 + lateness

@@ -25,6 +25,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -66,7 +67,7 @@ var _ = Describe("An operator that is killed", func() {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 			witnessed[n].expectIn(witness(ctx, i))
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("after any write of a deletion leaves nothing behind", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -95,14 +96,14 @@ var _ = Describe("An operator that is killed", func() {
 		for _, i := range instances[:n] {
 			bergtest.Gone(ctx, i)
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("by nobody, but deaf for the answer to any one write, builds and deletes all the same", func(ctx context.Context) {
 		lost := buildAndEndOver(ctx, &line{}, func(instances []*bergv1.ChallengeInstance) {
 			Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(instances[0].Namespace))).To(Succeed())
 		})
 		Expect(lost).To(BeNumerically(">", 12), "answers that were lost")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("by nobody, but told of a conflict at any one write, builds and deletes all the same", func(ctx context.Context) {
 		refused := buildAndEndOver(ctx, &line{refuse: true}, func(instances []*bergv1.ChallengeInstance) {
@@ -115,7 +116,7 @@ var _ = Describe("An operator that is killed", func() {
 			}
 		})
 		Expect(refused).To(BeNumerically(">", 12), "writes that were refused")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
 // buildAndEndOver has an operator build and end an instance for each of its writes, over a

@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/scrape"
 )
 
@@ -39,7 +40,7 @@ func withProcesses() {
 		program, err = build.Program(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		inprocess.Pause()
-	}, NodeTimeout(10*time.Minute))
+	}, NodeTimeout(limits.Scaled(10*time.Minute)))
 }
 
 // process is an operator that runs by itself, with the rights of the deployed one.

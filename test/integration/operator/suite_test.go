@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
@@ -49,4 +50,4 @@ var _ = AfterSuite(func(ctx context.Context) {
 	quixtest.NoneLeft(ctx)
 	inprocess.End()
 	apiserver.DeleteNamespaces(ctx, manifests.NamespacePrefix)
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(limits.Scaled(4*time.Minute)))

@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 var (
@@ -51,7 +52,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	inprocess.Load(inprocess.With(nil), berg.New(&cfg))
 	bergtest.WatchAll()
 	inprocess.Begin()
-}, NodeTimeout(5*time.Minute))
+}, NodeTimeout(limits.Scaled(5*time.Minute)))
 
 var _ = AfterEach(bergtest.NoViolations)
 
@@ -62,4 +63,4 @@ var _ = AfterSuite(func(ctx context.Context) {
 	bergtest.NoneLeft(ctx)
 	inprocess.End()
 	apiserver.DeleteNamespaces(ctx, manifests.NamespacePrefix)
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(limits.Scaled(4*time.Minute)))

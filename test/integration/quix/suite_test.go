@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
@@ -43,4 +44,4 @@ var _ = AfterSuite(func(ctx context.Context) {
 	quixtest.NoneLeft(ctx)
 	inprocess.End()
 	apiserver.DeleteNamespaces(ctx)
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(limits.Scaled(4*time.Minute)))

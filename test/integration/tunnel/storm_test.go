@@ -24,9 +24,9 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/disk"
 	"github.com/bergctf/berg-operator/test/cluster/kube"
 	"github.com/bergctf/berg-operator/test/cluster/progress"
-	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
@@ -60,7 +60,7 @@ func restartAPIServer(ctx context.Context) {
 	places, err := disk.Find()
 	Expect(err).NotTo(HaveOccurred())
 	name := filepath.Base(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))))
-	Expect(kube.Restart(ctx, places, kube.Options{Name: name, Timeout: apiserver.Patience}, "kube-apiserver", progress.New(GinkgoWriter))).To(Succeed())
+	Expect(kube.Restart(ctx, places, kube.Options{Name: name, Timeout: limits.Wait}, "kube-apiserver", progress.New(GinkgoWriter))).To(Succeed())
 }
 
 // TUNNEL_LIVES is how many pairs live in the storm: few, unless it says otherwise, as make

@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
@@ -49,7 +50,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		"TUNNEL_BACKEND": "LocalProcess", "TUNNEL_PUBLISH": "HostPort", "TUNNEL_HOST_PORTS": "28000-28511",
 		"TUNNEL_BINARY": program, "TUNNEL_IMAGE": "example.com/berg-tunnel:1",
 	})
-}, NodeTimeout(5*time.Minute))
+}, NodeTimeout(limits.Scaled(5*time.Minute)))
 
 // Whatever the specs did, nothing is left over: no object, no process, no file.
 var _ = AfterSuite(func(ctx context.Context) {
@@ -63,4 +64,4 @@ var _ = AfterSuite(func(ctx context.Context) {
 	Expect(filepath.Glob(filepath.Join(processes, "*", "*"))).To(BeEmpty(), "files of server proxies")
 	inprocess.End()
 	apiserver.DeleteNamespaces(ctx)
-}, NodeTimeout(4*time.Minute))
+}, NodeTimeout(limits.Scaled(4*time.Minute)))

@@ -29,6 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // Specs of Challenges, in YAML.
@@ -78,7 +79,7 @@ func NoneLeft(ctx context.Context) {
 		var instances bergv1.ChallengeInstanceList
 		g.Expect(apiserver.Client.List(ctx, &instances)).To(Succeed())
 		g.Expect(instances.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // Challenge creates a Challenge from the YAML of its spec.
@@ -136,7 +137,7 @@ func OwnedBy(owner string) func(*bergv1.ChallengeInstance) {
 // Gone waits until neither an instance nor its namespace exists.
 func Gone(ctx context.Context, i *bergv1.ChallengeInstance) {
 	GinkgoHelper()
-	GoneWithin(ctx, i, apiserver.Patience)
+	GoneWithin(ctx, i, limits.Wait)
 }
 
 // GoneWithin is Gone with a limit of its own.

@@ -16,9 +16,6 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 )
 
-// Immediately is a second, and what a busy machine may add. How long it took is in the report.
-const Immediately = 6 * time.Second
-
 // Versions watches one instance and returns its versions as they come.
 func Versions(ctx context.Context, i client.Object) <-chan watch.Event {
 	GinkgoHelper()

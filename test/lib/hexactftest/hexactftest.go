@@ -63,7 +63,7 @@ func NoneLeft(ctx context.Context) {
 		var challenges hexactfv1.ChallengeList
 		g.Expect(apiserver.Client.List(ctx, &challenges)).To(Succeed())
 		g.Expect(challenges.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }
 
 // Definition creates a ChallengeDefinition from the YAML of its spec.

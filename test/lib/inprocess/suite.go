@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // Suite is what an integration suite does before its first and after its last spec.
@@ -29,7 +30,7 @@ func (s Suite) Register() bool {
 			changes = s.Before(ctx)
 		}
 		Begin(changes)
-	}, NodeTimeout(5*time.Minute))
+	}, NodeTimeout(limits.Scaled(5*time.Minute)))
 
 	AfterSuite(func(ctx context.Context) {
 		if apiserver.Client == nil {
@@ -38,6 +39,6 @@ func (s Suite) Register() bool {
 		s.Gone(ctx)
 		End()
 		apiserver.DeleteNamespaces(ctx, s.Prefixes...)
-	}, NodeTimeout(4*time.Minute))
+	}, NodeTimeout(limits.Scaled(4*time.Minute)))
 	return true
 }

@@ -4,7 +4,6 @@ package kibashiptest
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -120,5 +119,5 @@ func NoneLeft(ctx context.Context) {
 		var projects kibashipv1.ProjectList
 		g.Expect(apiserver.Client.List(ctx, &projects)).To(Succeed())
 		g.Expect(projects.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }

@@ -3,7 +3,6 @@ package quixtest
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -42,5 +41,5 @@ func NoneLeft(ctx context.Context) {
 		var environments quixv1.EnvironmentList
 		g.Expect(apiserver.Client.List(ctx, &environments)).To(Succeed())
 		g.Expect(environments.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	}).Should(Succeed())
 }

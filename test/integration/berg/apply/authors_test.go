@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/authors"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // The unit tests try the same authors by the million, and judge what is planned
@@ -56,7 +57,7 @@ var _ = Describe("Challenges of careless and hostile authors", func() {
 		}
 		AddReportEntry("authors", fmt.Sprintf("%d Challenges: %d refused by the API server, %d by the operator, %d built", seeds, refused, failed, built))
 		Expect([]int{refused, failed, built}).To(HaveEach(BeNumerically(">", seeds/20)), "each happens")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
 // cameToRest returns why an instance is neither built nor failed for a reason that

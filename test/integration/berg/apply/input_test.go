@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 var _ = Describe("What cannot be built", func() {
@@ -296,7 +297,7 @@ var _ = Describe("The Challenges of CHALLENGES_DIR", func() {
 			expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonNothingToRun)
 		}
 		AddReportEntry("challenges", fmt.Sprintf("%d running, %d without containers, %d refused", len(running), len(empty), refused))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(limits.Scaled(5*time.Minute)))
 })
 
 const nulls = `

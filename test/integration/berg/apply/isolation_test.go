@@ -19,6 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 var _ = Describe("ISOLATION_CHECK", func() {
@@ -74,7 +75,7 @@ var _ = Describe("ISOLATION_CHECK", func() {
 			}).Should(Succeed())
 			stop()
 		}()
-		checker.Settle = apiserver.Patience
+		checker.Settle = limits.Wait
 		Expect(checker.Start(half)).To(Succeed())
 		expectNoCheck(ctx, checker)
 	})
@@ -159,7 +160,7 @@ func enforcePolicies(namespace string) (stop func()) {
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(apiserver.Glance):
+			case <-time.After(apiserver.PollInterval):
 			}
 		}
 	}()

@@ -34,6 +34,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -162,7 +163,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		}
 		Expect(c.Status.History).To(HaveLen(2))
 		Expect(c.Status.History[0].ExitCode).To(HaveValue(BeEquivalentTo(rounds)))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(limits.Scaled(5*time.Minute)))
 
 	It("waits its turn, and lets players go first", func(ctx context.Context) {
 		first := newCheck(ctx, ns, "web")
@@ -313,7 +314,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		third := made("before players see it")
 		dueAt(third.Add(10 * time.Minute))
 		made("ten minutes after that")
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(limits.Scaled(3*time.Minute)))
 
 	It("is taken up by the next operator wherever the last one was killed", func(ctx context.Context) {
 		for killedAfter := int64(1); ; killedAfter++ {
@@ -345,7 +346,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 				return
 			}
 		}
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(limits.Scaled(8*time.Minute)))
 })
 
 var _ = Describe("An operator without CHECK_CONCURRENCY", Label("check"), func() {

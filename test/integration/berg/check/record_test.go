@@ -34,6 +34,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -192,7 +193,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 				return
 			}
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("is asked for again when its answer was lost", func(ctx context.Context) {
 		var lost atomic.Int64
@@ -302,7 +303,7 @@ var _ = Describe("The pace of deletions", Label("record"), func() {
 		if os.Getenv("RECORD_PACE") != "" {
 			Expect(float64(quantile(took[true], 0.99)) / float64(quantile(took[false], 0.99))).To(BeNumerically("<=", 1.05))
 		}
-	}, SpecTimeout(50*time.Minute))
+	}, SpecTimeout(limits.Scaled(50*time.Minute)))
 })
 
 // deletionTimes returns how long each of some instances took from its deletion until it was gone,

@@ -21,6 +21,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // shellBlock is the text of a fenced block of commands.
@@ -73,7 +74,7 @@ var _ = Describe("A platform as the documentation has it", func() {
 		Expect(string(out)).To(And(ContainSubstring("https://"), ContainSubstring(`"timeout": "2h"`), Not(ContainSubstring(`"kind": "Status"`))))
 		i := alice()
 		expect.Gone(ctx, i)
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(limits.Scaled(5*time.Minute)))
 
 	It("lives with Python", func(ctx context.Context) {
 		// Debian's client is in Debian's Python, which need not be the first in PATH.
@@ -87,7 +88,7 @@ var _ = Describe("A platform as the documentation has it", func() {
 		out, err := exec.CommandContext(ctx, python, program, "alice", "guestbook").CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "%s", out)
 		Expect(string(out)).To(And(ContainSubstring("Running"), ContainSubstring("web https://"), ContainSubstring("it ends at"), HaveSuffix("gone\n")))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(limits.Scaled(5*time.Minute)))
 
 	It("lives with Go", func(ctx context.Context) {
 		free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -140,5 +141,5 @@ var _ = Describe("A platform as the documentation has it", func() {
 			code, _ := ask(g, http.MethodGet, "")
 			g.Expect(code).To(Equal(http.StatusNotFound))
 		}).Should(Succeed())
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(limits.Scaled(8*time.Minute)))
 })

@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // The time of day jumps when a clock is set and when a machine was suspended. Timers
@@ -42,7 +43,7 @@ var _ = Describe("A clock that is put forward", func() {
 			GinkgoHelper()
 			late := all().Sub(due)
 			AddReportEntry("expiry", fmt.Sprintf("%s after it was due", late.Round(time.Millisecond)))
-			Expect(late).To(And(BeNumerically(">=", 0), BeNumerically("<", bergtest.Immediately)))
+			Expect(late).To(And(BeNumerically(">=", 0), BeNumerically("<", limits.Immediately)))
 		}
 
 		first := bergtest.Versions(ctx, over)
@@ -79,7 +80,7 @@ var _ = Describe("A clock that is put forward", func() {
 		}).WithTimeout(6 * time.Second).Should(Succeed())
 		stepped := time.Now()
 		now.Step(time.Hour)
-		Expect(deletedAt(all, i.UID).Sub(stepped)).To(BeNumerically("<", bergtest.Immediately))
+		Expect(deletedAt(all, i.UID).Sub(stepped)).To(BeNumerically("<", limits.Immediately))
 		bergtest.Gone(ctx, i)
 	})
 

@@ -26,6 +26,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -51,7 +52,7 @@ var _ = Describe("The time of an instance", func() {
 		all := bergtest.Versions(ctx, i)
 		asked := time.Now()
 		apiserver.Change(ctx, i, func() { i.Spec.Timeout = "1s" }) // it is older than that
-		Expect(deletedAt(all, i.UID).Sub(asked)).To(BeNumerically("<", bergtest.Immediately))
+		Expect(deletedAt(all, i.UID).Sub(asked)).To(BeNumerically("<", limits.Immediately))
 		Expect(bergtest.LastOf(all, i.UID).Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
 		bergtest.Gone(ctx, i)
 	})
@@ -67,7 +68,7 @@ var _ = Describe("The time of an instance", func() {
 			GinkgoHelper()
 			late := deletedAt(all, i.UID).Sub(i.Status.StartedAt.Add(parseDuration(i.Spec.Timeout)))
 			AddReportEntry("expiry", fmt.Sprintf("%s after expiresAt", late.Round(time.Millisecond)))
-			Expect(late).To(And(BeNumerically(">=", 0), BeNumerically("<", bergtest.Immediately)))
+			Expect(late).To(And(BeNumerically(">=", 0), BeNumerically("<", limits.Immediately)))
 			bergtest.Gone(ctx, i)
 		}
 		all := bergtest.Versions(ctx, plain)
@@ -94,7 +95,7 @@ var _ = Describe("The time of an instance", func() {
 		all := bergtest.Versions(ctx, i)
 		inprocess.Instead(clocktesting.NewFakePassiveClock(time.Now().Add(3*time.Hour)), nil, nil)
 		began := time.Now()
-		Expect(deletedAt(all, i.UID).Sub(began)).To(BeNumerically("<", bergtest.Immediately))
+		Expect(deletedAt(all, i.UID).Sub(began)).To(BeNumerically("<", limits.Immediately))
 		bergtest.Gone(ctx, i)
 		Expect(bergtest.LastOf(all, i.UID).Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
 		expect.Reaches(ctx, longer, bergv1.PhaseRunning)
@@ -207,7 +208,7 @@ var _ = Describe("spec.terminationReason", func() {
 })
 
 // crowdTimeout is how long a busy machine may take to start them, or to delete them.
-const crowdTimeout = 8 * time.Minute
+var crowdTimeout = limits.Scaled(8 * time.Minute)
 
 // make expiring lets a thousand expire. Fewer, in every run, still are several times as many as the
 // operator has workers.
@@ -275,7 +276,7 @@ var _ = Describe("Many instances that expire at the same second", func() {
 			g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
 			g.Expect(list.Items).To(BeEmpty())
 		}).WithTimeout(crowdTimeout).WithPolling(time.Second).Should(Succeed())
-	}, SpecTimeout(25*time.Minute))
+	}, SpecTimeout(limits.Scaled(25*time.Minute)))
 })
 
 // bareClient is how long a client needs that only sends what the operator has to,

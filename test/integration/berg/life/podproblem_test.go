@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // problem keeps pods away that a Deployment asks for.
@@ -257,7 +258,7 @@ func expectRefused(ctx context.Context, i *bergv1.ChallengeInstance, conditionTy
 		g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
 		c = *meta.FindStatusCondition(i.Status.Conditions, conditionType)
 		g.Expect(string(c.Status)+"/"+c.Reason).To(Equal("False/"+bergv1.ReasonRefused), "conditions: %s", expect.Conditions(i))
-	}).WithTimeout(time.Second + 5*time.Second).Should(Succeed())
+	}).WithTimeout(limits.Immediately).Should(Succeed())
 	return c
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // Names repeat with the owner, and so do those of an Environment's ID. What is done again
@@ -49,7 +50,7 @@ var _ = Describe("As often as somebody asks for it,", func() {
 			Expect(contested()).To(BeEmpty())
 		}
 		expect.AsQuick(took)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("an instance adopts its Challenge, the last time as quickly as the first", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -94,7 +95,7 @@ var _ = Describe("As often as somebody asks for it,", func() {
 			Expect(contested()).To(BeEmpty())
 		}
 		expect.AsQuick(took)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
 var _ = Describe("An object of an instance that somebody deletes each time", func() {

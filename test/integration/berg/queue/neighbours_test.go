@@ -23,6 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -112,7 +113,7 @@ var _ = Describe("An owner with hundreds of instances", func() {
 		for _, took := range [][]time.Duration{judged, waited, handedOver, ended} {
 			Expect(expect.Median(took)).To(BeNumerically("<=", time.Duration(slowest*float64(usual))), report)
 		}
-	}, SpecTimeout(20*time.Minute))
+	}, SpecTimeout(limits.Scaled(20*time.Minute)))
 })
 
 // sideBySide does something n times, four at a time.

@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 var _ = Describe("The instances of one owner", func() {
@@ -65,7 +66,7 @@ var _ = Describe("The instances of one owner", func() {
 			}
 		}
 		AddReportEntry("hand-over", fmt.Sprintf("the next instance was started %s after the namespace was gone", started.Sub(gone).Round(time.Millisecond)))
-		Expect(started.Sub(gone)).To(BeNumerically("<", bergtest.Immediately))
+		Expect(started.Sub(gone)).To(BeNumerically("<", limits.Immediately))
 		expect.Reaches(ctx, second, bergv1.PhaseRunning)
 		Expect(second.Status.InstanceID).NotTo(Equal(first.Status.InstanceID))
 	})

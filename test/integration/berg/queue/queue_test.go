@@ -24,11 +24,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
 // queueTimeout is how long a busy machine may take to start and to end all of them.
-const queueTimeout = 20 * time.Minute
+var queueTimeout = limits.Scaled(20 * time.Minute)
 
 // make queue has five hundred wait for the room of a hundred.
 var _ = Describe("Many instances with room for few", func() {

@@ -30,6 +30,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -131,7 +132,7 @@ var _ = Describe("What has not changed costs no request", func() {
 				g.Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
 				g.Expect(list.Items).To(BeEmpty())
 			}).WithTimeout(30 * time.Minute).WithPolling(time.Second).Should(Succeed())
-		}, NodeTimeout(30*time.Minute))
+		}, NodeTimeout(limits.Scaled(30*time.Minute)))
 		inprocess.Pause()
 
 		seen, stop := lookAgain(ctx, nil, clocktesting.NewFakePassiveClock(time.Now().Add(10*time.Minute)), many)
