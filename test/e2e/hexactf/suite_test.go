@@ -10,8 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -58,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	world = deployed.Begin(ctx)
 	var err error
 	kafka, err = broker.Start(ctx, broker.Options{
-		Dir: GinkgoT().TempDir(), Topic: topic, Address: world.NodeAddress, Namespace: networkNamespace(ctx, world.NodeAddress), Output: GinkgoWriter,
+		Dir: GinkgoT().TempDir(), Topic: topic, Address: world.NodeAddress, Namespace: world.NetworkNamespace(ctx), Output: GinkgoWriter,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(kafka.Stop()).To(Succeed()) })
@@ -128,20 +126,4 @@ func setOperator(ctx context.Context, variables map[string]string) {
 	text, err := json.Marshal(env)
 	Expect(err).NotTo(HaveOccurred())
 	deployed.ChangeManager(ctx, `"env":`+string(text))
-}
-
-// networkNamespace returns the one that has an address: the node's.
-func networkNamespace(ctx context.Context, address string) string {
-	GinkgoHelper()
-	all, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
-	Expect(err).NotTo(HaveOccurred(), "list network namespaces: is this root, and iproute2 installed?")
-	for line := range strings.Lines(string(all)) {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		found, err := exec.CommandContext(ctx, "ip", "-n", name, "-oneline", "address", "show", "to", address).Output()
-		if err == nil && len(found) > 0 {
-			return name
-		}
-	}
-	Fail(fmt.Sprintf("no network namespace has the node's address %s: this needs a cluster of profile node on this machine", address))
-	return ""
 }

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -64,7 +63,7 @@ func onLoopback(ctx context.Context, name string, port int) int32 {
 // atNode does something in the network namespace of the node. A socket stays where it was made.
 func atNode(ctx context.Context, do func()) {
 	GinkgoHelper()
-	node, err := os.Open("/var/run/netns/" + networkNamespace(ctx, world.NodeAddress))
+	node, err := os.Open("/var/run/netns/" + world.NetworkNamespace(ctx))
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = node.Close() }()
 	done := make(chan any)
@@ -77,22 +76,6 @@ func atNode(ctx context.Context, do func()) {
 		do()
 	}()
 	<-done
-}
-
-// networkNamespace returns the one that has an address: the node's.
-func networkNamespace(ctx context.Context, address string) string {
-	GinkgoHelper()
-	all, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
-	Expect(err).NotTo(HaveOccurred(), "list network namespaces: is this root, and iproute2 installed?")
-	for line := range strings.Lines(string(all)) {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		found, err := exec.CommandContext(ctx, "ip", "-n", name, "-oneline", "address", "show", "to", address).Output()
-		if err == nil && len(found) > 0 {
-			return name
-		}
-	}
-	Fail(fmt.Sprintf("no network namespace has the node's address %s: this wants a cluster of profile node on this machine", address))
-	return ""
 }
 
 // visitor starts a pod with the toolbox in a namespace, and waits until it is ready.

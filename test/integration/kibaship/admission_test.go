@@ -24,6 +24,7 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
@@ -233,7 +234,7 @@ var _ = Describe("Admission", Serial, func() {
 	})
 
 	It("takes about as long as nothing", func(ctx context.Context) {
-		requests := number("KIBASHIP_ADMISSIONS", "200")
+		requests := bulk.Number("KIBASHIP_ADMISSIONS", 200)
 		measured := func() time.Duration {
 			var took []time.Duration
 			for range requests {

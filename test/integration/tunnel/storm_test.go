@@ -179,8 +179,8 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 		By("the storm")
 		deaths := 0
 		for turn := 0; len(all) < count || turn < 6; turn++ {
-			m := &mortal{at: 1 + chance.Int64N(60), dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.Wrap(next)) })
+			m := transport.NewKill(1+chance.Int64N(60), false, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper { return m.Wrap(about.Wrap(next)) })
 			about.Blows.Store(true)
 			for range min(count-len(all), 1+chance.IntN(4)) {
 				newcomer()
@@ -201,7 +201,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 				}
 			}
 			select {
-			case <-m.dead:
+			case <-m.Dead:
 				deaths++
 			case <-time.After(time.Duration(500+chance.IntN(3500)) * time.Millisecond):
 			}

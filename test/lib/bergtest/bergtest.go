@@ -75,11 +75,7 @@ func Namespace(ctx context.Context) string {
 // NoneLeft waits until there is no instance in the cluster: at the end of a suite.
 func NoneLeft(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		var instances bergv1.ChallengeInstanceList
-		g.Expect(apiserver.Client.List(ctx, &instances)).To(Succeed())
-		g.Expect(instances.Items).To(BeEmpty())
-	}).Should(Succeed())
+	expect.None(ctx, &bergv1.ChallengeInstanceList{})
 }
 
 // Challenge creates a Challenge from the YAML of its spec.

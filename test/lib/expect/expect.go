@@ -191,3 +191,14 @@ func Readable(all []metav1.Condition) {
 		Expect(c.Message).NotTo(ContainSubstring("\uFFFD"), c.Type)
 	}
 }
+
+// None waits until there is no resource of a list's kind, with these options.
+func None(ctx context.Context, list client.ObjectList, opts ...client.ListOption) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(apiserver.Client.List(ctx, list, opts...)).To(Succeed())
+		items, err := meta.ExtractList(list)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(items).To(BeEmpty())
+	}).Should(Succeed())
+}
