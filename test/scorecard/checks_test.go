@@ -28,7 +28,7 @@ func loadOurs(t *testing.T) bundle {
 }
 
 func TestOurBundlePasses(t *testing.T) {
-	for _, r := range judge(filepath.Join(root, "bundle")).Results {
+	for _, r := range checkBundle(filepath.Join(root, "bundle")).Results {
 		if r.State != "pass" {
 			t.Errorf("%s: %s: %s", r.Name, r.State, strings.Join(r.Errors, "\n\t"))
 		}
@@ -36,7 +36,7 @@ func TestOurBundlePasses(t *testing.T) {
 }
 
 func TestMissingBundleIsAnError(t *testing.T) {
-	results := judge(t.TempDir()).Results
+	results := checkBundle(t.TempDir()).Results
 	if len(results) != 1 || results[0].State != "error" || len(results[0].Errors) != 1 {
 		t.Errorf("got %+v", results)
 	}

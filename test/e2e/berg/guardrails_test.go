@@ -290,7 +290,7 @@ func (n *neighbour) expectUnharmed(ctx context.Context, of string, attack func()
 	Expect(pod.UID).To(Equal(n.pod), "the neighbour's pod was replaced")
 	Expect(deployed.PodReady(pod)).To(BeTrue(), "the neighbour's pod is not ready")
 	Expect(pod.Status.ContainerStatuses).To(HaveEach(HaveField("RestartCount", BeZero())))
-	for _, m := range n.Told() {
+	for _, m := range n.Moments() {
 		if m.At.After(begun) {
 			Expect(meta.IsStatusConditionFalse(m.Instance.Status.Conditions, bergv1.ConditionHealthy)).To(BeFalse(), journey.Summary(m.Instance))
 		}

@@ -170,7 +170,7 @@ var _ = Describe("An instance is deleted", func() {
 		// Each at another moment of its creation.
 		for _, moments := range []int{1, 2, 3, 4} {
 			told := stage.Start(ctx, stage.Instance("toolbox"))
-			Eventually(ctx, func() int { return len(told.Told()) }).WithTimeout(deployed.ReactLimit).WithPolling(time.Millisecond).Should(
+			Eventually(ctx, func() int { return len(told.Moments()) }).WithTimeout(deployed.ReactLimit).WithPolling(time.Millisecond).Should(
 				BeNumerically(">=", moments), "moments told of %s", told.Key)
 			told.Delete(ctx)
 		}

@@ -51,7 +51,7 @@ var _ = Describe("Helm", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	}, NodeTimeout(limits.Scaled(time.Minute)))
 
-	undisturbed := func(ctx context.Context) {
+	expectUnaffected := func(ctx context.Context) {
 		GinkgoHelper()
 		expect.Reaches(ctx, instance, bergv1.PhaseRunning)
 		Expect(pods(ctx, instance)).To(Equal(its))
@@ -96,7 +96,7 @@ var _ = Describe("Helm", Ordered, func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(instance), instance)).To(Succeed())
 			g.Expect(instance.Status.ExpiresAt.Sub(instance.Status.StartedAt.Time)).To(Equal(30 * time.Minute))
 		}).Should(Succeed())
-		undisturbed(ctx)
+		expectUnaffected(ctx)
 	}, SpecTimeout(2*startLimit))
 
 	It("leaves the old pod at work when only the operator knows a value to be wrong, and rolls back", func(ctx SpecContext) {
@@ -112,7 +112,7 @@ var _ = Describe("Helm", Ordered, func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(instance), instance)).To(Succeed())
 			g.Expect(instance.Status.ExpiresAt.Sub(instance.Status.StartedAt.Time)).To(BeNumerically(">", 30*time.Minute))
 		}).Should(Succeed())
-		undisturbed(ctx)
+		expectUnaffected(ctx)
 	}, SpecTimeout(2*startLimit))
 
 	It("removes the operator and keeps definitions and what runs, which the next installation goes on with", func(ctx SpecContext) {
@@ -125,10 +125,10 @@ var _ = Describe("Helm", Ordered, func() {
 					object == "namespaces/"+instance.Status.Namespace || strings.HasPrefix(object, "ipaddresses.networking.k8s.io/")
 			})
 		})
-		undisturbed(ctx)
+		expectUnaffected(ctx)
 
 		must(helm(ctx, install("--set", "crds.keep=false")...))
-		undisturbed(ctx)
+		expectUnaffected(ctx)
 		Expect(k8s.Delete(ctx, instance)).To(Succeed())
 		bergtest.GoneWithin(ctx, instance, startLimit)
 	}, SpecTimeout(3*startLimit))

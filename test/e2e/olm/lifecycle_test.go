@@ -71,7 +71,7 @@ var _ = Describe("The operator", Ordered, func() {
 		By("setting a port that is none")
 		configure(ctx, map[string]string{"CHALLENGE_HTTP_PORT": "http"})
 		expect.Until(ctx, installLimit, func(ctx context.Context) error {
-			return toldInPod(ctx, "CHALLENGE_HTTP_PORT")
+			return reportedInPod(ctx, "CHALLENGE_HTTP_PORT")
 		})
 		expect.Until(ctx, installLimit, func(ctx context.Context) error {
 			csv, err := world.csv(ctx, first)
@@ -96,7 +96,7 @@ var _ = Describe("The operator", Ordered, func() {
 		settings := map[string]string{"CHALLENGE_DOMAIN": "second.example.test", "CHALLENGE_HTTP_PORT": "80"}
 		expectInstalled(ctx, first, settings)
 		Expect(run(ctx).Status.Services).To(HaveEach(HaveField("Hostname", "second.example.test")))
-		unhurt.expectUndisturbed(ctx)
+		unhurt.expectUnaffected(ctx)
 	}, SpecTimeout(3*installLimit))
 
 	It("is upgraded while instances come and go, and no player notices", func(ctx SpecContext) {
@@ -109,7 +109,7 @@ var _ = Describe("The operator", Ordered, func() {
 		served := crowd.finished()
 		Eventually(crowd.finished).WithContext(ctx).WithTimeout(2 * instanceLimit).Should(BeNumerically(">=", served+2))
 		crowd.expectServed()
-		unhurt.expectUndisturbed(ctx)
+		unhurt.expectUnaffected(ctx)
 	}, SpecTimeout(3*installLimit))
 
 	It("holds an upgrade up while an instance is being started, lets it proceed, and skips a version, killed meanwhile", func(ctx SpecContext) {
@@ -154,7 +154,7 @@ var _ = Describe("The operator", Ordered, func() {
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			return inPhase(ctx, late, &bergv1.ChallengeInstance{}, bergv1.PhaseRunning)
 		})
-		unhurt.expectUndisturbed(ctx)
+		unhurt.expectUnaffected(ctx)
 	}, SpecTimeout(3*installLimit))
 
 	It("leaves nothing but its definitions when it is removed, and nothing at all without them", func(ctx SpecContext) {
@@ -213,9 +213,9 @@ var _ = Describe("The operator", Ordered, func() {
 	}, SpecTimeout(3*installLimit))
 })
 
-// toldInPod is nil when a pod of the operator that does not start says why, with
+// reportedInPod is nil when a pod of the operator that does not start says why, with
 // this word, where kubectl describe shows it.
-func toldInPod(ctx context.Context, word string) error {
+func reportedInPod(ctx context.Context, word string) error {
 	pods, err := world.operatorPods(ctx)
 	if err != nil {
 		return err

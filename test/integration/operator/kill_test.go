@@ -270,17 +270,17 @@ func startAndKill(ctx context.Context, i *bergv1.ChallengeInstance, n int, done 
 // facts are what has been told about an instance and must never change, and the
 // objects that must never be made again.
 type facts struct {
-	told    map[string]string
+	reported    map[string]string
 	objects map[string]types.UID
 }
 
 func witness(ctx context.Context, i *bergv1.ChallengeInstance) facts {
 	GinkgoHelper()
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-	f := facts{told: map[string]string{}, objects: map[string]types.UID{}}
+	f := facts{reported: map[string]string{}, objects: map[string]types.UID{}}
 	tell := func(key, value string) {
 		if value != "" {
-			f.told[key] = value
+			f.reported[key] = value
 		}
 	}
 	tell("instanceId", i.Status.InstanceID)
@@ -313,8 +313,8 @@ func witness(ctx context.Context, i *bergv1.ChallengeInstance) facts {
 // expectIn checks that all of it still holds, and that one pod runs.
 func (f facts) expectIn(now facts) {
 	GinkgoHelper()
-	for key, value := range f.told {
-		Expect(now.told).To(HaveKeyWithValue(key, value))
+	for key, value := range f.reported {
+		Expect(now.reported).To(HaveKeyWithValue(key, value))
 	}
 	for name, uid := range f.objects {
 		Expect(now.objects).To(HaveKeyWithValue(name, uid))

@@ -118,8 +118,8 @@ func (p *process) probe(path string) int {
 	return status
 }
 
-// told is what a health endpoint says.
-func (p *process) told(path string) string {
+// reported is the body of a health endpoint.
+func (p *process) reported(path string) string {
 	GinkgoHelper()
 	status, text := p.Probe(context.Background(), path)
 	Expect(status).NotTo(BeZero(), "no answer")
