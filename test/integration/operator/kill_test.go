@@ -270,8 +270,8 @@ func startAndKill(ctx context.Context, i *bergv1.ChallengeInstance, n int, done 
 // facts are what has been told about an instance and must never change, and the
 // objects that must never be made again.
 type facts struct {
-	reported    map[string]string
-	objects map[string]types.UID
+	reported map[string]string
+	objects  map[string]types.UID
 }
 
 func witness(ctx context.Context, i *bergv1.ChallengeInstance) facts {

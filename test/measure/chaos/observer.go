@@ -31,7 +31,7 @@ type observer struct {
 
 	mu       sync.Mutex
 	last     map[types.UID]*bergv1.ChallengeInstance
-	reported     map[types.UID]map[string]string
+	reported map[types.UID]map[string]string
 	delays   []time.Duration // from an expiry until the instance was told to end
 	versions int
 	gaps     int // how often versions may have been missed

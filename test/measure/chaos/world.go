@@ -36,7 +36,7 @@ const (
 	// maxCalm is how long anything may take once all is calm: the longest pause of
 	// the operator between two attempts is a minute.
 	maxCalm = 5 * time.Minute
-	poll     = 100 * time.Millisecond
+	poll    = 100 * time.Millisecond
 )
 
 // world is the cluster with all that lives in it.

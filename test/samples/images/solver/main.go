@@ -27,7 +27,7 @@ const (
 	unreachable = 69
 	// timeout bounds one attempt to reach the instance, persistence all of them: a route may
 	// take a moment to be served.
-	timeout    = 5 * time.Second
+	timeout     = 5 * time.Second
 	persistence = 20 * time.Second
 	pause       = time.Second
 	// maxPage is more than a front page of the samples.

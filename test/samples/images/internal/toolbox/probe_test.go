@@ -33,7 +33,7 @@ func TestProbe(t *testing.T) {
 
 	want := map[string]string{
 		"tcp/" + listener.Addr().String():  "reached",
-		"tcp/" + closedPort:                    "refused",
+		"tcp/" + closedPort:                "refused",
 		"udp/" + mute.LocalAddr().String(): "silent",
 		"dns/" + names + "/TXT/a.example.": "REFUSED",
 		"dns/" + names + "/MX/a.example.":  "want A or TXT and a name, not MX a.example.",
