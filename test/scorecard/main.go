@@ -35,23 +35,23 @@ type status struct {
 	Results []result `json:"results"`
 }
 
-// timeout limits how long an example may take to run, and to be deleted. operator-sdk gives the pod of a
-// test up after its --wait-time.
+// timeout bounds how long an example may take to run, and to go. The pod of a
+// test is given up after the time that operator-sdk is told by --wait-time.
 const timeout = 3 * time.Minute
 
 func main() {
-	var results status
+	var result status
 	switch {
 	case len(os.Args) == 1:
-		results = checkBundle(bundleDir)
+		result = checkBundle(bundleDir)
 	case len(os.Args) == 2 && os.Args[1] == "examples":
-		results = tryExamples(context.Background(), bundleDir)
+		result = tryExamples(context.Background(), bundleDir)
 	default:
 		fmt.Fprintf(os.Stderr, "usage: %s [examples]\n", os.Args[0])
 		os.Exit(2)
 	}
 	// The whole output of the pod, standard error too, must be one JSON text.
-	output, err := json.MarshalIndent(results, "", "  ")
+	output, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

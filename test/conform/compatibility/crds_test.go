@@ -26,7 +26,7 @@ const (
 )
 
 // Words may change, and enumerations may grow. What the library does not know is
-// refused, so that a person reviews it.
+// refused, so that somebody looks at it.
 var rules = config.Config{
 	Validations: []config.ValidationConfig{
 		{Name: "description", Enforcement: config.EnforcementPolicyNone},
@@ -124,7 +124,8 @@ func read(t *testing.T, folder string) map[string]*apiextensionsv1.CustomResourc
 	return found
 }
 
-// Each breaking change is found, and each other change is accepted.
+// Each change that would break somebody is found, and each that would not is let
+// through.
 func TestChangesAreChecked(t *testing.T) {
 	const instances = "challengeinstances.berg.norelect.ch"
 	spec := func(d *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.JSONSchemaProps {

@@ -105,13 +105,13 @@ const startPage = "docs/berg/start.md"
 
 func TestEveryCauseAndStageIsExplained(t *testing.T) {
 	page := string(read(t, startPage))
-	explained := sectionOf(t, page, "What a player is told")
+	documented := sectionOf(t, page, "What a player is told")
 	for _, c := range bergv1.Causes {
-		if !strings.Contains(explained, "| `"+string(c)+"` |") {
+		if !strings.Contains(documented, "| `"+string(c)+"` |") {
 			t.Errorf("%s: the cause %s is not explained", startPage, c)
 		}
 		for _, language := range []string{"python", "js"} {
-			if !strings.Contains(fenced(t, explained, language), string(c)+`"`) {
+			if !strings.Contains(fenced(t, documented, language), string(c)+`"`) {
 				t.Errorf("%s: %s has no sentence for %s", startPage, language, c)
 			}
 		}

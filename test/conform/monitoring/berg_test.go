@@ -36,7 +36,7 @@ func healthyBerg() []string {
 }
 
 func alertsOfBerg() map[string]alertTest {
-	inPhase := func(phase, values string) string {
+	oldest := func(phase, values string) string {
 		return `berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
 	}
 	errors := func(values string) string {
@@ -91,18 +91,18 @@ func alertsOfBerg() map[string]alertTest {
 		},
 		"BergInstanceStuckStarting": {
 			fires: [][]string{
-				with(healthy(), inPhase("Starting", "0+60x90")),
-				with(healthy(), inPhase("Creating", "0+60x90")),
+				with(healthy(), oldest("Starting", "0+60x90")),
+				with(healthy(), oldest("Creating", "0+60x90")),
 			},
-			silent: [][]string{with(healthy(), inPhase("Starting", "0+60x9 0+60x9 0+60x9 0x60"))},
+			silent: [][]string{with(healthy(), oldest("Starting", "0+60x9 0+60x9 0+60x9 0x60"))},
 		},
 		"BergInstanceFailed": {
-			fires:  [][]string{with(healthy(), inPhase("Failed", "0+60x90"))},
-			silent: [][]string{with(healthy(), inPhase("Failed", "0+60x14 0x75"))},
+			fires:  [][]string{with(healthy(), oldest("Failed", "0+60x90"))},
+			silent: [][]string{with(healthy(), oldest("Failed", "0+60x14 0x75"))},
 		},
 		"BergInstanceStuckTerminating": {
-			fires:  [][]string{with(healthy(), inPhase("Terminating", "0+60x90"))},
-			silent: [][]string{with(healthy(), inPhase("Terminating", "0+60x9 0+60x9 0x70"))},
+			fires:  [][]string{with(healthy(), oldest("Terminating", "0+60x90"))},
+			silent: [][]string{with(healthy(), oldest("Terminating", "0+60x9 0+60x9 0x70"))},
 		},
 		"BergNamespaceOrphaned": {
 			fires: [][]string{with(healthy(), orphans+"0x30 2x60")},
@@ -116,7 +116,7 @@ func alertsOfBerg() map[string]alertTest {
 			silent: [][]string{
 				// No check is made.
 				without(healthy(), "berg_challengecheck_solvable"),
-				// It was fixed, and checked immediately.
+				// It was mended, and checked at once.
 				with(healthy(), `berg_challengecheck_solvable{`+job+`,instance="a",challenge="pwn"} 1x30 0x9 1x50`),
 				// Its check was suspended, or the Challenge deleted: then there is no number.
 				with(healthy(), `berg_challengecheck_solvable{`+job+`,instance="a",challenge="pwn"} 1x30 0x9 stale`),

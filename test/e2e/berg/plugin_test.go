@@ -23,6 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // What the plugin does with an API server alone is tried in test/integration/plugin.
@@ -182,7 +183,7 @@ func buildPlugin() *plugin {
 		build.Dir = filepath.Join("..", "..", "..")
 		text, err := build.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(text))
-	}, NodeTimeout(5*time.Minute))
+	}, NodeTimeout(limits.Scaled(5*time.Minute)))
 	return p
 }
 
@@ -195,7 +196,7 @@ type pluginRun struct {
 func (r pluginRun) String() string { return fmt.Sprintf("exit code %d\n%s%s", r.code, r.out, r.err) }
 
 // pluginLimit ends a run that hangs.
-const pluginLimit = 30 * time.Second
+var pluginLimit = limits.Scaled(30 * time.Second)
 
 func (p *plugin) run(ctx context.Context, args ...string) pluginRun {
 	GinkgoHelper()

@@ -19,11 +19,12 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // expiryLimit is how late the deletion of an expired challenge may be seen: its time has a precision of one second, and a
 // busy machine needs some seconds more.
-const expiryLimit = 6 * time.Second
+var expiryLimit = limits.Scaled(6 * time.Second)
 
 func fetch(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -10,8 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +22,7 @@ import (
 
 	"github.com/bergctf/berg-operator/test/lib/broker"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
@@ -35,9 +34,10 @@ const (
 	folder     = "/etc/berg-operator/kafka/"
 	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys: longer than a broker takes to start.
 	deleteTimeout = 45 * time.Second
-	// brokerLimit is how long a broker may take to start while pods start.
-	brokerLimit = 2 * time.Minute
 )
+
+// brokerLimit is how long a broker may take to start while pods start.
+var brokerLimit = limits.Scaled(2 * time.Minute)
 
 func TestJourneys(t *testing.T) {
 	deployed.Run(t, "HexaCTF challenges on a real cluster, with a real Kafka")
@@ -56,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	world = deployed.Begin(ctx)
 	var err error
 	kafka, err = broker.Start(ctx, broker.Options{
-		Dir: GinkgoT().TempDir(), Topic: topic, Address: world.NodeAddress, Namespace: networkNamespace(ctx, world.NodeAddress), Output: GinkgoWriter,
+		Dir: GinkgoT().TempDir(), Topic: topic, Address: world.NodeAddress, Namespace: world.NetworkNamespace(ctx), Output: GinkgoWriter,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(kafka.Stop()).To(Succeed()) })
@@ -126,20 +126,4 @@ func setOperator(ctx context.Context, variables map[string]string) {
 	text, err := json.Marshal(env)
 	Expect(err).NotTo(HaveOccurred())
 	deployed.ChangeManager(ctx, `"env":`+string(text))
-}
-
-// networkNamespace returns the one that has an address: the node's.
-func networkNamespace(ctx context.Context, address string) string {
-	GinkgoHelper()
-	all, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
-	Expect(err).NotTo(HaveOccurred(), "list network namespaces: is this root, and iproute2 installed?")
-	for line := range strings.Lines(string(all)) {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		found, err := exec.CommandContext(ctx, "ip", "-n", name, "-oneline", "address", "show", "to", address).Output()
-		if err == nil && len(found) > 0 {
-			return name
-		}
-	}
-	Fail(fmt.Sprintf("no network namespace has the node's address %s: this needs a cluster of profile node on this machine", address))
-	return ""
 }

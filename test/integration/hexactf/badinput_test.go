@@ -20,6 +20,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // failsWith watches a challenge until it is gone, and returns its last error message.
@@ -30,7 +31,7 @@ func failsWith(ctx context.Context, c *hexactfv1.Challenge, modify func(*hexactf
 	defer w.Stop()
 	modify(c)
 	Expect(k8s.Create(ctx, c)).To(Succeed())
-	deadline := time.After(apiserver.Patience)
+	deadline := time.After(limits.Wait)
 	for {
 		select {
 		case e := <-w.ResultChan():

@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // prefix is the beginning of the names of a component's objects.
@@ -287,5 +288,5 @@ var _ = Describe("When a player starts the same problem again and again,", func(
 			platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
 		}
 		expect.AsQuick(took)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })

@@ -2,12 +2,10 @@ package hexactf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,46 +20,13 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// cutConnection is an operator's connection that is cut permanently at one of its writes, as when the process is killed.
-// Either the write reaches the API server and its answer is lost, or the write is lost and the next operator must repeat
-// it.
-type cutConnection struct {
-	at     int64
-	before bool // the write is lost
-	writes atomic.Int64
-	cut    chan struct{}
-}
-
-func (m *cutConnection) wrap(next http.RoundTripper) http.RoundTripper {
-	killed := errors.New("killed")
-	return transport.Func(func(r *http.Request) (*http.Response, error) {
-		select {
-		case <-m.cut:
-			return nil, killed
-		default:
-		}
-		about := strings.Contains(r.URL.Path, "/namespaces/integration-") && !strings.Contains(r.URL.Path, "/events")
-		if r.Method == http.MethodGet || !about || m.writes.Add(1) < m.at {
-			return next.RoundTrip(r)
-		}
-		switch {
-		case !m.before:
-			if response, err := next.RoundTrip(r); err == nil {
-				_ = response.Body.Close()
-			}
-		case r.Body != nil:
-			_ = r.Body.Close()
-		}
-		select {
-		case <-m.cut:
-		default:
-			close(m.cut)
-		}
-		return nil, killed
-	})
+// concerns tells which writes count until an operator is killed.
+func concerns(r *http.Request) bool {
+	return strings.Contains(r.URL.Path, "/namespaces/integration-") && !strings.Contains(r.URL.Path, "/events")
 }
 
 var _ = Describe("An operator that is killed", func() {
@@ -71,10 +36,10 @@ var _ = Describe("An operator that is killed", func() {
 		const writes = 9 // of one challenge
 		for at := range int64(writes) {
 			By(fmt.Sprint("write ", at+1))
-			m := &cutConnection{at: at + 1, cut: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, nil, m.wrap)
+			m := transport.NewKill(at+1, false, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, nil, m.Wrap)
 			c := hexactftest.Challenge(ctx, ns, "web")
-			Eventually(m.cut).Should(BeClosed())
+			Eventually(m.Dead).Should(BeClosed())
 			stop()
 			resume := inprocess.Pause()
 			resume()
@@ -92,7 +57,7 @@ var _ = Describe("An operator that is killed", func() {
 				return apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))
 			}).Should(BeEmpty())
 		}
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(limits.Scaled(8*time.Minute)))
 
 	DescribeTable("has a successor that brings the challenge to Running with its endpoint, and sends every message,", func(ctx SpecContext, before bool) {
 		ns := hexactftest.Namespace(ctx)
@@ -100,24 +65,24 @@ var _ = Describe("An operator that is killed", func() {
 		const writes = 9 // of one challenge that a client deletes
 		for at := range int64(writes) {
 			By(fmt.Sprint("write ", at+1))
-			m := &cutConnection{at: at + 1, before: before, cut: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, nil, m.wrap)
+			m := transport.NewKill(at+1, before, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, nil, m.Wrap)
 			c := hexactftest.Challenge(ctx, ns, "web")
 			// It is deleted when it runs and the messages are acknowledged, unless the operator is cut off before.
 			Eventually(func(g Gomega) {
 				now := &hexactfv1.Challenge{}
 				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), now)).To(Succeed())
-				if !m.isCut() {
+				if !m.Done() {
 					g.Expect(now.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 					g.Expect(now.Status.Messages.Outbox).To(BeEmpty())
 				}
 			}).Should(Succeed())
 			deleted := false
-			if !m.isCut() {
+			if !m.Done() {
 				hexactftest.Delete(ctx, c)
 				deleted = true
 			}
-			Eventually(m.cut).Should(BeClosed())
+			Eventually(m.Dead).Should(BeClosed())
 			stop()
 			resume := inprocess.Pause()
 			resume()
@@ -137,17 +102,7 @@ var _ = Describe("An operator that is killed", func() {
 			}
 		}
 	},
-		Entry("when its last write was done", false, SpecTimeout(10*time.Minute)),
-		Entry("when its last write was not done", true, SpecTimeout(10*time.Minute)),
+		Entry("when its last write was done", false, SpecTimeout(limits.Scaled(10*time.Minute))),
+		Entry("when its last write was not done", true, SpecTimeout(limits.Scaled(10*time.Minute))),
 	)
 })
-
-// isCut reports whether the operator was cut off.
-func (m *cutConnection) isCut() bool {
-	select {
-	case <-m.cut:
-		return true
-	default:
-		return false
-	}
-}

@@ -1,14 +1,12 @@
 package hexactf
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -30,21 +28,14 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 )
 
-// number is a parameter of a measurement from the environment, by default small. make hexactf-crowd sets it.
-func number(variable, usual string) int {
-	GinkgoHelper()
-	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), usual))
-	Expect(err).NotTo(HaveOccurred())
-	return n
-}
-
 // crowd is how many challenges are created concurrently.
-func crowd() int { return number("HEXACTF_CROWD", "20") }
+func crowd() int { return bulk.Number("HEXACTF_CROWD", 20) }
 
 // target reports a figure and its target. The target must be met only if HEXACTF_TARGETS is 1, which make sets on a
 // machine without other load.
@@ -141,27 +132,6 @@ func (o *observer) create(ctx context.Context, ns, definition string) *hexactfv1
 	return c
 }
 
-// inParallel calls do n times, with as many workers as the operator has.
-func inParallel(n int, do func(n int)) {
-	GinkgoHelper()
-	const workers = 32
-	work := make(chan int, n)
-	for i := range n {
-		work <- i
-	}
-	close(work)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			defer GinkgoRecover()
-			for i := range work {
-				do(i)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(float64(len(sorted))*q))].Round(time.Millisecond)
 }
@@ -191,7 +161,7 @@ func startAll(ctx context.Context, n int, pace time.Duration, begin func(ctx con
 	}
 	began := time.Now()
 	if pace == 0 {
-		inParallel(n, one)
+		bulk.Each(n, one)
 	} else {
 		ticker := time.NewTicker(pace)
 		defer ticker.Stop()
@@ -231,7 +201,7 @@ var _ = Describe("A crowd of challenges", func() {
 		n := crowd()
 		b := newBare(ctx)
 		var rates, ratios []float64
-		for round := range number("HEXACTF_ROUNDS", "1") {
+		for round := range bulk.Number("HEXACTF_ROUNDS", 1) {
 			inprocess.Pause()()
 			byOperator := startAll(ctx, n, 0, nil)
 			inprocess.Pause()
@@ -259,11 +229,11 @@ var _ = Describe("A crowd of challenges", func() {
 	}, SpecTimeout(time.Hour))
 
 	It("costs no write while nothing changes", func(ctx context.Context) {
-		n := number("HEXACTF_QUIET", "20")
+		n := bulk.Number("HEXACTF_QUIET", 20)
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 		o := observe(ctx, ns)
-		inParallel(n, func(int) { o.create(ctx, ns, "web") })
+		bulk.Each(n, func(int) { o.create(ctx, ns, "web") })
 		o.all(n, o.running)
 		Eventually(func(g Gomega) {
 			var all hexactfv1.ChallengeList
@@ -279,16 +249,16 @@ var _ = Describe("A crowd of challenges", func() {
 			before = resourceVersions(ctx, ns)
 			return maps.Equal(last, before)
 		}).WithPolling(settle).WithTimeout(5 * time.Minute).Should(BeTrue())
-		<-time.After(time.Duration(number("HEXACTF_QUIET_SECONDS", "5")) * time.Second)
+		<-time.After(time.Duration(bulk.Number("HEXACTF_QUIET_SECONDS", 5)) * time.Second)
 		Expect(resourceVersions(ctx, ns)).To(Equal(before))
 		AddReportEntry(fmt.Sprintf("%d unchanged", n), "no object changed, no event was written")
 	}, SpecTimeout(time.Hour))
 
 	It("expires together, all deletions being asked for in about the time of bare ones", func(ctx context.Context) {
-		n := number("HEXACTF_EXPIRING", "20")
+		n := bulk.Number("HEXACTF_EXPIRING", 20)
 		b := newBare(ctx)
 		var ratios []float64
-		for round := range number("HEXACTF_ROUNDS", "1") {
+		for round := range bulk.Number("HEXACTF_ROUNDS", 1) {
 			byOperator := expireTogether(ctx, n)
 			byBare := b.deleteTogether(ctx, n)
 			ratios = append(ratios, byOperator.Seconds()/byBare.Seconds())
@@ -306,7 +276,7 @@ func expireTogether(ctx context.Context, n int) time.Duration {
 	o, ns, all := startMany(ctx, n)
 	// Enough time for these writes, and for the operator to be idle again.
 	at := time.Now().Add(5*time.Second + time.Duration(n)*40*time.Millisecond).Truncate(time.Second)
-	inParallel(n, func(i int) {
+	bulk.Each(n, func(i int) {
 		Expect(k8s.Status().Patch(ctx, &all[i], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"expiresAt":%q}}`, at.UTC().Format(time.RFC3339))))).To(Succeed())
 	})
 	Expect(time.Now()).To(BeTemporally("<", at.Add(-time.Second)), "the operator was not idle")
@@ -322,7 +292,7 @@ func (b *bare) deleteTogether(ctx context.Context, n int) time.Duration {
 	inprocess.Pause()()
 	o, ns, all := startMany(ctx, n)
 	resume := inprocess.Pause()
-	inParallel(n, func(i int) {
+	bulk.Each(n, func(i int) {
 		Expect(b.Delete(ctx, &all[i], client.Preconditions{UID: &all[i].UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	})
 	first, last := o.all(n, o.deleted)
@@ -337,7 +307,7 @@ func startMany(ctx context.Context, n int) (o *observer, ns string, all []hexact
 	ns = hexactftest.Namespace(ctx)
 	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 	o = observe(ctx, ns)
-	inParallel(n, func(int) { o.create(ctx, ns, "web") })
+	bulk.Each(n, func(int) { o.create(ctx, ns, "web") })
 	o.all(n, o.running)
 	var list hexactfv1.ChallengeList
 	Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
@@ -506,7 +476,7 @@ func (b *bare) event(ctx context.Context, c *hexactfv1.Challenge, reason string)
 // their objects.
 func (b *bare) deleteAll(ctx context.Context) {
 	GinkgoHelper()
-	inParallel(len(b.made), func(n int) {
+	bulk.Each(len(b.made), func(n int) {
 		hexactftest.Delete(ctx, b.made[n])
 		Expect(client.IgnoreNotFound(k8s.Patch(ctx, b.made[n], apiserver.RawPatch(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	})

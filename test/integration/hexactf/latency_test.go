@@ -24,6 +24,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/broker"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -150,7 +151,7 @@ var _ = Describe("A message to a real Kafka", Serial, func() {
 			report("operator, state "+string(state), delays[string(state)])
 		}
 		Expect(at(delays[operator], 0.99)).To(BeNumerically("<=", at(delays[records], 0.99)+within))
-	}, SpecTimeout(15*time.Minute))
+	}, SpecTimeout(limits.Scaled(15*time.Minute)))
 })
 
 // statusWrites are the times at which the API server answered the first write of a status that records a message.

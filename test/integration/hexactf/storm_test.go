@@ -132,8 +132,8 @@ var _ = Describe("While operators are killed, and the API server and the broker 
 				over.loseDisk()
 				lostDisks++
 			}
-			m := &cutConnection{at: 1 + random.Int64N(40), before: random.IntN(2) == 0, cut: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, env, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.Wrap(next)) })
+			m := transport.NewKill(1+random.Int64N(40), random.IntN(2) == 0, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, env, func(next http.RoundTripper) http.RoundTripper { return m.Wrap(about.Wrap(next)) })
 			about.Blows.Store(true)
 			if random.IntN(2) == 0 {
 				over.away()
@@ -144,7 +144,7 @@ var _ = Describe("While operators are killed, and the API server and the broker 
 				all = append(all, hexactftest.Challenge(ctx, ns, fmt.Sprint("web-", 2+3*random.IntN(3))))
 			}
 			select {
-			case <-m.cut:
+			case <-m.Dead:
 				deaths++
 			case <-time.After(time.Duration(random.IntN(4000)) * time.Millisecond):
 			}

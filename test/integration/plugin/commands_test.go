@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // colour matches the control sequence of a colour.
@@ -191,7 +192,7 @@ var _ = Describe("why", func() {
 		bergtest.Challenge(ctx, ns, "good", bergtest.OneContainer)
 		bergtest.Several(ctx, ns, "bad", 3)
 		bergtest.Several(ctx, ns, "good", 2)
-		Eventually(func() string { return run(ctx, "why", "--all", "-n", ns).out }).WithTimeout(30 * time.Second).WithPolling(time.Second).
+		Eventually(func() string { return run(ctx, "why", "--all", "-n", ns).out }).WithTimeout(limits.Wait).WithPolling(time.Second).
 			Should(And(ContainSubstring("3 of 5 instances have a problem"), MatchRegexp(`(?s)^[^✗]*✗[^✗]*$`)))
 	})
 

@@ -33,6 +33,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -299,7 +300,7 @@ containers:
 		Eventually(func(g Gomega) { // events are sent after up to ten seconds
 			g.Expect(float64(requests.Load())).To(near(planned.RequestsPerInstance * float64(len(all))))
 			g.Expect(planned.RequestsPerSecond).To(near(float64(requests.Load()) / time.Minute.Seconds()))
-		}).WithTimeout(30 * time.Second).Should(Succeed())
+		}).WithTimeout(limits.Wait).Should(Succeed())
 		var nodes corev1.NodeList
 		Expect(apiserver.Client.List(ctx, &nodes)).To(Succeed())
 		for what, pair := range map[string][2]float64{

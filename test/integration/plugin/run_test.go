@@ -11,11 +11,12 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/creack/pty"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // result is the output and the exit code of the program.
@@ -121,7 +122,7 @@ func (t *terminal) Resize(columns uint16) {
 // Code waits for the end of the program and returns its exit code.
 func (t *terminal) Code() int {
 	GinkgoHelper()
-	Eventually(t.done).WithTimeout(time.Minute).Should(BeClosed(), t.Text)
+	Eventually(t.done).WithTimeout(limits.Wait).Should(BeClosed(), t.Text)
 	var exit *exec.ExitError
 	if err := t.command.Wait(); err != nil && !errors.As(err, &exit) {
 		Expect(err).NotTo(HaveOccurred())

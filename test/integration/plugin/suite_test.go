@@ -11,12 +11,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/bergctf/berg-operator/internal/berg"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
@@ -30,36 +28,22 @@ var (
 	cfg                 config.Berg
 )
 
-func TestIntegration(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Skip("KUBECONFIG is not set: make test brings up a cluster and sets it")
-	}
-	RegisterFailHandler(Fail)
-	apiserver.SetDefaults()
-	RunSpecs(t, "The plugin of kubectl")
-}
-
-var _ = BeforeSuite(func(ctx context.Context) {
-	apiserver.Connect()
-	apiserver.Install(ctx)
-	kubeconfig = os.Getenv("KUBECONFIG")
-	program = filepath.Join(GinkgoT().TempDir(), "kubectl-berg")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-X main.version=v0.1.0-test", "-o", program, "./cmd/kubectl-berg")
-	build.Dir = "../../.."
-	text, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(text))
-	inprocess.Load(inprocess.With(nil), berg.New(&cfg))
-	bergtest.WatchAll()
-	inprocess.Begin()
-}, NodeTimeout(5*time.Minute))
+func TestIntegration(t *testing.T) { apiserver.Run(t, "The plugin of kubectl") }
 
 var _ = AfterEach(bergtest.NoViolations)
 
-var _ = AfterSuite(func(ctx context.Context) {
-	if apiserver.Client == nil {
-		return
-	}
-	bergtest.NoneLeft(ctx)
-	inprocess.End()
-	apiserver.DeleteNamespaces(ctx, manifests.NamespacePrefix)
-}, NodeTimeout(4*time.Minute))
+var _ = inprocess.Suite{
+	Before: func(ctx context.Context) map[string]string {
+		kubeconfig = os.Getenv("KUBECONFIG")
+		program = filepath.Join(GinkgoT().TempDir(), "kubectl-berg")
+		build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-X main.version=v0.1.0-test", "-o", program, "./cmd/kubectl-berg")
+		build.Dir = "../../.."
+		text, err := build.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(text))
+		cfg = bergtest.Settings(inprocess.With(nil))
+		bergtest.WatchAll()
+		return nil
+	},
+	Gone:     bergtest.NoneLeft,
+	Prefixes: []string{manifests.NamespacePrefix},
+}.Register()

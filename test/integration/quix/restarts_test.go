@@ -13,6 +13,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
@@ -45,5 +46,5 @@ var _ = Describe("When it is created again and again,", func() {
 			Expect(contested()).To(BeEmpty())
 		}
 		expect.AsQuick(took)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })

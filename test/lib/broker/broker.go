@@ -37,15 +37,12 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/pki"
 	"github.com/bergctf/berg-operator/test/cluster/process"
 	"github.com/bergctf/berg-operator/test/cluster/progress"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
-	// startLimit is how long a broker may take to answer: four seconds where nothing else runs.
-	startLimit = 90 * time.Second
-	// stopLimit is how long it may take to end when it is asked to.
-	stopLimit = 20 * time.Second
-	probe     = time.Second
-	pause     = 50 * time.Millisecond
+	probe = time.Second
+	pause = 50 * time.Millisecond
 
 	// clusterID is any valid ID.
 	clusterID = "YmVyZy1vcGVyYXRvci10Zw"
@@ -56,6 +53,13 @@ const (
 	// User is who may log in, with the content of PasswordFile. A client certificate's
 	// user is CN=operator.
 	User = "operator"
+)
+
+var (
+	// startLimit is how long a broker may take to answer: four seconds where nothing else runs.
+	startLimit = limits.Scaled(90 * time.Second)
+	// stopLimit is how long it may take to end when it is asked to.
+	stopLimit = limits.Scaled(20 * time.Second)
 )
 
 //go:embed server.properties

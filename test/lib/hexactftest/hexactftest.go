@@ -59,11 +59,7 @@ func Namespace(ctx context.Context) string {
 // NoneLeft waits until there is no challenge in the cluster: at the end of a suite.
 func NoneLeft(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		var challenges hexactfv1.ChallengeList
-		g.Expect(apiserver.Client.List(ctx, &challenges)).To(Succeed())
-		g.Expect(challenges.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	expect.None(ctx, &hexactfv1.ChallengeList{})
 }
 
 // Definition creates a ChallengeDefinition from the YAML of its spec.

@@ -3,7 +3,6 @@ package quixtest
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -13,6 +12,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 // NewID returns an ID that no other spec uses.
@@ -38,9 +38,5 @@ func Environment(ctx context.Context, id string, modify ...func(*quixv1.Environm
 // NoneLeft waits until there is no Environment in the cluster: at the end of a suite.
 func NoneLeft(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		var environments quixv1.EnvironmentList
-		g.Expect(apiserver.Client.List(ctx, &environments)).To(Succeed())
-		g.Expect(environments.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	expect.None(ctx, &quixv1.EnvironmentList{})
 }

@@ -165,8 +165,8 @@ func (b *bench) restarted(ctx context.Context) (relaunch, error) {
 	return l, err
 }
 
-// rest waits until the API server has hardly anything to do: otherwise the next measurement would
-// include the work of other controllers for the previous one.
+// rest waits until the API server has hardly anything to do: what comes next would
+// otherwise be measured beside what other controllers still make of what came before.
 func (b *bench) rest(ctx context.Context) error {
 	ticker := time.NewTicker(lookedAfter)
 	defer ticker.Stop()
@@ -192,7 +192,7 @@ var errBusy = errors.New("instances wait to be reconciled")
 
 // settle waits until the operator has looked at every instance and has nothing to do.
 func (b *bench) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, maxRun)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	ticker := time.NewTicker(time.Second / 4)
 	defer ticker.Stop()

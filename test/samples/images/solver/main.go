@@ -25,11 +25,11 @@ import (
 const (
 	// unreachable is the exit code that tells the operator that players do not get in.
 	unreachable = 69
-	// attemptTimeout limits one attempt to reach the instance, persistence all of them: a route may
+	// timeout bounds one attempt to reach the instance, persistence all of them: a route may
 	// take a moment to be served.
-	attemptTimeout = 5 * time.Second
-	persistence    = 20 * time.Second
-	pause          = time.Second
+	timeout     = 5 * time.Second
+	persistence = 20 * time.Second
+	pause       = time.Second
 	// maxPage is more than a front page of the samples.
 	maxPage = 1 << 16
 )
@@ -108,7 +108,7 @@ func await(ctx context.Context, attempt func(context.Context) error) error {
 	defer tick.Stop()
 	var why error
 	for {
-		one, release := context.WithTimeout(limited, attemptTimeout)
+		one, release := context.WithTimeout(limited, timeout)
 		err := attempt(one)
 		release()
 		if err == nil {
@@ -145,7 +145,7 @@ func shows(ctx context.Context, visits *http.Client, address, words string) erro
 	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s answers %s", address, response.Status)
 	case !strings.Contains(string(page), words):
-		return fmt.Errorf("%s is not the page of the challenge: another service answers", address)
+		return fmt.Errorf("%s is not the page of the challenge: somebody else answers", address)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func greets(ctx context.Context, address, words string) error {
 		return err
 	}
 	if !strings.Contains(line, words) {
-		return fmt.Errorf("%s is not the service of the challenge: another service answers", address)
+		return fmt.Errorf("%s is not the service of the challenge: somebody else answers", address)
 	}
 	return nil
 }
