@@ -33,7 +33,7 @@ type Reconciler struct {
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	Config    config.HexaCTF
+	Config config.HexaCTF
 	// Workers is how many challenges are reconciled concurrently.
 	Workers int
 	// Publisher sends messages. Nil: there are none.
