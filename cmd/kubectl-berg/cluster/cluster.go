@@ -26,7 +26,13 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
+
+func negotiated() runtime.NegotiatedSerializer {
+	scheme, _ := kinds()
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}
 
 // Cluster is a connection to an API server.
 type Cluster struct {

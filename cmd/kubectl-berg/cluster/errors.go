@@ -11,8 +11,6 @@ import (
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -88,6 +86,7 @@ type explainedError struct {
 }
 
 func (e *explainedError) Error() string { return e.text }
+
 func (e *explainedError) Unwrap() error { return e.cause }
 
 // group is the API that all commands need.
@@ -102,9 +101,4 @@ func NotServed(err error) bool {
 	}
 	details := status.Status().Details
 	return details == nil || details.Name == "" && (details.Kind == "" || strings.Contains(err.Error(), "could not find the requested resource"))
-}
-
-func negotiated() runtime.NegotiatedSerializer {
-	scheme, _ := kinds()
-	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }

@@ -15,7 +15,16 @@ import (
 	"unicode"
 
 	"golang.org/x/term"
+	"unicode/utf8"
 )
+
+// truncate shortens text to a number of columns.
+func truncate(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(0, width-1)]) + "…"
+}
 
 // Format is the format of a result.
 type Format string

@@ -79,11 +79,3 @@ func (t *Table) fit() []int {
 	}
 	return widths
 }
-
-// truncate shortens text to a number of columns.
-func truncate(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	return string([]rune(text)[:max(0, width-1)]) + "…"
-}

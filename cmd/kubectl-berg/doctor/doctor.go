@@ -11,7 +11,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
 // Level is the severity of a result.
@@ -114,34 +113,6 @@ const (
 	Missing    Presence = "missing"
 	Hidden     Presence = "hidden"
 )
-
-// Check runs the checks in the order in which things depend on each other.
-func Check(s Survey) []Result {
-	var results []Result
-	for _, check := range []func(Survey) []Result{
-		server, clockOf, crds, rights, operator, versions, settings, gatewayAPI, gateway, names, certificates, policy, isolation, images, capacity, quotas, instances,
-	} {
-		results = append(results, check(s)...)
-	}
-	for i := range results {
-		results[i].Text, results[i].Do = console.OneLine(results[i].Text), console.OneLine(results[i].Do)
-	}
-	return results
-}
-
-// Worst returns the highest level of results.
-func Worst(results []Result) Level {
-	worst := OK
-	for _, l := range results {
-		switch {
-		case l.Level == Problem:
-			return Problem
-		case l.Level == Warning, l.Level == Unknown && worst == OK:
-			worst = l.Level
-		}
-	}
-	return worst
-}
 
 func result(check string, level Level, text, do string) []Result {
 	return []Result{{Check: check, Level: level, Text: text, Do: do}}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -17,24 +16,6 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
-
-// Options of Look.
-type Options struct {
-	// OperatorNamespace is the namespace of the operator, "" to search all.
-	OperatorNamespace string
-	// Namespace is the namespace of the user's instances.
-	Namespace string
-	Plugin    string
-	// Offline skips what needs more than the API server: DNS and a connection to the Gateway.
-	Offline bool
-}
-
-type surveyor struct {
-	*cluster.Cluster
-	options Options
-	mu      sync.Mutex
-	Survey
-}
 
 // Look reads what the user may read. It fails only if the API server cannot be reached.
 func Look(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
@@ -70,29 +51,6 @@ func (s *surveyor) inParallel(ctx context.Context, all ...func(context.Context))
 		group.Go(func() { read(ctx) })
 	}
 	group.Wait()
-}
-
-// readable records the error of a read, and reports whether there is none.
-func (s *surveyor) readable(what, noun string, err error) (ok bool) {
-	if err == nil {
-		return true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case apierrors.IsForbidden(err):
-		s.Unreadable[what] = "you may not read " + noun
-	case apierrors.IsNotFound(err):
-	default:
-		s.Unreadable[what] = fmt.Sprintf("cannot read %s: %v", noun, err)
-	}
-	return false
-}
-
-func (s *surveyor) set(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
 }
 
 func (s *surveyor) apis(d discovery.DiscoveryInterface) {

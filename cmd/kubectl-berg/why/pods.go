@@ -15,8 +15,12 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// slowStart is the time after which a start is no longer usual.
-const slowStart = 2 * time.Minute
+const (
+	// slowStart is the time after which a start is no longer usual.
+	slowStart = 2 * time.Minute
+	// recentExit is how long ago a container may have exited to be reported of a healthy instance.
+	recentExit = 10 * time.Minute
+)
 
 // pods explains why pods are not ready: the reason is that of the condition, the details come from
 // the pods.

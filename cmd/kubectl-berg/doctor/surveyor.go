@@ -12,8 +12,51 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"fmt"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	"sync"
 )
+
+// Options of Look.
+type Options struct {
+	// OperatorNamespace is the namespace of the operator, "" to search all.
+	OperatorNamespace string
+	// Namespace is the namespace of the user's instances.
+	Namespace string
+	Plugin    string
+	// Offline skips what needs more than the API server: DNS and a connection to the Gateway.
+	Offline bool
+}
+
+type surveyor struct {
+	*cluster.Cluster
+	options Options
+	mu      sync.Mutex
+	Survey
+}
+
+// readable records the error of a read, and reports whether there is none.
+func (s *surveyor) readable(what, noun string, err error) (ok bool) {
+	if err == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case apierrors.IsForbidden(err):
+		s.Unreadable[what] = "you may not read " + noun
+	case apierrors.IsNotFound(err):
+	default:
+		s.Unreadable[what] = fmt.Sprintf("cannot read %s: %v", noun, err)
+	}
+	return false
+}
+
+func (s *surveyor) set(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
 
 // leaseName is the lease of the operator's leader election.
 const leaseName = "berg-operator.berg.norelect.ch"

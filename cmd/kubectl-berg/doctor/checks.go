@@ -1,0 +1,33 @@
+package doctor
+
+import (
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+// Check runs the checks in the order in which things depend on each other.
+func Check(s Survey) []Result {
+	var results []Result
+	for _, check := range []func(Survey) []Result{
+		server, clockOf, crds, rights, operator, versions, settings, gatewayAPI, gateway, names, certificates, policy, isolation, images, capacity, quotas, instances,
+	} {
+		results = append(results, check(s)...)
+	}
+	for i := range results {
+		results[i].Text, results[i].Do = console.OneLine(results[i].Text), console.OneLine(results[i].Do)
+	}
+	return results
+}
+
+// Worst returns the highest level of results.
+func Worst(results []Result) Level {
+	worst := OK
+	for _, l := range results {
+		switch {
+		case l.Level == Problem:
+			return Problem
+		case l.Level == Warning, l.Level == Unknown && worst == OK:
+			worst = l.Level
+		}
+	}
+	return worst
+}
