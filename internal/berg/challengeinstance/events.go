@@ -90,14 +90,14 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 // does.
 func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) {
 	was, is := before.Status.Phase, instance.Status.Phase
-	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.tells(instance, bergv1.PhaseTerminating) {
+	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.isFirstReport(instance, bergv1.PhaseTerminating) {
 		reason := cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))
 		reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceEnding, actionTerminate, fmt.Sprintf("Terminating due to %s", reason))
 		if reason == bergv1.TerminationTimeout {
 			timeouts.Inc()
 		}
 	}
-	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.tells(instance, bergv1.PhaseTerminated) {
+	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.isFirstReport(instance, bergv1.PhaseTerminated) {
 		lifetimes.Observe(elapsed.Since(status.Begun(instance), now).Seconds())
 	}
 }
@@ -128,9 +128,9 @@ type terminations struct {
 }
 
 type termination struct {
-	uid    types.UID
-	reason bergv1.TerminationReason // "": somebody else has deleted it, or its spec says why
-	told   bergv1.Phase             // the last phase that was told
+	uid      types.UID
+	reason   bergv1.TerminationReason // "": somebody else has deleted it, or its spec says why
+	reported bergv1.Phase             // the last phase that was told
 }
 
 // change changes what is known of an instance.
@@ -154,7 +154,7 @@ func (e *terminations) change(instance *bergv1.ChallengeInstance, how func(*term
 }
 
 // asked notes for what reason the deletion of an instance is asked for, "" if it is not.
-func (e *terminations) asked(instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
+func (e *terminations) setReason(instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
 	e.change(instance, func(known *termination) { known.reason = reason })
 }
 
@@ -166,11 +166,11 @@ func (e *terminations) reason(instance *bergv1.ChallengeInstance) (reason bergv1
 
 // tells notes that a phase of an instance is told, and reports whether it is for the
 // first time. The phases are told in their order.
-func (e *terminations) tells(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (isFirst bool) {
+func (e *terminations) isFirstReport(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (isFirst bool) {
 	e.change(instance, func(known *termination) {
-		isFirst = known.told != phase && known.told != bergv1.PhaseTerminated
+		isFirst = known.reported != phase && known.reported != bergv1.PhaseTerminated
 		if isFirst {
-			known.told = phase
+			known.reported = phase
 		}
 	})
 	return isFirst

@@ -14,21 +14,21 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-func TestEndingsAreToldOnceAndForgotten(t *testing.T) {
+func TestTerminationsAreReportedOnceAndForgotten(t *testing.T) {
 	var e terminations
 	i, other := testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.UID = "another of that name" })
 	if e.reason(i) != "" || len(e.all) != 0 {
 		t.Error("something is known of an instance that nobody has ended")
 	}
-	e.asked(i, bergv1.TerminationTimeout)
+	e.setReason(i, bergv1.TerminationTimeout)
 	if e.reason(i) != bergv1.TerminationTimeout || e.reason(other) != "" {
 		t.Error("the reason is that of the one that was asked for")
 	}
-	e.asked(i, bergv1.TerminationTimeout)
-	if !e.tells(i, bergv1.PhaseTerminating) || e.tells(i, bergv1.PhaseTerminating) {
+	e.setReason(i, bergv1.TerminationTimeout)
+	if !e.isFirstReport(i, bergv1.PhaseTerminating) || e.isFirstReport(i, bergv1.PhaseTerminating) {
 		t.Error("the first phase is told once")
 	}
-	if !e.tells(i, bergv1.PhaseTerminated) || e.tells(i, bergv1.PhaseTerminated) || e.tells(i, bergv1.PhaseTerminating) {
+	if !e.isFirstReport(i, bergv1.PhaseTerminated) || e.isFirstReport(i, bergv1.PhaseTerminated) || e.isFirstReport(i, bergv1.PhaseTerminating) {
 		t.Error("the last phase is told once, and none after it")
 	}
 	if e.reason(i) != bergv1.TerminationTimeout {
@@ -38,8 +38,8 @@ func TestEndingsAreToldOnceAndForgotten(t *testing.T) {
 	if len(e.all) != 0 {
 		t.Error("it is not forgotten")
 	}
-	e.asked(i, bergv1.TerminationTimeout)
-	e.asked(i, "")
+	e.setReason(i, bergv1.TerminationTimeout)
+	e.setReason(i, "")
 	if len(e.all) != 0 {
 		t.Error("of an end that was refused, something stays")
 	}
@@ -66,7 +66,7 @@ func TestApparentReason(t *testing.T) {
 		}
 	}
 	ended := testInstance(started, deleted(time.Minute))
-	r.terminations.asked(ended, bergv1.TerminationAdmin)
+	r.terminations.setReason(ended, bergv1.TerminationAdmin)
 	if got := r.apparentReason(t.Context(), ended); got != bergv1.TerminationAdmin {
 		t.Errorf("what is remembered goes first: %s", got)
 	}

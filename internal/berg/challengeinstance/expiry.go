@@ -40,7 +40,7 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 			}
 			return status.DueTermination(i, r.Config.Challenge, now), at
 		},
-		Moves: r.movesTheEnd,
+		Moves: r.changesExpiry,
 		End: func(ctx context.Context, i *bergv1.ChallengeInstance, reason bergv1.TerminationReason) error {
 			return redact.Error(r.terminate(ctx, i, reason), i.Spec.Flag)
 		},
@@ -49,13 +49,13 @@ func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, be
 				expiryDelays.Observe(r.Clock.Since(status.ExpiresAt(i, r.Config.Challenge).Time).Seconds())
 			}
 		},
-		Blocked: r.tellBlocked,
+		Blocked: r.reportBlocked,
 	}
 }
 
 // movesTheEnd reports whether an update changes when an instance expires or
 // terminates.
-func (r *Reconciler) movesTheEnd(before, after *bergv1.ChallengeInstance) bool {
+func (r *Reconciler) changesExpiry(before, after *bergv1.ChallengeInstance) bool {
 	if before.Spec.TerminationReason != after.Spec.TerminationReason || status.Frozen(before) != status.Frozen(after) {
 		return true
 	}
@@ -82,7 +82,7 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 		case err != nil:
 			// An extension at the last moment wins over the expiry all the same.
 			exactly.ResourceVersion = ptr.To(instance.ResourceVersion)
-			r.terminations.asked(instance, reason)
+			r.terminations.setReason(instance, reason)
 			log.FromContext(ctx).V(1).Info("spec.terminationReason is not written; the instance terminates without it",
 				"reason", redact.Text(err.Error(), instance.Spec.Flag))
 		}
@@ -90,7 +90,7 @@ func (r *Reconciler) terminate(ctx context.Context, instance *bergv1.ChallengeIn
 	err := apply.IgnoreAbsent(r.Client.Delete(ctx, instance,
 		client.Preconditions(exactly), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	if err != nil {
-		r.terminations.asked(instance, "")
+		r.terminations.setReason(instance, "")
 		return fmt.Errorf("delete the instance: %w", redact.Error(err, instance.Spec.Flag))
 	}
 	return nil
@@ -109,7 +109,7 @@ func (r *Reconciler) writeReason(ctx context.Context, instance *bergv1.Challenge
 // tellBlocked says of an instance that must terminate that the API server
 // refuses its deletion. Where the status cannot be written either, the event
 // remains.
-func (r *Reconciler) tellBlocked(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason, err error, now time.Time) {
+func (r *Reconciler) reportBlocked(ctx context.Context, instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason, err error, now time.Time) {
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
 		return // no API server has refused it, and none would take the status
 	}

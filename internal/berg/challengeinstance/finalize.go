@@ -33,13 +33,13 @@ import (
 // other: not when a thousand terminate at once, and not in a busy hour.
 type deletion struct {
 	*Reconciler
-	pauses     *outcome.Backoff
+	backoff    *outcome.Backoff
 	finalizers finalizer.Remover
 	calls      calls
 }
 
 func (d *deletion) setup(mgr ctrl.Manager) error {
-	d.pauses = outcome.NewBackoff()
+	d.backoff = outcome.NewBackoff()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-deletion").
 		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, goneOr(isEnding))).
@@ -49,7 +49,7 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: terminationWorkers(d.Workers),
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(d.Clock, d.pauses, reconcileMetrics, d.reconcile))
+		Complete(reconcile.New(d.Clock, d.backoff, reconcileMetrics, d.reconcile))
 }
 
 // endingIn maps a namespace to the instance that is being deleted and to which it belongs:
@@ -82,7 +82,7 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.
 		return never, err
 	}
 	defer done()
-	d.pauses.ResetIfReplaced(req, instance.UID)
+	d.backoff.ResetIfReplaced(req, instance.UID)
 	if instance.DeletionTimestamp == nil {
 		return never, nil
 	}
@@ -105,11 +105,11 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 	if err != nil {
 		return err
 	}
-	mayGo := d.keep(ctx, instance, ns)
+	mayGo := d.keepRecord(ctx, instance, ns)
 	if ns != nil {
 		refused := ""
 		if ns.DeletionTimestamp == nil && !mayGo {
-			return errBeingKept
+			return errRecordPending
 		}
 		if ns.DeletionTimestamp == nil {
 			if err = apply.Delete(ctx, d.Client, ns); apierrors.IsConflict(err) {

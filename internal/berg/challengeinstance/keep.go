@@ -43,10 +43,10 @@ type Ending struct {
 }
 
 // errBeingKept puts a deletion aside: the Keeper calls it again.
-var errBeingKept = fmt.Errorf("what is left of the instance is being read: %w", reconcile.ErrDeferred)
+var errRecordPending = fmt.Errorf("what is left of the instance is being read: %w", reconcile.ErrDeferred)
 
 // keep reports whether the namespace of an instance may go as far as the Keeper is concerned.
-func (d *deletion) keep(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
+func (d *deletion) keepRecord(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
 	// A check tells by itself what became of its instance.
 	if d.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" {
 		return true

@@ -56,7 +56,7 @@ var (
 	perChallenge  = &challengeSeries{}
 	overdue       = gauge.NewNumber("berg_challengeinstance_longest_overdue_seconds",
 		"For how long the live instance that is most overdue has been expired, 0 if there is none. Only the leader reports it.")
-	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, seeInstances)
+	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, observeInstances)
 )
 
 const (
@@ -132,7 +132,7 @@ func (s *challengeSeries) label(name string, exists bool) string {
 }
 
 // keep drops the series of every Challenge that is not named.
-func (s *challengeSeries) keep(exist map[string]struct{}) {
+func (s *challengeSeries) keepRecord(exist map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.names {
@@ -159,7 +159,7 @@ func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 			for i := range challenges.Items {
 				exist[challenges.Items[i].Name] = struct{}{}
 			}
-			s.keep(exist)
+			s.keepRecord(exist)
 		}
 	}
 	created.Collect(ch)
@@ -168,38 +168,38 @@ func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 
 // seeOverdue returns for how long an instance that should be deleted has been expired.
 // The delays of those that were deleted say nothing about one that cannot be.
-func seeOverdue(reader client.Reader, now clock.PassiveClock) func(context.Context) (seconds float64, err error) {
+func observeOverdue(reader client.Reader, now clock.PassiveClock) func(context.Context) (seconds float64, err error) {
 	return func(ctx context.Context) (float64, error) {
 		var instances bergv1.ChallengeInstanceList
 		if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 			return 0, err
 		}
-		return longestOverdue(instances.Items, now.Now()).Seconds(), nil
+		return maxOverdue(instances.Items, now.Now()).Seconds(), nil
 	}
 }
 
-func longestOverdue(instances []bergv1.ChallengeInstance, now time.Time) (longest time.Duration) {
+func maxOverdue(instances []bergv1.ChallengeInstance, now time.Time) (maxAge time.Duration) {
 	for i := range instances {
 		if at := instances[i].Status.ExpiresAt; at != nil && instances[i].DeletionTimestamp == nil {
-			longest = max(longest, now.Sub(at.Time))
+			maxAge = max(maxAge, now.Sub(at.Time))
 		}
 	}
-	return longest
+	return maxAge
 }
 
-func seeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
+func observeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
 	var instances bergv1.ChallengeInstanceList
 	if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	observations := make([]gauge.Observation, len(instances.Items))
 	for i := range instances.Items {
-		observations[i] = seen(&instances.Items[i])
+		observations[i] = observationOf(&instances.Items[i])
 	}
 	return observations, nil
 }
 
-func seen(instance *bergv1.ChallengeInstance) gauge.Observation {
+func observationOf(instance *bergv1.ChallengeInstance) gauge.Observation {
 	return gauge.Observation{Phase: string(cmp.Or(instance.Status.Phase, bergv1.PhasePending)), Since: enteredPhase(instance)}
 }
 

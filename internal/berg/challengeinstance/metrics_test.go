@@ -11,7 +11,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-func TestLongestOverdue(t *testing.T) {
+func TestMaxOverdue(t *testing.T) {
 	expires := func(after time.Duration) func(*bergv1.ChallengeInstance) {
 		return func(i *bergv1.ChallengeInstance) { i.Status.ExpiresAt = &metav1.Time{Time: noon.Add(after)} }
 	}
@@ -30,7 +30,7 @@ func TestLongestOverdue(t *testing.T) {
 		for _, i := range tc.instances {
 			all = append(all, *i)
 		}
-		if got := longestOverdue(all, noon); got != tc.want {
+		if got := maxOverdue(all, noon); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
@@ -52,7 +52,7 @@ func TestChallengeLabelIsBounded(t *testing.T) {
 		t.Errorf("a known Challenge has the label %q", got)
 	}
 
-	s.keep(map[string]struct{}{"challenge-1": {}})
+	s.keepRecord(map[string]struct{}{"challenge-1": {}})
 	if got := s.label("challenge-0", false); got != otherChallenges {
 		t.Errorf("a Challenge that is gone keeps the label %q", got)
 	}
@@ -67,8 +67,8 @@ func TestSeriesOfAChallengeGoWithIt(t *testing.T) {
 		created.WithLabelValues(s.label(name, true)).Inc()
 		timeToRunning.WithLabelValues(s.label(name, true)).Observe(1)
 	}
-	t.Cleanup(func() { s.keep(nil) })
-	s.keep(map[string]struct{}{"stays": {}})
+	t.Cleanup(func() { s.keepRecord(nil) })
+	s.keepRecord(map[string]struct{}{"stays": {}})
 	// Were a series still there, it could be deleted again.
 	if created.DeleteLabelValues("goes") || timeToRunning.DeleteLabelValues("goes") {
 		t.Error("the Challenge that is gone still has series")
@@ -112,7 +112,7 @@ func TestSinceWhenAnInstanceIsInItsPhase(t *testing.T) {
 			i.Status.Conditions = []metav1.Condition{{LastTransitionTime: *ago(5 * time.Minute)}, {LastTransitionTime: *ago(4 * time.Minute)}}
 		}), bergv1.PhaseFailed, 4 * time.Minute},
 	} {
-		if got := seen(&tc.instance); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
+		if got := observationOf(&tc.instance); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
 			t.Errorf("%s: seen as %s for %s, want %s", tc.phase, got.Phase, noon.Sub(got.Since), tc.since)
 		}
 	}

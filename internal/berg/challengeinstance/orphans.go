@@ -40,9 +40,9 @@ type orphans struct {
 	live  client.Reader
 	clock clock.PassiveClock
 	// grace is zero when none is to be deleted.
-	grace  time.Duration
-	pauses *outcome.Backoff
-	seen   orphansSeen
+	grace   time.Duration
+	backoff *outcome.Backoff
+	seen    orphansSeen
 }
 
 // orphansSeen remembers since when this process has known of an orphan. Its zero value is
@@ -54,7 +54,7 @@ type orphansSeen struct {
 }
 
 func (o *orphans) setup(mgr ctrl.Manager) error {
-	o.pauses = outcome.NewBackoff()
+	o.backoff = outcome.NewBackoff()
 	orphanedNamespaces.Watch(o.seen.report, mgr.Elected())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-orphans").
@@ -82,7 +82,7 @@ func namespaceOfOwner(_ context.Context, o client.Object) []ctrl.Request {
 // Reconcile looks at one namespace. It returns no errors, like the Reconciler's.
 func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	requeueAfter, err := o.reconcile(ctx, req.Name)
-	result, _ := o.pauses.Result(ctx, req, requeueAfter, err)
+	result, _ := o.backoff.Result(ctx, req, requeueAfter, err)
 	return result, nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 // shortestRedacted is the length from which a flag is told apart from ordinary
 // words: a shorter one would make every message unreadable.
-const shortestRedacted = 4
+const minRedacted = 4
 
 // Text takes a flag out of a text that came from elsewhere, in whatever notation: an admission
 // webhook may repeat the whole object that it refuses. A flag that is too short to be told from
@@ -33,17 +33,17 @@ func Of(flag string) func(string) string {
 // Notations returns how a flag may be written, longest first, so that none is found inside of
 // another; nothing for one that is too short to be told from ordinary words.
 func Notations(flag string) []string {
-	if len(flag) < shortestRedacted {
+	if len(flag) < minRedacted {
 		return nil
 	}
 	all := []string{
 		flag, strings.ReplaceAll(flag, "$", "$$"), // as it stands in a variable
 		hex.EncodeToString([]byte(flag)), strings.ToUpper(hex.EncodeToString([]byte(flag))),
 		url.QueryEscape(flag), url.PathEscape(flag),
-		unquoted(strconv.Quote(flag)), unquoted(strconv.QuoteToASCII(flag)),
+		withoutQuotes(strconv.Quote(flag)), withoutQuotes(strconv.QuoteToASCII(flag)),
 	}
 	if encoded, err := json.Marshal(flag); err == nil {
-		all = append(all, unquoted(string(encoded)))
+		all = append(all, withoutQuotes(string(encoded)))
 	}
 	// In base64 the neighbours of a text decide about its first and last digit, and
 	// its place about all of them.
@@ -58,7 +58,7 @@ func Notations(flag string) []string {
 	return slices.Compact(all)
 }
 
-func unquoted(s string) string { return s[1 : len(s)-1] }
+func withoutQuotes(s string) string { return s[1 : len(s)-1] }
 
 // Error returns an error of the same kind whose text does not name the flag.
 func Error(err error, flag string) error {

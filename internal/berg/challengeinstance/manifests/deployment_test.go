@@ -25,7 +25,7 @@ func parseContainer(t *testing.T, text string) bergv1.Container {
 }
 
 // A later variable takes the place of an earlier one of its name.
-func TestEnvironmentPrecedence(t *testing.T) {
+func TestLaterVariablesReplaceEarlierOnes(t *testing.T) {
 	endpoints := []Endpoint{{Variable: "WEB_ENDPOINT", Address: "web:80"}, {Variable: "DB_ENDPOINT", Address: "db:1"}, {Address: "unnamed:1"}}
 	for name, tc := range map[string]struct {
 		container string

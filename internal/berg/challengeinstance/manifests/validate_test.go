@@ -155,7 +155,7 @@ func TestSummaryQuotesTheEndsOfLongValues(t *testing.T) {
 			[]string{"spec.containers[0].environment[xxx", "xxx=]: Invalid value: \"xxx", "must consist of"},
 		},
 		"hostname": {[]bergv1.Container{{Hostname: long, Image: "i"}}, []string{"spec.containers[0].hostname: Too long", "53"}},
-		"image":    {[]bergv1.Container{{Hostname: "a", Image: long + " "}}, []string{"spec.containers[0].image: Invalid value: \"xxx", "without spaces around it"}},
+		"image":    {[]bergv1.Container{{Hostname: "a", Image: long + " "}}, []string{"spec.containers[0].image: Invalid value: \"xxx", "without leading or trailing spaces"}},
 		"protocol": {
 			[]bergv1.Container{{Hostname: "a", Image: "i", Ports: []bergv1.Port{{Port: 1, Protocol: bergv1.Protocol(long)}}}},
 			[]string{"spec.containers[0].ports[0].protocol: Unsupported value: \"", "supported values: \"tcp\", \"udp\""},

@@ -11,7 +11,7 @@ import (
 
 // causeOf returns why a live instance does not run, fit for a player: "" when it does. What
 // stopped the build comes before what its pods say, as in the conditions.
-func causeOf(out Outcome, phase bergv1.Phase, pods podsVerdict) bergv1.Cause {
+func causeOf(out Outcome, phase bergv1.Phase, pods podsSummary) bergv1.Cause {
 	switch {
 	case phase == bergv1.PhaseRunning:
 		return ""

@@ -36,16 +36,16 @@ func Check(o Observed, cfg config.Challenge) *outcome.Problem {
 
 // CheckAlone leaves aside what stands in the cluster already.
 func CheckAlone(c Candidate, cfg config.Challenge) *outcome.Problem {
-	if p := checkWishes(c, cfg); p != nil {
+	if p := checkSpec(c, cfg); p != nil {
 		return p
 	}
 	return challengeIsNotFrozen(c)
 }
 
 // checkWishes leaves a freeze aside, too: an instance that lives is not held back by it.
-func checkWishes(c Candidate, cfg config.Challenge) *outcome.Problem {
-	for _, judgement := range checks {
-		if p := judgement(c, cfg); p != nil {
+func checkSpec(c Candidate, cfg config.Challenge) *outcome.Problem {
+	for _, check := range checks {
+		if p := check(c, cfg); p != nil {
 			return p
 		}
 	}
@@ -56,7 +56,7 @@ func checkWishes(c Candidate, cfg config.Challenge) *outcome.Problem {
 // it is now, nil when it can.
 func checkAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
 	c.Pinned = nil
-	return checkWishes(c, cfg)
+	return checkSpec(c, cfg)
 }
 
 // referenceIsAllowed comes before anything is said of the Challenge: an instance

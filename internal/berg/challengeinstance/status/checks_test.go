@@ -69,7 +69,7 @@ func owned(all []Candidate) (instances []*bergv1.ChallengeInstance, contends fun
 	return instances, func(i *bergv1.ChallengeInstance) bool { return possible[i.UID] }
 }
 
-func TestJudge(t *testing.T) {
+func TestCheck(t *testing.T) {
 	me := candidate("m", 5)
 	empty := func(c *Candidate) { c.Challenge = challengeOf(manifests.Snapshot{}) }
 	broken := func(c *Candidate) {

@@ -38,7 +38,7 @@ func Pin(o *Observed, cfg config.Challenge) error {
 		return err
 	}
 	s.ChallengeSnapshot = raw
-	s.Services = manifests.StillWanted(s.Services, pinned.Containers)
+	s.Services = manifests.KeepWanted(s.Services, pinned.Containers)
 	s.ChallengeGeneration = o.Challenge.Generation
 	s.ObservedRollout = o.Instance.Annotations[bergv1.AnnotationRollout]
 	o.Pinned = &pinned

@@ -12,21 +12,21 @@ import (
 )
 
 // podsVerdict sums up the pods of an instance.
-type podsVerdict struct {
+type podsSummary struct {
 	ready   bool
 	broken  string // reason of the first container that cannot come up, "" if none
 	message string
 }
 
-func checkPods(o Observed) podsVerdict {
+func checkPods(o Observed) podsSummary {
 	if o.Pinned == nil {
-		return podsVerdict{}
+		return podsSummary{}
 	}
 	var missing, probed []string
 	for _, c := range o.Pinned.Containers {
 		ready, problem, message := checkContainer(o, c)
 		if problem != "" {
-			return podsVerdict{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
+			return podsSummary{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
 		}
 		if !ready {
 			missing = append(missing, c.Hostname)
@@ -36,9 +36,9 @@ func checkPods(o Observed) podsVerdict {
 		}
 	}
 	if len(missing) > 0 {
-		return podsVerdict{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, o.Instance.Status.ReadyAt != nil)}
+		return podsSummary{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, o.Instance.Status.ReadyAt != nil)}
 	}
-	return podsVerdict{ready: true}
+	return podsSummary{ready: true}
 }
 
 // probesOf tells which readiness probes have to succeed yet. It says so from the beginning: that a
@@ -64,7 +64,7 @@ func checkContainer(o Observed, c bergv1.Container) (ready bool, reason, message
 	live, ended := PodsOf(o.Pods, c.Hostname)
 	for _, p := range live {
 		if v := ViewOf(p); v.reason != "" {
-			return false, v.reason, v.message + killerOf(p, c)
+			return false, v.reason, v.message + livenessHint(p, c)
 		}
 	}
 	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !PodReady(p) }) {
@@ -148,12 +148,12 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if last := crashed(s); last != nil {
 			// How long it waits for the next attempt is left out: that changes with each.
-			return crashLoopBackOff, crashLoopBackOff + ": " + lastWords(last)
+			return crashLoopBackOff, crashLoopBackOff + ": " + howItEnded(last)
 		}
 		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
 			message := strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 			if last := s.LastTerminationState.Terminated; last != nil {
-				message += "; " + lastWords(last)
+				message += "; " + howItEnded(last)
 			}
 			return reasonOf(w.Reason, bergv1.ReasonPodsNotReady), message
 		}
@@ -194,7 +194,7 @@ func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 }
 
 // lastWords tells how a container ended: by the runtime's text if that could not start it.
-func lastWords(t *corev1.ContainerStateTerminated) string {
+func howItEnded(t *corev1.ContainerStateTerminated) string {
 	if neverRan(t) {
 		return t.Reason + ": " + t.Message
 	}
@@ -203,7 +203,7 @@ func lastWords(t *corev1.ContainerStateTerminated) string {
 
 // killerOf tells what may have ended a container by a signal: a kubelet does not say of which end it was
 // the liveness probe.
-func killerOf(p *corev1.Pod, c bergv1.Container) string {
+func livenessHint(p *corev1.Pod, c bergv1.Container) string {
 	at := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
 	if at < 0 || c.LivenessProbe == nil {
 		return ""

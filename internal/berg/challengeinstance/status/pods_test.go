@@ -104,7 +104,7 @@ func TestReasonsFromElsewhereAreReasons(t *testing.T) {
 }
 
 // What probes do to a container is told, and by no status more than without them.
-func TestWhatProbesDoIsTold(t *testing.T) {
+func TestMessagesNameFailingProbes(t *testing.T) {
 	probe := &corev1.Probe{}
 	ended := func(exit int32, reason string) corev1.Pod {
 		p := attempt(3, backsOff("10s"))

@@ -62,18 +62,18 @@ func startTimes(out Outcome, now time.Time) *bergv1.StartTimes {
 	earliest := Begun(instance)
 	for i, s := range stages {
 		field := s.at(times)
-		told := *field
+		known := *field
 		switch t := over[i]; {
-		case t.IsZero(), told != nil && !s.moves, told == nil && i < reached:
+		case t.IsZero(), known != nil && !s.moves, known == nil && i < reached:
 			// Not known, known already, or so late that a later stage has its time.
 		default:
 			t = clamp(t, earliest, latest).Truncate(time.Millisecond)
-			if told == nil || t.After(told.Time) {
+			if known == nil || t.After(known.Time) {
 				*field = &metav1.MicroTime{Time: t}
 			}
 		}
-		if told = *field; told != nil && told.After(earliest) {
-			earliest = told.Time
+		if known = *field; known != nil && known.After(earliest) {
+			earliest = known.Time
 		}
 	}
 	if *times == (bergv1.StartTimes{}) {

@@ -159,7 +159,7 @@ func policyKinds(p config.NetworkPolicy) string {
 }
 
 // podsReady says whether all pods were ready once.
-func podsReady(out Outcome, pods podsVerdict, late bool, cfg config.Challenge) metav1.Condition {
+func podsReady(out Outcome, pods podsSummary, late bool, cfg config.Challenge) metav1.Condition {
 	status, reason, message := metav1.ConditionUnknown, bergv1.ReasonStarting, pods.message
 	switch {
 	case out.Instance.Status.ReadyAt != nil:
@@ -179,7 +179,7 @@ func podsReady(out Outcome, pods podsVerdict, late bool, cfg config.Challenge) m
 }
 
 // healthy says whether all pods of an instance that was ready are ready now.
-func healthy(out Outcome, pods podsVerdict) metav1.Condition {
+func healthy(out Outcome, pods podsSummary) metav1.Condition {
 	status, reason, message := metav1.ConditionFalse, cmp.Or(pods.broken, bergv1.ReasonPodsNotReady), pods.message
 	switch {
 	case out.Instance.Status.ReadyAt == nil:

@@ -97,12 +97,12 @@ func refusing(out Outcome, container string) Outcome {
 }
 
 // boxless lets an outcome see that pods got no sandbox.
-func boxless(out Outcome) Outcome {
+func withoutSandbox(out Outcome) Outcome {
 	out.Sandboxes = map[types.UID]string{"": "why"}
 	return out
 }
 
-func TestDerive(t *testing.T) {
+func TestCompute(t *testing.T) {
 	pinned := webOnly()
 	edited := manifests.Snapshot{AllowOutboundTraffic: true, Containers: pinned.Containers}
 	broken := manifests.Snapshot{Containers: []bergv1.Container{{Hostname: "Not A Name", Image: "i"}}}
@@ -285,12 +285,12 @@ func TestDerive(t *testing.T) {
 			conditions: []string{"PodsReady=True/Ready", "Healthy=True/Ready"},
 		},
 		"the runtime refuses a pod": {
-			out:        boxless(built(started, nil, pod("web", false))),
+			out:        withoutSandbox(built(started, nil, pod("web", false))),
 			phase:      bergv1.PhaseStarting,
 			conditions: []string{"PodsReady=False/FailedCreatePodSandBox"},
 		},
 		"the runtime has refused a pod that has its sandbox": {
-			out: boxless(built(started, nil, func() corev1.Pod {
+			out: withoutSandbox(built(started, nil, func() corev1.Pod {
 				p := pod("web", false)
 				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
 				return p
@@ -299,7 +299,7 @@ func TestDerive(t *testing.T) {
 			conditions: []string{"PodsReady=Unknown/Starting"},
 		},
 		"the runtime has refused a pod that is ready": {
-			out:        boxless(built(started, nil, pod("web", true))),
+			out:        withoutSandbox(built(started, nil, pod("web", true))),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"PodsReady=True/Ready", "Healthy=True/Ready"},
 		},
