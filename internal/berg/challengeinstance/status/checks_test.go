@@ -292,14 +292,14 @@ func uidOf(i *bergv1.ChallengeInstance) types.UID {
 	return i.UID
 }
 
-func TestConflictSaysWhatIsInTheWay(t *testing.T) {
+func TestConflictMessageNamesTheNamespaceAndTheRemedy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ns   *corev1.Namespace
 		want []string
 	}{
-		"somebody's":    {namespaceOf("u"), []string{"does not belong to this instance", "delete or rename"}},
-		"left":          {namespaceOf("u", labelled), []string{"left behind by instance berg/former", "delete the namespace", "ORPHAN_GRACE_PERIOD"}},
-		"left, it ends": {namespaceOf("u", labelled, terminating), []string{"left behind by instance berg/former", "is being deleted", "starts when it is gone"}},
+		"foreign":       {namespaceOf("u"), []string{"does not belong to this instance", "Delete it"}},
+		"left":          {namespaceOf("u", labelled), []string{"left behind by instance berg/former", "Delete the namespace", "ORPHAN_GRACE_PERIOD"}},
+		"left, it ends": {namespaceOf("u", labelled, terminating), []string{"left behind by instance berg/former", "is being deleted", "starts afterwards"}},
 	} {
 		p := Check(observed(candidate("m", 5), tc.ns), testConfig(t, nil).Challenge)
 		if p == nil || p.Reason != bergv1.ReasonNamespaceConflict {

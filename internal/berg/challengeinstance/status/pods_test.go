@@ -114,7 +114,7 @@ func TestMessagesNameFailingProbes(t *testing.T) {
 	readiness := func(c *bergv1.Container) { c.ReadinessProbe = probe }
 	liveness := func(c *bergv1.Container) { c.LivenessProbe = probe }
 	neither := func(*bergv1.Container) {}
-	const loop = "Container web: CrashLoopBackOff: it ended last with exit code "
+	const loop = "Container web: CrashLoopBackOff: last exit code "
 	for name, tc := range map[string]struct {
 		probe    func(*bergv1.Container)
 		pod      corev1.Pod
@@ -125,8 +125,8 @@ func TestMessagesNameFailingProbes(t *testing.T) {
 		"a readiness probe":               {readiness, attempt(0, runs), false, "Not ready: web; the readiness probe of web has not succeeded yet"},
 		"a readiness probe, being pulled": {readiness, pod("web", false), false, "Not ready: web; the readiness probe of web has not succeeded yet"},
 		"a readiness probe, later":        {readiness, attempt(0, runs), true, "Not ready: web; the readiness probe of web does not succeed"},
-		"a liveness probe, killed":        {liveness, ended(137, "Error"), false, loop + "137 (Error); its liveness probe may have ended it"},
-		"a liveness probe, ended":         {liveness, ended(143, "Error"), false, loop + "143 (Error); its liveness probe may have ended it"},
+		"a liveness probe, killed":        {liveness, ended(137, "Error"), false, loop + "137 (Error); its liveness probe may have stopped it"},
+		"a liveness probe, ended":         {liveness, ended(143, "Error"), false, loop + "143 (Error); its liveness probe may have stopped it"},
 		"a liveness probe, no memory":     {liveness, ended(137, "OOMKilled"), false, loop + "137 (OOMKilled)"},
 		"a liveness probe, a crash":       {liveness, ended(1, "Error"), false, loop + "1 (Error)"},
 		"no liveness probe, killed":       {readiness, ended(137, "Error"), false, loop + "137 (Error)"},
