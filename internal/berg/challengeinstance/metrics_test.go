@@ -61,7 +61,7 @@ func TestChallengeLabelIsBounded(t *testing.T) {
 	}
 }
 
-func TestSeriesOfAChallengeGoWithIt(t *testing.T) {
+func TestSeriesAreRemovedWithTheirChallenge(t *testing.T) {
 	s := &challengeSeries{}
 	for _, name := range []string{"stays", "goes"} {
 		created.WithLabelValues(s.label(name, true)).Inc()
@@ -84,7 +84,7 @@ func count(c prometheus.Collector) int {
 	return len(ch)
 }
 
-func TestSinceWhenAnInstanceIsInItsPhase(t *testing.T) {
+func TestEnteredPhase(t *testing.T) {
 	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
 	with := func(phase bergv1.Phase, modify func(*bergv1.ChallengeInstance)) bergv1.ChallengeInstance {
 		i := bergv1.ChallengeInstance{}

@@ -150,7 +150,7 @@ func TestUserNamespaces(t *testing.T) {
 
 // What an earlier version started has none of this pinned. To add it would restart the
 // pods of a player who did not ask for it.
-func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
+func TestPodsOfAnEarlierVersionAreNotChanged(t *testing.T) {
 	cfg := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "true"})
 	instance := &bergv1.ChallengeInstance{}
 	instance.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{
@@ -180,7 +180,7 @@ func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotConfiguredIsAbsent(t *testing.T) {
+func TestUnconfiguredFieldsAreAbsent(t *testing.T) {
 	c := parseContainer(t, `{ports: [{port: 80}]}`)
 	spec := podSpec(testInputs(testConfig(t, nil), Snapshot{}), c, nil)
 	if spec.RuntimeClassName != nil || spec.ImagePullSecrets != nil || spec.NodeSelector != nil || spec.Volumes != nil || spec.Containers[0].VolumeMounts != nil {

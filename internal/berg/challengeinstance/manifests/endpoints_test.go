@@ -69,9 +69,9 @@ func TestEndpoints(t *testing.T) {
 	}
 
 	if _, err := EndpointsOf(in, f.Services); err == nil || !strings.Contains(err.Error(), "game-node-port") {
-		t.Errorf("a node port that is not allotted: error %v", err)
+		t.Errorf("a node port that is not allocated: error %v", err)
 	}
-	// All of them reach every container, whatever it offers itself.
+	// Every container gets all of them.
 	for _, d := range PlanWorkloads(in, got) {
 		env := map[string]string{}
 		for _, e := range d.Spec.Template.Spec.Containers[0].Env {
@@ -144,7 +144,7 @@ const (
 	nodePortHostname = "ctf.example"
 )
 
-func TestMoved(t *testing.T) {
+func TestMovedNodePorts(t *testing.T) {
 	endpoint := func(name, proto string, port int32, hostname string, tls bool) bergv1.ServiceEndpoint {
 		return bergv1.ServiceEndpoint{Name: name, Protocol: proto, Hostname: hostname, Port: port, TLS: tls}
 	}
@@ -168,7 +168,7 @@ func TestMoved(t *testing.T) {
 }
 
 // Which of the addresses that were told still belong to ports of a Challenge.
-func TestStillWanted(t *testing.T) {
+func TestKeepWanted(t *testing.T) {
 	node := bergv1.ServiceEndpoint{Name: "game", Protocol: "TCP", Hostname: nodePortHostname, Port: 30000}
 	plain := bergv1.ServiceEndpoint{Name: "game", Protocol: "TCP", Hostname: routeHostname, Port: 80}
 	unnamed := bergv1.ServiceEndpoint{Name: "box:53", Protocol: "UDP", Hostname: nodePortHostname, Port: 30001}

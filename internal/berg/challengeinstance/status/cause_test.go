@@ -81,7 +81,7 @@ func TestEveryCauseHasItsReasons(t *testing.T) {
 		"ended":                         {startingWith(nil, endedPod("web", corev1.PodSucceeded, "")), bergv1.CauseCrashing},
 		"a pod is refused":              {refusing(startingWith(nil), "web"), bergv1.CauseRefused},
 		"a node refuses":                {withoutSandbox(startingWith(nil, pod("web", false))), bergv1.CauseRefused},
-		"a reason nobody knows":         {startingWith(nil, waitingPod("web", "Novelty")), bergv1.CauseNotReadyYet},
+		"an unknown reason":             {startingWith(nil, waitingPod("web", "Novelty")), bergv1.CauseNotReadyYet},
 		"what stops it comes first":     {startingWith(problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused), waitingPod("web", "ErrImagePull")), bergv1.CauseRefused},
 		"refused a repair while it ran": {running(startingWith(problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused))), ""},
 		"crashes after it ran":          {running(startingWith(nil, attempt(3, backsOff("10s")))), ""},
@@ -118,8 +118,8 @@ func running(out Outcome) Outcome {
 	return out
 }
 
-// The attempts of a crash loop are told once: by one status, whatever the kubelet says in
-// between, and no event of a pod wakes the instance until something else happens.
+// The attempts of a crash loop are reported once: the status stays the same for every state
+// that the kubelet reports in between, and no event of the pod triggers a reconciliation.
 func TestACrashLoopIsReportedOnce(t *testing.T) {
 	cfg := config.Challenge{Timeout: time.Hour, StartDeadline: time.Hour}
 	loop := []corev1.Pod{
@@ -137,7 +137,7 @@ func TestACrashLoopIsReportedOnce(t *testing.T) {
 			t.Errorf("step %d: %s\nwas %s", n, got, want)
 		}
 		if ViewOf(&loop[n-1]) != ViewOf(&loop[n]) {
-			t.Errorf("step %d wakes the instance", n)
+			t.Errorf("step %d triggers a reconciliation", n)
 		}
 	}
 
@@ -145,7 +145,7 @@ func TestACrashLoopIsReportedOnce(t *testing.T) {
 	recovers.Status.ContainerStatuses[0].Ready = true
 	recovers.Status.Conditions = pod("web", true).Status.Conditions
 	if ViewOf(&loop[len(loop)-1]) == ViewOf(&recovers) {
-		t.Error("that it is ready at last wakes nobody")
+		t.Error("becoming ready triggers no reconciliation")
 	}
 	out := startingWith(nil, recovers)
 	Compute(out, cfg, noon)

@@ -56,7 +56,7 @@ func deploymentWith(retried string, conditions ...appsv1.DeploymentCondition) *a
 	return d
 }
 
-func TestTheLatestFailureOfASandboxCounts(t *testing.T) {
+func TestLatestFailures(t *testing.T) {
 	at := func(name string, second int, text string) eventsv1.Event {
 		e := eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-a", Name: name}, Note: text}
 		e.Regarding.UID = "pod"
@@ -92,7 +92,7 @@ func TestAnEventHappenedWhenItWasSeenLast(t *testing.T) {
 	}
 }
 
-func TestReasonsFromElsewhereAreReasons(t *testing.T) {
+func TestForeignReasonsBecomeValid(t *testing.T) {
 	for text, want := range map[string]string{
 		"Evicted": "Evicted", "OutOfnvidia.com/gpu": "OutOfnvidiacomgpu", "OutOfephemeral-storage": "OutOfephemeralstorage",
 		"": "Failed", "!?": "Failed", "lower": "Failed", "9": "Failed",

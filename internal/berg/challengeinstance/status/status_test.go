@@ -406,7 +406,7 @@ func TestProblemOf(t *testing.T) {
 		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), outcome.External, bergv1.ReasonAPINotInstalled},
 		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), outcome.External, bergv1.ReasonAPINotInstalled},
 		"conflict":              {apierrors.NewConflict(resource, "web", errors.New("modified")), outcome.Stale, ""},
-		"gone meanwhile":        {apierrors.NewNotFound(resource, "web"), outcome.Stale, ""},
+		"gone":                  {apierrors.NewNotFound(resource, "web"), outcome.Stale, ""},
 		"API server away":       {errors.New("connection refused"), outcome.Retry, bergv1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -511,12 +511,12 @@ func TestStartDeadline(t *testing.T) {
 		after    time.Duration
 		want     time.Duration
 	}{
-		"not started":        {testInstance(), 0, 0},
-		"starting":           {testInstance(started), 20 * time.Second, 40 * time.Second},
-		"at the deadline":    {testInstance(started), time.Minute, 1},
-		"passed in the pass": {testInstance(started), time.Hour, 1},
-		"failed already":     {testInstance(failed), time.Hour, 0},
-		"ready":              {testInstance(wasReady), time.Second, 0},
+		"not started":     {testInstance(), 0, 0},
+		"starting":        {testInstance(started), 20 * time.Second, 40 * time.Second},
+		"at the deadline": {testInstance(started), time.Minute, 1},
+		"just passed":     {testInstance(started), time.Hour, 1},
+		"failed already":  {testInstance(failed), time.Hour, 0},
+		"ready":           {testInstance(wasReady), time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := UntilStartDeadline(tc.instance, cfg, noon.Add(tc.after)); got != tc.want {
