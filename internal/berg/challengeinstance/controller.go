@@ -127,7 +127,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if status.Withdrawn(view.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
 		if outcome.CauseOf(err) == outcome.Rejected {
-			r.tellBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
+			r.reportBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
 		}
 		return 0, err
 	}
