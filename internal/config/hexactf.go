@@ -7,23 +7,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// HexaCTF is what an administrator can set about HexaCTF challenges.
+// HexaCTF configures HexaCTF challenges. The help of each setting describes its field.
 type HexaCTF struct {
-	// Isolation is whether a new challenge gets a NetworkPolicy, no service account token
-	// and the runtime's seccomp profile.
-	Isolation bool
-	// Egress is what an isolated challenge may reach.
-	Egress Egress
-	// PodCIDRs are the address ranges of pods and Services, which Egress keeps out where they
-	// are public addresses; nil: private addresses.
-	PodCIDRs []netip.Prefix
-	// StartDeadline is the time after which a challenge that is not available is in Error.
-	StartDeadline time.Duration
-	// DefinitionTimeout is how long a challenge waits for its definition to exist.
+	Isolation         bool
+	Egress            Egress
+	PodCIDRs          []netip.Prefix // nil: private addresses
+	StartDeadline     time.Duration
 	DefinitionTimeout time.Duration
-	// MetricRetention is how long the series of a deleted challenge is still reported.
-	MetricRetention time.Duration
-	Kafka           Kafka
+	MetricRetention   time.Duration
+	Kafka             Kafka
 }
 
 // Egress is what an isolated challenge may reach in addition to its own components and the

@@ -16,25 +16,16 @@ import (
 )
 
 // Kafka is where state changes are sent, and how the operator authenticates there. Secrets
-// are files, never values: values are logged and are part of manifests.
+// are files, never values: values are logged and are part of manifests. All files are read for
+// each connection, so that certificates and passwords can be renewed.
 type Kafka struct {
-	// Brokers are addresses with a port. None: no messages are sent.
-	Brokers []string
-	// Topic is where messages go.
-	Topic string
-	// TLS is whether connections are encrypted. The files are read for each connection, so
-	// that a certificate can be renewed. An empty CAFile stands for the authorities that the
-	// image trusts, an empty CertificateFile for no client certificate.
+	Brokers                          []string // with a port; none: no messages are sent
+	Topic                            string
 	TLS                              bool
-	CAFile, CertificateFile, KeyFile string
-	// SASLMechanism is how the operator authenticates, "" for not at all. The file with the
-	// password is read for each connection.
-	SASLMechanism                  SASLMechanism
-	SASLUsername, SASLPasswordFile string
-	// SendTimeout is how long one attempt to send a message waits for the broker.
-	SendTimeout time.Duration
-	// DeleteTimeout is how long a deletion waits for its messages to be sent.
-	DeleteTimeout time.Duration
+	CAFile, CertificateFile, KeyFile string // "": the authorities of the image, no client certificate
+	SASLMechanism                    SASLMechanism
+	SASLUsername, SASLPasswordFile   string
+	SendTimeout, DeleteTimeout       time.Duration
 }
 
 // Enabled reports whether messages are sent.

@@ -17,12 +17,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// KibaShip is what an administrator can set about KibaShip projects.
+// KibaShip configures KibaShip projects.
 type KibaShip struct {
-	// Tekton is what happens to a Project while Tekton is not installed.
-	Tekton TektonMode
-	// ProjectAdmin names the ClusterRole that is bound in the namespace of each Project.
-	ProjectAdmin string
+	Tekton       TektonMode
+	ProjectAdmin string // ClusterRole that is bound in the namespace of each Project
 	Builds       Builds
 }
 
@@ -36,39 +34,23 @@ const (
 	TektonOff      TektonMode = "off"
 )
 
-// Builds is how images are built from Git repositories.
+// Builds configures how images are built from Git repositories. The help of each setting
+// describes its field.
 type Builds struct {
-	// Providers are the base URLs of git providers, without a slash at the end.
-	Providers map[string]string
-	// GitImage clones, and BuilderImage builds.
+	Providers              map[string]string // base URLs, without a slash at the end
 	GitImage, BuilderImage string
-	// PushImage pushes the built image; empty: the operator's own image.
-	PushImage string
-	// BaseImage is the base for repositories without a Dockerfile; empty: a Dockerfile is required.
-	BaseImage string
-	// BuilderArgs are further arguments of the builder.
-	BuilderArgs []string
-	// Registry is where images go, as host[:port][/path]; empty: nothing is built.
-	Registry string
-	// RegistrySecret is a Secret of type kubernetes.io/dockerconfigjson in the namespace of
-	// each Project; empty: images are pushed without credentials.
-	RegistrySecret string
-	// CAConfigMap is a ConfigMap in the namespace of each Project, whose key ca.crt holds the
-	// authorities of git server and registry; empty: those of the images.
-	CAConfigMap string
-	// Timeout is how long a run may take.
-	Timeout time.Duration
-	// ResultTime is how long a Deployment shows the result of a run before it is Waiting.
-	ResultTime time.Duration
-	// Workspace is where a clone is stored until it is built.
-	Workspace BuildWorkspace
-	// StorageClass and StorageSize are those of the volume of a run; an empty class is the
-	// cluster's default.
-	StorageClass string
-	// StorageSize also limits the emptyDir that replaces the volume.
-	StorageSize resource.Quantity
-	// Limits are those of the step that builds; a resource that is not listed has no limit.
-	Limits corev1.ResourceList
+	PushImage              string // "": the operator's own image
+	BaseImage              string // "": every Application needs a Dockerfile
+	BuilderArgs            []string
+	Registry               string // host[:port][/path]; "": nothing is built
+	RegistrySecret         string // in the namespace of each Project; "": none
+	CAConfigMap            string // in the namespace of each Project; "": none
+	Timeout                time.Duration
+	ResultTime             time.Duration
+	Workspace              BuildWorkspace
+	StorageClass           string            // "": the cluster's default
+	StorageSize            resource.Quantity // of the volume, or of the emptyDir
+	Limits                 corev1.ResourceList
 }
 
 // BuildWorkspace is where a clone is stored until it is built.

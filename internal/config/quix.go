@@ -11,21 +11,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// Quix configures Quix environments.
+// Quix configures Quix environments. The help of each setting describes its field.
 type Quix struct {
-	// NamespaceSuffix follows the ID in the name of a new namespace: at most 19
-	// characters, so that the name fits into 63.
-	NamespaceSuffix string
-	// IDPattern must match the ID of a new environment; nil: any ID is valid.
-	IDPattern *regexp.Regexp
-	// ServiceAccountName and ServiceAccountNamespace name the platform's
-	// ServiceAccount, which is bound in every environment.
+	NamespaceSuffix         string         // at most 19 characters, so that the name fits into 63
+	IDPattern               *regexp.Regexp // nil: any ID is valid
 	ServiceAccountName      string
 	ServiceAccountNamespace string
-	// ClusterRoleName names the ClusterRole that it is bound to.
-	ClusterRoleName     string
-	RoleViolationPolicy RoleViolationPolicy
-	CacheSyncPeriod     time.Duration
+	ClusterRoleName         string
+	RoleViolationPolicy     RoleViolationPolicy
+	CacheSyncPeriod         time.Duration
 }
 
 // RoleViolationPolicy is what happens to the bindings of live environments

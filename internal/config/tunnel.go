@@ -13,49 +13,30 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// Tunnel configures container networks and their tunnels.
+// Tunnel configures container networks and their tunnels. The help of each setting describes its
+// field.
 type Tunnel struct {
-	// Backend is how server proxies run.
-	Backend TunnelBackend
-	// HostNode is the node on whose loopback servers listen; "": the node of the client proxy.
-	HostNode string
-	// Publish is how server proxies reach client proxies.
-	Publish TunnelPublish
-	// HostPorts is the range of node ports that are used if Publish is HostPort.
-	HostPorts PortRange
-	// ControlPort and DataPort are those of client proxies.
-	ControlPort, DataPort int32
+	Backend               TunnelBackend
+	HostNode              string // "": the node of the client proxy
+	Publish               TunnelPublish
+	HostPorts             PortRange // used if Publish is HostPort
+	ControlPort, DataPort int32     // of client proxies
 
-	// Image is an existing image of both proxies; "": an image is built for Registry.
-	Image string
-	// Registry and Repository are where images are pushed to, and pulled from.
+	Image                string // "": an image is built for Registry
 	Registry, Repository string
-	// RegistrySecret is a Secret of type kubernetes.io/dockerconfigjson in the operator's
-	// namespace, for Registry and for base images; "": none.
-	RegistrySecret string
-	// RegistryCAFile is a PEM file with the authorities of Registry's certificate.
-	RegistryCAFile string
-	// RegistryInsecure is whether Registry uses HTTP.
-	RegistryInsecure bool
-	// BaseImage is the base image of proxies that do not name one.
-	BaseImage string
-	// Binary is the proxy program.
-	Binary string
+	RegistrySecret       string // in the operator's namespace, also for base images; "": none
+	RegistryCAFile       string // "": the authorities of the operator's image
+	RegistryInsecure     bool   // HTTP
+	BaseImage            string
+	Binary               string
 
-	// AllowedServers and DeniedServers bound spec.tunnels[].serverAddress, and DeniedServerPorts
-	// serverPort. Denied servers are denied even if they are also allowed.
-	AllowedServers, DeniedServers []netip.Prefix
-	DeniedServerPorts             []PortRange
-	// Tunnels and Streams limit one pair of proxies, TunnelStreams limits one of its tunnels.
-	// IdleTimeout is how long a stream may be idle; 0: no limit.
-	Tunnels, Streams, TunnelStreams int
-	IdleTimeout                     time.Duration
-	// PrepareAttempts is how often the operator tries to prepare a tunnel.
-	PrepareAttempts int
-	// StartTimeout is the timeout of the start of a proxy, CallTimeout that of one call.
-	StartTimeout, CallTimeout time.Duration
-	// CertificateLifetime is that of the proxies' certificates, renewed after two thirds.
-	CertificateLifetime time.Duration
+	AllowedServers, DeniedServers   []netip.Prefix // what is in both is denied
+	DeniedServerPorts               []PortRange
+	Tunnels, Streams, TunnelStreams int           // the first two of a pair of proxies, the last of one tunnel
+	IdleTimeout                     time.Duration // 0: no limit
+	PrepareAttempts                 int
+	StartTimeout, CallTimeout       time.Duration
+	CertificateLifetime             time.Duration // renewed after two thirds
 }
 
 // TunnelBackend is how server proxies run.

@@ -11,7 +11,7 @@ const stride = 2
 // instructions in the comments; its only constants that differ between images are filled in by
 // newCode. It holds no four printable bytes in a row.
 var decoder = [...]byte{
-	// start: room for the argument of poll (16 bytes) and for the longest flag.
+	// start: reserve 16 bytes for the argument of poll and 1024 for the flag.
 	0x48, 0x81, 0xec, 0x10, 0x04, 0x00, 0x00, // sub rsp, 0x410
 	0xbb, 0x00, 0x00, 0x00, 0x00, // mov ebx, data address
 	0x41, 0xbc, 0x00, 0x00, 0x00, 0x00, // mov r12d, length of the flag

@@ -33,7 +33,7 @@ func exposures(image []byte, flag string) int {
 	}
 	found += shared(body, forwards, backwards)
 	// The differences of neighbours are the same under every constant key, so
-	// one look at them stands for 256 searches.
+	// one search of them replaces 256.
 	for _, difference := range []func(a, b byte) byte{
 		func(a, b byte) byte { return a ^ b },
 		func(a, b byte) byte { return a - b },

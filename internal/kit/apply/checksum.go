@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// checksum stands for the content of an object.
+// checksum identifies the content of an object.
 type checksum [sha256.Size]byte
 
-// text is half of a checksum: 128 bits tell two plans apart.
+// text is half of a checksum: 128 bits distinguish two plans.
 func (c checksum) text() string { return hex.EncodeToString(c[:sha256.Size/2]) }
 
 // ChecksumAnnotation is the annotation with the checksum of the plan that an object was

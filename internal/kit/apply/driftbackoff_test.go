@@ -30,15 +30,15 @@ func TestContestedObjectsAreThrottled(t *testing.T) {
 		r.wrote(web, []string{"kube-x"})
 	}
 	for _, seconds := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-		pause := time.Duration(seconds) * time.Second
-		clock.SetTime(clock.Now().Add(pause - 1))
+		delay := time.Duration(seconds) * time.Second
+		clock.SetTime(clock.Now().Add(delay - 1))
 		var contested *ContestedError
 		if err := r.throttled(web); !errors.As(err, &contested) || !strings.Contains(err.Error(), "Service web") || !strings.Contains(err.Error(), "kube-x") {
-			t.Fatalf("after a nanosecond less than %s: %v", pause, err)
+			t.Fatalf("after a nanosecond less than %s: %v", delay, err)
 		}
 		clock.SetTime(clock.Now().Add(1))
 		if err := r.throttled(web); err != nil {
-			t.Fatalf("after %s: %v", pause, err)
+			t.Fatalf("after %s: %v", delay, err)
 		}
 		r.wrote(web, nil)
 	}

@@ -15,7 +15,7 @@ import (
 //
 // Readers get copies and cached objects are never changed, so that sharing parts is safe.
 func (c *Caches) transform(trim func(client.Object)) toolscache.TransformFunc {
-	claims := apply.Compact(c.fieldManager)
+	compact := apply.Compact(c.fieldManager)
 	return func(o any) (any, error) {
 		if _, done := o.(*encoded); done {
 			return o, nil // an informer may transform an object twice
@@ -24,7 +24,7 @@ func (c *Caches) transform(trim func(client.Object)) toolscache.TransformFunc {
 		if !ok {
 			return o, nil // the last known state of an object that is gone
 		}
-		if _, err := claims(object); err != nil {
+		if _, err := compact(object); err != nil {
 			return nil, err
 		}
 		// A second copy of the object, as kubectl wrote it, with all its secrets.

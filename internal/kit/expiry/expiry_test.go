@@ -52,17 +52,17 @@ type budget struct {
 	ended          why
 }
 
-func newBudget(lives string) *budget {
+func newBudget(lifetime string) *budget {
 	r := &budget{clock: clocktesting.NewFakePassiveClock(noon), cache: &cached{resource: &corev1.ConfigMap{}}}
 	r.cache.resource.CreationTimestamp = metav1.NewTime(noon)
-	r.cache.resource.Annotations = map[string]string{"lives": lives}
+	r.cache.resource.Annotations = map[string]string{"lifetime": lifetime}
 	r.Controller = Controller[*corev1.ConfigMap, why]{
 		New:     func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		Client:  r.cache,
 		Clock:   r.clock,
 		Metrics: reconcile.NewMetrics("thing", "Failures."),
 		Due: func(c *corev1.ConfigMap, now time.Time) (why, time.Time) {
-			d, err := time.ParseDuration(c.Annotations["lives"])
+			d, err := time.ParseDuration(c.Annotations["lifetime"])
 			if err != nil {
 				return "", time.Time{}
 			}
@@ -90,18 +90,18 @@ func (r *budget) look(t *testing.T) ctrl.Result {
 }
 
 func TestAResourceEndsOnTimeAndNotBefore(t *testing.T) {
-	for _, lives := range []time.Duration{2 * time.Second, 30 * time.Minute} {
-		r := newBudget(lives.String())
-		if got := r.look(t).RequeueAfter; got != lives || r.asked > 0 {
-			t.Errorf("%s: looked at again after %s, asked %d times", lives, got, r.asked)
+	for _, lifetime := range []time.Duration{2 * time.Second, 30 * time.Minute} {
+		r := newBudget(lifetime.String())
+		if got := r.look(t).RequeueAfter; got != lifetime || r.asked > 0 {
+			t.Errorf("%s: looked at again after %s, asked %d times", lifetime, got, r.asked)
 		}
-		r.clock.SetTime(noon.Add(lives - time.Millisecond))
+		r.clock.SetTime(noon.Add(lifetime - time.Millisecond))
 		if got := r.look(t).RequeueAfter; got != time.Millisecond || r.asked > 0 {
-			t.Errorf("%s, just before: again after %s, asked %d times", lives, got, r.asked)
+			t.Errorf("%s, just before: again after %s, asked %d times", lifetime, got, r.asked)
 		}
-		r.clock.SetTime(noon.Add(lives))
+		r.clock.SetTime(noon.Add(lifetime))
 		if result := r.look(t); !result.IsZero() || r.asked != 1 || r.ended != "TimeOver" {
-			t.Errorf("%s, at its time: %+v, asked %d times, ended %q", lives, result, r.asked, r.ended)
+			t.Errorf("%s, at its time: %+v, asked %d times, ended %q", lifetime, result, r.asked, r.ended)
 		}
 	}
 }

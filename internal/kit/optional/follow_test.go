@@ -128,7 +128,7 @@ func TestResourcesAreEnqueuedWhenAnAPIIsInstalled(t *testing.T) {
 		t.Errorf("it is there: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 	if got := []string{<-enqueued, <-enqueued}; !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("%v are woken", got)
+		t.Errorf("%v are enqueued", got)
 	}
 	asked := c.asked
 	if result := look(t, f); !result.IsZero() || c.asked > asked || len(enqueued) > 0 {
