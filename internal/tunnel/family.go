@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
 // New returns the family. Its settings are read into cfg.
@@ -83,7 +84,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 	if err != nil {
 		return err
 	}
-	denied, err := tunnelproxy.DenyAPIServer(ctx, cfg, mgr.GetConfig().Host, net.DefaultResolver)
+	denied, err := tunnelsync.DenyAPIServer(ctx, cfg, mgr.GetConfig().Host, net.DefaultResolver)
 	if err != nil {
 		// By way of a proxy the operator may reach what it cannot look up.
 		mgr.GetLogger().Error(err, "What the name of the API server leads to is not denied to tunnels: name its addresses in TUNNEL_DENIED_SERVERS")

@@ -419,3 +419,11 @@ const (
 	// ReasonTerminating: the object is being deleted.
 	ReasonTerminating = "Terminating"
 )
+
+// Conditions that both kinds have.
+const (
+	// ConditionReady: a network is Running without a problem; all tunnels of a pair of proxies accept connections.
+	ConditionReady = "Ready"
+	// ConditionStalled exists, and is True, only while a person must act. A Failed pair of proxies has it.
+	ConditionStalled = "Stalled"
+)

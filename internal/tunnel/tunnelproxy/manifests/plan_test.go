@@ -1,4 +1,4 @@
-package tunnelproxy
+package manifests
 
 import (
 	"flag"
@@ -19,9 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func contains(text, part string) bool { return strings.Contains(text, part) }
-
-// loaded are the settings that nobody has changed, but the image.
+// loaded returns the default settings with an image and some changes.
 func loaded(t *testing.T, changes ...string) config.Tunnel {
 	t.Helper()
 	var cfg config.Tunnel
@@ -49,16 +47,16 @@ func TestPlan(t *testing.T) {
 	published.Config = loaded(t, "TUNNEL_PUBLISH=HostPort", "TUNNEL_REGISTRY_SECRET=registry")
 	node := base
 	node.Config = loaded(t, "TUNNEL_PUBLISH=NodePort")
-	// The longest name that there may be.
+	// The longest name that is allowed.
 	long := node
 	long.Name, long.Aliases = strings.Repeat("long-name-", 6)+"end", nil
-	// Images that the operator built are for one kind of processor.
+	// An image that the operator built is for one CPU architecture.
 	built, builtHere := base, published
 	built.Architecture, builtHere.Architecture = "arm64", "arm64"
 	for name, in := range map[string]Inputs{
 		"podip": base, "hostport": published, "nodeport": node, "nodeport-long": long, "built": built, "built-hostport": builtHere,
 	} {
-		p := plan(in)
+		p := New(in)
 		objects := []client.Object{p.Policy}
 		for _, s := range p.Services {
 			if wrong := validation.IsDNS1035Label(s.Name); len(wrong) > 0 {
@@ -66,7 +64,7 @@ func TestPlan(t *testing.T) {
 			}
 			objects = append(objects, s)
 		}
-		objects = append(objects, clientPod(in), serverPod(in))
+		objects = append(objects, ClientPod(in), ServerPod(in))
 		var text strings.Builder
 		for _, o := range objects {
 			encoded, err := yaml.Marshal(o)

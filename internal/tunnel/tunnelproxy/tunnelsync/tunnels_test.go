@@ -1,7 +1,8 @@
-package tunnelproxy
+package tunnelsync
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,7 +62,7 @@ func TestATunnelThatTakesTooLongFailsAlone(t *testing.T) {
 				t.Errorf("%d: %+v", i, tunnel)
 			}
 		}
-		if got.Tunnels[0].Final || !contains(got.Tunnels[0].Err, "TUNNEL_CALL_TIMEOUT") {
+		if got.Tunnels[0].Final || !strings.Contains(got.Tunnels[0].Err, "TUNNEL_CALL_TIMEOUT") {
 			t.Errorf("%+v: want it tried again", got.Tunnels[0])
 		}
 		if took := time.Since(begin); took != 5*time.Second {

@@ -1,4 +1,4 @@
-package tunnelproxy
+package manifests
 
 import (
 	"fmt"
@@ -19,19 +19,19 @@ import (
 const (
 	// tlsFolder is where a pod has its certificates.
 	tlsFolder = "/etc/berg-tunnel/tls"
-	// drainSeconds is how long a pod may take to end: the proxy drains for 5 s.
-	drainSeconds = 15
-	// clientContainer and serverContainer are the names of the containers.
-	clientContainer, serverContainer = "client-proxy", "server-proxy"
-	// nobody is the user that proxies run as: files of the Secret are readable by its group.
-	nobody = 65532
+	// DrainSeconds is how long a proxy may take to end: it drains for 5 s.
+	DrainSeconds = 15
+	// ClientContainer and ServerContainer are the names of the containers.
+	ClientContainer, ServerContainer = "client-proxy", "server-proxy"
+	// user is the user and group that proxies run as. The group may read the files of the Secret.
+	user = 65532
 )
 
-// clientPod is the client proxy. It is never started anew: with it the pair ends.
-func clientPod(in Inputs) *corev1.Pod {
+// ClientPod returns the pod of the client proxy. It is never restarted: when it ends, the pair ends.
+func ClientPod(in Inputs) *corev1.Pod {
 	cfg := in.Config
-	pod := basePod(in, in.Namespace, partClient, tunnelv1.RoleClient, corev1.Container{
-		Name:  clientContainer,
+	pod := basePod(in, in.Namespace, PartClient, tunnelv1.RoleClient, corev1.Container{
+		Name:  ClientContainer,
 		Image: in.Image,
 		Args: []string{
 			"client", "--tls-dir=" + tlsFolder,
@@ -48,10 +48,10 @@ func clientPod(in Inputs) *corev1.Pod {
 			PeriodSeconds: 5,
 		},
 	})
-	// Tunnels may have any port of the pod, low ones too, without a right of their own.
+	// A tunnel may have any port of the pod, also below 1024, without a capability.
 	pod.Spec.SecurityContext.Sysctls = []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}
 	if in.PullSecret {
-		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.object(partPull)}}
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.object(PartPull)}}
 	}
 	if cfg.Publish == config.PublishHostPort {
 		ports := pod.Spec.Containers[0].Ports
@@ -62,11 +62,11 @@ func clientPod(in Inputs) *corev1.Pod {
 	return pod
 }
 
-// serverPod is the server proxy, in the network of its node: the loopback of the node is its own.
-func serverPod(in Inputs) *corev1.Pod {
-	args := append([]string{"server", "--tls-dir=" + tlsFolder, "--server-control-address=$(HOST_IP)"}, serverArgs(in)...)
-	pod := basePod(in, in.OperatorNamespace, partServer, tunnelv1.RoleServer, corev1.Container{
-		Name:  serverContainer,
+// ServerPod returns the pod of the server proxy. It uses the network of its node, to reach the node's loopback.
+func ServerPod(in Inputs) *corev1.Pod {
+	args := append([]string{"server", "--tls-dir=" + tlsFolder, "--server-control-address=$(HOST_IP)"}, ServerArgs(in)...)
+	pod := basePod(in, in.OperatorNamespace, PartServer, tunnelv1.RoleServer, corev1.Container{
+		Name:  ServerContainer,
 		Image: in.Image,
 		Args:  args,
 		Env: []corev1.EnvVar{{Name: "HOST_IP", ValueFrom: &corev1.EnvVarSource{
@@ -76,7 +76,7 @@ func serverPod(in Inputs) *corev1.Pod {
 	pod.Spec.NodeName = in.Host
 	pod.Spec.HostNetwork = true
 	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
-	// Its servers are on that node, whatever the node is kept from.
+	// The servers are on that node, whatever its taints.
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	if in.Config.RegistrySecret != "" {
 		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.Config.RegistrySecret}}
@@ -84,8 +84,8 @@ func serverPod(in Inputs) *corev1.Pod {
 	return pod
 }
 
-// serverArgs are what every server proxy is told, whatever it runs in.
-func serverArgs(in Inputs) []string {
+// ServerArgs returns the arguments that every server proxy has, in a pod or as a process.
+func ServerArgs(in Inputs) []string {
 	cfg := in.Config
 	return []string{
 		"--server-control-port=0",
@@ -114,9 +114,9 @@ func basePod(in Inputs, namespace, part, role string, c corev1.Container) *corev
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			AutomountServiceAccountToken:  ptr.To(false),
 			EnableServiceLinks:            ptr.To(false),
-			TerminationGracePeriodSeconds: ptr.To[int64](drainSeconds),
+			TerminationGracePeriodSeconds: ptr.To[int64](DrainSeconds),
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nobody), RunAsGroup: ptr.To[int64](nobody), FSGroup: ptr.To[int64](nobody),
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user), FSGroup: ptr.To[int64](user),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{c},
@@ -127,9 +127,8 @@ func basePod(in Inputs, namespace, part, role string, c corev1.Container) *corev
 	}
 }
 
-// affinity has the scheduler choose a node that can run the client proxy: one of the processor
-// that its image was built for, and where it is reached at the loopback of the host, the host. A
-// node's name in the pod would pass the scheduler by.
+// affinity limits the scheduler to nodes that can run the client proxy: those with the CPU architecture of its image,
+// and with PublishHostPort the host alone. spec.nodeName would bypass the scheduler, and its check of ports.
 func affinity(in Inputs) *corev1.Affinity {
 	var term corev1.NodeSelectorTerm
 	if in.Architecture != "" {
@@ -142,7 +141,7 @@ func affinity(in Inputs) *corev1.Affinity {
 			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{in.Host}},
 		}
 	}
-	// A term without anything matches no node.
+	// An empty term matches no node.
 	if term.MatchExpressions == nil && term.MatchFields == nil {
 		return nil
 	}
@@ -170,4 +169,34 @@ func ranges(ports []config.PortRange) string {
 		}
 	}
 	return strings.Join(all, ",")
+}
+
+// PortsOfPod returns the ports at which a client proxy listens for its server proxy.
+func PortsOfPod(pod *corev1.Pod) (control, data int32) {
+	for _, c := range pod.Spec.Containers {
+		for _, port := range c.Ports {
+			switch port.Name {
+			case "control":
+				control = port.ContainerPort
+			case "data":
+				data = port.ContainerPort
+			}
+		}
+	}
+	return control, data
+}
+
+// HostPortsOf returns the ports of its node that a client proxy has; zero if it has none.
+func HostPortsOf(pod *corev1.Pod) (ports HostPorts) {
+	for _, c := range pod.Spec.Containers {
+		for _, port := range c.Ports {
+			switch port.Name {
+			case "control":
+				ports.Control = port.HostPort
+			case "data":
+				ports.Data = port.HostPort
+			}
+		}
+	}
+	return ports
 }

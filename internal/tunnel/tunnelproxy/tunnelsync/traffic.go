@@ -1,9 +1,7 @@
-package tunnelproxy
+package tunnelsync
 
 import (
 	"context"
-	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,50 +12,51 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
+	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
-// trafficPeriod is how often server proxies are asked what went through them: nobody tells by
-// himself.
-const trafficPeriod = 15 * time.Second
+// trafficInterval is how often server proxies are asked for their counters.
+const trafficInterval = 15 * time.Second
 
-// askedAtOnce is how many are asked at the same time.
-const askedAtOnce = 16
+// maxAsked is how many are asked at the same time.
+const maxAsked = 16
 
 var (
 	streamsActive = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tunnel_streams_active",
-		Help: "Streams that run, of all pairs of proxies. Only the leader reports it.",
+		Help: "Streams that are open, over all pairs of proxies. Only the leader reports it.",
 	})
 	tunnelsNow = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tunnel_tunnels",
-		Help: "Tunnels of all pairs of proxies that run, by state. Only the leader reports it.",
+		Help: "Tunnels of all running pairs of proxies, by state. Only the leader reports it.",
 	}, []string{"state"})
 	certificateExpiry = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tunnel_certificate_expiry_timestamp_seconds",
-		Help: "When the first of the certificates that proxies show ends, in seconds since 1970; 0 while no pair runs. Only the leader reports it.",
+		Help: "When the first certificate of a running proxy expires, in seconds since 1970; 0 while no pair runs. Only the leader reports it.",
 	})
 	certificateLifetime = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tunnel_certificate_lifetime_seconds",
-		Help: "TUNNEL_CERTIFICATE_LIFETIME, after two thirds of which certificates are renewed.",
+		Help: "TUNNEL_CERTIFICATE_LIFETIME in seconds. Certificates are renewed after two thirds of it.",
 	})
 	streams = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tunnel_streams_total",
-		Help: "Streams whose two ends were joined.",
+		Help: "Streams that were connected at both ends.",
 	})
 	streamFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tunnel_stream_failures_total",
-		Help: "Connections of clients that were closed because their stream could not be made, by reason.",
+		Help: "Client connections that were closed because no stream to the server could be made, by reason.",
 	}, []string{"reason"})
 	bytesCarried = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tunnel_bytes_total",
-		Help: "Bytes of payload, by direction.",
+		Help: "Bytes of payload carried by streams, by direction.",
 	}, []string{"direction"})
 )
 
 func init() {
 	metrics.Registry.MustRegister(streamsActive, tunnelsNow, certificateExpiry, certificateLifetime, streams, streamFailures, bytesCarried)
-	// Series that begin at 0 tell of the first failure.
+	// Without a series at 0 the first failure would not show as an increase.
 	for number, name := range control.StreamError_name {
 		if number != 0 {
 			streamFailures.WithLabelValues(reasonLabel(name))
@@ -70,38 +69,42 @@ func init() {
 	}
 }
 
-// tunnelStates are those that a tunnel may be in.
+// tunnelStates are all states of a tunnel.
 var tunnelStates = []tunnelv1.TunnelState{tunnelv1.TunnelReady, tunnelv1.TunnelFailed}
 
 func reasonLabel(name string) string {
 	return strings.ToLower(strings.TrimPrefix(name, "STREAM_ERROR_"))
 }
 
-// traffic sums up what goes through all pairs. What a proxy counts begins anew with each
-// process, and these sums do not.
-type traffic struct {
-	*Reconciler
+// Traffic adds up the counters of all server proxies. Those start at 0 with each process; the sums do not.
+type Traffic struct {
+	Reader client.Reader
+	Syncer *Syncer
+	// Identity returns the operator's identity for calls to a pair, if it is known yet.
+	Identity func(types.UID) (id *pki.Identity, known bool)
+	Config   config.Tunnel
+
 	mu   sync.Mutex
 	seen map[types.UID]sum
 }
 
-// sum is what one server proxy has counted.
+// sum has the counters of one server proxy.
 type sum struct {
 	instance                    string
 	streams, toServer, toClient uint64
 	failures                    map[string]uint64
 	active                      uint64
-	// notAfter is when the first certificate of the pair ends, in seconds since 1970.
+	// notAfter is when the first certificate of the pair expires, in seconds since 1970.
 	notAfter int64
 	known    bool
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader may call proxies.
-func (t *traffic) NeedLeaderElection() bool { return true }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader calls proxies.
+func (t *Traffic) NeedLeaderElection() bool { return true }
 
-// Start asks every pair now and then, until the operator stops.
-func (t *traffic) Start(ctx context.Context) error {
-	tick := time.NewTicker(trafficPeriod)
+// Start asks all server proxies every 15 s, until the operator stops.
+func (t *Traffic) Start(ctx context.Context) error {
+	tick := time.NewTicker(trafficInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -113,12 +116,12 @@ func (t *traffic) Start(ctx context.Context) error {
 	}
 }
 
-func (t *traffic) round(ctx context.Context) {
+func (t *Traffic) round(ctx context.Context) {
 	var all tunnelv1.ContainerNetworkTunnelProxyList
-	if err := t.Client.List(ctx, &all, client.DisableReadYourWritesConsistency); err != nil {
+	if err := t.Reader.List(ctx, &all, client.DisableReadYourWritesConsistency); err != nil {
 		return // only a cache that is shutting down fails
 	}
-	turns, asked := make(chan struct{}, askedAtOnce), sync.WaitGroup{}
+	slots, asked := make(chan struct{}, maxAsked), sync.WaitGroup{}
 	live, states := map[types.UID]bool{}, map[tunnelv1.TunnelState]int{}
 	for i := range all.Items {
 		p := &all.Items[i]
@@ -129,9 +132,9 @@ func (t *traffic) round(ctx context.Context) {
 		for _, tunnel := range p.Status.TunnelStatuses {
 			states[tunnel.State]++
 		}
-		turns <- struct{}{}
+		slots <- struct{}{}
 		asked.Go(func() {
-			defer func() { <-turns }()
+			defer func() { <-slots }()
 			t.ask(ctx, p)
 		})
 	}
@@ -145,9 +148,9 @@ func (t *traffic) round(ctx context.Context) {
 	}
 }
 
-// totals forgets pairs that do not run any more, and returns of the others how many streams they
-// have, and when the first of their certificates ends; 0: nobody knows of one.
-func (t *traffic) totals(live map[types.UID]bool) (active uint64, expiry int64) {
+// totals forgets pairs that no longer run. Of the others it returns how many streams they have, and when their first
+// certificate expires, 0 if none is known.
+func (t *Traffic) totals(live map[types.UID]bool) (active uint64, expiry int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for uid, s := range t.seen {
@@ -163,13 +166,12 @@ func (t *traffic) totals(live map[types.UID]bool) (active uint64, expiry int64) 
 	return active, expiry
 }
 
-func (t *traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) {
-	keys, known := t.memory.keys(p.UID)
+func (t *Traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) {
+	identity, known := t.Identity(p.UID)
 	if !known {
-		return // nobody has looked at it yet since the operator started
+		return // it was not reconciled yet since the operator started
 	}
-	address := net.JoinHostPort(p.Status.ServerProxyAddress, strconv.Itoa(int(p.Status.ServerProxyControlPort)))
-	caller, err := t.caller(p, address, keys.Controller)
+	caller, err := t.Syncer.client(p.UID, hostPort(p.Status.ServerProxyAddress, p.Status.ServerProxyControlPort), identity)
 	if err != nil {
 		return
 	}
@@ -177,7 +179,7 @@ func (t *traffic) ask(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelPro
 	defer cancel()
 	listed, err := caller.ListTunnels(ctx, &control.ListTunnelsRequest{})
 	if err != nil {
-		return // its events tell what is wrong with it
+		return // the reconciliation of the pair reports it
 	}
 	t.count(p.UID, sumOf(listed))
 }
@@ -199,12 +201,15 @@ func sumOf(listed *control.ListTunnelsResponse) sum {
 	return s
 }
 
-// count adds what is new since the last time. What a pair carried before this operator knew it
-// was counted by the one before.
-func (t *traffic) count(uid types.UID, now sum) {
+// count adds what is new since the last time. What a pair carried before the first time was counted by an earlier
+// operator process.
+func (t *Traffic) count(uid types.UID, now sum) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.seen[uid]
+	if t.seen == nil {
+		t.seen = map[types.UID]sum{}
+	}
 	t.seen[uid] = now
 	if !before.known {
 		return
@@ -212,15 +217,15 @@ func (t *traffic) count(uid types.UID, now sum) {
 	if before.instance != now.instance {
 		before = sum{}
 	}
-	streams.Add(risen(before.streams, now.streams))
-	bytesCarried.WithLabelValues("to_server").Add(risen(before.toServer, now.toServer))
-	bytesCarried.WithLabelValues("to_client").Add(risen(before.toClient, now.toClient))
+	streams.Add(increase(before.streams, now.streams))
+	bytesCarried.WithLabelValues("to_server").Add(increase(before.toServer, now.toServer))
+	bytesCarried.WithLabelValues("to_client").Add(increase(before.toClient, now.toClient))
 	for reason, n := range now.failures {
-		streamFailures.WithLabelValues(reason).Add(risen(before.failures[reason], n))
+		streamFailures.WithLabelValues(reason).Add(increase(before.failures[reason], n))
 	}
 }
 
-func risen(before, now uint64) float64 {
+func increase(before, now uint64) float64 {
 	if now < before {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package tunnelproxy
+package manifests
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// service is a name at which clients find the client proxy, at whatever port: that of the pair
-// itself, or an alias. The ports that it lists are for those who look for them.
+// service is a name at which clients find the client proxy: the name of the pair, or an alias. It is headless, so
+// that every port is reachable; the ports that it lists are for service discovery only.
 func service(in Inputs, name string) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: in.meta(in.Namespace, name, ""),
@@ -30,7 +30,7 @@ func service(in Inputs, name string) *corev1.Service {
 func publisher(in Inputs) *corev1.Service {
 	cfg := in.Config
 	return &corev1.Service{
-		ObjectMeta: in.meta(in.Namespace, in.object(partClient), ""),
+		ObjectMeta: in.meta(in.Namespace, in.object(PartClient), ""),
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeNodePort,
 			Selector: in.selector(),
@@ -40,4 +40,17 @@ func publisher(in Inputs) *corev1.Service {
 			},
 		},
 	}
+}
+
+// NodePortsOf returns the ports of the nodes that a publisher has.
+func NodePortsOf(s *corev1.Service) (ports HostPorts) {
+	for _, port := range s.Spec.Ports {
+		switch port.Name {
+		case "control":
+			ports.Control = port.NodePort
+		case "data":
+			ports.Data = port.NodePort
+		}
+	}
+	return ports
 }

@@ -1,4 +1,4 @@
-package tunnelproxy
+package tunnelsync
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bergctf/berg-operator/internal/config"
 )
@@ -59,31 +57,10 @@ func TestDenyAPIServer(t *testing.T) {
 		if !slices.Equal(servers, test.servers) {
 			t.Errorf("%s: %v are denied, want %v", test.host, servers, test.servers)
 		}
-		usual := loaded(t).DeniedServerPorts
-		if more := cfg.DeniedServerPorts[len(usual):]; test.port == 0 && len(more) > 0 ||
+		standard := loaded(t).DeniedServerPorts
+		if more := cfg.DeniedServerPorts[len(standard):]; test.port == 0 && len(more) > 0 ||
 			test.port != 0 && !slices.Equal(more, []config.PortRange{{First: test.port, Last: test.port}}) {
-			t.Errorf("%s: ports %v are denied beside the usual ones, want %d", test.host, more, test.port)
+			t.Errorf("%s: ports %v are denied in addition to the default ones, want %d", test.host, more, test.port)
 		}
-	}
-}
-
-func TestTheKubeletOfTheHostIsDenied(t *testing.T) {
-	cfg := loaded(t)
-	if got := denyKubelet(cfg, nil); !slices.Equal(got.DeniedServerPorts, cfg.DeniedServerPorts) {
-		t.Errorf("without a host: %v", got.DeniedServerPorts)
-	}
-	node := &corev1.Node{}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
-	if got := denyKubelet(cfg, node); !slices.Equal(got.DeniedServerPorts, cfg.DeniedServerPorts) {
-		t.Errorf("the usual port is denied twice: %v", got.DeniedServerPorts)
-	}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = 11250
-	TrimNode(node)
-	got := denyKubelet(cfg, node)
-	if got.DeniedServerPorts[len(got.DeniedServerPorts)-1] != (config.PortRange{First: 11250, Last: 11250}) {
-		t.Errorf("%v", got.DeniedServerPorts)
-	}
-	if len(cfg.DeniedServerPorts) == len(got.DeniedServerPorts) {
-		t.Error("the settings of others were changed")
 	}
 }

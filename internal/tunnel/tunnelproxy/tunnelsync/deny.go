@@ -1,4 +1,4 @@
-package tunnelproxy
+package tunnelsync
 
 import (
 	"cmp"
@@ -17,13 +17,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
 )
 
-// lookUpTimeout is how long the operator waits at its start for the name of the API server.
+// lookUpTimeout is how long the operator waits at its start for the address of the API server.
 const lookUpTimeout = 5 * time.Second
 
-// DenyAPIServer returns settings by which no tunnel leads to where the operator itself finds the
-// API server: host is that of its configuration, an address or a name. At a loopback other servers
-// listen too: there it is the port that is denied. The error is that of a name that could not be
-// looked up; the settings are good then, but for it.
+// DenyAPIServer returns settings with which no tunnel leads to the API server that the operator itself uses. host is that
+// of its configuration, an address or a name. At a loopback address, where other servers listen too, only the port is
+// denied. On an error the name could not be resolved, and the settings are returned without it.
 func DenyAPIServer(ctx context.Context, cfg config.Tunnel, host string, names allowlist.Resolver) (config.Tunnel, error) {
 	name, port := apiServer(host)
 	found := []netip.Addr{}
@@ -35,40 +34,40 @@ func DenyAPIServer(ctx context.Context, cfg config.Tunnel, host string, names al
 		ctx, done := context.WithTimeout(ctx, lookUpTimeout)
 		defer done()
 		if found, err = names.LookupNetIP(ctx, "ip", name); err != nil {
-			return cfg, fmt.Errorf("look up the API server %q, to which no tunnel may lead: %w", name, err)
+			return cfg, fmt.Errorf("resolve the API server %q, to which no tunnel may lead: %w", name, err)
 		}
 	}
 	for _, address := range found {
 		address = address.Unmap().WithZone("")
 		if address.IsLoopback() {
 			cfg = denyPort(cfg, port)
-		} else if alone := netip.PrefixFrom(address, address.BitLen()); !slices.Contains(cfg.DeniedServers, alone) {
-			cfg.DeniedServers = append(slices.Clone(cfg.DeniedServers), alone)
+		} else if one := netip.PrefixFrom(address, address.BitLen()); !slices.Contains(cfg.DeniedServers, one) {
+			cfg.DeniedServers = append(slices.Clone(cfg.DeniedServers), one)
 		}
 	}
 	return cfg, nil
 }
 
-// apiServer returns the name and the port of a configuration's host, which may be a URL or not.
+// apiServer returns name and port of a configuration's host, which may be a URL.
 func apiServer(host string) (name string, port int32) {
-	usual := int32(443)
+	standard := int32(443)
 	switch {
 	case strings.HasPrefix(host, "http://"):
-		usual = 80
+		standard = 80
 	case !strings.Contains(host, "://"):
 		host = "https://" + host
 	}
 	at, err := url.Parse(host)
 	if err != nil {
-		// An address of IPv6 without brackets is no URL.
+		// An IPv6 address without brackets is not a valid URL.
 		_, rest, _ := strings.Cut(host, "://")
-		return strings.Trim(rest, "[]/"), usual
+		return strings.Trim(rest, "[]/"), standard
 	}
 	number, err := strconv.ParseUint(at.Port(), 10, 16)
 	if err != nil {
-		return at.Hostname(), usual
+		return at.Hostname(), standard
 	}
-	return at.Hostname(), cmp.Or(int32(number), usual)
+	return at.Hostname(), cmp.Or(int32(number), standard)
 }
 
 // denyPort denies a port to all servers, unless it is denied already.
@@ -80,8 +79,8 @@ func denyPort(cfg config.Tunnel, port int32) config.Tunnel {
 	return cfg
 }
 
-// denyKubelet denies the port at which the kubelet of the host listens: it need not be the usual one.
-func denyKubelet(cfg config.Tunnel, host *corev1.Node) config.Tunnel {
+// DenyKubelet denies the port of the host's kubelet, which may not be the standard one.
+func DenyKubelet(cfg config.Tunnel, host *corev1.Node) config.Tunnel {
 	if host == nil || host.Status.DaemonEndpoints.KubeletEndpoint.Port == 0 {
 		return cfg
 	}

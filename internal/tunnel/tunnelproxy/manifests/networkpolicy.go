@@ -1,4 +1,4 @@
-package tunnelproxy
+package manifests
 
 import (
 	"net/netip"
@@ -12,15 +12,15 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
 )
 
-// policy lets clients of the network reach the tunnels, and nodes alone the two ports by which
-// the client proxy is controlled. That dials nobody, and may reach nobody.
+// policy lets clients in the network reach the tunnels, and only nodes reach the two ports by which the client proxy is
+// controlled. The client proxy opens no connections, so it has no egress.
 func policy(in Inputs) *networkingv1.NetworkPolicy {
 	cfg := in.Config
 	ingress := []networkingv1.NetworkPolicyIngressRule{{
 		From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}},
-		Ports: network.PortsBeside(cfg.ControlPort, cfg.DataPort),
+		Ports: network.PortsExcept(cfg.ControlPort, cfg.DataPort),
 	}}
-	// No peers would mean everybody.
+	// A rule without peers would allow all sources.
 	if len(in.Nodes) > 0 {
 		var blocks []netip.Prefix
 		for _, address := range in.Nodes {
@@ -34,7 +34,7 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 		})
 	}
 	return &networkingv1.NetworkPolicy{
-		ObjectMeta: in.meta(in.Namespace, in.object(partClient), ""),
+		ObjectMeta: in.meta(in.Namespace, in.object(PartClient), ""),
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: in.selector()},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
@@ -43,10 +43,9 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 	}
 }
 
-// nodeAddresses are those from which the server proxy on a node may come: the node's own, and
-// of each of its ranges of pods the first, at which a bridge to them stands, and that of the range
-// itself, which the tunnel between nodes has where there is one.
-func nodeAddresses(node *corev1.Node) []netip.Addr {
+// NodeAddresses returns the addresses from which the server proxy on a node may connect: those of the node, and of each
+// of its pod ranges the first two. The second is usually that of the bridge, the first that of an overlay's device.
+func NodeAddresses(node *corev1.Node) []netip.Addr {
 	if node == nil {
 		return nil
 	}
@@ -66,4 +65,17 @@ func nodeAddresses(node *corev1.Node) []netip.Addr {
 	}
 	slices.SortFunc(all, netip.Addr.Compare)
 	return slices.Compact(all)
+}
+
+// InternalIP returns the first internal address of a node, "" if there is none. node may be nil.
+func InternalIP(node *corev1.Node) string {
+	if node == nil {
+		return ""
+	}
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
 }

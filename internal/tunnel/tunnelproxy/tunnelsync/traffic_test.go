@@ -1,4 +1,4 @@
-package tunnelproxy
+package tunnelsync
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
+	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
 // value returns what a counter or a gauge stands at.
@@ -25,13 +26,13 @@ func value(t *testing.T, one prometheus.Collector) float64 {
 	return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 }
 
-func TestRisen(t *testing.T) {
+func TestIncrease(t *testing.T) {
 	for _, test := range []struct {
 		before, now uint64
 		want        float64
 	}{{0, 0, 0}, {0, 7, 7}, {7, 7, 0}, {7, 9, 2}, {9, 7, 0}} {
-		if got := risen(test.before, test.now); got != test.want {
-			t.Errorf("risen(%d, %d) = %v, want %v", test.before, test.now, got, test.want)
+		if got := increase(test.before, test.now); got != test.want {
+			t.Errorf("increase(%d, %d) = %v, want %v", test.before, test.now, got, test.want)
 		}
 	}
 }
@@ -64,7 +65,7 @@ func TestSumOf(t *testing.T) {
 
 func TestCountAddsWhatIsNew(t *testing.T) {
 	const failure = "data_connection_failed"
-	counter := &traffic{seen: map[types.UID]sum{}}
+	counter := &Traffic{}
 	look := func(instance string, streamed, failed uint64) (float64, float64) {
 		before, failuresBefore := value(t, streams), value(t, streamFailures.WithLabelValues(failure))
 		counter.count("u", sum{instance: instance, streams: streamed, failures: map[string]uint64{failure: failed}, known: true})
@@ -76,10 +77,10 @@ func TestCountAddsWhatIsNew(t *testing.T) {
 		streamed, failed   uint64
 		streams, failuring float64
 	}{
-		{"what was there before this operator was counted by the one before", "a", 100, 5, 0, 0},
+		{"counted by an earlier operator process", "a", 100, 5, 0, 0},
 		{"what is new", "a", 130, 6, 30, 1},
 		{"nothing new", "a", 130, 6, 0, 0},
-		{"another process begins at 0", "b", 7, 2, 7, 2},
+		{"another process starts at 0", "b", 7, 2, 7, 2},
 		{"a counter that fell", "b", 3, 2, 0, 0},
 	} {
 		if s, f := look(test.instance, test.streamed, test.failed); s != test.streams || f != test.failuring {
@@ -101,24 +102,24 @@ func (l *listing) List(_ context.Context, into client.ObjectList, _ ...client.Li
 
 func TestRound(t *testing.T) {
 	pairOf := func(uid types.UID, state tunnelv1.ContainerNetworkTunnelProxyState, tunnels ...tunnelv1.TunnelState) tunnelv1.ContainerNetworkTunnelProxy {
-		p := pairIn(state)
-		p.UID, p.Status.ServerProxyControlPort = uid, 40000
+		p := tunnelv1.ContainerNetworkTunnelProxy{}
+		p.UID, p.Status.State, p.Status.ServerProxyControlPort = uid, state, 40000
 		for _, s := range tunnels {
 			p.Status.TunnelStatuses = append(p.Status.TunnelStatuses, tunnelv1.TunnelStatus{State: s})
 		}
-		return *p
+		return p
 	}
 	all := &listing{pairs: []tunnelv1.ContainerNetworkTunnelProxy{
 		pairOf("one", tunnelv1.StateRunning, tunnelv1.TunnelReady, tunnelv1.TunnelFailed),
 		pairOf("two", tunnelv1.StateRunning, tunnelv1.TunnelReady),
 		pairOf("three", tunnelv1.StateFailed, tunnelv1.TunnelFailed),
 	}}
-	counter := &traffic{Reconciler: &Reconciler{Client: all, Config: loaded(t)}, seen: map[types.UID]sum{
+	counter := &Traffic{Reader: all, Config: loaded(t), Identity: func(types.UID) (*pki.Identity, bool) { return nil, false }, seen: map[types.UID]sum{
 		"one": {active: 2, notAfter: 300}, "two": {active: 3, notAfter: 200}, "three": {active: 5, notAfter: 100}, "gone": {active: 7, notAfter: 50},
 	}}
 	counter.round(t.Context())
 	if got := value(t, streamsActive); got != 5 {
-		t.Errorf("%v streams run, want those of pairs that do", got)
+		t.Errorf("%v streams are open, want those of pairs that run", got)
 	}
 	if got := value(t, certificateExpiry); got != 200 {
 		t.Errorf("the first certificate ends at %v, want 200", got)
@@ -131,11 +132,11 @@ func TestRound(t *testing.T) {
 		t.Errorf("%v tunnels are ready and %v have failed, want 2 and 1 of pairs that run", ready, failed)
 	}
 	if len(counter.seen) != 2 {
-		t.Errorf("pairs that do not run are remembered: %v", counter.seen)
+		t.Errorf("pairs that do not run are kept: %v", counter.seen)
 	}
 	all.pairs = nil
 	counter.round(t.Context())
 	if value(t, certificateExpiry) != 0 || value(t, streamsActive) != 0 {
-		t.Error("pairs that are gone are told")
+		t.Error("pairs that are gone are reported")
 	}
 }
