@@ -1,4 +1,4 @@
-package proxy
+package dataconn
 
 import (
 	"bytes"
@@ -15,10 +15,32 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
-// bothEnds returns both ends of a data connection.
-func bothEnds(t testing.TB) (dials, serves *secure) {
+// configs returns those of a client proxy and of a server proxy.
+func configs(t testing.TB) (client, server *tls.Config) {
 	t.Helper()
-	_, dirs := certificates(t, time.Now(), time.Hour)
+	authority, err := pki.NewAuthority("test", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(role pki.Role) *pki.Identity {
+		pair, err := authority.Issue(role, time.Now(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		identity, err := pki.NewIdentity(authority.Certificate, pair)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return identity
+	}
+	const protocol = "test/1"
+	return of(pki.ClientProxy).Serve(pki.ServerProxy, protocol), of(pki.ServerProxy).Dial(pki.ClientProxy, protocol)
+}
+
+// bothEnds returns both ends of a data connection.
+func bothEnds(t testing.TB) (dials, serves *Conn) {
+	t.Helper()
+	client, server := configs(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +51,7 @@ func bothEnds(t testing.TB) (dials, serves *secure) {
 	all.Go(func() {
 		c, err := l.Accept()
 		if err == nil {
-			serves, err = secureServer(c.(*net.TCPConn), identityOf(t, dirs[pki.ClientProxy]).Serve(pki.ServerProxy, DataProtocol))
+			serves, err = Accept(c.(*net.TCPConn), client)
 		}
 		serving = err
 	})
@@ -37,18 +59,18 @@ func bothEnds(t testing.TB) (dials, serves *secure) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dials, dialling = secureClient(c.(*net.TCPConn), identityOf(t, dirs[pki.ServerProxy]).Dial(pki.ClientProxy, DataProtocol)); dialling == nil {
-		dialling = dials.wire.release(false) // the last flight of the handshake
+	if dials, dialling = Dial(c.(*net.TCPConn), server); dialling == nil {
+		dialling = dials.records.release(false) // the last flight of the handshake
 	}
 	all.Wait()
 	if err := errors.Join(serving, dialling); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { dials.close(); serves.close() })
+	t.Cleanup(func() { _ = dials.Close(); _ = serves.Close() })
 	return dials, serves
 }
 
-// However bytes are cut, they arrive as they were, and each stream ends where it ended.
+// Bytes arrive unchanged in frames of any size, and each stream ends where it ended.
 func TestFrames(t *testing.T) {
 	dials, serves := bothEnds(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -83,50 +105,54 @@ func TestFrames(t *testing.T) {
 			t.Fatalf("stream %d: %d bytes of %d, %v", n, got.Len(), len(want), err)
 		}
 	}
-	if !serves.isQuiet() || serves.plain != nil || serves.wire.buffer != nil || dials.wire.out != nil {
-		t.Error("a buffer is held while nothing comes")
+	if !serves.Quiet() || serves.plain != nil || serves.records.buffer != nil || dials.records.out != nil {
+		t.Error("a buffer is held while the stream is idle")
 	}
 }
 
-func TestFramesOfAPeerThatIsNotOurs(t *testing.T) {
+func TestInvalidFrames(t *testing.T) {
 	dials, serves := bothEnds(t)
-	if err := dials.writeBatch(binary.BigEndian.AppendUint32(nil, framePayload+1)); err != nil {
+	if err := dials.Send(binary.BigEndian.AppendUint32(nil, framePayload+1)); err != nil {
 		t.Fatal(err)
 	}
 	if err := serves.readFrames(func([]byte) error { return nil }); !errors.Is(err, errFrame) {
 		t.Errorf("a frame that is too long: %v", err)
 	}
 	dials, serves = bothEnds(t)
-	if err := dials.writeBatch([]byte{0, 0, 0, 9, 1, 2}); err != nil {
+	if err := dials.Send([]byte{0, 0, 0, 9, 1, 2}); err != nil {
 		t.Fatal(err)
 	}
-	dials.close()
+	_ = dials.Close()
 	if err := serves.readFrames(func([]byte) error { return nil }); err == nil {
-		t.Error("a frame that is cut is taken for a whole one")
+		t.Error("a frame that is cut is taken for a complete one")
 	}
 	dials, serves = bothEnds(t)
 	if err := dials.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	if err := serves.readFrames(func([]byte) error { return nil }); err == nil {
-		t.Error("the end of TLS is not that of a stream")
+		t.Error("a TLS close is taken for the end of a stream")
 	}
 }
 
-// A key update comes between two records and is no reason to wait with what came before.
-func TestRecordsThatHoldNothingForUs(t *testing.T) {
+// An incomplete record does not hold up the complete one before it.
+func TestIncompleteRecords(t *testing.T) {
 	dials, serves := bothEnds(t)
-	if err := dials.writeBatch([]byte{0, 0, 0, 1, 'x'}); err != nil {
+	if err := dials.Send([]byte{0, 0, 0, 1, 'x'}); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "it has come", func() bool { return !serves.isQuiet() })
-	if err := serves.wire.fill(); err != nil {
+	for deadline := time.Now().Add(10 * time.Second); serves.Quiet(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it has not come")
+		}
+	}
+	if err := serves.records.fill(); err != nil {
 		t.Fatal(err)
 	}
 	// Half of a record behind a whole one.
-	whole := serves.wire.to
-	copy(serves.wire.buffer[whole:], []byte{23, 3, 3, 0, 100, 1, 2, 3})
-	serves.wire.to += 8
+	whole := serves.records.to
+	copy(serves.records.buffer[whole:], []byte{23, 3, 3, 0, 100, 1, 2, 3})
+	serves.records.to += 8
 	p := make([]byte, batchSize)
 	n, err := serves.readBatch(p)
 	if err != nil || !bytes.Equal(p[:n], []byte{0, 0, 0, 1, 'x'}) {
@@ -152,9 +178,9 @@ func TestPlainBytesAreNoTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, dirs := certificates(t, time.Now(), time.Hour)
+	client, _ := configs(t)
 	var header tls.RecordHeaderError
-	if _, err := secureServer(c.(*net.TCPConn), identityOf(t, dirs[pki.ClientProxy]).Serve(pki.ServerProxy, DataProtocol)); !errors.As(err, &header) {
+	if _, err := Accept(c.(*net.TCPConn), client); !errors.As(err, &header) {
 		t.Errorf("%v", err)
 	}
 }

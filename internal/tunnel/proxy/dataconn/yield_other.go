@@ -1,8 +1,8 @@
 //go:build !linux
 
-package proxy
+package dataconn
 
 import "runtime"
 
-// yield lets others have the processor.
+// yield gives the CPU to other goroutines.
 func yield() { runtime.Gosched() }
