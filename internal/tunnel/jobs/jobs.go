@@ -74,7 +74,7 @@ type Job[T any] struct {
 	Name string
 	// Kind of the job. At most one job of a kind runs for a UID.
 	Kind string
-	// Input tells jobs of a kind apart: with another input a job starts anew, after one that runs has ended.
+	// Input tells jobs of a kind apart: with another input the job starts again, after the one that runs has ended.
 	Input string
 	// Run makes one attempt.
 	Run func(context.Context) T

@@ -1,5 +1,5 @@
 // Package proxy has both ends of a tunnel: RunClient in the container network, RunServer on the host. docs/tunnel/proxy.md
-// says who connects to whom, and what both guarantee.
+// says which proxy opens which connection, and what both guarantee.
 //
 // Its data connections are made for speed: a tunnel must be faster than chisel, frp and ssh port forwarding. What that
 // takes, batches of TLS records and polling, is in package dataconn behind two functions, Accept and Dial; idle data

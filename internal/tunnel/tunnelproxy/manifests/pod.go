@@ -76,7 +76,7 @@ func ServerPod(in Inputs) *corev1.Pod {
 	pod.Spec.NodeName = in.Host
 	pod.Spec.HostNetwork = true
 	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
-	// The servers are on that node, whatever its taints.
+	// The servers are on that node, so its taints do not matter.
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	if in.Config.RegistrySecret != "" {
 		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: in.Config.RegistrySecret}}
