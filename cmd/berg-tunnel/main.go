@@ -1,12 +1,12 @@
-// berg-tunnel joins a container network to servers on a host. One program has both ends:
+// berg-tunnel connects a container network to servers on a host. One program has both ends:
 //
 //	berg-tunnel client        in the network: clients connect to it
 //	berg-tunnel server        on the host: it dials the client proxy, and the servers
 //	berg-tunnel control       calls a server proxy: prepare, delete, list, shutdown
 //	berg-tunnel certificates  makes the certificates of a pair
 //
-// docs/tunnel/proxy.md is its manual, and what a controller may rely on: flags, files, the line
-// on standard output when it is ready, exit codes.
+// docs/tunnel/proxy.md is its manual. It lists what a controller may rely on: flags, files, the line on standard output
+// when it is ready, and exit codes.
 package main
 
 import (
@@ -25,7 +25,7 @@ var version = "v0.0.0-dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	go func() {
-		// A second signal ends the program at once.
+		// A second signal ends the program immediately.
 		<-ctx.Done()
 		stop()
 	}()

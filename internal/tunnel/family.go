@@ -1,4 +1,4 @@
-// Package tunnel is the family of container networks and their tunnels: its door to the operator.
+// Package tunnel has the API group of container networks and their tunnels, as one value for the operator.
 package tunnel
 
 import (
@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/identity"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
 // New returns the family. Its settings are read into cfg.
@@ -36,8 +37,7 @@ func New(cfg *config.Tunnel) family.Family {
 	}
 }
 
-// caches: of the kinds that a cluster is full of only what belongs to networks and pairs is
-// kept. Secrets are never kept.
+// caches keeps of common kinds only what belongs to networks and pairs. Secrets are never cached.
 func caches() cache.Options {
 	all := ctrlcache.ByObject{Label: labels.Everything()}
 	return cache.Options{
@@ -45,7 +45,7 @@ func caches() cache.Options {
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&tunnelv1.ContainerNetwork{}:            all,
 			&tunnelv1.ContainerNetworkTunnelProxy{}: all,
-			&corev1.Namespace{}:                     all, // a foreign one of the same name must be seen
+			&corev1.Namespace{}:                     all, // a foreign one of the same name must be noticed
 			&corev1.Node{}:                          all,
 		},
 		Trim: trim,
@@ -83,10 +83,10 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 	if err != nil {
 		return err
 	}
-	denied, err := tunnelproxy.DenyAPIServer(ctx, cfg, mgr.GetConfig().Host, net.DefaultResolver)
+	denied, err := tunnelsync.DenyAPIServer(ctx, cfg, mgr.GetConfig().Host, net.DefaultResolver)
 	if err != nil {
-		// By way of a proxy the operator may reach what it cannot look up.
-		mgr.GetLogger().Error(err, "What the name of the API server leads to is not denied to tunnels: name its addresses in TUNNEL_DENIED_SERVERS")
+		// Through an HTTP proxy the operator may reach an API server whose name it cannot resolve.
+		mgr.GetLogger().Error(err, "The addresses of the API server are not denied to tunnels: add them to TUNNEL_DENIED_SERVERS")
 	}
 	logs, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -105,8 +105,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Tunnel) err
 	}).SetupWithManager(ctx, mgr)
 }
 
-// inTransition lists since when somebody waits for the operator to start proxies, or to take
-// them away.
+// inTransition lists since when pairs wait for the operator to start or delete their proxies.
 func inTransition(ctx context.Context, reader client.Reader) ([]time.Time, error) {
 	var proxies tunnelv1.ContainerNetworkTunnelProxyList
 	if err := reader.List(ctx, &proxies, client.UnsafeDisableDeepCopy); err != nil {

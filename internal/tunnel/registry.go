@@ -19,8 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy"
 )
 
-// registry builds images for a registry. What it logs in with is read for each,
-// so that a password may be changed.
+// registry builds images for a registry. It reads the credentials for each image, so that a password may change.
 type registry struct {
 	config    config.Tunnel
 	secrets   client.Reader
@@ -28,9 +27,9 @@ type registry struct {
 }
 
 const (
-	// maxBuild is enough for a large base over a slow line.
+	// maxBuild is enough for a large base over a slow network.
 	maxBuild = 15 * time.Minute
-	// versionTimeout is enough for a program that only says which one it is.
+	// versionTimeout is enough for a program that only prints its version.
 	versionTimeout = 10 * time.Second
 )
 
@@ -41,18 +40,18 @@ func newRegistry(cfg config.Tunnel, secrets client.Reader, namespace string) tun
 	return &registry{config: cfg, secrets: secrets, namespace: namespace}
 }
 
-// Ping implements proxyroom.Images.
+// Ping implements tunnelproxy.Images.
 func (r *registry) Ping(ctx context.Context) error {
 	builder, err := r.builder(image.Credentials{}, "")
 	if err != nil {
-		return nil //nolint:nilerr // what is wrong with the settings Ensure tells
+		return nil //nolint:nilerr // Ensure reports what is wrong with the settings
 	}
 	return builder.Ping(ctx)
 }
 
-// Ensure implements proxyroom.Images. One image is built at a time: package work sees to that.
+// Ensure implements tunnelproxy.Images. Package jobs builds one image at a time.
 func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
-	// A registry that stops in the middle of an answer must not hold up all others for ever.
+	// A registry that stops in the middle of an answer must not block all other builds.
 	ctx, cancel := context.WithTimeout(ctx, maxBuild)
 	defer cancel()
 	if err := image.CheckBase(base); err != nil {
@@ -60,7 +59,7 @@ func (r *registry) Ensure(ctx context.Context, base string) (string, error) {
 	}
 	credentials, err := r.credentials(ctx)
 	if err != nil {
-		// A Secret is made, or mended, by somebody who need not know of this object.
+		// The Secret may be created or fixed without a change of this object.
 		return "", &tunnelproxy.RetriableError{Err: err}
 	}
 	builder, err := r.builder(credentials, r.version(ctx))
@@ -99,8 +98,8 @@ func (r *registry) builder(credentials image.Credentials, version string) (*imag
 	return builder, nil
 }
 
-// version asks the program which one it is: it may be another than the operator. "" if it does not
-// say, then its digest tells it from others.
+// version returns the version of the program, which may differ from that of the operator; "" if it is unknown, so that
+// the tag has its digest.
 func (r *registry) version(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
@@ -111,8 +110,7 @@ func (r *registry) version(ctx context.Context) string {
 	return parseVersion(string(said))
 }
 
-// parseVersion returns the version of "berg-tunnel version v0.1.0", "" where there is none that can
-// stand in a tag.
+// parseVersion returns the version of "berg-tunnel version v0.1.0", "" if there is none that a tag may have.
 func parseVersion(said string) string {
 	fields := strings.Fields(said)
 	if len(fields) != 3 || fields[1] != "version" || !taggable.MatchString(fields[2]) {
@@ -121,7 +119,7 @@ func parseVersion(said string) string {
 	return fields[2]
 }
 
-// taggable leaves room for what follows a version in a tag.
+// taggable leaves space for what follows a version in a tag.
 var taggable = regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_.+-]{0,63}$`)
 
 func (r *registry) credentials(ctx context.Context) (image.Credentials, error) {

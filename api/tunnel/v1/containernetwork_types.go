@@ -4,13 +4,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ContainerNetwork is a network that containers reach each other in: a namespace. What is
-// wanted of it cannot be changed.
+// ContainerNetwork is a network in which containers reach each other: a namespace. Its spec cannot be changed.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,path=containernetworks,shortName=ctrnet
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.status.networkName`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
@@ -21,13 +21,13 @@ type ContainerNetwork struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What the network is. Cannot be changed.
+	// The network. It cannot be changed.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Spec ContainerNetworkSpec `json:"spec,omitempty"`
 
-	// What the operator observed. Absent until it has seen the network.
+	// What the operator observed. Absent until the first reconciliation.
 	//
 	// +optional
 	Status ContainerNetworkStatus `json:"status,omitempty"`
@@ -42,13 +42,13 @@ type ContainerNetworkList struct {
 	Items           []ContainerNetwork `json:"items"`
 }
 
-// ContainerNetworkSpec is what a network is.
+// ContainerNetworkSpec describes a network.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a ContainerNetwork cannot be changed: delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="has(self.networkName) && size(self.networkName) > 0 || (!has(self.mode) || self.mode == 'session') && !(has(self.persistent) && self.persistent)",message="networkName must be set unless mode is session: name the namespace"
 type ContainerNetworkSpec struct {
-	// Name of the namespace that the network is. It must not be one of Kubernetes' own. May be
-	// left out with mode session: then one is made of the name of this object.
+	// Name of the network's namespace. It must not be one of Kubernetes itself. It may be omitted with mode session: then
+	// the name is made from the name of this object.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
@@ -56,27 +56,26 @@ type ContainerNetworkSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Network Name"
 	NetworkName string `json:"networkName,omitempty"`
 
-	// Whether the network should have IPv6 addresses. It is told in the status as it is asked
-	// for: the addresses of pods are those of the cluster.
+	// Whether the network should have IPv6 addresses. The status repeats it; the addresses of pods are those of the cluster.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="IPv6"
 	IPv6 bool `json:"ipv6,omitempty"`
 
-	// Whose the namespace is. session: made, and deleted with this object. persistent: made
-	// unless it exists, and stays. existing: must exist, and stays. cleanup: must exist, and is
-	// deleted with this object if it was made for a persistent one. Default: session.
+	// Who makes and deletes the namespace. session: it is made, and deleted with this object. persistent: it is made unless
+	// it exists, and stays. existing: it must exist, and stays. cleanup: it must exist, and is deleted with this object if
+	// it was made for a persistent one. Default: session.
 	// +optional
 	// +kubebuilder:default=session
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Mode",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:session","urn:alm:descriptor:com.tectonic.ui:select:persistent","urn:alm:descriptor:com.tectonic.ui:select:existing","urn:alm:descriptor:com.tectonic.ui:select:cleanup"}
 	Mode ContainerNetworkMode `json:"mode,omitempty"`
 
-	// true is the same as mode persistent, whatever mode says. Default: false.
+	// true overrides mode with persistent. Default: false.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Persistent"
 	Persistent bool `json:"persistent,omitempty"`
 }
 
-// ContainerNetworkMode says whose the namespace of a network is.
+// ContainerNetworkMode says who makes and deletes the namespace of a network.
 //
 // +kubebuilder:validation:Enum=session;persistent;existing;cleanup
 type ContainerNetworkMode string
@@ -85,15 +84,15 @@ type ContainerNetworkMode string
 const (
 	// ModeSession makes the namespace, and deletes it with the network.
 	ModeSession ContainerNetworkMode = "session"
-	// ModePersistent makes the namespace unless it exists, and leaves it.
+	// ModePersistent makes the namespace unless it exists, and never deletes it.
 	ModePersistent ContainerNetworkMode = "persistent"
-	// ModeExisting uses a namespace, and leaves it.
+	// ModeExisting uses a namespace, and never deletes it.
 	ModeExisting ContainerNetworkMode = "existing"
-	// ModeCleanup uses a namespace, and deletes it if a persistent network has made it.
+	// ModeCleanup uses a namespace, and deletes it if it was made for a persistent network.
 	ModeCleanup ContainerNetworkMode = "cleanup"
 )
 
-// ModeOf returns the mode that counts.
+// ModeOf returns the mode that is in effect.
 func (s ContainerNetworkSpec) ModeOf() ContainerNetworkMode {
 	switch {
 	case s.Persistent:
@@ -107,9 +106,8 @@ func (s ContainerNetworkSpec) ModeOf() ContainerNetworkMode {
 
 // ContainerNetworkStatus is what the operator observed of a network.
 type ContainerNetworkStatus struct {
-	// Pending: the namespace is being made, or is not ready yet; Running: containers can be in
-	// it; FailedToStart: it cannot be used; Removed: it was there, and is gone; NotFound: it
-	// should exist and does not. message says why.
+	// Pending: the namespace is being made, or is not ready yet; Running: containers can run in it; FailedToStart: it cannot
+	// be used; Removed: it existed and was deleted; NotFound: it must exist and does not. message says why.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	State ContainerNetworkState `json:"state,omitempty"`
@@ -129,23 +127,23 @@ type ContainerNetworkStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Network Name"
 	NetworkName string `json:"networkName,omitempty"`
 
-	// What the network is made by: kubernetes.
+	// What provides the network: kubernetes.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Driver"
 	Driver string `json:"driver,omitempty"`
 
-	// spec.ipv6, once the network is there.
+	// spec.ipv6.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="IPv6"
 	IPv6 bool `json:"ipv6,omitempty"`
 
-	// Address ranges of pods, as the nodes tell them; none where they do not.
+	// Address ranges of pods, as the nodes report them; empty if they report none.
 	// +optional
 	// +listType=atomic
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Subnets"
 	Subnets []string `json:"subnets,omitempty"`
 
-	// The first address of each range in subnets, at which most networks have the node.
+	// The first address of each range in subnets, which most network plugins give to the node.
 	// +optional
 	// +listType=atomic
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Gateways"
@@ -162,7 +160,8 @@ type ContainerNetworkStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// What is done, what is missing and why.
+	// NamespaceReady and Confined are the steps. Ready is True while the network is Running without a problem. Stalled
+	// exists, and is True, only while a person must act.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -170,7 +169,7 @@ type ContainerNetworkStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ContainerNetworkState is a step in the life of a network.
+// ContainerNetworkState is the state of a network.
 //
 // +kubebuilder:validation:Enum=Pending;Running;FailedToStart;Removed;NotFound
 type ContainerNetworkState string
@@ -179,42 +178,42 @@ type ContainerNetworkState string
 const (
 	// NetworkPending: the namespace is being made, or is not ready yet.
 	NetworkPending ContainerNetworkState = "Pending"
-	// NetworkRunning: containers can be in it.
+	// NetworkRunning: containers can run in it.
 	NetworkRunning ContainerNetworkState = "Running"
 	// NetworkFailedToStart: the namespace cannot be used.
 	NetworkFailedToStart ContainerNetworkState = "FailedToStart"
-	// NetworkRemoved: the namespace was there, and is gone. It stays so.
+	// NetworkRemoved: the namespace existed and was deleted. This state is final.
 	NetworkRemoved ContainerNetworkState = "Removed"
-	// NetworkNotFound: the namespace should exist and does not.
+	// NetworkNotFound: the namespace must exist and does not.
 	NetworkNotFound ContainerNetworkState = "NotFound"
 )
 
-// NetworkStates are all states, in the order of a life.
+// NetworkStates are all states, in the order in which they occur.
 var NetworkStates = []ContainerNetworkState{NetworkPending, NetworkRunning, NetworkFailedToStart, NetworkNotFound, NetworkRemoved}
 
-// NetworkFinalizer keeps a network until its namespace is as its mode wants it.
+// NetworkFinalizer holds a network back from deletion until its namespace is deleted, or left, as its mode says.
 const NetworkFinalizer = "usvc-dev.developer.microsoft.com/network-reconciler"
 
-// Driver is what every network is made by.
+// Driver is what provides every network.
 const Driver = "kubernetes"
 
 // The conditions of a ContainerNetwork.
 const (
-	// ConditionNamespaceReady: the namespace is there, as the mode wants it.
+	// ConditionNamespaceReady: the namespace exists, as the mode requires.
 	ConditionNamespaceReady = "NamespaceReady"
-	// ConditionConfined: what keeps the network to itself is in place, and the operator may work in it.
+	// ConditionConfined: the policy that isolates the network is in place, and the operator has its rights in it.
 	ConditionConfined = "Confined"
 )
 
 // The reasons of ContainerNetworks, in conditions and events.
 const (
-	// ReasonNetworkReady: the namespace is there.
+	// ReasonNetworkReady: the namespace exists.
 	ReasonNetworkReady = "NetworkReady"
-	// ReasonNamespaceNotFound: there is no namespace of this name, and the mode makes none.
+	// ReasonNamespaceNotFound: no namespace has this name, and the mode does not make it.
 	ReasonNamespaceNotFound = "NamespaceNotFound"
 	// ReasonNamespaceTaken: a namespace of this name exists that was not made for this network.
 	ReasonNamespaceTaken = "NamespaceTaken"
-	// ReasonNamespaceRemoved: the namespace was there and is gone.
+	// ReasonNamespaceRemoved: the namespace existed and was deleted.
 	ReasonNamespaceRemoved = "NamespaceRemoved"
 	// ReasonNamespaceTerminating: the namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
@@ -222,6 +221,6 @@ const (
 	ReasonConfined = "Confined"
 	// ReasonInUse: the deletion waits for a tunnel proxy.
 	ReasonInUse = "InUse"
-	// ReasonNamespaceKept: the network is gone, and its namespace stays as it is.
+	// ReasonNamespaceKept: the network is deleted, and its namespace stays as it is.
 	ReasonNamespaceKept = "NamespaceKept"
 )

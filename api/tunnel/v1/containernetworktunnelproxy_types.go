@@ -4,18 +4,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ContainerNetworkTunnelProxy is a pair of proxies that leads clients in a container network
-// to servers on a node: a client proxy in the network, which clients connect to, and a server
-// proxy on the node, which makes all connections between the two, and those to the servers.
+// ContainerNetworkTunnelProxy is a pair of proxies that connects clients in a container network to servers on a node:
+// clients connect to the client proxy in the network; the server proxy on the node opens all connections to the client
+// proxy and to the servers.
 //
-// Its name must be a DNS label, since a Service has it: lower-case letters, digits and dashes,
-// a letter first, at most 63 of them.
+// Its name must be a DNS label, because a Service has the same name: at most 63 lower-case letters, digits and dashes,
+// beginning with a letter.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,path=containernetworktunnelproxies,shortName=cntp
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be at most 63 lower-case letters, digits and dashes, beginning with a letter: a Service has it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$')",message="the name must be at most 63 lower-case letters, digits and dashes, beginning with a letter: a Service has the same name"
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.containerNetworkName`
 // +kubebuilder:printcolumn:name="Version",type=integer,JSONPath=`.status.tunnelConfigurationVersion`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
@@ -26,7 +27,7 @@ type ContainerNetworkTunnelProxy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Between which network and which servers.
+	// The network, and the tunnels to servers.
 	//
 	// +required
 	Spec ContainerNetworkTunnelProxySpec `json:"spec"`
@@ -47,7 +48,7 @@ type ContainerNetworkTunnelProxyList struct {
 	Items           []ContainerNetworkTunnelProxy `json:"items"`
 }
 
-// ContainerNetworkTunnelProxySpec says between which network and which servers tunnels are.
+// ContainerNetworkTunnelProxySpec has the network and the tunnels to servers.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.baseImage) == has(oldSelf.baseImage) && (!has(self.baseImage) || self.baseImage == oldSelf.baseImage)",message="baseImage cannot be changed: delete this object and create another one"
 // +kubebuilder:validation:XValidation:rule="has(self.aliases) == has(oldSelf.aliases) && (!has(self.aliases) || self.aliases == oldSelf.aliases)",message="aliases cannot be changed: delete this object and create another one"
@@ -61,18 +62,18 @@ type ContainerNetworkTunnelProxySpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Container Network Name"
 	ContainerNetworkName string `json:"containerNetworkName"`
 
-	// The tunnels, at most 256. They may be added, changed and removed at any time: one that
-	// is changed is prepared anew, and the others are not touched.
+	// The tunnels, at most 256. They may be added, changed and removed at any time: a tunnel that is changed is prepared
+	// again, and the others are not touched.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(o, o.name == t.name))",message="each tunnel must have a name of its own: rename those that have the same"
-	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.clientProxyPort) || t.clientProxyPort == 0 || self.filter(o, has(o.clientProxyPort) && o.clientProxyPort == t.clientProxyPort && (has(o.clientProxyAddress) && o.clientProxyAddress != '' ? o.clientProxyAddress : '0.0.0.0') == (has(t.clientProxyAddress) && t.clientProxyAddress != '' ? t.clientProxyAddress : '0.0.0.0')).size() == 1)",message="two tunnels must not have the same clientProxyPort at the same clientProxyAddress: change one, or leave it out for a random port"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, self.exists_one(o, o.name == t.name))",message="the names of tunnels must be unique: rename those that have the same"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.clientProxyPort) || t.clientProxyPort == 0 || self.filter(o, has(o.clientProxyPort) && o.clientProxyPort == t.clientProxyPort && (has(o.clientProxyAddress) && o.clientProxyAddress != '' ? o.clientProxyAddress : '0.0.0.0') == (has(t.clientProxyAddress) && t.clientProxyAddress != '' ? t.clientProxyAddress : '0.0.0.0')).size() == 1)",message="two tunnels must not have the same clientProxyPort at the same clientProxyAddress: change one, or omit it for a random port"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Tunnels"
 	Tunnels []TunnelConfiguration `json:"tunnels,omitempty"`
 
-	// Image that the one of the client proxy is made from. Cannot be changed. Default: what
-	// TUNNEL_BASE_IMAGE says, mcr.microsoft.com/azurelinux/base/core:3.0.
+	// Base image of the proxies' image. Cannot be changed. Default: TUNNEL_BASE_IMAGE, which is
+	// mcr.microsoft.com/azurelinux/base/core:3.0 unless it is set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -80,8 +81,8 @@ type ContainerNetworkTunnelProxySpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Base Image"
 	BaseImage string `json:"baseImage,omitempty"`
 
-	// More names at which clients in the network find the client proxy, beside that of this
-	// object: a Service for each, at most 16. Cannot be changed.
+	// More names at which clients in the network find the client proxy, in addition to that of this object: each is a
+	// Service; at most 16. Cannot be changed.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -93,16 +94,15 @@ type ContainerNetworkTunnelProxySpec struct {
 
 // TunnelConfiguration is one tunnel: a port in the network that leads to a server.
 type TunnelConfiguration struct {
-	// Name of the tunnel, its own among those of the object, at most 63 characters. Status and
-	// logs call it so.
+	// Name of the tunnel, unique in the object, at most 63 characters. Status and logs use it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 
-	// Address of the server, as the server proxy sees it. It must be among those that
-	// TUNNEL_ALLOWED_SERVERS allows. Default: localhost, the loopback of the node.
+	// Address of the server, as seen from the server proxy. TUNNEL_ALLOWED_SERVERS must allow it. Default: localhost, the
+	// loopback of the node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z:._-]*$`
@@ -123,8 +123,8 @@ type TunnelConfiguration struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Client Proxy Address"
 	ClientProxyAddress string `json:"clientProxyAddress,omitempty"`
 
-	// Port that the client proxy listens at, from 1 to 65535, and neither its control port nor
-	// its data port. 0 or absent: a random one, which the status tells.
+	// Port that the client proxy listens at, from 1 to 65535, and neither its control port nor its data port. 0 or absent: a
+	// random port, which is in the status.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -134,10 +134,9 @@ type TunnelConfiguration struct {
 
 // ContainerNetworkTunnelProxyStatus is what the operator observed of a pair of proxies.
 type ContainerNetworkTunnelProxyStatus struct {
-	// Pending: the network is not there yet, or something else that everything needs;
-	// BuildingImage: the image of the client proxy is looked for, and built if need be;
-	// Starting: the proxies are being started; Running: tunnels are prepared as the spec says;
-	// Failed: it has ended, for ever, and message says why.
+	// Pending: the network, or another prerequisite, is missing; BuildingImage: the image of the proxies is looked up, and
+	// built if necessary; Starting: the proxies are being started; Running: tunnels are prepared as the spec says; Failed:
+	// the proxies have ended and are not restarted, and message says why. Failed is final.
 	// +optional
 	// +kubebuilder:default=Pending
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
@@ -154,7 +153,7 @@ type ContainerNetworkTunnelProxyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Tunnel Statuses"
 	TunnelStatuses []TunnelStatus `json:"tunnelStatuses,omitempty"`
 
-	// Raised by one whenever another set of tunnels is in effect than before.
+	// Increased by one whenever the set of tunnels in effect has changed.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Tunnel Configuration Version"
 	TunnelConfigurationVersion int32 `json:"tunnelConfigurationVersion,omitempty"`
@@ -184,15 +183,13 @@ type ContainerNetworkTunnelProxyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Data Port"
 	ClientProxyDataPort int32 `json:"clientProxyDataPort,omitempty"`
 
-	// How the server proxy reaches the client proxy, as TUNNEL_PUBLISH was when the pair was
-	// started: it stays so.
+	// How the server proxy reaches the client proxy: TUNNEL_PUBLISH at the time when the pair was started.
 	// +optional
 	// +kubebuilder:validation:Enum=PodIP;NodePort;HostPort
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Client Proxy Publish"
 	ClientProxyPublish string `json:"clientProxyPublish,omitempty"`
 
-	// Process ID of the server proxy, as it sees itself: in a pod it is that of the container.
-	// Absent unless it runs.
+	// Process ID of the server proxy in its own PID namespace, in a pod that of the container. Absent unless it runs.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Process ID"
 	ServerProxyProcessID *int64 `json:"serverProxyProcessId,omitempty"`
@@ -202,15 +199,14 @@ type ContainerNetworkTunnelProxyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Startup Timestamp"
 	ServerProxyStartupTimestamp *metav1.MicroTime `json:"serverProxyStartupTimestamp,omitempty"`
 
-	// How the server proxy runs, as TUNNEL_BACKEND was when the pair was started: it stays so.
+	// How the server proxy runs: TUNNEL_BACKEND at the time when the pair was started.
 	// +optional
 	// +kubebuilder:validation:Enum=HostPod;LocalProcess
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Backend"
 	ServerProxyBackend string `json:"serverProxyBackend,omitempty"`
 
-	// File on the operator's host with what the server proxy writes to its standard output. It stays
-	// until the object is deleted. Absent where the server proxy is a pod: its log goes with it, and
-	// message tells the last of it.
+	// File on the operator's host with the standard output of the server proxy. It stays until the object is deleted. Absent
+	// if the server proxy is a pod: its log is deleted with it, and message has the last lines.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Server Proxy Standard Output File"
 	ServerProxyStdOutFile string `json:"serverProxyStdOutFile,omitempty"`
@@ -235,7 +231,8 @@ type ContainerNetworkTunnelProxyStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// What is done, what is missing and why.
+	// NetworkReady, ImageReady, ProxiesReady and TunnelsReady are the steps. Ready is True while all tunnels of the spec
+	// accept connections. Stalled exists, and is True, only while a person must act; a Failed pair has it.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -250,14 +247,13 @@ type TunnelStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Name"
 	Name string `json:"name"`
 
-	// Number that the proxies have given the tunnel, from 1. Another one after each change of
-	// the tunnel.
+	// Number that the proxies gave to the tunnel, from 1. It changes with each change of the tunnel.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Tunnel ID"
 	TunnelID uint32 `json:"tunnelId,omitempty"`
 
-	// Ready: the client proxy accepts connections; Failed: it does not, errorMessage says why.
-	// That a server does not answer makes no tunnel fail.
+	// Ready: the client proxy accepts connections; Failed: it does not, and errorMessage says why. A tunnel does not fail
+	// because its server does not answer.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State"
 	State TunnelState `json:"state"`
@@ -284,28 +280,28 @@ type TunnelStatus struct {
 	ClientProxyPort int32 `json:"clientProxyPort,omitempty"`
 }
 
-// ContainerNetworkTunnelProxyState is a step in the life of a pair of proxies.
+// ContainerNetworkTunnelProxyState is the state of a pair of proxies.
 //
 // +kubebuilder:validation:Enum="";Pending;BuildingImage;Starting;Running;Failed
 type ContainerNetworkTunnelProxyState string
 
 // The states.
 const (
-	// StateEmpty is the same as StatePending: nobody has written a status yet.
+	// StateEmpty is the same as StatePending: no status has been written yet.
 	StateEmpty ContainerNetworkTunnelProxyState = ""
-	// StatePending: what everything needs is not there yet, such as the network.
+	// StatePending: a prerequisite is missing, such as the network.
 	StatePending ContainerNetworkTunnelProxyState = "Pending"
-	// StateBuildingImage: the image is looked for, and built if need be.
+	// StateBuildingImage: the image is looked up, and built if necessary.
 	StateBuildingImage ContainerNetworkTunnelProxyState = "BuildingImage"
 	// StateStarting: the proxies are being started.
 	StateStarting ContainerNetworkTunnelProxyState = "Starting"
 	// StateRunning: tunnels are prepared as the spec says.
 	StateRunning ContainerNetworkTunnelProxyState = "Running"
-	// StateFailed: it has ended, for ever.
+	// StateFailed: the proxies have ended and are not restarted. This state is final.
 	StateFailed ContainerNetworkTunnelProxyState = "Failed"
 )
 
-// States are all states, in the order of a life.
+// States are all states, in the order in which they occur.
 var States = []ContainerNetworkTunnelProxyState{StatePending, StateBuildingImage, StateStarting, StateRunning, StateFailed}
 
 // TunnelState says whether a tunnel accepts connections.
@@ -321,11 +317,11 @@ const (
 	TunnelFailed TunnelState = "Failed"
 )
 
-// Finalizer keeps a pair of proxies until all that belongs to it is gone.
+// Finalizer holds a pair of proxies back from deletion until all that belongs to it is gone.
 const Finalizer = "usvc-dev.developer.microsoft.com/tunnel-proxy-reconciler"
 
-// AnnotationHostNode names the node whose loopback the servers listen at. It counts before the
-// pods are made. Without it TUNNEL_HOST_NODE does, and else the node of the client proxy.
+// AnnotationHostNode names the node whose loopback the servers listen at. It must be set before the pods are made. The
+// default is TUNNEL_HOST_NODE, or else the node of the client proxy.
 const AnnotationHostNode = "usvc-dev.developer.microsoft.com/host-node"
 
 // Labels and annotations of what the operator makes.
@@ -342,13 +338,13 @@ const (
 	RoleClient = "client-proxy"
 	// RoleServer is the proxy on the node.
 	RoleServer = "server-proxy"
-	// AnnotationPersistent is on a namespace that was made to stay.
+	// AnnotationPersistent is on a namespace that was made for a persistent network.
 	AnnotationPersistent = "usvc-dev.developer.microsoft.com/persistent"
 )
 
 // The conditions of a ContainerNetworkTunnelProxy.
 const (
-	// ConditionNetworkReady: the container network is there.
+	// ConditionNetworkReady: the container network exists and is Running.
 	ConditionNetworkReady = "NetworkReady"
 	// ConditionImageReady: the image of the proxies is in its registry.
 	ConditionImageReady = "ImageReady"
@@ -360,29 +356,29 @@ const (
 
 // The reasons of ContainerNetworkTunnelProxies, in conditions and events.
 const (
-	// ReasonNetworkFound: the network is there.
+	// ReasonNetworkFound: the network is Running.
 	ReasonNetworkFound = "NetworkFound"
-	// ReasonNetworkNotFound: there is no ContainerNetwork of this name.
+	// ReasonNetworkNotFound: no ContainerNetwork has this name.
 	ReasonNetworkNotFound = "NetworkNotFound"
 	// ReasonNetworkNotRunning: the network is not in state Running.
 	ReasonNetworkNotRunning = "NetworkNotRunning"
-	// ReasonNetworkGone: the network was there, and is gone.
+	// ReasonNetworkGone: the network was Running and no longer is.
 	ReasonNetworkGone = "NetworkGone"
-	// ReasonHostNotReady: the node that should be the host is missing or not ready.
+	// ReasonHostNotReady: the node that was named as the host is missing or not ready.
 	ReasonHostNotReady = "HostNotReady"
-	// ReasonHostRightsMissing: the operator may not make what it needs in its own namespace.
+	// ReasonHostRightsMissing: the operator lacks rights in its own namespace.
 	ReasonHostRightsMissing = "HostRightsMissing"
-	// ReasonImageReady: the image is there.
+	// ReasonImageReady: the image exists.
 	ReasonImageReady = "ImageReady"
-	// ReasonImageBuilding: the image is looked for, and built if need be.
+	// ReasonImageBuilding: the image is looked up, and built if necessary.
 	ReasonImageBuilding = "ImageBuilding"
 	// ReasonImageFailed: it could not be built.
 	ReasonImageFailed = "ImageFailed"
-	// ReasonImageRetried: a registry cannot be reached, which is tried again.
+	// ReasonImageRetried: building the image failed and is retried, because a registry cannot be reached.
 	ReasonImageRetried = "ImageRetried"
-	// ReasonRegistryNotReady: the registry is asked whether it answers, and does not yet.
+	// ReasonRegistryNotReady: the registry does not answer; it is asked again.
 	ReasonRegistryNotReady = "RegistryNotReady"
-	// ReasonImageNotConfigured: the operator was told no registry and no image.
+	// ReasonImageNotConfigured: neither an image nor a registry is set.
 	ReasonImageNotConfigured = "ImageNotConfigured"
 	// ReasonProxiesStarting: the proxies are being started.
 	ReasonProxiesStarting = "ProxiesStarting"
@@ -398,9 +394,9 @@ const (
 	ReasonTunnelFailed = "TunnelFailed"
 	// ReasonTunnelReady: a tunnel accepts connections.
 	ReasonTunnelReady = "TunnelReady"
-	// ReasonControlFailed: the server proxy does not answer, which is tried again.
+	// ReasonControlFailed: the server proxy does not answer; it is called again.
 	ReasonControlFailed = "ControlFailed"
-	// ReasonFailed: the pair has ended for ever.
+	// ReasonFailed: the proxies have ended and are not restarted.
 	ReasonFailed = "Failed"
 )
 
@@ -408,14 +404,22 @@ const (
 const (
 	// ReasonWaiting: something else must come first.
 	ReasonWaiting = "Waiting"
-	// ReasonOwnershipConflict: an object of that name exists that is not the operator's.
+	// ReasonOwnershipConflict: an object of that name exists that does not belong to this object.
 	ReasonOwnershipConflict = "OwnershipConflict"
-	// ReasonContested: somebody undoes each write.
+	// ReasonContested: another client undoes each write.
 	ReasonContested = "Contested"
 	// ReasonRefused: the API server refuses an object.
 	ReasonRefused = "Refused"
-	// ReasonWriteFailed: the API server did not take a write, which is tried again.
+	// ReasonWriteFailed: the API server did not accept a write; it is retried.
 	ReasonWriteFailed = "WriteFailed"
 	// ReasonTerminating: the object is being deleted.
 	ReasonTerminating = "Terminating"
+)
+
+// Conditions that both kinds have.
+const (
+	// ConditionReady: a network is Running without a problem; all tunnels of a pair of proxies accept connections.
+	ConditionReady = "Ready"
+	// ConditionStalled exists, and is True, only while a person must act. A Failed pair of proxies has it.
+	ConditionStalled = "Stalled"
 )

@@ -1,8 +1,7 @@
 // Package v1 holds the API of tunnels between a container network and the host.
 //
-// A ContainerNetwork is a namespace in which containers reach each other. A
-// ContainerNetworkTunnelProxy leads clients in it to servers on the loopback of a node, by a
-// pair of proxies of which the one on the node makes all connections.
+// A ContainerNetwork is a namespace in which containers reach each other. A ContainerNetworkTunnelProxy connects clients in
+// it to servers on the loopback of a node, through a pair of proxies. The proxy on the node opens all connections.
 //
 // +kubebuilder:object:generate=true
 // +groupName=usvc-dev.developer.microsoft.com

@@ -28,15 +28,16 @@ func (p *program) certificates() *cobra.Command {
 	var validity time.Duration
 	c := &cobra.Command{
 		Use:   "certificates",
-		Short: "Make, or renew, the certificates of a pair",
-		Long: `certificates makes an authority for one pair of proxies, and a certificate for each of its ends: in
-the folders client, server and controller, each to be used as --tls-dir. The authority stays in the folder
-authority; run again, the command renews the others by it. Proxies that run read them again.`,
+		Short: "Make or renew the certificates of a pair",
+		Long: `certificates makes an authority for one pair of proxies, and a certificate for each of its ends, in
+the folders client, server and controller. Each folder is for --tls-dir. The authority stays in the folder
+authority. If the command is run again, it renews the certificates with this authority. Running proxies read
+them again.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			switch {
 			case output == "":
-				return usage("--output is missing: it names the folder to write to")
+				return usage("--output is missing: set it to the folder to write to")
 			case validity < time.Minute:
 				return usage("--validity is %s: want a minute or more", validity)
 			}
@@ -44,7 +45,7 @@ authority; run again, the command renews the others by it. Proxies that run read
 		},
 	}
 	c.Flags().StringVar(&output, "output", "", "folder to write to (required)")
-	c.Flags().DurationVar(&validity, "validity", 90*24*time.Hour, "how long the certificates are valid; the authority is for ten times as long")
+	c.Flags().DurationVar(&validity, "validity", 90*24*time.Hour, "how long the certificates are valid; the authority is valid ten times as long")
 	return c
 }
 
@@ -77,17 +78,17 @@ func readAuthority(dir string) (*pki.Authority, error) {
 	}
 	key, err := os.ReadFile(filepath.Join(dir, pki.KeyFile))
 	if err != nil {
-		return nil, fmt.Errorf("the authority has a certificate and no key: remove %s to begin anew: %w", dir, errors.Unwrap(err))
+		return nil, fmt.Errorf("the authority has a certificate and no key: remove %s to start over: %w", dir, errors.Unwrap(err))
 	}
 	return pki.ParseAuthority(pki.Pair{Certificate: certificate, Key: key})
 }
 
-// writePair writes files that nobody else can read, each in one step.
+// writePair writes files that only this user can read, each atomically.
 func writePair(dir string, authority []byte, pair pki.Pair) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	// The certificate last: an authority without one is made anew.
+	// The certificate is written last: an authority without one is made again.
 	for _, file := range []struct {
 		name    string
 		content []byte

@@ -20,19 +20,19 @@ import (
 
 // The exit codes of the program. docs/tunnel/proxy.md lists them.
 const (
-	// ExitOK: it was asked to end, and has drained.
+	// ExitOK: the proxy was asked to end, and has drained.
 	ExitOK = 0
-	// ExitFailed: it failed while it ran, or a call was refused.
+	// ExitFailed: the program failed while it ran, or a call was refused.
 	ExitFailed = 1
 	// ExitUsage: a flag, or a file that a flag names, cannot be used.
 	ExitUsage = 2
 	// ExitPeerGone: the other proxy is gone.
 	ExitPeerGone = 3
-	// ExitNotStarted: a port is taken, or the client proxy could not be reached in time.
+	// ExitNotStarted: a port is in use, or the client proxy was not reached in time.
 	ExitNotStarted = 4
 )
 
-// usageError is an error in what the program was told.
+// usageError is an error in flags or arguments.
 type usageError struct{ error }
 
 // Unwrap returns the error itself.
@@ -69,13 +69,13 @@ func New(version string, out, err io.Writer) *cobra.Command {
 	p := &program{version: version, out: out, err: err}
 	root := &cobra.Command{
 		Use:   "berg-tunnel",
-		Short: "Join a container network to servers on a host",
-		Long: `berg-tunnel lets clients in a container network reach servers that listen at the loopback
-of a host. A pair of proxies does it: one in the network, one on the host. The one on the host dials the
-other one, so the network needs no route to it.
+		Short: "Connect a container network to servers on a host",
+		Long: `berg-tunnel lets clients in a container network reach servers that listen at the loopback of a
+host, through a pair of proxies: one in the network, one on the host. The proxy on the host opens all connections
+between both, so the network needs no route to the host.
 
 Exit codes: 0 asked to end, 1 failed or refused, 2 wrong usage, 3 the other proxy is gone,
-4 could not begin.`,
+4 could not start.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version,
@@ -95,7 +95,7 @@ Exit codes: 0 asked to end, 1 failed or refused, 2 wrong usage, 3 the other prox
 	return root
 }
 
-// strict makes a word too many wrong usage, as a wrong flag is.
+// strict makes unexpected arguments a usage error, as unknown flags are.
 func strict(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -121,13 +121,13 @@ type shared struct {
 
 func (s *shared) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tlsDir, "tls-dir", "", "folder with ca.crt, tls.crt and tls.key; read again when they change (required)")
-	flags.IntVar(&s.maxStreams, "max-streams", proxy.DefaultMaxStreams, "streams at once of all tunnels, at most")
+	flags.IntVar(&s.maxStreams, "max-streams", proxy.DefaultMaxStreams, "maximum of concurrent streams, over all tunnels")
 	flags.DurationVar(&s.peerGrace, "peer-grace", proxy.DefaultPeerGrace, "how long the other proxy may be unreachable before this one ends")
-	flags.DurationVar(&s.drain, "drain", proxy.DefaultDrain, "how long streams may go on after SIGTERM or shutdown")
+	flags.DurationVar(&s.drain, "drain", proxy.DefaultDrain, "how long streams may continue after SIGTERM or shutdown")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 }
 
-// common reads what the flags name.
+// common returns the options of both proxies.
 func (s *shared) common(p *program) (proxy.Common, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil {
@@ -137,7 +137,7 @@ func (s *shared) common(p *program) (proxy.Common, error) {
 		return proxy.Common{}, usage("--max-streams is %d: want 1 or more", s.maxStreams)
 	}
 	if s.peerGrace <= 0 || s.drain < 0 {
-		return proxy.Common{}, usage("--peer-grace has to be above 0, and --drain 0 or more")
+		return proxy.Common{}, usage("--peer-grace must be above 0, and --drain 0 or more")
 	}
 	identity, err := readIdentity(s.tlsDir)
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *shared) common(p *program) (proxy.Common, error) {
 
 func readIdentity(dir string) (*pki.Identity, error) {
 	if dir == "" {
-		return nil, usage("--tls-dir is missing: it names a folder with %s, %s and %s", pki.AuthorityFile, pki.CertificateFile, pki.KeyFile)
+		return nil, usage("--tls-dir is missing: set it to a folder with %s, %s and %s", pki.AuthorityFile, pki.CertificateFile, pki.KeyFile)
 	}
 	identity, err := pki.Files(dir)
 	if err != nil {
@@ -166,13 +166,13 @@ func readIdentity(dir string) (*pki.Identity, error) {
 	return identity, nil
 }
 
-// addEndpoint adds two flags that belong together.
+// addEndpoint adds the flags for an address and a port.
 func addEndpoint(flags *pflag.FlagSet, e *proxy.Endpoint, name, address string, port int, what string) {
 	flags.StringVar(&e.Address, name+"-address", address, "address "+what)
 	flags.IntVar(&e.Port, name+"-port", port, "port "+what)
 }
 
-// checkPorts returns an error if a port is none. lowest is 0 where any will do.
+// checkPorts returns an error for an invalid port. lowest is 0 if a random port is accepted.
 func checkPorts(lowest int, ports map[string]int) error {
 	for name, port := range ports {
 		if port < lowest || port > 65535 {
@@ -194,7 +194,7 @@ func (p *program) client() *cobra.Command {
 				return err
 			}
 			if o.MaxTunnels < 1 || o.MaxTunnelStreams < 1 || o.MaxOpening < 1 || o.OpeningTimeout <= 0 || o.IdleTimeout < 0 {
-				return usage("--max-tunnels, --max-tunnel-streams and --max-opening have to be 1 or more, --opening-timeout above 0, and --idle-timeout 0 or more")
+				return usage("--max-tunnels, --max-tunnel-streams and --max-opening must be 1 or more, --opening-timeout above 0, and --idle-timeout 0 or more")
 			}
 			if o.Common, err = s.common(p); err != nil {
 				return err
@@ -207,10 +207,10 @@ func (p *program) client() *cobra.Command {
 	s.add(flags)
 	addEndpoint(flags, &o.Control, "client-control", "0.0.0.0", proxy.DefaultControlPort, "to listen at for the server proxy's control connection")
 	addEndpoint(flags, &o.Data, "client-data", "0.0.0.0", proxy.DefaultDataPort, "to listen at for data connections")
-	flags.IntVar(&o.MaxTunnels, "max-tunnels", proxy.DefaultMaxTunnels, "tunnels, at most")
-	flags.IntVar(&o.MaxTunnelStreams, "max-tunnel-streams", proxy.DefaultTunnelStreams, "streams at once of one tunnel, at most")
-	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 0, "how long a stream may carry nothing in either direction before it is cut; 0 is for ever")
-	flags.IntVar(&o.MaxOpening, "max-opening", proxy.DefaultMaxOpening, "streams of one tunnel that may wait for their server")
+	flags.IntVar(&o.MaxTunnels, "max-tunnels", proxy.DefaultMaxTunnels, "maximum of tunnels")
+	flags.IntVar(&o.MaxTunnelStreams, "max-tunnel-streams", proxy.DefaultTunnelStreams, "maximum of concurrent streams of one tunnel")
+	flags.DurationVar(&o.IdleTimeout, "idle-timeout", 0, "how long a stream may carry no bytes in either direction before it is cut; 0 is unlimited")
+	flags.IntVar(&o.MaxOpening, "max-opening", proxy.DefaultMaxOpening, "maximum of streams of one tunnel that wait for their server")
 	flags.DurationVar(&o.OpeningTimeout, "opening-timeout", proxy.DefaultOpeningTimeout, "how long a stream may wait for its server")
 	return c
 }
@@ -225,7 +225,7 @@ func (p *program) server() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if o.ClientControl.Address == "" {
-				return usage("--client-control-address is missing: it says where the client proxy listens")
+				return usage("--client-control-address is missing: set it to the address of the client proxy")
 			}
 			if o.ClientData.Address == "" {
 				o.ClientData.Address = o.ClientControl.Address
@@ -237,7 +237,7 @@ func (p *program) server() *cobra.Command {
 				return err
 			}
 			if o.ConnectTimeout <= 0 || o.DialTimeout <= 0 {
-				return usage("--connect-timeout and --dial-timeout have to be above 0")
+				return usage("--connect-timeout and --dial-timeout must be above 0")
 			}
 			if o.Servers, err = rules(allowed, denied, deniedPorts); err != nil {
 				return err
@@ -252,16 +252,16 @@ func (p *program) server() *cobra.Command {
 	flags := c.Flags()
 	flags.SortFlags = false
 	s.add(flags)
-	addEndpoint(flags, &o.Control, "server-control", "localhost", 0, "to listen at for controllers; port 0 is any")
+	addEndpoint(flags, &o.Control, "server-control", "localhost", 0, "to listen at for controllers; port 0 is a random port")
 	addEndpoint(flags, &o.ClientControl, "client-control", "", proxy.DefaultControlPort, "at which the client proxy listens for the control connection")
-	addEndpoint(flags, &o.ClientData, "client-data", "", proxy.DefaultDataPort, "at which the client proxy listens for data connections; the address is that of control unless set")
+	addEndpoint(flags, &o.ClientData, "client-data", "", proxy.DefaultDataPort, "at which the client proxy listens for data connections; the default address is that of control")
 	addRules(flags, &allowed, &denied, &deniedPorts)
 	flags.DurationVar(&o.ConnectTimeout, "connect-timeout", proxy.DefaultConnectTimeout, "how long to try to reach the client proxy at the start")
 	flags.DurationVar(&o.DialTimeout, "dial-timeout", proxy.DefaultDialTimeout, "how long to try to reach a server for a stream")
 	return c
 }
 
-// interrupted returns a context for calls, which end in any case.
+// interrupted returns the context of a call, with a timeout.
 func interrupted(c *cobra.Command, after time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Context(), after)
 }

@@ -24,7 +24,7 @@ func (p *program) control() *cobra.Command {
 	var dir string
 	at := proxy.Endpoint{}
 	var wait time.Duration
-	// call lets a command make one call, and tells what the server proxy says of it.
+	// call makes one call, and returns the error of the server proxy.
 	call := func(c *cobra.Command, do func(context.Context, *control.Client, ...grpc.CallOption) error) error {
 		if err := checkPorts(1, map[string]int{"server-control-port": at.Port}); err != nil {
 			return err
@@ -71,18 +71,18 @@ func (p *program) control() *cobra.Command {
 	}
 	flags := prepare.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&request.Name, "name", "", "what to call the tunnel (required)")
+	flags.StringVar(&request.Name, "name", "", "name of the tunnel (required)")
 	flags.StringVar(&request.ServerAddress, "server-address", "localhost", "where the server listens, as seen from the host")
 	flags.Int32Var(&request.ServerPort, "server-port", 0, "port of the server (required)")
 	flags.StringVar(&request.ClientProxyAddress, "client-proxy-address", "0.0.0.0", "address that the client proxy listens at")
-	flags.Int32Var(&request.ClientProxyPort, "client-proxy-port", 0, "port that the client proxy listens at; 0 is any")
+	flags.Int32Var(&request.ClientProxyPort, "client-proxy-port", 0, "port that the client proxy listens at; 0 is a random port")
 
 	remove := &cobra.Command{
-		Use: "delete ID", Short: "Close a tunnel; its streams go on", Args: cobra.ExactArgs(1),
+		Use: "delete ID", Short: "Close a tunnel; its streams continue", Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := strconv.ParseUint(args[0], 10, 32)
 			if err != nil || id == 0 {
-				return usage("%q is no id of a tunnel: berg-tunnel control list shows them", args[0])
+				return usage("%q is not the ID of a tunnel: berg-tunnel control list shows the IDs", args[0])
 			}
 			return call(c, func(ctx context.Context, client *control.Client, how ...grpc.CallOption) error {
 				_, err := client.DeleteTunnel(ctx, &control.TunnelRef{TunnelId: uint32(id)}, how...)

@@ -8,8 +8,8 @@ import (
 
 func addRules(flags *pflag.FlagSet, allowed, denied, deniedPorts *string) {
 	flags.StringVar(allowed, "allowed-servers", allowlist.DefaultAllowed, "networks that tunnels may lead to")
-	flags.StringVar(denied, "denied-servers", "", "networks that tunnels may not lead to, whatever is allowed")
-	flags.StringVar(deniedPorts, "denied-server-ports", allowlist.DefaultDeniedPorts, "ports that tunnels may not lead to: those of Kubernetes itself; empty denies none")
+	flags.StringVar(denied, "denied-servers", "", "networks that tunnels must not lead to, even if they are allowed")
+	flags.StringVar(deniedPorts, "denied-server-ports", allowlist.DefaultDeniedPorts, "ports that tunnels must not lead to: by default those of Kubernetes itself; empty denies none")
 }
 
 func rules(allowed, denied, deniedPorts string) (r allowlist.Rules, err error) {

@@ -1,6 +1,5 @@
-// Package allowlist decides which servers a tunnel may lead to. The operator asks it for the
-// address that somebody wrote, and the server proxy once more for what a name leads to when
-// a stream is made, so that a name cannot change its mind in between.
+// Package allowlist decides which servers a tunnel may lead to. The operator checks the address in a spec. The server proxy
+// checks again, for each stream, the addresses that a name resolves to, because they may change in between.
 package allowlist
 
 import (
@@ -13,12 +12,12 @@ import (
 	"strings"
 )
 
-// Defaults of the rules, as flags give them.
+// The defaults of the flags.
 const (
 	// DefaultAllowed is the loopback of the host.
 	DefaultAllowed = "127.0.0.0/8,::1/128"
-	// DefaultDeniedPorts are those of etcd, the API server, the kubelet, kube-proxy, the controller
-	// manager and the scheduler, which listen at a node's loopback, too.
+	// DefaultDeniedPorts are those of etcd, the API server, the kubelet, kube-proxy, the controller manager and the
+	// scheduler, which also listen at a node's loopback.
 	DefaultDeniedPorts = "2379,2380,6443,10248-10250,10255-10257,10259"
 )
 
@@ -29,7 +28,7 @@ var ErrRefused = errors.New("is not allowed")
 type Rules struct {
 	// Allowed are the networks that servers may be in.
 	Allowed []netip.Prefix
-	// Denied are networks that they may not be in, whatever is allowed.
+	// Denied are networks that they must not be in, even if they are allowed.
 	Denied []netip.Prefix
 	// DeniedPorts are ports that no server may have.
 	DeniedPorts []Ports
@@ -38,9 +37,9 @@ type Rules struct {
 // Ports is a range of ports, both ends included.
 type Ports struct{ First, Last int }
 
-// Default returns the rules that hold where nothing else is said.
+// Default returns the default rules.
 func Default() Rules {
-	// Constants: a test parses them.
+	// The constants are valid: a test parses them.
 	allowed, _ := ParseNetworks(DefaultAllowed)
 	ports, _ := ParsePorts(DefaultDeniedPorts)
 	return Rules{Allowed: allowed, DeniedPorts: ports}
@@ -100,10 +99,10 @@ func (r Rules) Check(address netip.Addr, port int) error {
 	refuse := func(why string) error { return fmt.Errorf("server %s %w: %s", plain, ErrRefused, why) }
 	switch {
 	case !plain.IsValid() || plain.IsUnspecified():
-		return refuse("it is no address of a server")
+		return refuse("it is not the address of a server")
 	case plain.IsLinkLocalUnicast() || plain.IsMulticast() || plain == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		// Link-local is where clouds keep the credentials of a node.
-		return refuse("link-local, multicast and broadcast addresses never are")
+		// Clouds serve the credentials of a node at link-local addresses.
+		return refuse("link-local, multicast and broadcast addresses are never allowed")
 	}
 	if err := r.CheckPort(port); err != nil {
 		return err
@@ -118,39 +117,38 @@ func (r Rules) Check(address netip.Addr, port int) error {
 			return nil
 		}
 	}
-	return refuse("it is in none of the networks that are allowed")
+	return refuse("it is in none of the allowed networks")
 }
 
 // CheckPort returns nil if a server may have a port, and otherwise an error that is ErrRefused.
 func (r Rules) CheckPort(port int) error {
 	for _, ports := range r.DeniedPorts {
 		if ports.First <= port && port <= ports.Last {
-			return fmt.Errorf("server port %d %w: it is one of those that are denied", port, ErrRefused)
+			return fmt.Errorf("server port %d %w: it is denied", port, ErrRefused)
 		}
 	}
 	return nil
 }
 
-// Resolver looks names up: net.Resolver does.
+// Resolver resolves names, as net.Resolver does.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Resolve returns the addresses of a server that are allowed, those of IPv4 first since most
-// servers listen there. An empty host is localhost. The error is ErrRefused if the host has
-// addresses and none is allowed.
+// Resolve returns the addresses of a server that are allowed, IPv4 first because most servers listen there. An empty host
+// is localhost. The error is ErrRefused if the host has addresses and none is allowed.
 func (r Rules) Resolve(ctx context.Context, resolver Resolver, host string, port int) ([]netip.Addr, error) {
 	var found []netip.Addr
 	switch address, err := netip.ParseAddr(host); {
 	case err == nil:
 		found = []netip.Addr{address}
 	case host == "" || strings.EqualFold(host, "localhost"):
-		// Without a look-up: nobody's resolver decides where localhost is.
+		// No resolver may decide where localhost is.
 		found = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	default:
 		found, err = resolver.LookupNetIP(ctx, "ip", host)
 		if err != nil {
-			return nil, fmt.Errorf("look up server %q: %w", host, err)
+			return nil, fmt.Errorf("resolve server %q: %w", host, err)
 		}
 	}
 	var v4, v6 []netip.Addr

@@ -13,18 +13,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
-// Protocol is what ALPN says on control connections.
+// Protocol is the ALPN protocol of control connections.
 const Protocol = "h2"
 
-// Client calls the proxy at one address. Close it.
+// Client calls the proxy at one address. It must be closed.
 type Client struct {
 	TunnelControlClient
 	connection *grpc.ClientConn
 }
 
-// Dial returns a client of the proxy that is at an address, such as 127.0.0.1:36670, and shows
-// to be of the role; nothing is sent before the first call. The connection is kept, and made
-// anew with the identity's present certificate when it breaks.
+// Dial returns a client of the proxy at an address, such as 127.0.0.1:36670, whose certificate must have the role. It sends
+// nothing before the first call. The connection is kept; when it breaks, the next one uses the identity's present
+// certificate.
 func Dial(address string, identity *pki.Identity, peer pki.Role) (*Client, error) {
 	connection, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(&dialling{
@@ -36,9 +36,9 @@ func Dial(address string, identity *pki.Identity, peer pki.Role) (*Client, error
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 5 * time.Second,
 		}),
-		// A peer whose host is gone sends nothing: ask.
+		// A peer whose host is gone is noticed only by keepalives.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		grpc.WithDisableServiceConfig(), // nobody's DNS decides how these calls are made
+		grpc.WithDisableServiceConfig(), // DNS must not change how these calls are made
 		grpc.WithNoProxy(),
 	)
 	if err != nil {
@@ -47,23 +47,22 @@ func Dial(address string, identity *pki.Identity, peer pki.Role) (*Client, error
 	return &Client{TunnelControlClient: NewTunnelControlClient(connection), connection: connection}, nil
 }
 
-// Close ends the connection, and calls that are under way.
+// Close closes the connection, and fails the calls in progress.
 func (c *Client) Close() error { return c.connection.Close() }
 
-// dialling are credentials that show what the identity is at the time of each connection.
+// dialling are credentials that use the identity's certificate at the time of each connection.
 type dialling struct {
 	credentials.TransportCredentials
 	identity *pki.Identity
 	peer     pki.Role
 }
 
-// ClientHandshake makes a connection one with TLS. The name of the peer is that of its role,
-// not that of the address.
+// ClientHandshake implements credentials.TransportCredentials. The name of the peer is that of its role, not of the address.
 func (d *dialling) ClientHandshake(ctx context.Context, _ string, connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return credentials.NewTLS(d.identity.Dial(d.peer, Protocol)).ClientHandshake(ctx, d.peer.Name(), connection)
 }
 
-// Clone returns a copy.
+// Clone implements credentials.TransportCredentials.
 func (d *dialling) Clone() credentials.TransportCredentials {
 	return &dialling{TransportCredentials: d.TransportCredentials.Clone(), identity: d.identity, peer: d.peer}
 }

@@ -1,3 +1,2 @@
-// Package control has the calls by which a pair of proxies is controlled, generated from
-// control.proto, and a client for them.
+// Package control has the API that controls a pair of proxies, generated from control.proto, and a client for it.
 package control

@@ -8,12 +8,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 )
 
-// Credentials are what registries want to be shown, as the key .dockerconfigjson of a Secret has
-// them. The zero value shows nothing. They are never printed.
+// Credentials are the logins for registries, as in the key .dockerconfigjson of a Secret. The zero value has none. They are
+// never printed.
 type Credentials struct{ byPlace map[string]authn.AuthConfig }
 
-// ParseCredentials reads several of them; of two for one place the first counts. Errors quote
-// nothing of what was read.
+// ParseCredentials reads one or more of them. The first login for a place is used. Errors quote nothing that was read.
 func ParseCredentials(dockerConfigs ...[]byte) (Credentials, error) {
 	c := Credentials{byPlace: map[string]authn.AuthConfig{}}
 	for _, encoded := range dockerConfigs {
@@ -21,7 +20,7 @@ func ParseCredentials(dockerConfigs ...[]byte) (Credentials, error) {
 			Auths map[string]authn.AuthConfig `json:"auths"`
 		}
 		if json.Unmarshal(encoded, &file) != nil || file.Auths == nil {
-			return Credentials{}, errors.New("registry credentials are not what .dockerconfigjson of a Secret holds: want {\"auths\": {REGISTRY: {\"auth\": …}}}")
+			return Credentials{}, errors.New("registry credentials are not in the format of .dockerconfigjson of a Secret: want {\"auths\": {REGISTRY: {\"auth\": …}}}")
 		}
 		for place, config := range file.Auths {
 			place = normalize(place)
@@ -33,7 +32,7 @@ func ParseCredentials(dockerConfigs ...[]byte) (Credentials, error) {
 	return c, nil
 }
 
-// normalize returns a registry, or a part of one, without what is written around it.
+// normalize returns a registry, or a path in one, without scheme and API version.
 func normalize(place string) string {
 	place = strings.TrimPrefix(strings.TrimPrefix(place, "https://"), "http://")
 	place = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(place, "/"), "/v1"), "/v2")
@@ -43,8 +42,7 @@ func normalize(place string) string {
 	return place
 }
 
-// Resolve returns what to show to a registry or a repository: of the places that match, the
-// longest one's.
+// Resolve returns the login for a registry or a repository, from the most specific place that matches.
 func (c Credentials) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	for place := target.String(); place != ""; {
 		if config, ok := c.byPlace[place]; ok {
@@ -59,8 +57,8 @@ func (c Credentials) Resolve(target authn.Resource) (authn.Authenticator, error)
 	return authn.Anonymous, nil
 }
 
-// String tells nothing.
+// String hides the logins.
 func (Credentials) String() string { return "credentials" }
 
-// GoString tells nothing either.
+// GoString hides the logins.
 func (Credentials) GoString() string { return "credentials" }

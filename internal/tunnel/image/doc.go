@@ -1,3 +1,3 @@
-// Package image makes the image of the client proxy without a daemon: a base image, and one
-// layer with one file on it. The same base and the same program give the same digest.
+// Package image builds the image of the proxies without a daemon: a base image, and one layer with one file on it. The same
+// base and the same program give the same digest.
 package image

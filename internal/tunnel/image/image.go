@@ -20,14 +20,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	// The operator's image holds no authorities, and base images come from public registries.
+	// The operator's image has no root certificates, and base images come from public registries.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 const (
-	// DefaultBase is the base image where none is named.
+	// DefaultBase is the default base image.
 	DefaultBase = "mcr.microsoft.com/azurelinux/base/core:3.0"
-	// Name is what the image is called in its registry.
+	// Name is the image's name in its registry.
 	Name = "dcptun_developer_ms"
 )
 
@@ -35,55 +35,54 @@ const (
 type Options struct {
 	// Repository is where images are pushed to, without a tag: registry.example:5000/tunnels/dcptun_developer_ms.
 	Repository string
-	// Insecure lets the registry of Repository, and it alone, be spoken to by HTTP.
+	// Insecure allows HTTP for the registry of Repository only.
 	Insecure bool
-	// Authorities are certificates in PEM that registries are believed by, beside the system's.
+	// Authorities are certificates in PEM that are trusted for registries, in addition to the system's.
 	Authorities []byte
-	// Credentials are shown to both registries.
+	// Credentials are for both registries.
 	Credentials Credentials
-	// Program is the file that becomes the client proxy.
+	// Program is the file that the image runs.
 	Program string
-	// Version is that of the program. One that begins with dev, with or without v0.0.0- before it,
-	// is followed by the program's digest in the tag.
+	// Version of the program. If it begins with dev or v0.0.0-dev, the tag has the program's digest too.
 	Version string
-	// Architecture is that of the program; empty is that of this process.
+	// Architecture of the program; empty is that of this process.
 	Architecture string
 	// Timeout is how long to wait for a connection to a registry and for its first answer; 0 is 30s.
 	Timeout time.Duration
 }
 
-// Builder makes images, one at a time.
+// Builder builds images, one at a time.
 type Builder struct {
 	options    Options
 	repository name.Repository
 	transport  http.RoundTripper
 	platform   v1.Platform
-	turn       chan struct{}
+	lock       chan struct{} // unlike a mutex it can be waited for with a context
 }
 
-// Result is an image that is in the registry.
+// Result is an image in the registry.
 type Result struct {
-	// Reference names it by its digest, for a pod.
+	// Reference has the digest, for a pod.
 	Reference string
-	// Tagged names it by its tag, for people.
+	// Tagged has the tag, for messages.
 	Tagged string
-	// BaseDigest is that of its base.
+	// BaseDigest is the digest of its base image.
 	BaseDigest string
-	// Built is whether it was built now.
+	// Built: it did not exist before.
 	Built bool
-	// BaseUnknown is why it was not compared with its base, which could not be reached; nil if it was.
+	// BaseUnknown is why the base image could not be reached, so that it is not known to be the present one; nil if it is.
 	BaseUnknown error
 }
 
-// Errors of Ensure, which name what could not be had. Retry tells whether it may pass.
+// The errors of Ensure. Retry says whether another attempt makes sense.
 var (
 	// ErrBase: the base image cannot be pulled.
 	ErrBase = errors.New("the base image cannot be pulled")
 	// ErrPush: the image cannot be pushed.
 	ErrPush = errors.New("the image cannot be pushed")
-	// ErrRegistry: the registry cannot be asked what it has.
+	// ErrRegistry: the registry cannot be asked for the image.
 	ErrRegistry = errors.New("the registry cannot be asked for the image")
-	// ErrInput: the name of an image or the program cannot be used.
+	// ErrInput: the name of an image, or the program, is not usable.
 	ErrInput = errors.New("the image cannot be made")
 )
 
@@ -103,44 +102,44 @@ func New(options Options) (*Builder, error) {
 	if options.Timeout == 0 {
 		options.Timeout = 30 * time.Second
 	}
-	// One of our own: the default one knows no other authorities, and waits for ever.
-	way := remote.DefaultTransport.(*http.Transport).Clone()
-	way.ResponseHeaderTimeout = options.Timeout
-	way.TLSHandshakeTimeout = options.Timeout
+	// The default transport has no timeouts, and does not trust Authorities.
+	roundTripper := remote.DefaultTransport.(*http.Transport).Clone()
+	roundTripper.ResponseHeaderTimeout = options.Timeout
+	roundTripper.TLSHandshakeTimeout = options.Timeout
 	if len(options.Authorities) > 0 {
 		pool, err := x509.SystemCertPool()
 		if err != nil {
 			pool = x509.NewCertPool()
 		}
 		if !pool.AppendCertsFromPEM(options.Authorities) {
-			return nil, fmt.Errorf("%w: the registry's authorities hold no certificate in PEM", ErrInput)
+			return nil, fmt.Errorf("%w: the registry's authorities have no certificate in PEM", ErrInput)
 		}
-		way.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+		roundTripper.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
 	}
 	return &Builder{
 		options:    options,
 		repository: repository,
-		transport:  way,
+		transport:  roundTripper,
 		platform:   v1.Platform{OS: "linux", Architecture: options.Architecture},
-		turn:       make(chan struct{}, 1),
+		lock:       make(chan struct{}, 1),
 	}, nil
 }
 
-// CheckBase returns an error, which is ErrInput, if a base image cannot be named like that.
+// CheckBase returns an error, which is ErrInput, if the name of a base image is invalid.
 func CheckBase(base string) error {
 	if _, err := name.ParseReference(base); err != nil {
-		return fmt.Errorf("%w: base image %q is no name of an image: %w", ErrInput, base, err)
+		return fmt.Errorf("%w: base image %q is not a valid name of an image: %w", ErrInput, base, err)
 	}
 	return nil
 }
 
-// Ensure returns the image for a base, and builds and pushes it if the registry does not have it,
-// has it from another base, or with another program. An empty base is DefaultBase. If the base
-// cannot be reached and there is an image, that one will do. The context ends waiting, too.
+// Ensure returns the image for a base. It builds and pushes the image if the registry does not have it, or has it with
+// another digest of the base or another program. An empty base is DefaultBase. If the base cannot be reached and the image
+// exists, that image is returned.
 func (b *Builder) Ensure(ctx context.Context, base string) (Result, error) {
 	select {
-	case b.turn <- struct{}{}:
-		defer func() { <-b.turn }()
+	case b.lock <- struct{}{}:
+		defer func() { <-b.lock }()
 	case <-ctx.Done():
 		return Result{}, fmt.Errorf("%w: another image is being built: %w", ErrInput, ctx.Err())
 	}
@@ -199,8 +198,7 @@ func (b *Builder) Ensure(ctx context.Context, base string) (Result, error) {
 	}, nil
 }
 
-// suits returns an error if an image is for another platform: a base that is no index is taken
-// for what it says it is.
+// suits returns an error if an image is for another platform: a base that is not an index has only one.
 func (b *Builder) suits(base v1.Image) error {
 	config, err := base.ConfigFile()
 	if err != nil {
@@ -212,7 +210,7 @@ func (b *Builder) suits(base v1.Image) error {
 	return nil
 }
 
-// found is an image that the registry has.
+// found is an image in the registry.
 type found struct {
 	result              Result
 	baseDigest, program string
@@ -229,7 +227,7 @@ func (b *Builder) present(ctx context.Context, tag name.Tag) (*found, error) {
 	}
 	image, err := descriptor.Image()
 	if err != nil {
-		return nil, nil //nolint:nilerr // what is no image of ours is replaced
+		return nil, nil //nolint:nilerr // it is not an image, and is replaced
 	}
 	config, err := image.ConfigFile()
 	if isMissing(err) {
@@ -250,14 +248,14 @@ func (b *Builder) present(ctx context.Context, tag name.Tag) (*found, error) {
 	}, nil
 }
 
-// Tag returns the tag of an image: the version of the program, with the program's digest if it
-// is one that is being developed, and what tells base images and architectures apart.
+// Tag returns the tag of an image: the version of the program, with the program's digest for a development version, and a
+// hash of base image and architecture.
 func Tag(version, programDigest, base, architecture string) string {
 	version = strings.TrimPrefix(version, "v0.0.0-")
 	if version == "" || strings.HasPrefix(version, "dev") {
 		version = "dev_" + programDigest[:12]
 	}
-	// + stands before metadata of a build, and in no tag.
+	// Build metadata follows a +, which is not allowed in a tag.
 	version = strings.ReplaceAll(version, "+", "_")
 	sum := sha256.Sum256([]byte(base + " " + architecture))
 	return version + "-" + hex.EncodeToString(sum[:])[:12]
@@ -273,8 +271,7 @@ func (b *Builder) how(ctx context.Context) []remote.Option {
 	}
 }
 
-// insecureAt returns how to read the name of a base: a registry that may be spoken to by HTTP for
-// our images may for theirs.
+// insecureAt returns how to read the name of a base: Insecure holds for base images in the same registry too.
 func (b *Builder) insecureAt(base string) []name.Option {
 	parsed, err := name.ParseReference(base)
 	if err == nil && b.options.Insecure && parsed.Context().RegistryStr() == b.repository.RegistryStr() {
@@ -291,8 +288,8 @@ func (b *Builder) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Retry reports whether what failed may work later without anybody doing anything: a network
-// that is down, a registry that is busy. Names, rights and missing images stay as they are.
+// Retry reports whether a failed operation may work later by itself: a network is down, or a registry is busy. Invalid
+// names, missing rights and missing images need a person.
 func Retry(err error) bool {
 	if err == nil || errors.Is(err, ErrInput) {
 		return false
@@ -301,11 +298,10 @@ func Retry(err error) bool {
 	if errors.As(err, &answer) {
 		return answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusRequestTimeout
 	}
-	// Without an answer it is the way there, unless whoever is there is not who was wanted.
+	// Without an answer the network failed, unless the certificate is wrong. An answer may also break off.
 	var wrongPeer *tls.CertificateVerificationError
-	// An answer may break off in its middle, too.
-	var onTheWay net.Error
-	return (errors.As(err, &onTheWay) || errors.Is(err, io.ErrUnexpectedEOF)) && !errors.As(err, &wrongPeer)
+	var network net.Error
+	return (errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF)) && !errors.As(err, &wrongPeer)
 }
 
 func isMissing(err error) bool {

@@ -224,7 +224,7 @@ func TestOneBuildAtATime(t *testing.T) {
 	if built.Load() != 1 || p.writes.Load() != writes+1 {
 		t.Errorf("built %d times, %d writes", built.Load(), p.writes.Load()-writes)
 	}
-	builder.turn <- struct{}{}
+	builder.lock <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := builder.Ensure(ctx, base.String()); !errors.Is(err, context.Canceled) {

@@ -17,15 +17,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// What an image of ours has on its base.
+// What an image has in addition to its base.
 const (
-	// Program is where the program is, which is the entrypoint.
+	// Program is the path of the program, which is the entrypoint.
 	Program = "/usr/local/bin/dcptun_c"
-	// User runs it, where the pod says nothing else.
+	// User is the default user.
 	User = "65532:65532"
-	// BaseDigestLabel holds the digest that the base image had when the image was built.
+	// BaseDigestLabel has the digest of the base image.
 	BaseDigestLabel = "com.microsoft.developer.usvc-dev.base-image-digest"
-	// ProgramDigestLabel holds the SHA-256 of the program, in hexadecimal.
+	// ProgramDigestLabel has the SHA-256 of the program, in hexadecimal.
 	ProgramDigestLabel = "com.microsoft.developer.usvc-dev.program-digest"
 )
 
@@ -83,8 +83,8 @@ func assemble(base v1.Image, path, programDigest, baseDigest string) (v1.Image, 
 	return mutate.Config(made, config)
 }
 
-// archive returns a layer's content: one file, owned by root, that everybody may run. It has no
-// time and no folders, so that it is the same everywhere and changes no folder of the base.
+// archive returns a layer's content: one file, owned by root, that all users may run. It has no time, so that its digest is
+// always the same, and no folders, so that it does not change those of the base.
 func archive(path string) ([]byte, error) {
 	program, err := os.ReadFile(path)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package jobs does what takes too long for a reconciliation: it builds images and calls
-// proxies. Each piece of work belongs to the UID of a custom resource; its result waits in
-// memory for the next reconciliation, which is called when it is there. Who starts anew after a
-// restart does the work again: all of it may be repeated.
+// Package jobs runs what takes too long for a reconciliation: image builds and calls to proxies.
+//
+// A job belongs to the UID of a custom resource and has a kind. A reconciliation calls Do, which starts the job or
+// returns its result. When a job ends, the custom resource is reconciled again. Attempts, the delays between them and
+// results are in memory only: after a restart of the operator every job runs again, so every job must be repeatable.
 package jobs

@@ -12,16 +12,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Work is all that is under way, and what has come of it. New makes one.
-type Work struct {
+// Runner runs jobs and keeps their results. New returns one.
+type Runner struct {
 	mu    sync.Mutex
 	ctx   context.Context
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	all   map[key]*piece
-	// turns has those of each kind: what waits for somebody who does not answer keeps nothing of
-	// another kind waiting.
-	turns  map[string]chan struct{}
-	most   int
+	all   map[key]*state
+	// slots are per kind, so that jobs that wait for a server that does not answer delay only their own kind.
+	slots  map[string]chan struct{}
+	limit  int
 	limits map[string]int
 }
 
@@ -30,161 +29,204 @@ type key struct {
 	kind string
 }
 
-type piece struct {
-	// what tells one piece of a kind from the next.
-	what   string
-	cancel context.CancelFunc
-	// begun: it has its turn.
-	begun  bool
-	done   bool
+// state is what is known of the jobs of one kind of a custom resource.
+type state struct {
+	input   string
+	attempt int
+	cancel  context.CancelFunc
+	// running: an attempt was started and has not ended. begun: it has a slot.
+	running, begun bool
+	// result points to that of the last attempt that ended; nil before.
 	result any
+	// retryAt is when the next attempt may start; zero if there is none. It is set by the first Do after an attempt.
+	decided bool
+	retryAt time.Time
 }
 
-// New returns a Work that does so many pieces of a kind at the same time at most: of those that
-// limits names as many as it says.
-func New(most int, limits map[string]int) *Work {
-	return &Work{all: map[key]*piece{}, turns: map[string]chan struct{}{}, most: most, limits: limits}
+// New returns a Runner that runs at most limit jobs of a kind at the same time, and of the kinds in limits at most as
+// many as these say.
+func New(limit int, limits map[string]int) *Runner {
+	return &Runner{all: map[key]*state{}, slots: map[string]chan struct{}{}, limit: limit, limits: limits}
 }
 
-// turnsOf is called with the lock held.
-func (w *Work) turnsOf(kind string) chan struct{} {
-	if w.turns[kind] == nil {
-		w.turns[kind] = make(chan struct{}, cmp.Or(w.limits[kind], w.most))
+// slotsOf is called with the lock held.
+func (r *Runner) slotsOf(kind string) chan struct{} {
+	if r.slots[kind] == nil {
+		r.slots[kind] = make(chan struct{}, cmp.Or(r.limits[kind], r.limit))
 	}
-	return w.turns[kind]
+	return r.slots[kind]
 }
 
-// Source takes requests to the queue of the controller that waits for results.
-func (w *Work) Source() source.Source {
+// Source connects the Runner to the queue of the controller that waits for results.
+func (r *Runner) Source() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.ctx, w.queue = ctx, queue
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ctx, r.queue = ctx, queue
 		return nil
 	})
 }
 
-// Do returns the result of a piece of work of a kind, once it is done. It begins the work if it
-// has not begun, or if what differs from the last time; of a kind only one piece is under way
-// for a UID, and what is under way is completed first. When it is done, the controller is
-// called with the name. Do is called by reconciliations alone.
-func Do[T any](w *Work, uid types.UID, name, kind, what string, do func(context.Context) T) (result T, done bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	k := key{uid, kind}
-	if p := w.all[k]; p != nil {
-		if !p.done {
-			return result, false
+// Job is what Do runs.
+type Job[T any] struct {
+	// UID and Name of the custom resource, which is reconciled again when an attempt ends.
+	UID  types.UID
+	Name string
+	// Kind of the job. At most one job of a kind runs for a UID.
+	Kind string
+	// Input tells jobs of a kind apart: with another input the job starts again, after the one that runs has ended.
+	Input string
+	// Run makes one attempt.
+	Run func(context.Context) T
+	// Retry returns how long after an attempt the next one starts, zero for never. attempt counts from 1. Nil: never.
+	Retry func(result T, attempt int) time.Duration
+}
+
+// Result is what is known of a job.
+type Result[T any] struct {
+	// Value is the result of the last attempt that ended, also while the next one runs; the zero value before.
+	Value T
+	// Done: Value is for the present input, and no attempt runs.
+	Done bool
+	// Retrying: another attempt will follow; the custom resource is reconciled again when it is due.
+	Retrying bool
+}
+
+// Do returns what is known of a job, and starts an attempt if one is due. Only reconciliations call it.
+func Do[T any](r *Runner, job Job[T], now time.Time) Result[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k := key{job.UID, job.Kind}
+	s := r.all[k]
+	if s == nil {
+		s = &state{input: job.Input}
+		r.all[k] = s
+	}
+	var last Result[T]
+	if s.result != nil {
+		last.Value = *s.result.(*T)
+	}
+	switch {
+	case s.running:
+		return last
+	case s.input != job.Input:
+		*s, last = state{input: job.Input}, Result[T]{}
+	case s.result != nil:
+		if !s.decided {
+			s.decided = true
+			if job.Retry != nil {
+				if delay := job.Retry(last.Value, s.attempt); delay > 0 {
+					s.retryAt = now.Add(delay)
+				}
+			}
 		}
-		if p.what == what {
-			return p.result.(T), true
+		last.Retrying = !s.retryAt.IsZero()
+		if !last.Retrying || now.Before(s.retryAt) {
+			if last.Retrying {
+				r.enqueue(job.Name, s.retryAt.Sub(now))
+			}
+			last.Done = true
+			return last
 		}
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
-	p := &piece{what: what, cancel: cancel}
-	w.all[k] = p
-	turns := w.turnsOf(kind)
+	start(r, k, s, job)
+	last.Retrying = false
+	return last
+}
+
+// start is called with the lock held.
+func start[T any](r *Runner, k key, s *state, job Job[T]) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	s.attempt++
+	s.running, s.begun, s.decided, s.retryAt, s.cancel = true, false, false, time.Time{}, cancel
+	slots := r.slotsOf(job.Kind)
 	go func() {
 		defer cancel()
 		var got T
 		select {
-		case turns <- struct{}{}:
-			if w.begin(ctx, p) {
-				got = do(ctx)
+		case slots <- struct{}{}:
+			if r.begin(ctx, s) {
+				got = job.Run(ctx)
 			}
-			<-turns
+			<-slots
 		case <-ctx.Done():
-			// The operator stops, or nobody wants it any more.
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		p.done, p.result = true, got
-		w.call(name, 0)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		s.running = false
+		if s.begun {
+			s.result = &got
+		} else if r.all[k] == s {
+			delete(r.all, k) // cancelled before it began: there is no result
+		}
+		r.enqueue(job.Name, 0)
 	}()
-	return result, false
 }
 
-// begin tells that a piece has its turn, and reports whether somebody still wants it.
-func (w *Work) begin(ctx context.Context, p *piece) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p.begun = ctx.Err() == nil
-	return p.begun
+// begin notes that an attempt has a slot, and reports whether it is still needed.
+func (r *Runner) begin(ctx context.Context, s *state) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.begun = ctx.Err() == nil
+	return s.begun
 }
 
-// Withdraw ends what a UID still waits for its turn with. What has begun is completed.
-func (w *Work) Withdraw(uid types.UID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k, p := range w.all {
-		if k.uid == uid && !p.begun {
-			p.cancel()
+// Withdraw cancels the jobs of a UID that have no slot yet. Those that have begun are completed.
+func (r *Runner) Withdraw(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, s := range r.all {
+		if k.uid == uid && s.running && !s.begun {
+			s.cancel()
 		}
 	}
 }
 
-// Last returns the result of the last piece of a kind that is done, whatever it was.
-func Last[T any](w *Work, uid types.UID, kind string) (result T, done bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p := w.all[key{uid, kind}]; p != nil && p.done {
-		return p.result.(T), true
-	}
-	return result, false
-}
-
-// Busy reports whether anything is under way for a UID.
-func (w *Work) Busy(uid types.UID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k, p := range w.all {
-		if k.uid == uid && !p.done {
+// Busy reports whether any job of a UID runs.
+func (r *Runner) Busy(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, s := range r.all {
+		if k.uid == uid && s.running {
 			return true
 		}
 	}
 	return false
 }
 
-// Again forgets the result of a kind, so that the next Do begins anew.
-func (w *Work) Again(uid types.UID, kind string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p := w.all[key{uid, kind}]; p != nil && p.done {
-		delete(w.all, key{uid, kind})
+// Cancel cancels the context of the job of a kind that runs.
+func (r *Runner) Cancel(uid types.UID, kind string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.all[key{uid, kind}]; s != nil && s.running {
+		s.cancel()
 	}
 }
 
-// Cancel has what is under way of a kind end early.
-func (w *Work) Cancel(uid types.UID, kind string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p := w.all[key{uid, kind}]; p != nil {
-		p.cancel()
-	}
-}
-
-// Forget drops what is remembered of a UID that is gone.
-func (w *Work) Forget(uid types.UID) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for k, p := range w.all {
+// Forget cancels the jobs of a UID and drops their results.
+func (r *Runner) Forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, s := range r.all {
 		if k.uid == uid {
-			p.cancel()
-			delete(w.all, k)
+			if s.running {
+				s.cancel()
+			}
+			delete(r.all, k)
 		}
 	}
 }
 
-// Call has the controller look at a resource.
-func (w *Work) Call(name string, after time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.call(name, after)
+// Enqueue has a custom resource reconciled after a delay.
+func (r *Runner) Enqueue(name string, after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.enqueue(name, after)
 }
 
-// call is made with the lock held. Before the controller has begun, it looks at everything anyway.
-func (w *Work) call(name string, after time.Duration) {
-	if w.queue != nil {
-		w.queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, after)
+// enqueue is called with the lock held. Before the controller starts there is no queue; it then reconciles everything.
+func (r *Runner) enqueue(name string, after time.Duration) {
+	if r.queue != nil {
+		r.queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, after)
 	}
 }

@@ -4,110 +4,171 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func TestWork(t *testing.T) {
+// started returns a Runner and the queue of its controller.
+func started(t *testing.T, limit int, limits map[string]int) (*Runner, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	t.Helper()
+	r := New(limit, limits)
+	ctx, stop := context.WithCancel(t.Context())
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(func() {
+		stop()
+		queue.ShutDown()
+		synctest.Wait()
+	})
+	if err := r.Source().Start(ctx, queue); err != nil {
+		t.Fatal(err)
+	}
+	return r, queue
+}
+
+func TestJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(1, nil)
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer queue.ShutDown()
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		if err := w.Source().Start(ctx, queue); err != nil {
-			t.Fatal(err)
-		}
+		r, queue := started(t, 1, nil)
 		release := make(chan int)
 		count := 0
-		do := func(what string) (int, bool) {
-			return Do(w, "u", "name", "kind", what, func(context.Context) int { count++; return <-release })
+		do := func(input string) (int, bool) {
+			result := Do(r, Job[int]{UID: "u", Name: "name", Kind: "kind", Input: input, Run: func(context.Context) int { count++; return <-release }}, time.Now())
+			if result.Retrying {
+				t.Error("a job without Retry is retried")
+			}
+			return result.Value, result.Done
 		}
 		if _, done := do("a"); done {
-			t.Fatal("it is done before it began")
+			t.Fatal("done before it began")
 		}
-		if _, done := do("b"); done || !w.Busy("u") {
-			t.Fatal("what is under way is not completed first")
+		if _, done := do("b"); done || !r.Busy("u") {
+			t.Fatal("the job that runs is not completed first")
 		}
 		release <- 1
 		synctest.Wait()
 		if got, done := do("a"); !done || got != 1 || count != 1 {
-			t.Fatalf("%d, %t after %d times", got, done, count)
+			t.Fatalf("%d, %t after %d runs", got, done, count)
 		}
 		if queue.Len() != 1 {
-			t.Fatal("nobody was called")
+			t.Fatal("the custom resource is not reconciled again")
 		}
-		if got, done := Last[int](w, "u", "kind"); !done || got != 1 {
+		if got, done := do("a"); !done || got != 1 || count != 1 {
 			t.Fatal("the last result is forgotten")
 		}
 		if _, done := do("b"); done {
-			t.Fatal("another piece is the same")
+			t.Fatal("the result of another input is returned")
 		}
 		release <- 2
 		synctest.Wait()
 		if got, done := do("b"); !done || got != 2 {
 			t.Fatal("another result")
 		}
-		w.Again("u", "kind")
+		r.Forget("u")
 		if _, done := do("b"); done {
-			t.Fatal("it did not begin anew")
+			t.Fatal("the result was not forgotten")
 		}
 		release <- 3
 		synctest.Wait()
-		w.Forget("u")
-		if _, done := Last[int](w, "u", "kind"); done || w.Busy("u") {
-			t.Fatal("it was not forgotten")
+		r.Forget("u")
+		if r.Busy("u") {
+			t.Fatal("it still runs")
 		}
 	})
 }
 
-// Of one kind, however many wait for somebody who does not answer: others have turns of their own.
-func TestKindsDoNotWaitForEachOther(t *testing.T) {
+func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := New(2, map[string]int{"image": 1})
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer queue.ShutDown()
-		if err := w.Source().Start(ctx, queue); err != nil {
-			t.Fatal(err)
+		r, queue := started(t, 1, nil)
+		runs := 0
+		do := func(input string) Result[int] {
+			result := Do(r, Job[int]{
+				UID: "u", Name: "name", Kind: "kind", Input: input,
+				Run: func(context.Context) int { runs++; return runs },
+				Retry: func(_, attempt int) time.Duration {
+					if attempt == 3 {
+						return 0
+					}
+					return time.Duration(attempt) * time.Second
+				},
+			}, time.Now())
+			synctest.Wait()
+			return result
+		}
+		take := func() {
+			request, _ := queue.Get()
+			queue.Done(request)
+		}
+		for attempt := 1; attempt <= 3; attempt++ {
+			if got := do("a"); got.Done || got.Value != attempt-1 {
+				t.Fatalf("attempt %d starts: %+v, want the value of the one before", attempt, got)
+			}
+			take() // it has ended
+			got := do("a")
+			if !got.Done || got.Value != attempt || got.Retrying != (attempt < 3) {
+				t.Fatalf("attempt %d has ended: %+v", attempt, got)
+			}
+			if attempt == 3 {
+				break
+			}
+			began := time.Now()
+			take()
+			if waited := time.Since(began); waited < time.Duration(attempt)*time.Second || waited > time.Duration(attempt)*time.Second+100*time.Millisecond || runs != attempt {
+				t.Fatalf("after %s reconciled again, with %d runs", waited, runs)
+			}
+		}
+		<-time.After(time.Hour)
+		if got := do("a"); !got.Done || got.Retrying || runs != 3 {
+			t.Errorf("after the last attempt: %+v, %d runs", got, runs)
+		}
+		if do("b"); runs != 4 {
+			t.Error("another input does not start anew")
+		}
+		if got := do("b"); !got.Retrying {
+			t.Error("another input does not have all attempts")
+		}
+	})
+}
+
+// Jobs of one kind that wait for a server that does not answer delay no other kind.
+func TestKindsDoNotDelayEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := started(t, 2, map[string]int{"image": 1})
+		do := func(uid types.UID, kind string, run func(context.Context) bool) bool {
+			return Do(r, Job[bool]{UID: uid, Name: "name", Kind: kind, Run: run}, time.Now()).Done
 		}
 		release := make(chan struct{})
 		images := 0
 		for _, uid := range []types.UID{"a", "b", "c"} {
-			Do(w, uid, "name", "image", "", func(context.Context) bool {
+			do(uid, "image", func(context.Context) bool {
 				images++
 				<-release
 				return true
 			})
-			Do(w, uid, "name", "wait", "", func(ctx context.Context) bool { <-ctx.Done(); return true })
+			do(uid, "wait", func(ctx context.Context) bool { <-ctx.Done(); return true })
 		}
 		synctest.Wait()
 		if images != 1 {
 			t.Errorf("%d images are built at the same time, want 1", images)
 		}
-		call := func() bool {
-			_, done := Do(w, "d", "name", "call", "", func(context.Context) bool { return true })
-			return done
-		}
+		call := func() bool { return do("d", "call", func(context.Context) bool { return true }) }
 		call()
 		synctest.Wait()
 		if !call() {
 			t.Error("a call waits for images and waits")
 		}
 
-		// What has not begun need not be completed.
-		w.Withdraw("a")
-		w.Withdraw("b")
-		w.Withdraw("c")
+		// Jobs that have not begun need not be completed.
+		for _, uid := range []types.UID{"a", "b", "c"} {
+			r.Withdraw(uid)
+		}
 		synctest.Wait()
 		busy := 0
 		for _, uid := range []types.UID{"a", "b", "c"} {
-			w.Cancel(uid, "wait")
+			r.Cancel(uid, "wait")
 			synctest.Wait()
-			if w.Busy(uid) {
+			if r.Busy(uid) {
 				busy++
 			}
 		}
@@ -117,9 +178,7 @@ func TestKindsDoNotWaitForEachOther(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if images != 1 {
-			t.Errorf("%d images were built, of which nobody wants 2", images)
+			t.Errorf("%d images were built, of which 2 are not needed", images)
 		}
-		stop()
-		synctest.Wait()
 	})
 }

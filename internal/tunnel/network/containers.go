@@ -18,11 +18,11 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 )
 
-// settle is for how long containers may come and go before the status of a network tells.
-const settle = time.Second
+// settleTime is how long changes of containers are collected before a network is reconciled.
+const settleTime = time.Second
 
-// containers are those in the namespaces of networks. Each network has a watch of its own, so
-// that the pods of the rest of the cluster are neither sent nor kept.
+// containers knows those in the namespaces of networks. Each network has its own watch, so that the API server sends no
+// other pods of the cluster, and none are kept.
 type containers struct {
 	mgr   ctrl.Manager
 	mu    sync.Mutex
@@ -32,9 +32,10 @@ type containers struct {
 }
 
 type followed struct {
-	uid   types.UID
-	stop  context.CancelFunc
-	pods  map[types.UID][]string
+	uid  types.UID
+	stop context.CancelFunc
+	pods map[types.UID][]string
+	// ready: the first list is complete.
 	ready bool
 }
 
@@ -42,7 +43,7 @@ func newContainers(mgr ctrl.Manager) *containers {
 	return &containers{mgr: mgr, all: map[string]*followed{}}
 }
 
-// Start waits until the operator stops; the watches that were opened end then.
+// Start waits until the operator stops. The watches end with the context of the queue.
 func (c *containers) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
@@ -57,7 +58,7 @@ func (c *containers) source() source.Source {
 	})
 }
 
-// follow opens the watch of a network, if it is not open.
+// follow starts the watch of a network, unless it runs.
 func (c *containers) follow(n *tunnelv1.ContainerNetwork, in string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,29 +86,29 @@ func (c *containers) follow(n *tunnelv1.ContainerNetwork, in string) error {
 	}
 	f := &followed{uid: n.UID, stop: stop, pods: map[types.UID][]string{}}
 	handled, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { c.note(n.Name, f, o, false) },
-		UpdateFunc: func(_, o any) { c.note(n.Name, f, o, false) },
-		DeleteFunc: func(o any) { c.note(n.Name, f, o, true) },
+		AddFunc:    func(o any) { c.update(n.Name, f, o, false) },
+		UpdateFunc: func(_, o any) { c.update(n.Name, f, o, false) },
+		DeleteFunc: func(o any) { c.update(n.Name, f, o, true) },
 	})
 	if err != nil {
 		stop()
 		return err
 	}
 	c.all[n.Name] = f
-	go func() { _ = pods.Start(ctx) }() // it ends when ctx does
+	go func() { _ = pods.Start(ctx) }() // it ends with ctx
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), handled.HasSynced) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			f.ready = true
-			c.wake(n.Name, 0)
+			c.enqueue(n.Name, 0)
 		}
 	}()
 	return nil
 }
 
-// note remembers what containers a pod has.
-func (c *containers) note(network string, f *followed, o any, gone bool) {
+// update stores the containers of a pod.
+func (c *containers) update(network string, f *followed, o any, gone bool) {
 	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}
@@ -130,16 +131,16 @@ func (c *containers) note(network string, f *followed, o any, gone bool) {
 		f.pods[pod.UID] = ids
 	}
 	if f.ready {
-		c.wake(network, settle)
+		c.enqueue(network, settleTime)
 	}
 }
 
-// wake is called with the lock held.
-func (c *containers) wake(network string, after time.Duration) {
+// enqueue is called with the lock held.
+func (c *containers) enqueue(network string, after time.Duration) {
 	c.queue.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: network}}, after)
 }
 
-// of returns the IDs of all containers in a network, sorted, and whether they are known yet.
+// of returns the IDs of all running containers in a network, sorted, and whether they are known yet.
 func (c *containers) of(network string, uid types.UID) (ids []string, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +155,7 @@ func (c *containers) of(network string, uid types.UID) (ids []string, known bool
 	return ids, true
 }
 
-// leave closes the watch of a network.
+// leave stops the watch of a network.
 func (c *containers) leave(network string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +165,7 @@ func (c *containers) leave(network string) {
 	}
 }
 
-// running are the containers of a pod that run.
+// running returns the IDs of a pod's running containers.
 func running(pod *corev1.Pod) []string {
 	var ids []string
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -175,7 +176,7 @@ func running(pod *corev1.Pod) []string {
 	return ids
 }
 
-// trimmed keeps what running reads.
+// trimmed keeps of a pod what running reads.
 func trimmed(o any) any {
 	pod, ok := o.(*corev1.Pod)
 	if !ok {

@@ -2,26 +2,23 @@ package network
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Reconciler makes, watches and ends networks.
+// Reconciler makes, watches and deletes networks.
 type Reconciler struct {
 	// Client reads from the cache, which must wait for the client's own writes.
 	Client client.Client
@@ -30,18 +27,17 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Tunnel
-	// Identity tells who the operator is: it binds itself in the namespaces of networks.
+	// Identity returns the operator's account, which is bound in the namespaces of networks.
 	Identity func(context.Context) (rbacv1.Subject, error)
-	// Workers is how many networks are worked on at the same time.
+	// Workers is how many networks are reconciled at the same time.
 	Workers int
 
-	backoff    *outcome.Backoff
-	finalizers finalizer.Remover
+	kind       *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]
 	containers *containers
 }
 
-// The right to bind names one ClusterRole, which is bound in the namespaces of networks alone:
-// what tunnels need there, pods and Secrets among it, the operator has nowhere else.
+// The right to bind names one ClusterRole, which is bound only in the namespaces of networks. The operator has the rights
+// for tunnels, such as those for pods and Secrets, nowhere else.
 //
 // +kubebuilder:rbac:groups=usvc-dev.developer.microsoft.com,resources=containernetworks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=usvc-dev.developer.microsoft.com,resources=containernetworks/status,verbs=patch
@@ -55,83 +51,72 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=berg-operator-tunnel-network,verbs=bind
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// reconcile brings one network a step further, or leaves it alone when there is nothing to do.
-// Events alone wake it.
-func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
-	n := &tunnelv1.ContainerNetwork{}
-	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, n)); err != nil {
-		if errors.Is(err, outcome.ErrGone) {
-			r.finalizers.Forget(req.NamespacedName)
-			r.containers.leave(req.Name)
-		}
-		return never, err
+// newKind says what is particular to ContainerNetworks; kit/reconcile does the rest.
+func (r *Reconciler) newKind() *reconcile.Kind[*tunnelv1.ContainerNetwork, Observed] {
+	return &reconcile.Kind[*tunnelv1.ContainerNetwork, Observed]{
+		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Name: "ContainerNetwork",
+		New:  func() *tunnelv1.ContainerNetwork { return &tunnelv1.ContainerNetwork{} },
+		Fields: func(n *tunnelv1.ContainerNetwork) reconcile.Fields {
+			s := &n.Status
+			return reconcile.Fields{Status: s, Conditions: &s.Conditions, ObservedGeneration: &s.ObservedGeneration}
+		},
+		Finalizer: tunnelv1.NetworkFinalizer,
+		Observe:   r.observe,
+		Check:     check,
+		Apply:     r.apply,
+		Status:    computeStatus,
+		Report:    r.report,
+		Finalize:  r.finalize,
+		Forget: func(_ context.Context, key types.NamespacedName) error {
+			r.containers.leave(key.Name)
+			return nil
+		},
 	}
-	r.backoff.ResetIfReplaced(req, n.UID)
-	now := r.Clock.Now()
-	if n.DeletionTimestamp != nil {
-		return never, r.finalize(ctx, n, now)
-	}
-	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, n, tunnelv1.NetworkFinalizer)); err != nil {
-		return never, err
-	}
-	o, err := r.observe(ctx, n)
-	if err != nil {
-		return never, err
-	}
-	out := Outcome{Observed: o, Problem: check(o)}
-	if out.Problem == nil {
-		out.Problem = r.build(ctx, &out.Observed)
-	}
-	if out.Problem != nil && out.Problem.Class == outcome.Stale {
-		return never, outcome.ErrConflict
-	}
-	if out.Problem == nil {
-		if err := r.containers.follow(n, out.Namespace.Name); err != nil { //nolint:contextcheck // the watch outlives the pass
-			return never, err
-		}
-		out.Containers, out.Counted = r.containers.of(n.Name, n.UID)
-	}
-	before := n.DeepCopy()
-	computeStatus(out, now)
-	err = r.patchStatus(ctx, before, n)
-	if err == nil {
-		r.report(before, n)
-	}
-	if p := out.Problem; p != nil && p.Err != nil {
-		err = reconcile.Join(p.Err, err)
-	}
-	return never, err
 }
 
-// build applies the plan: the namespace, then what the operator may do in it, and what confines it.
-func (r *Reconciler) build(ctx context.Context, o *Observed) *outcome.Problem {
+// apply writes the namespace, then the operator's rights in it, and then what confines it.
+func (r *Reconciler) apply(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed, problems *outcome.Problems) error {
+	if len(*problems) == 0 {
+		problems.Add(r.build(ctx, n, o))
+	}
+	if len(*problems) > 0 {
+		return nil
+	}
+	if err := r.containers.follow(n, o.Namespace.Name); err != nil { //nolint:contextcheck // the watch outlives the reconciliation
+		return err
+	}
+	o.Containers, o.Counted = r.containers.of(n.Name, n.UID)
+	return nil
+}
+
+// build applies the plan. It returns what stopped it, nil for nothing.
+func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o *Observed) *outcome.Problem {
 	operator, err := r.Identity(ctx)
 	if err != nil {
-		return problemOf(tunnelv1.ConditionConfined, err)
+		return confinedProblem(err)
 	}
-	p := plan(r.inputs(o, operator))
-	proven := ownerOf(o.Network)
+	p, owner := plan(r.inputs(n, o, operator)), ownerOf(n)
 	if p.Namespace != nil {
-		live, err := apply.Apply(ctx, r.Writer, proven, p.Namespace)
+		live, err := apply.Apply(ctx, r.Writer, owner, p.Namespace)
 		if err != nil {
-			return problemOf(tunnelv1.ConditionNamespaceReady, err)
+			return namespaceProblem(err)
 		}
 		o.Namespace, o.Ours = live, true
 	}
-	// All that follows the operator may do by this alone.
-	if _, err := apply.Apply(ctx, r.Writer, proven, p.Binding); err != nil {
-		return problemOf(tunnelv1.ConditionConfined, err)
+	// The binding comes first: it gives the operator the rights for all that follows.
+	if _, err := apply.Apply(ctx, r.Writer, owner, p.Binding); err != nil {
+		return confinedProblem(err)
 	}
 	if p.Policy != nil {
-		if _, err := apply.Apply(ctx, r.Writer, proven, p.Policy); err != nil {
-			return problemOf(tunnelv1.ConditionConfined, err)
+		if _, err := apply.Apply(ctx, r.Writer, owner, p.Policy); err != nil {
+			return confinedProblem(err)
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) inputs(o *Observed, operator rbacv1.Subject) Inputs {
-	n := o.Network
+func (r *Reconciler) inputs(n *tunnelv1.ContainerNetwork, o *Observed, operator rbacv1.Subject) Inputs {
 	return Inputs{
 		UID: n.UID, Name: n.Name, Spec: n.Spec,
 		Made:     makes(n.Spec) && (o.Namespace == nil || o.Ours),
@@ -140,19 +125,7 @@ func (r *Reconciler) inputs(o *Observed, operator rbacv1.Subject) Inputs {
 	}
 }
 
-// patchStatus is the only write of the status. An unchanged one costs nothing.
-func (r *Reconciler) patchStatus(ctx context.Context, before, n *tunnelv1.ContainerNetwork) error {
-	return reconcile.Status[*tunnelv1.ContainerNetwork]{
-		Client: r.Client,
-		Of:     func(n *tunnelv1.ContainerNetwork) any { return &n.Status },
-		Rejected: func(n *tunnelv1.ContainerNetwork, err error) {
-			// The recorder counts repetitions.
-			reconcile.Warning(r.Events, n, tunnelv1.ReasonRefused, actionObserve, "The API server refuses the status of this ContainerNetwork: "+err.Error())
-		},
-	}.Patch(ctx, before, n)
-}
-
-// kinds are those that a network consists of.
+// kinds are those of the objects that decide about a network.
 func kinds() []client.Object {
 	return []client.Object{&corev1.Namespace{}, &networkingv1.NetworkPolicy{}, &rbacv1.RoleBinding{}, &corev1.Node{}}
 }

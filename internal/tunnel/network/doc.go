@@ -1,14 +1,15 @@
-// Package network makes, watches and ends container networks: each is a namespace.
+// Package network makes, watches and deletes container networks: each is a namespace.
 //
-// A reconciliation of a network goes one way:
+// kit/reconcile calls the steps of a reconciliation in this order:
 //
-//	observe (observe.go)  all reads, into one Observed
-//	check   (checks.go)    pure: what stands in the way
-//	plan    (plan.go)     pure: every object that the network consists of
-//	apply   (controller.go, kit/apply)  the only writes of children
-//	derive  (status.go)   pure: state and conditions
-//	patch   (controller.go)  the only write of the status
+//	observe.go     all reads, into one Observed
+//	checks.go      pure: what keeps the network from running
+//	plan.go        pure: the objects that the network consists of
+//	controller.go  applies them: the only writes of objects of a network
+//	status.go      pure: state and conditions
 //
-// A namespace that was not made for the network is used as it is, if the mode says so: nothing
-// in it is changed but a RoleBinding, by which the operator may work there, and nowhere else.
+// and finalize.go for a network that is being deleted.
+//
+// A namespace that was not made for the network is used as it is, if the mode says so. The operator adds only a
+// RoleBinding to it, with its rights for tunnels.
 package network

@@ -20,43 +20,48 @@ func networkIn(mode tunnelv1.ContainerNetworkMode, id string) *tunnelv1.Containe
 	return n
 }
 
-func namespaceOf(uid types.UID, leaving bool) *corev1.Namespace {
+func namespaceOf(uid types.UID, terminating bool) *corev1.Namespace {
 	ns := &corev1.Namespace{}
 	ns.Name, ns.UID = "dev", uid
-	if leaving {
+	if terminating {
 		ns.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	}
 	return ns
 }
 
-func TestJudge(t *testing.T) {
+func TestCheckAndState(t *testing.T) {
 	for what, test := range map[string]struct {
+		n      *tunnelv1.ContainerNetwork
 		o      Observed
 		reason string
 		state  tunnelv1.ContainerNetworkState
 	}{
-		"made for a session":           {Observed{Network: networkIn(tunnelv1.ModeSession, "")}, "", tunnelv1.NetworkRunning},
-		"a session's own":              {Observed{Network: networkIn(tunnelv1.ModeSession, "a"), Namespace: namespaceOf("a", false), Ours: true}, "", tunnelv1.NetworkRunning},
-		"taken by somebody else":       {Observed{Network: networkIn(tunnelv1.ModeSession, ""), Namespace: namespaceOf("a", false)}, tunnelv1.ReasonNamespaceTaken, tunnelv1.NetworkFailedToStart},
-		"persistent, of somebody else": {Observed{Network: networkIn(tunnelv1.ModePersistent, ""), Namespace: namespaceOf("a", false)}, "", tunnelv1.NetworkRunning},
-		"existing and missing":         {Observed{Network: networkIn(tunnelv1.ModeExisting, "")}, tunnelv1.ReasonNamespaceNotFound, tunnelv1.NetworkNotFound},
-		"cleanup and missing":          {Observed{Network: networkIn(tunnelv1.ModeCleanup, "")}, tunnelv1.ReasonNamespaceNotFound, tunnelv1.NetworkNotFound},
-		"gone":                         {Observed{Network: networkIn(tunnelv1.ModeSession, "a")}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
-		"replaced":                     {Observed{Network: networkIn(tunnelv1.ModeExisting, "a"), Namespace: namespaceOf("b", false)}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
-		"being deleted":                {Observed{Network: networkIn(tunnelv1.ModeExisting, ""), Namespace: namespaceOf("b", true)}, tunnelv1.ReasonNamespaceTerminating, tunnelv1.NetworkPending},
+		"made for a session":           {networkIn(tunnelv1.ModeSession, ""), Observed{}, "", tunnelv1.NetworkRunning},
+		"a session's own":              {networkIn(tunnelv1.ModeSession, "a"), Observed{Namespace: namespaceOf("a", false), Ours: true}, "", tunnelv1.NetworkRunning},
+		"taken by another owner":       {networkIn(tunnelv1.ModeSession, ""), Observed{Namespace: namespaceOf("a", false)}, tunnelv1.ReasonNamespaceTaken, tunnelv1.NetworkFailedToStart},
+		"persistent, of another owner": {networkIn(tunnelv1.ModePersistent, ""), Observed{Namespace: namespaceOf("a", false)}, "", tunnelv1.NetworkRunning},
+		"existing and missing":         {networkIn(tunnelv1.ModeExisting, ""), Observed{}, tunnelv1.ReasonNamespaceNotFound, tunnelv1.NetworkNotFound},
+		"cleanup and missing":          {networkIn(tunnelv1.ModeCleanup, ""), Observed{}, tunnelv1.ReasonNamespaceNotFound, tunnelv1.NetworkNotFound},
+		"gone":                         {networkIn(tunnelv1.ModeSession, "a"), Observed{}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
+		"replaced":                     {networkIn(tunnelv1.ModeExisting, "a"), Observed{Namespace: namespaceOf("b", false)}, tunnelv1.ReasonNamespaceRemoved, tunnelv1.NetworkRemoved},
+		"being deleted":                {networkIn(tunnelv1.ModeExisting, ""), Observed{Namespace: namespaceOf("b", true)}, tunnelv1.ReasonNamespaceTerminating, tunnelv1.NetworkPending},
 	} {
-		out := Outcome{Observed: test.o, Problem: check(test.o)}
+		problems := check(test.n, &test.o)
 		reason := ""
-		if out.Problem != nil {
-			reason = out.Problem.Reason
-		} else if out.Namespace == nil {
-			out.Namespace = namespaceOf("a", false)
+		if p := problems.First(); p != nil {
+			reason = p.Reason
+		} else if test.o.Namespace == nil {
+			test.o.Namespace = namespaceOf("a", false)
 		}
-		computeStatus(out, time.Unix(2, 0))
-		if reason != test.reason || out.Network.Status.State != test.state {
-			t.Errorf("%s: %q and %s, want %q and %s", what, reason, out.Network.Status.State, test.reason, test.state)
+		ready := computeStatus(test.n, test.o, problems, time.Unix(2, 0))
+		if reason != test.reason || test.n.Status.State != test.state {
+			t.Errorf("%s: %q and %s, want %q and %s", what, reason, test.n.Status.State, test.reason, test.state)
 		}
-		if out.Network.Status.Message == "" {
+		if ready.Status == metav1.ConditionTrue != (test.reason == "") || test.reason != "" && ready.Reason != test.reason ||
+			ready.Stalled != (test.reason != "" && test.reason != tunnelv1.ReasonNamespaceTerminating) {
+			t.Errorf("%s: %+v", what, ready)
+		}
+		if test.n.Status.Message == "" {
 			t.Errorf("%s: the status says nothing", what)
 		}
 	}
@@ -76,19 +81,19 @@ func TestPlanLeavesForeignNamespacesAlone(t *testing.T) {
 	other := in
 	other.UID = "u-2"
 	if plan(other).Namespace.Name == p.Namespace.Name {
-		t.Error("two networks of one name have one namespace")
+		t.Error("two networks of the same name have the same namespace")
 	}
 	in.Spec.Mode = tunnelv1.ModePersistent
 	if p := plan(in); len(p.Namespace.OwnerReferences) != 0 || len(p.Policy.OwnerReferences) != 0 {
-		t.Error("what is to stay has an owner, with which it goes")
+		t.Error("a persistent object has an owner, with which it is deleted")
 	}
 }
 
-func TestPortsBeside(t *testing.T) {
+func TestPortsExcept(t *testing.T) {
 	for _, closed := range [][]int32{{36672, 36673}, {36673, 36672}, {1, 65535}, {80, 443}, {80, 80, 79}, {443, 36672, 36673, 80, 443}} {
 		for _, port := range []int32{1, 79, 80, 81, 443, 36671, 36672, 36673, 36674, 65535} {
 			open := false
-			for _, p := range PortsBeside(closed...) {
+			for _, p := range PortsExcept(closed...) {
 				if *p.Protocol == corev1.ProtocolTCP && p.Port.IntVal <= port && port <= *p.EndPort {
 					open = true
 				}
@@ -100,7 +105,7 @@ func TestPortsBeside(t *testing.T) {
 	}
 }
 
-func TestPortsOfClientProxiesThatAreThere(t *testing.T) {
+func TestControlPortsOfClientProxies(t *testing.T) {
 	proxy := func(control, data int32) corev1.Pod {
 		return corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{ContainerPort: control}, {ContainerPort: data}}}}}}
 	}

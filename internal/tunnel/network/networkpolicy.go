@@ -15,9 +15,8 @@ import (
 
 const policyName = "container-network"
 
-// policy keeps a network to itself: its containers reach each other and the name servers.
-// Policies add up, so that this one must leave out the ports by which proxies are controlled:
-// those are opened by the policy of each client proxy, to nodes alone.
+// policy isolates a network: its containers reach each other and the name servers only. Policies add up, so this one must
+// leave out the control and data ports of proxies; the policy of each client proxy opens these to nodes only.
 func policy(in Inputs) *networkingv1.NetworkPolicy {
 	among := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}
 	p := &networkingv1.NetworkPolicy{
@@ -25,7 +24,7 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: among, Ports: PortsBeside(in.Closed...)}},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: among, Ports: PortsExcept(in.Closed...)}},
 			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: among}, netpolicy.ToDNS()},
 		},
 	}
@@ -35,8 +34,8 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 	return p
 }
 
-// PortsBeside are all ports of TCP but some, and all of the other protocols.
-func PortsBeside(closed ...int32) []networkingv1.NetworkPolicyPort {
+// PortsExcept returns all TCP ports but the closed ones, and all ports of other protocols.
+func PortsExcept(closed ...int32) []networkingv1.NetworkPolicyPort {
 	closed = slices.Sorted(slices.Values(closed))
 	var ports []networkingv1.NetworkPolicyPort
 	add := func(first, last int32, protocol corev1.Protocol) {

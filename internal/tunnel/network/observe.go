@@ -13,28 +13,24 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything that decides what happens to a network.
+// Observed is everything outside a network that decides what happens to it.
 type Observed struct {
-	Network *tunnelv1.ContainerNetwork
-	// Namespace is nil where there is none.
+	// Namespace is nil if it does not exist.
 	Namespace *corev1.Namespace
-	// Ours: the namespace carries the proof that it was made for this network.
+	// Ours: the namespace carries this network's owner UID.
 	Ours bool
-	// Subnets are the ranges of pods' addresses that nodes tell, sorted.
+	// Subnets are the pod address ranges of all nodes, sorted.
 	Subnets []string
-	// ControlPorts are those by which the client proxies that are there are controlled: the settings
-	// may have been others when they were made.
+	// ControlPorts are those of the client proxies that exist. The settings may have changed since they were made.
 	ControlPorts []int32
-	// Containers are the IDs of those in the namespace, sorted, if they are Counted yet.
+	// Containers are the IDs of those in the namespace, sorted. They are known if Counted.
 	Containers []string
 	Counted    bool
 }
 
 func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) (o Observed, err error) {
-	o.Network = n
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: NamespaceName(n.Spec, n.Name, n.UID)}}
-	// That it is missing is confirmed by the API server: a network whose namespace is gone
-	// does not come back.
+	// The API server confirms that it is missing: a network whose namespace is gone stays Removed.
 	exists, err := apply.Find(ctx, r.Writer, ns)
 	if err != nil {
 		return o, err
@@ -59,7 +55,7 @@ func (r *Reconciler) observe(ctx context.Context, n *tunnelv1.ContainerNetwork) 
 	return o, nil
 }
 
-// controlPorts returns the ports of client proxies: tunnels have none in their pods.
+// controlPorts returns the ports in the pods of client proxies. Ports of tunnels are not in the pods.
 func controlPorts(proxies []corev1.Pod) []int32 {
 	var all []int32
 	for i := range proxies {
@@ -73,7 +69,7 @@ func controlPorts(proxies []corev1.Pod) []int32 {
 	return slices.Compact(all)
 }
 
-// gateways are the first addresses of ranges.
+// gateways returns the first address of each range.
 func gateways(subnets []string) []string {
 	var all []string
 	for _, s := range subnets {

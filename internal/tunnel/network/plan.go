@@ -17,8 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Role is the ClusterRole that the operator binds to itself in the namespace of each network:
-// config/tunnel has it.
+// Role is the ClusterRole that the operator binds to itself in the namespace of each network. It is in config/tunnel.
 const Role = "berg-operator-tunnel-network"
 
 // OwnershipLabels are those of all that belongs to a network.
@@ -30,26 +29,25 @@ var OwnershipLabels = ownership.Labels{
 
 func ownerOf(n *tunnelv1.ContainerNetwork) ownership.Owner { return OwnershipLabels.For(n.UID, nil) }
 
-// Inputs is all that a plan depends on.
+// Inputs is all that a Plan depends on.
 type Inputs struct {
 	UID  types.UID
 	Name string
 	Spec tunnelv1.ContainerNetworkSpec
-	// Made: the namespace is one that was made for this network, or is to be.
+	// Made: the operator made the namespace for this network, or makes it.
 	Made bool
-	// Operator is who is bound in the namespace.
+	// Operator is the account that is bound in the namespace.
 	Operator rbacv1.Subject
-	// Closed are the ports by which client proxies are controlled.
+	// Closed are the control and data ports of client proxies.
 	Closed []int32
 }
 
 // Plan is every object that a network consists of.
 type Plan struct {
-	// Namespace is nil where the network uses one that it does not make.
+	// Namespace and Policy are nil if the network uses a namespace that the operator did not make.
 	Namespace *corev1.Namespace
-	// Policy is nil there too.
-	Policy  *networkingv1.NetworkPolicy
-	Binding *rbacv1.RoleBinding
+	Policy    *networkingv1.NetworkPolicy
+	Binding   *rbacv1.RoleBinding
 }
 
 func plan(in Inputs) Plan {
@@ -61,11 +59,11 @@ func plan(in Inputs) Plan {
 	return p
 }
 
-// maxPrefix leaves room for the hash in the name of a namespace.
+// maxPrefix leaves space for the hash in the name of a namespace.
 const maxPrefix = naming.MaxLabelValue - 11
 
-// NamespaceName returns the namespace that a network is: the one that its spec names, or one
-// that is made of its own name and its UID, so that another network of that name has another.
+// NamespaceName returns the namespace of a network: the one in its spec, or one that is made of its name and UID, so that
+// a later network of that name gets another.
 func NamespaceName(spec tunnelv1.ContainerNetworkSpec, name string, uid types.UID) string {
 	if spec.NetworkName != "" {
 		return spec.NetworkName
@@ -73,7 +71,7 @@ func NamespaceName(spec tunnelv1.ContainerNetworkSpec, name string, uid types.UI
 	return naming.Within(strings.ReplaceAll(name, ".", "-"), maxPrefix) + "-" + short(uid)
 }
 
-// short is 40 bits of a UID's hash: names of the same object agree, those of others do not.
+// short returns 40 bits of a UID's hash.
 func short(uid types.UID) string {
 	sum := sha256.Sum256([]byte(uid))
 	return hex.EncodeToString(sum[:5])

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// binding lets the operator make proxies in the network, and in no other namespace.
+// binding lets the operator make proxies in the network.
 func binding(in Inputs) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -18,5 +18,5 @@ func binding(in Inputs) *rbacv1.RoleBinding {
 	}
 }
 
-// bindingName is its own for each network: several may be the same namespace.
+// bindingName is unique to a network: several networks may have the same namespace.
 func bindingName(in Inputs) string { return "berg-operator-tunnel-" + short(in.UID) }

@@ -9,100 +9,86 @@ import (
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Outcome is what one pass saw and did.
-type Outcome struct {
-	Observed
-	// Problem is what stopped the pass; nil when every object is in place.
-	Problem *outcome.Problem
-}
 
 // maxContainers is how many containers a status names.
 const maxContainers = 1000
 
-// computeStatus writes into the status of a live network what an outcome means.
-func computeStatus(out Outcome, now time.Time) {
-	n := out.Network
+// computeStatus writes the status of a live network.
+func computeStatus(n *tunnelv1.ContainerNetwork, o Observed, problems outcome.Problems, now time.Time) reconcile.Ready {
+	p := problems.First()
 	s := &n.Status
-	s.ObservedGeneration = n.Generation
 	s.NetworkName = NamespaceName(n.Spec, n.Name, n.UID)
 	s.Driver = tunnelv1.Driver
 	s.IPv6 = n.Spec.IPv6
-	s.State, s.Message = stateOf(out)
+	s.State, s.Message = stateOf(s.State, o, p)
 	s.Subnets, s.Gateways = nil, nil
-	if out.Counted || s.State != tunnelv1.NetworkRunning {
+	if o.Counted || s.State != tunnelv1.NetworkRunning {
 		s.ContainerIDs = nil
 	}
 	if s.State == tunnelv1.NetworkRunning {
-		s.ID = string(out.Namespace.UID)
-		s.Subnets, s.Gateways = out.Subnets, gateways(out.Subnets)
-		if out.Counted {
-			s.ContainerIDs = out.Containers[:min(len(out.Containers), maxContainers)]
+		s.ID = string(o.Namespace.UID)
+		s.Subnets, s.Gateways = o.Subnets, gateways(o.Subnets)
+		if o.Counted {
+			s.ContainerIDs = o.Containers[:min(len(o.Containers), maxContainers)]
 		}
 	}
-	setConditions(n, now, namespaceReady(out), confined(out))
+	set := conditions.SetterOf(n, &s.Conditions, now)
+	setNamespaceReady(set, p)
+	setConfined(set, o, p)
+	return reconcile.ReadyUnless(p, tunnelv1.ReasonNetworkReady, s.Message)
 }
 
-func stateOf(out Outcome) (state tunnelv1.ContainerNetworkState, message string) {
-	p := out.Problem
+func stateOf(before tunnelv1.ContainerNetworkState, o Observed, p *outcome.Problem) (state tunnelv1.ContainerNetworkState, message string) {
 	if p == nil {
-		return tunnelv1.NetworkRunning, fmt.Sprintf("Containers can be in namespace %s", out.Namespace.Name)
+		return tunnelv1.NetworkRunning, fmt.Sprintf("Containers can run in namespace %s", o.Namespace.Name)
 	}
 	state = tunnelv1.NetworkPending
-	switch p.Reason {
-	case tunnelv1.ReasonNamespaceRemoved:
-		state = tunnelv1.NetworkRemoved
-	case tunnelv1.ReasonNamespaceNotFound:
+	switch {
+	case p.Reason == tunnelv1.ReasonNamespaceRemoved:
+		return tunnelv1.NetworkRemoved, conditions.Bound(p.Message)
+	case before == tunnelv1.NetworkRunning:
+		state = tunnelv1.NetworkRunning // its containers keep running; the conditions report the problem
+	case p.Reason == tunnelv1.ReasonNamespaceNotFound:
 		state = tunnelv1.NetworkNotFound
-	default:
-		if p.Class == outcome.Blocked || p.Class == outcome.External {
-			state = tunnelv1.NetworkFailedToStart
-		}
-	}
-	if state != tunnelv1.NetworkRemoved && out.Network.Status.State == tunnelv1.NetworkRunning {
-		// What is there already goes on; the conditions tell what is wrong beside it.
-		state = tunnelv1.NetworkRunning
+	case p.Class.NeedsAction():
+		state = tunnelv1.NetworkFailedToStart
 	}
 	return state, conditions.Bound(p.Message)
 }
 
-func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
-}
-
-func namespaceReady(out Outcome) metav1.Condition {
+func setNamespaceReady(set conditions.Setter, p *outcome.Problem) {
 	const this = tunnelv1.ConditionNamespaceReady
-	if p := out.Problem; p != nil && p.Condition == this {
-		return condition(this, metav1.ConditionFalse, p.Reason, p.Message)
+	if p != nil && p.Condition == this {
+		set(this, metav1.ConditionFalse, p.Reason, p.Message)
+		return
 	}
-	return condition(this, metav1.ConditionTrue, tunnelv1.ReasonNetworkReady, "The namespace is there")
+	set(this, metav1.ConditionTrue, tunnelv1.ReasonNetworkReady, "The namespace exists")
 }
 
-func confined(out Outcome) metav1.Condition {
+func setConfined(set conditions.Setter, o Observed, p *outcome.Problem) {
 	const this = tunnelv1.ConditionConfined
-	switch p := out.Problem; {
+	switch {
 	case p != nil && p.Condition == this:
-		return condition(this, metav1.ConditionFalse, p.Reason, p.Message)
+		set(this, metav1.ConditionFalse, p.Reason, p.Message)
 	case p != nil:
-		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonWaiting, "Waits for "+p.Condition)
-	case !out.Ours:
-		return condition(this, metav1.ConditionTrue, tunnelv1.ReasonConfined,
-			"The operator may work in the namespace, which is used as it is: what its containers reach, its own policies say")
+		set(this, metav1.ConditionUnknown, tunnelv1.ReasonWaiting, "Waiting for "+p.Condition)
+	case !o.Ours:
+		set(this, metav1.ConditionTrue, tunnelv1.ReasonConfined,
+			"The operator has its rights in the namespace. The namespace was not made for this network, so only its own policies confine the containers")
 	default:
-		return condition(this, metav1.ConditionTrue, tunnelv1.ReasonConfined, "Containers reach each other and the name servers, and nobody else")
+		set(this, metav1.ConditionTrue, tunnelv1.ReasonConfined, "Containers reach each other and the name servers, and nothing else")
 	}
 }
 
-func setConditions(n *tunnelv1.ContainerNetwork, now time.Time, wanted ...metav1.Condition) {
-	conditions.Upsert(&n.Status.Conditions, n.Generation, now, wanted...)
-}
-
-// computeTerminating writes the status of a network that is being deleted. why is what it waits for.
+// computeTerminating writes the status of a network that is being deleted. why is what the deletion waits for.
 func computeTerminating(n *tunnelv1.ContainerNetwork, reason, why string, now time.Time) {
-	n.Status.ObservedGeneration = n.Generation
-	n.Status.Message = conditions.Bound(why)
-	setConditions(n, now,
-		condition(tunnelv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, why),
-		condition(tunnelv1.ConditionConfined, metav1.ConditionUnknown, tunnelv1.ReasonTerminating, "The ContainerNetwork is being deleted"))
+	s := &n.Status
+	s.ObservedGeneration = n.Generation
+	s.Message = conditions.Bound(why)
+	set := conditions.SetterOf(n, &s.Conditions, now)
+	set(tunnelv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, why)
+	set(tunnelv1.ConditionConfined, metav1.ConditionUnknown, tunnelv1.ReasonTerminating, "The ContainerNetwork is being deleted")
+	reconcile.NotReady(reason, why).SetOn(&s.Conditions, n.Generation, now)
 }

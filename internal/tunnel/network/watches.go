@@ -19,7 +19,6 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -27,13 +26,13 @@ import (
 const (
 	// IndexNetwork finds the tunnel proxies of a network, by its name.
 	IndexNetwork = "containerNetworkName"
-	// indexNamespace finds the networks that are a namespace, by its name.
+	// indexNamespace finds the networks of a namespace, by its name.
 	indexNamespace = "namespace"
 )
 
-// SetupWithManager opens the watches. There are no timers.
+// SetupWithManager starts the watches. There are no timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
+	r.kind = r.newKind()
 	r.containers = newContainers(mgr)
 	if err := mgr.Add(r.containers); err != nil {
 		return err
@@ -61,17 +60,17 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&networkingv1.NetworkPolicy{}, ofNamespace, builder.WithPredicates(named(policyName))).
 		Watches(&rbacv1.RoleBinding{}, ofNamespace).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(subnetsChanged)).
-		// A deletion waits for them.
+		// The deletion of a network waits for the end of its proxies.
 		Watches(&tunnelv1.ContainerNetworkTunnelProxy{}, handler.EnqueueRequestsFromMapFunc(ofProxy), builder.WithPredicates(gone)).
 		WatchesRawSource(r.containers.source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+		Complete(r.kind.Reconciler())
 }
 
-// ofNamespace maps a namespace, or an object in one, to the networks that are it.
+// ofNamespace maps a namespace, or an object in one, to its networks.
 func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkList{}, nil, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
 }
@@ -88,14 +87,14 @@ func named(name string) predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() == name })
 }
 
-// gone passes the ends of objects.
+// gone accepts deletions only.
 var gone = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	UpdateFunc:  func(event.UpdateEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// subnetsChanged passes nodes that come, go, or have other ranges of addresses.
+// subnetsChanged accepts nodes that appear, disappear, or change their pod ranges.
 var subnetsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Node).Spec.PodCIDRs, e.ObjectNew.(*corev1.Node).Spec.PodCIDRs)

@@ -18,7 +18,7 @@ type Role string
 
 // The three ends.
 const (
-	// ClientProxy is the proxy in the container network. It dials nobody.
+	// ClientProxy is the proxy in the container network. It opens no connections.
 	ClientProxy Role = "client-proxy"
 	// ServerProxy is the proxy on the host. It dials the client proxy, and serves the controller.
 	ServerProxy Role = "server-proxy"
@@ -26,10 +26,10 @@ const (
 	Controller Role = "controller"
 )
 
-// Name returns the DNS name that the role's certificates carry. It is resolved by nobody.
+// Name returns the DNS name in certificates of the role. It is never resolved.
 func (r Role) Name() string { return string(r) + ".berg-tunnel.internal" }
 
-// usages returns what certificates of the role may be used for: to serve, to dial, or both.
+// usages returns what certificates of the role are for: to serve, to dial, or both.
 func (r Role) usages() ([]x509.ExtKeyUsage, error) {
 	switch r {
 	case ClientProxy:
@@ -39,12 +39,11 @@ func (r Role) usages() ([]x509.ExtKeyUsage, error) {
 	case Controller:
 		return []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, nil
 	default:
-		return nil, fmt.Errorf("there is no role %q: want %s, %s or %s", string(r), ClientProxy, ServerProxy, Controller)
+		return nil, fmt.Errorf("unknown role %q: want %s, %s or %s", string(r), ClientProxy, ServerProxy, Controller)
 	}
 }
 
-// Names of the files in which the proxies look for certificates, which are the keys of a Secret
-// of type kubernetes.io/tls.
+// Names of the files with the certificates of a proxy. They are the keys of a Secret of type kubernetes.io/tls.
 const (
 	AuthorityFile   = "ca.crt"
 	CertificateFile = "tls.crt"
@@ -67,8 +66,7 @@ type Authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that is valid from now for as long as is said. name is for
-// people who look at the certificate.
+// NewAuthority makes an authority that is valid from now on. name is the common name of its certificate.
 func NewAuthority(name string, now time.Time, validity time.Duration) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,8 +86,8 @@ func NewAuthority(name string, now time.Time, validity time.Duration) (*Authorit
 	return ParseAuthority(pair)
 }
 
-// ParseAuthority reads an authority that NewAuthority has made. It is an error if the two do
-// not belong together, or if it is no authority.
+// ParseAuthority reads an authority that NewAuthority has made. It returns an error if the key does not match the
+// certificate, or if the certificate is not an authority.
 func ParseAuthority(pair Pair) (*Authority, error) {
 	certificate, err := parseCertificate(pair.Certificate)
 	if err != nil {
@@ -99,14 +97,14 @@ func ParseAuthority(pair Pair) (*Authority, error) {
 	if block == nil {
 		return nil, errors.New("the authority's key is not in PEM")
 	}
-	// What x509 says of a key that it cannot read may quote it.
+	// The error of x509 may quote the key.
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, isECDSA := parsed.(*ecdsa.PrivateKey)
 	if err != nil || !isECDSA {
-		return nil, errors.New("the authority's key is no ECDSA key in PKCS #8")
+		return nil, errors.New("the authority's key is not an ECDSA key in PKCS #8")
 	}
 	if !certificate.IsCA || !key.PublicKey.Equal(certificate.PublicKey) {
-		return nil, errors.New("the authority's certificate is no authority, or its key is another one's")
+		return nil, errors.New("the authority's certificate is not an authority, or does not match its key")
 	}
 	return &Authority{Pair: pair, certificate: certificate, key: key}, nil
 }
@@ -118,7 +116,7 @@ func (a *Authority) Issue(role Role, now time.Time, validity time.Duration) (Pai
 		return Pair{}, err
 	}
 	if !now.Before(a.certificate.NotAfter) {
-		return Pair{}, errors.New("the authority has expired: make a new one")
+		return Pair{}, errors.New("the authority has expired: make another one")
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -133,7 +131,7 @@ func (a *Authority) Issue(role Role, now time.Time, validity time.Duration) (Pai
 	return sign(leaf, a.certificate, key, a.key)
 }
 
-// NotAfter returns when the authority ends.
+// NotAfter returns when the authority expires.
 func (a *Authority) NotAfter() time.Time { return a.certificate.NotAfter }
 
 // Signed reports whether the authority has signed a certificate in PEM for the role.
@@ -142,15 +140,14 @@ func (a *Authority) Signed(certificatePEM []byte, role Role) bool {
 	return err == nil && certificate.CheckSignatureFrom(a.certificate) == nil && certificate.VerifyHostname(role.Name()) == nil
 }
 
-// RenewAt returns when a certificate in PEM should be renewed, after two thirds of its life,
-// and when it ends.
+// RenewAt returns when a certificate in PEM must be renewed, after two thirds of its lifetime, and when it expires.
 func RenewAt(certificatePEM []byte) (renew, end time.Time, err error) {
 	certificate, err := parseCertificate(certificatePEM)
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
-	// Its life begins when it is made: what stands before is for clocks that are late. Counted in, a
-	// certificate of some minutes would be due as soon as it is there, again and again.
+	// The lifetime starts when it is made. NotBefore is earlier, for clocks that are late; if that counted, a certificate of
+	// some minutes would be due as soon as it exists.
 	begin := certificate.NotBefore.Add(skew)
 	return begin.Add(certificate.NotAfter.Sub(begin) * 2 / 3), certificate.NotAfter, nil
 }
@@ -186,7 +183,7 @@ func sign(certificate, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKe
 func parseCertificate(encoded []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(encoded)
 	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, errors.New("it is no certificate in PEM")
+		return nil, errors.New("it is not a certificate in PEM")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }

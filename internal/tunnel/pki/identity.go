@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// Identity is what one end shows, and whom it believes. It is safe for use by many at once, and
-// changes while it is used: connections that are made afterwards see the new one, those that
-// are there stay.
+// Identity is the certificate of one end, and the authority that it trusts. It is safe for concurrent use. It may change
+// while it is used: that affects new connections only.
 type Identity struct {
 	// dir is where the files are; empty if they cannot change.
 	dir string
 
 	mu      sync.Mutex
-	stamp   stamp
+	read    state
 	current *material
 }
 
@@ -36,15 +35,14 @@ type configKey struct {
 	dial     bool
 }
 
-// stamp tells whether files have changed since they were read.
-type stamp [3]struct {
+// state is that of the files when they were read.
+type state [3]struct {
 	size    int64
 	changed time.Time
 	inode   os.FileInfo
 }
 
-// NewIdentity returns an identity that never changes. authorities holds one authority's
-// certificate in PEM, or several.
+// NewIdentity returns an identity that never changes. authorities has one or more certificates of authorities in PEM.
 func NewIdentity(authorities []byte, pair Pair) (*Identity, error) {
 	read, err := parse(authorities, pair)
 	if err != nil {
@@ -53,10 +51,9 @@ func NewIdentity(authorities []byte, pair Pair) (*Identity, error) {
 	return &Identity{current: read}, nil
 }
 
-// Files returns the identity that the files of a folder hold: AuthorityFile, CertificateFile
-// and KeyFile. They are looked at with each new connection and read again when they have
-// changed. If they cannot be used then, say because only one of two has been written yet, what
-// was read before stays.
+// Files returns the identity in the files of a folder: AuthorityFile, CertificateFile and KeyFile. Each new connection
+// checks whether they have changed, and reads them again. If they are not usable then, for example because only one of
+// two has been written yet, the last identity stays.
 func Files(dir string) (*Identity, error) {
 	i := &Identity{dir: dir}
 	if err := i.refresh(); err != nil {
@@ -65,12 +62,12 @@ func Files(dir string) (*Identity, error) {
 	return i, nil
 }
 
-// NotAfter returns when the certificate that is shown ends.
+// NotAfter returns when the certificate expires.
 func (i *Identity) NotAfter() time.Time { return i.material().certificate.Leaf.NotAfter }
 
-// Serve returns how to serve a peer of a role. protocol is that of ALPN.
+// Serve returns the configuration to serve peers of a role. protocol is for ALPN.
 func (i *Identity) Serve(peer Role, protocol string) *tls.Config {
-	// The outer one keeps the keys of session tickets for all that come after it.
+	// The outer configuration keeps the keys of session tickets, also when the inner one changes.
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{protocol},
@@ -80,7 +77,7 @@ func (i *Identity) Serve(peer Role, protocol string) *tls.Config {
 	}
 }
 
-// Dial returns how to dial a peer of a role, now: ask again for each connection.
+// Dial returns the configuration to dial a peer of a role. It must be called for each connection.
 func (i *Identity) Dial(peer Role, protocol string) *tls.Config {
 	return i.config(configKey{peer: peer, protocol: protocol, dial: true})
 }
@@ -96,12 +93,12 @@ func (i *Identity) config(key configKey) *tls.Config {
 		MinVersion:   tls.VersionTLS13,
 		NextProtos:   []string{key.protocol},
 		Certificates: []tls.Certificate{m.certificate},
-		// A record of full size from the first one on: bulk is what these connections are for.
+		// Full records from the first one on, because these connections carry bulk traffic.
 		DynamicRecordSizingDisabled: true,
-		// VerifyConnection is asked for resumed sessions, too.
+		// Unlike VerifyPeerCertificate, VerifyConnection is called for resumed sessions too.
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if len(state.VerifiedChains) == 0 || len(state.PeerCertificates) == 0 {
-				return errors.New("the peer shows no certificate of this pair's authority")
+				return errors.New("the peer has no certificate of this pair's authority")
 			}
 			if err := state.PeerCertificates[0].VerifyHostname(key.peer.Name()); err != nil {
 				return fmt.Errorf("the peer is not the %s: %w", key.peer, err)
@@ -114,8 +111,8 @@ func (i *Identity) config(key configKey) *tls.Config {
 	}
 	if key.dial {
 		made.ServerName, made.RootCAs = key.peer.Name(), m.roots
-		// Handshakes after the first cost a quarter. The cache belongs to this certificate: with
-		// the next one everybody proves himself anew.
+		// A resumed handshake costs a quarter of a full one. The cache belongs to this certificate: with the next one
+		// every peer is authenticated again.
 		made.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 	} else {
 		made.ClientAuth, made.ClientCAs = tls.RequireAndVerifyClientCert, m.roots
@@ -124,10 +121,10 @@ func (i *Identity) config(key configKey) *tls.Config {
 	return made
 }
 
-// material returns what the files hold now, or held when they could last be read.
+// material returns the content of the files, or the last one that was valid.
 func (i *Identity) material() *material {
 	if i.dir != "" {
-		// Nothing can be done about an error here that whoever writes the files will not do anyhow.
+		// On an error the last material stays in use.
 		_ = i.refresh()
 	}
 	i.mu.Lock()
@@ -139,7 +136,7 @@ func (i *Identity) material() *material {
 func (i *Identity) refresh() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var now stamp
+	var now state
 	for n, name := range []string{AuthorityFile, CertificateFile, KeyFile} {
 		info, err := os.Stat(filepath.Join(i.dir, name))
 		if err != nil {
@@ -147,7 +144,7 @@ func (i *Identity) refresh() error {
 		}
 		now[n].size, now[n].changed, now[n].inode = info.Size(), info.ModTime(), info
 	}
-	if i.current != nil && now.equal(i.stamp) {
+	if i.current != nil && now.equal(i.read) {
 		return nil
 	}
 	var content [3][]byte
@@ -162,11 +159,11 @@ func (i *Identity) refresh() error {
 	if err != nil {
 		return fmt.Errorf("certificates in %s: %w", i.dir, err)
 	}
-	i.current, i.stamp = read, now
+	i.current, i.read = read, now
 	return nil
 }
 
-func (s stamp) equal(other stamp) bool {
+func (s state) equal(other state) bool {
 	for n := range s {
 		if s[n].size != other[n].size || !s[n].changed.Equal(other[n].changed) || !os.SameFile(s[n].inode, other[n].inode) {
 			return false
@@ -178,12 +175,12 @@ func (s stamp) equal(other stamp) bool {
 func parse(authorities []byte, pair Pair) (*material, error) {
 	m := &material{roots: x509.NewCertPool(), configs: map[configKey]*tls.Config{}}
 	if !m.roots.AppendCertsFromPEM(authorities) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", AuthorityFile)
+		return nil, fmt.Errorf("%s has no certificate in PEM", AuthorityFile)
 	}
 	var err error
 	if m.certificate, err = tls.X509KeyPair(pair.Certificate, pair.Key); err != nil {
-		// What is wrong with a key is not told: it could quote it.
-		return nil, fmt.Errorf("%s and %s are no certificate with its key, both in PEM", CertificateFile, KeyFile)
+		// The error could quote the key.
+		return nil, fmt.Errorf("%s and %s are not a certificate with its key, both in PEM", CertificateFile, KeyFile)
 	}
 	return m, nil
 }

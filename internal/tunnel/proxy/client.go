@@ -19,12 +19,13 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+	"github.com/bergctf/berg-operator/internal/tunnel/proxy/dataconn"
 )
 
-// DataProtocol is what ALPN says on data connections.
+// DataProtocol is the ALPN protocol of data connections.
 const DataProtocol = "berg-tunnel-data/1"
 
-// watchAfter is when somebody begins to watch whether a client that waits is still there.
+// watchAfter is how long a client waits before its connection is watched.
 const watchAfter = 250 * time.Millisecond
 
 // client is a client proxy.
@@ -35,27 +36,26 @@ type client struct {
 	tunnels  tunnels
 	openings openings
 	streams  *streams
-	// noise limits what strangers can make the log say.
+	// noise limits the log lines that unauthenticated peers can cause.
 	noise *rate.Limiter
 
 	to sender[*control.NewStream]
 
 	dataMu sync.Mutex
-	data   map[*secure]bool // nil at the end
+	data   map[*dataconn.Conn]bool // nil at the end
 
 	mu       sync.Mutex
 	owner    string // the server proxy's instance; empty before the first
-	turn     int    // of the present control connection
+	session  int    // number of the present control connection
 	end      context.CancelFunc
 	grace    *time.Timer
-	ending   chan struct{} // closed when the proxy begins to end
+	ending   chan struct{} // closed when the proxy starts to end
 	endOnce  sync.Once
 	endError error
 }
 
-// RunClient runs a client proxy until the context ends, somebody calls Shutdown, or the server
-// proxy has gone. It returns nil where it was asked to end, and otherwise an error that is
-// ErrPeerGone or ErrNotStarted, or neither.
+// RunClient runs a client proxy until the context ends, Shutdown is called, or the server proxy is gone. It returns nil if
+// it was asked to end, and otherwise an error, which may be ErrPeerGone or ErrNotStarted.
 func RunClient(ctx context.Context, options ClientOptions) error {
 	c := &client{
 		ClientOptions: options,
@@ -63,7 +63,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 		tunnels:       tunnels{limit: options.MaxTunnels, byID: map[uint32]*tunnel{}, byName: map[string]*tunnel{}, gone: map[*tunnel]bool{}, past: &control.Traffic{}},
 		openings:      openings{all: map[uint64]*opening{}},
 		streams:       newStreams(options.MaxStreams, options.IdleTimeout),
-		data:          map[*secure]bool{},
+		data:          map[*dataconn.Conn]bool{},
 		noise:         rate.NewLimiter(1, 20),
 		ending:        make(chan struct{}),
 	}
@@ -80,7 +80,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 
 	server := newControlServer(c.Identity, pki.ServerProxy, c)
 	var background sync.WaitGroup
-	background.Go(func() { c.finish(server.Serve(newDoor(controlListener))) })
+	background.Go(func() { c.finish(server.Serve(newLimitedListener(controlListener))) })
 	background.Go(func() { c.acceptData(dataListener) })
 
 	c.Log.Info("the client proxy listens", "control", controlAt.String(), "data", dataAt.String(), "instance", c.instance)
@@ -102,7 +102,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Drain)
 	defer cancel()
 	if c.endError != nil {
-		cancel() // whose other half is gone, no stream can go on
+		cancel() // without the other proxy no stream can continue
 	}
 	if cut := c.streams.drain(drain); cut > 0 {
 		c.Log.Warn("streams were cut at the end", "streams", cut)
@@ -120,7 +120,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 	return c.endError
 }
 
-// stopServer lets answers go out, but not for long.
+// stopServer waits for answers to be sent, for one second at most.
 func stopServer(server *grpc.Server) {
 	timer := time.AfterFunc(time.Second, server.Stop)
 	defer timer.Stop()
@@ -155,20 +155,20 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 	from, _ := metadata.FromIncomingContext(stream.Context())
 	owner := instanceOf(from)
 	if owner == "" {
-		return status.Error(codes.InvalidArgument, "the caller does not tell its instance")
+		return status.Error(codes.InvalidArgument, "the caller did not send its instance")
 	}
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	turn, err := c.attach(owner, cancel)
+	session, err := c.attach(owner, cancel)
 	if err != nil {
 		return err
 	}
-	defer c.detach(turn, stream)
+	defer c.detach(session, stream)
 	if err := stream.SendHeader(metadata.Pairs(instanceKey, c.instance)); err != nil {
 		return err
 	}
 	c.to.use(stream)
-	// What the last connection may have lost. The server proxy knows those that it has.
+	// The last connection may have lost some. The server proxy ignores those that it has.
 	for _, o := range c.openings.list() {
 		_ = c.to.send(&control.NewStream{StreamRef: o.ref(), Token: o.token[:]})
 	}
@@ -191,9 +191,9 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 	case err := <-received:
 		return err
 	case <-ctx.Done():
-		return status.Error(codes.Aborted, "another control connection has taken the place of this one")
+		return status.Error(codes.Aborted, "another control connection has replaced this one")
 	case <-c.ending:
-		// The end without an error tells the server proxy that this one ends on purpose.
+		// An end without an error says that the client proxy ends on purpose.
 		if c.endError != nil {
 			return status.Error(codes.Aborted, "the client proxy has failed")
 		}
@@ -202,14 +202,14 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 }
 
 // attach makes a connection of the server proxy the present one, and returns its number.
-func (c *client) attach(owner string, cancel context.CancelFunc) (turn int, err error) {
+func (c *client) attach(owner string, cancel context.CancelFunc) (session int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isEnding() {
-		return 0, status.Error(codes.FailedPrecondition, "the client proxy is about to end")
+		return 0, status.Error(codes.FailedPrecondition, "the client proxy is shutting down")
 	}
 	if c.owner != "" && c.owner != owner {
-		return 0, status.Error(codes.FailedPrecondition, "the client proxy belongs to another server proxy: a pair begins and ends together")
+		return 0, status.Error(codes.FailedPrecondition, "the client proxy belongs to another server proxy: the proxies of a pair start and end together")
 	}
 	if c.end != nil {
 		c.end()
@@ -217,22 +217,22 @@ func (c *client) attach(owner string, cancel context.CancelFunc) (turn int, err 
 	if c.grace != nil {
 		c.grace.Stop()
 	}
-	c.turn++
+	c.session++
 	c.owner, c.end = owner, cancel
-	return c.turn, nil
+	return c.session, nil
 }
 
-// detach begins to wait for the server proxy's return, unless it has returned already.
-func (c *client) detach(turn int, stream grpc.BidiStreamingServer[control.NewStreamResult, control.NewStream]) {
+// detach starts to wait for the server proxy to connect again, unless it has.
+func (c *client) detach(session int, stream grpc.BidiStreamingServer[control.NewStreamResult, control.NewStream]) {
 	c.to.drop(stream)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.turn != turn || c.isEnding() {
+	if c.session != session || c.isEnding() {
 		return
 	}
 	c.Log.Warn("the control connection is lost", "grace", c.PeerGrace.String())
 	c.grace = time.AfterFunc(c.PeerGrace, func() {
-		c.finish(fmt.Errorf("%w: the server proxy has not come back within %s", ErrPeerGone, c.PeerGrace))
+		c.finish(fmt.Errorf("%w: the server proxy has not connected again within %s", ErrPeerGone, c.PeerGrace))
 	})
 }
 
@@ -250,16 +250,16 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, status.Error(codes.FailedPrecondition, "the client proxy is about to end")
+		return nil, status.Error(codes.FailedPrecondition, "the client proxy is shutting down")
 	}
 	if present := s.byName[request.GetName()]; present != nil {
 		if proto.Equal(present.request, request) {
 			return present.spec, nil
 		}
-		return nil, status.Errorf(codes.AlreadyExists, "there is another tunnel %q: delete it first", request.GetName())
+		return nil, status.Errorf(codes.AlreadyExists, "another tunnel %q exists: delete it first", request.GetName())
 	}
 	if len(s.byID) >= s.limit {
-		return nil, status.Errorf(codes.ResourceExhausted, "there are %d tunnels, which is as many as the client proxy takes", len(s.byID))
+		return nil, status.Errorf(codes.ResourceExhausted, "the client proxy has %d tunnels, which is its limit", len(s.byID))
 	}
 	listener, at, err := listen(Endpoint{Address: address.String(), Port: int(request.GetClientProxyPort())})
 	if err != nil {
@@ -275,7 +275,7 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 		id:       s.last,
 		request:  request,
 		listener: listener,
-		room:     make(chan struct{}, c.MaxOpening),
+		waiting:  make(chan struct{}, c.MaxOpening),
 		closed:   make(chan struct{}),
 		spec: &control.TunnelSpec{
 			TunnelRef:            &control.TunnelRef{TunnelId: s.last},
@@ -293,7 +293,7 @@ func (c *client) PrepareTunnel(_ context.Context, asked *control.TunnelRequest) 
 	return t.spec, nil
 }
 
-// normalized returns a request with what it leaves open filled in, or what is wrong with it.
+// normalized returns a request with its defaults, or what is wrong with it.
 func normalized(asked *control.TunnelRequest) (*control.TunnelRequest, error) {
 	request := proto.Clone(asked).(*control.TunnelRequest)
 	if request.GetServerAddress() == "" {
@@ -304,7 +304,7 @@ func normalized(asked *control.TunnelRequest) (*control.TunnelRequest, error) {
 	}
 	switch {
 	case request.GetName() == "" || len(request.GetName()) > 253:
-		return nil, status.Error(codes.InvalidArgument, "name has to be 1 to 253 bytes long")
+		return nil, status.Error(codes.InvalidArgument, "name must be 1 to 253 bytes long")
 	case request.GetServerPort() < 1 || request.GetServerPort() > 65535:
 		return nil, status.Errorf(codes.InvalidArgument, "server_port is %d: want 1 to 65535", request.GetServerPort())
 	case request.GetClientProxyPort() < 0 || request.GetClientProxyPort() > 65535:
@@ -315,7 +315,7 @@ func normalized(asked *control.TunnelRequest) (*control.TunnelRequest, error) {
 	return request, nil
 }
 
-// listenAddress returns where a tunnel is to listen.
+// listenAddress returns the address of a tunnel's listener.
 func (c *client) listenAddress(request *control.TunnelRequest) (netip.Addr, error) {
 	if request.GetClientProxyAddress() == "localhost" {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
@@ -325,13 +325,13 @@ func (c *client) listenAddress(request *control.TunnelRequest) (netip.Addr, erro
 		return address, status.Errorf(codes.InvalidArgument, "client_proxy_address is %q: want an IP address of the client proxy, or 0.0.0.0", request.GetClientProxyAddress())
 	}
 	if port := int(request.GetClientProxyPort()); port != 0 && (port == c.Control.Port || port == c.Data.Port) {
-		return address, status.Errorf(codes.InvalidArgument, "client_proxy_port is %d, which is where the client proxy listens for the server proxy", port)
+		return address, status.Errorf(codes.InvalidArgument, "client_proxy_port is %d, which is the control or data port of the client proxy", port)
 	}
 	return address, nil
 }
 
-// reachableAddresses returns the addresses that clients can use: those of the network, and the
-// loopback's where there is no other.
+// reachableAddresses returns the addresses that clients can use: those of the network, or the loopback's if there is no
+// other.
 func reachableAddresses(listening netip.Addr) ([]string, error) {
 	if !listening.IsUnspecified() {
 		return []string{listening.String()}, nil
@@ -362,7 +362,7 @@ func reachableAddresses(listening netip.Addr) ([]string, error) {
 	return outer, nil
 }
 
-// DeleteTunnel closes a tunnel's listener. Its streams go on.
+// DeleteTunnel closes a tunnel's listener. Its streams continue.
 func (c *client) DeleteTunnel(_ context.Context, ref *control.TunnelRef) (*control.DeleteTunnelResponse, error) {
 	s := &c.tunnels
 	s.mu.Lock()
@@ -374,13 +374,13 @@ func (c *client) DeleteTunnel(_ context.Context, ref *control.TunnelRef) (*contr
 	}
 	s.mu.Unlock()
 	if t == nil {
-		return nil, status.Errorf(codes.NotFound, "there is no tunnel %d", ref.GetTunnelId())
+		return nil, status.Errorf(codes.NotFound, "tunnel %d does not exist", ref.GetTunnelId())
 	}
 	c.closeTunnel(t)
 	return &control.DeleteTunnelResponse{}, nil
 }
 
-// closeTunnels takes all tunnels out, and lets no new ones in.
+// closeTunnels removes all tunnels, and accepts no more.
 func (c *client) closeTunnels() []*tunnel {
 	s := &c.tunnels
 	s.mu.Lock()
@@ -419,22 +419,22 @@ func (c *client) ListTunnels(context.Context, *control.ListTunnelsRequest) (*con
 	return all, nil
 }
 
-// acceptClients takes the clients of one tunnel in, as many at once as there is room for.
+// acceptClients accepts the clients of one tunnel, as long as not too many streams wait.
 func (c *client) acceptClients(t *tunnel) {
 	for {
 		select {
-		case t.room <- struct{}{}:
+		case t.waiting <- struct{}{}:
 		case <-t.closed:
 			return
 		}
 		connection, err := t.listener.AcceptTCP()
 		if err != nil {
-			<-t.room
+			<-t.waiting
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			// There may be no file descriptor left: some will be when streams end.
-			c.Log.Error("no client can be accepted", "tunnel", t.request.GetName(), "error", err)
+			// All file descriptors may be in use, until streams end.
+			c.Log.Error("accepting a client failed", "tunnel", t.request.GetName(), "error", err)
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-t.closed:
@@ -449,79 +449,78 @@ func (c *client) acceptClients(t *tunnel) {
 func (c *client) open(t *tunnel, connection *net.TCPConn) {
 	refuse := func(why string) {
 		t.fail(control.StreamError_STREAM_ERROR_LIMIT, why, c.Now())
-		<-t.room
+		<-t.waiting
 		_ = connection.Close()
 	}
-	// Nobody else raises it: clients of one tunnel are taken in one after the other.
-	if t.places.Load() >= int64(c.MaxTunnelStreams) {
-		refuse("the tunnel has as many streams as one may have")
+	// No other goroutine increases it: clients of one tunnel are accepted one after the other.
+	if t.slots.Load() >= int64(c.MaxTunnelStreams) {
+		refuse("the tunnel has reached its limit of streams")
 		return
 	}
 	if !c.streams.reserve() {
-		refuse("there are too many streams, or the proxy is about to end")
+		refuse("the proxy has reached its limit of streams, or is shutting down")
 		return
 	}
-	t.places.Add(1)
+	t.slots.Add(1)
 	t.opening.Add(1)
 	o := c.openings.add(t, connection)
 	o.arm(c.OpeningTimeout, func() {
-		c.giveUp(o.id, control.StreamError_STREAM_ERROR_TIMEOUT, "no data connection has come in time", true)
+		c.giveUp(o.id, control.StreamError_STREAM_ERROR_TIMEOUT, "no data connection arrived in time", true)
 	}, func() {
-		c.giveUp(o.id, control.StreamError_STREAM_ERROR_CANCELLED, "the client has gone before the stream was made", true)
+		c.giveUp(o.id, control.StreamError_STREAM_ERROR_CANCELLED, "the client disconnected before the stream was made", true)
 	})
-	// Without a control connection it is sent when there is one.
+	// If there is no control connection, it is sent with the next one.
 	_ = c.to.send(&control.NewStream{StreamRef: o.ref(), Token: o.token[:]})
 	select {
-	case <-t.closed: // meanwhile: whoever closed it may not have seen this one
+	case <-t.closed: // closeTunnel may have missed this stream
 		c.giveUp(o.id, control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, "the tunnel was deleted before the stream was made", true)
 	default:
 	}
 }
 
-// giveUp closes a client whose stream cannot be made. tell is whether the server proxy may still
-// be at it.
-func (c *client) giveUp(id uint64, reason control.StreamError, message string, tell bool) {
+// giveUp closes a client whose stream cannot be made. cancel: the server proxy may still be making it.
+func (c *client) giveUp(id uint64, reason control.StreamError, message string, cancel bool) {
 	o := c.openings.take(id)
 	if o == nil {
-		return // somebody else was first
+		return // it was made or given up before
 	}
 	o.disarm()
-	// The client comes last: whoever sees it closed finds it counted.
+	// The client is closed last, so that the failure is counted before the client notices.
 	o.tunnel.fail(reason, message, c.Now())
 	o.tunnel.opening.Add(-1)
-	o.tunnel.places.Add(-1)
-	<-o.tunnel.room
+	o.tunnel.slots.Add(-1)
+	<-o.tunnel.waiting
 	c.streams.release()
 	_ = o.client.Close()
 	c.Log.Debug("a stream could not be made", "tunnel", o.tunnel.request.GetName(), "stream", id, "reason", reason.String(), "message", message)
-	if tell {
+	if cancel {
 		_ = c.to.send(&control.NewStream{StreamRef: o.ref(), Cancelled: true})
 	}
 }
 
-// acceptData takes data connections in.
+// acceptData accepts data connections.
 func (c *client) acceptData(listener *net.TCPListener) {
 	config := c.Identity.Serve(pki.ServerProxy, DataProtocol)
-	newcomers := &newcomers{limit: newcomerLimit, timeout: newcomerTimeout}
+	pending := newUnauthenticated()
 	for {
 		connection, err := listener.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			c.Log.Error("no data connection can be accepted", "error", err)
+			c.Log.Error("accepting a data connection failed", "error", err)
 			<-time.After(100 * time.Millisecond)
 			continue
 		}
-		known := newcomers.admit(connection)
+		authenticated := pending.admit(connection)
 		go func() {
-			data, err := secureServer(connection, config)
-			known()
+			data, err := dataconn.Accept(connection, config)
+			authenticated()
 			if err != nil {
 				c.refuse(connection, err)
 				return
 			}
-			// In another goroutine, so that the deep stack of the handshake is not kept.
+			// A new goroutine does not keep the large stack of the handshake.
 			c.keepData(data)
 			go func() {
 				defer c.dropData(data)
@@ -532,64 +531,63 @@ func (c *client) acceptData(listener *net.TCPListener) {
 	}
 }
 
-// refuse closes a connection that is no good.
-func (c *client) refuse(connection *net.TCPConn, err error) {
+// refuse closes an invalid connection.
+func (c *client) refuse(connection net.Conn, err error) {
 	_ = connection.Close()
 	if c.noise.Allow() {
 		c.Log.Warn("a data connection was refused", "from", connection.RemoteAddr().String(), "error", err)
 	}
 }
 
-// join makes a stream of a data connection and the client that it is for, and tells when it has
-// ended whether the connection may be used again.
-func (c *client) join(data *secure) bool {
+// join runs the next stream of a data connection, and reports whether the connection can carry another one.
+func (c *client) join(data *dataconn.Conn) bool {
 	var p preamble
-	switch err := data.readFull(p[:]); {
-	case errors.Is(err, errCut) || errors.Is(err, net.ErrClosed):
-		return false // nobody needs it any more
+	switch err := data.ReadFull(p[:]); {
+	case errors.Is(err, dataconn.ErrCut) || errors.Is(err, net.ErrClosed):
+		return false // the server proxy has closed it
 	case err != nil:
-		c.refuse(data.wire.TCPConn, err)
+		c.refuse(data, err)
 		return false
 	}
-	o, err := c.openings.claim(&p)
+	o, err := c.openings.authenticate(&p)
 	if err != nil {
-		c.refuse(data.wire.TCPConn, fmt.Errorf("stream %d of tunnel %d: %w", p.stream(), p.tunnel(), err))
+		c.refuse(data, fmt.Errorf("stream %d of tunnel %d: %w", p.stream(), p.tunnel(), err))
 		return false
 	}
 	o.disarm()
 	t := o.tunnel
 	t.begin()
-	<-t.room
+	<-t.waiting
 	defer t.end()
 	c.Log.Debug("a stream begins", "tunnel", t.request.GetName(), "stream", o.id)
 	return c.streams.run(&stream{plain: o.client, data: data, out: &t.toServer, in: &t.toClient})
 }
 
-// keepData remembers a data connection, which may wait for its next stream.
-func (c *client) keepData(data *secure) {
+// keepData registers a data connection, so that it is closed at the end.
+func (c *client) keepData(data *dataconn.Conn) {
 	c.dataMu.Lock()
 	defer c.dataMu.Unlock()
 	if c.data == nil {
-		data.close()
+		_ = data.Close()
 		return
 	}
 	c.data[data] = true
 }
 
 // dropData closes a data connection.
-func (c *client) dropData(data *secure) {
-	data.close()
+func (c *client) dropData(data *dataconn.Conn) {
+	_ = data.Close()
 	c.dataMu.Lock()
 	defer c.dataMu.Unlock()
 	delete(c.data, data)
 }
 
-// closeData closes all data connections, and lets no new ones in.
+// closeData closes all data connections, and accepts no more.
 func (c *client) closeData() {
 	c.dataMu.Lock()
 	defer c.dataMu.Unlock()
 	for data := range c.data {
-		data.close()
+		_ = data.Close()
 	}
 	c.data = nil
 }

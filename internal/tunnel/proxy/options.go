@@ -28,12 +28,12 @@ const (
 	DefaultDialTimeout    = time.Minute
 )
 
-// How one proxy ends when nobody asked it to.
+// Why a proxy ends that was not asked to.
 var (
-	// ErrPeerGone: the other proxy has gone, or has been replaced by another one.
+	// ErrPeerGone: the other proxy is gone, or was replaced by another process.
 	ErrPeerGone = errors.New("the other proxy is gone")
-	// ErrNotStarted: a port is taken, or the client proxy could not be reached in time.
-	ErrNotStarted = errors.New("it could not begin")
+	// ErrNotStarted: a port is in use, or the client proxy was not reached in time.
+	ErrNotStarted = errors.New("the proxy could not start")
 )
 
 // Endpoint is an address and a port.
@@ -45,23 +45,23 @@ type Endpoint struct {
 // String returns address:port, or [address]:port for IPv6.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Address, strconv.Itoa(e.Port)) }
 
-// Common is what both proxies are told.
+// Common are the options of both proxies.
 type Common struct {
-	// Identity is what the proxy shows, and whom it believes.
+	// Identity is the proxy's certificate, and the authority that it trusts.
 	Identity *pki.Identity
-	// MaxStreams is how many streams there may be.
+	// MaxStreams is how many streams the proxy has at most.
 	MaxStreams int
 	// PeerGrace is how long the other proxy may be unreachable.
 	PeerGrace time.Duration
-	// Drain is how long streams may go on after the proxy was asked to end.
+	// Drain is how long streams may continue after the proxy was asked to end.
 	Drain time.Duration
-	// Version is told to whoever starts the proxy.
+	// Version is written in the Ready line.
 	Version string
 	// Log has no secrets.
 	Log *slog.Logger
-	// Ready is called once, when the proxy is.
+	// Ready is called once, when the proxy is ready.
 	Ready func(Ready)
-	// Now is the time of day, for what is told to people. Deadlines do not depend on it.
+	// Now is the wall clock, for times in reports. Deadlines do not depend on it.
 	Now func() time.Time
 }
 
@@ -70,15 +70,15 @@ type ClientOptions struct {
 	Common
 	// Control and Data are where it listens for the server proxy.
 	Control, Data Endpoint
-	// MaxTunnels is how many tunnels there may be.
+	// MaxTunnels is how many tunnels the proxy has at most.
 	MaxTunnels int
-	// MaxTunnelStreams is how many streams one tunnel may have, so that it leaves some to the others.
+	// MaxTunnelStreams is how many streams one tunnel has at most, so that it leaves some to the others.
 	MaxTunnelStreams int
-	// IdleTimeout is how long a stream may carry nothing in either direction; 0 is for ever.
+	// IdleTimeout is how long a stream may carry no bytes in either direction; 0 is unlimited.
 	IdleTimeout time.Duration
 	// MaxOpening is how many streams of one tunnel may wait for their server.
 	MaxOpening int
-	// OpeningTimeout is for how long each may.
+	// OpeningTimeout is how long each may wait.
 	OpeningTimeout time.Duration
 }
 
@@ -91,7 +91,7 @@ type ServerOptions struct {
 	ClientControl, ClientData Endpoint
 	// Servers are those that tunnels may lead to.
 	Servers allowlist.Rules
-	// Names looks up the names of servers.
+	// Names resolves the names of servers.
 	Names allowlist.Resolver
 	// ConnectTimeout is how long to try to reach the client proxy at the start.
 	ConnectTimeout time.Duration
@@ -99,11 +99,11 @@ type ServerOptions struct {
 	DialTimeout time.Duration
 }
 
-// Ready is what a proxy tells on standard output when it is, as one line of JSON.
+// Ready is what a proxy writes to standard output when it is ready, as one line of JSON.
 type Ready struct {
 	// Role is client or server.
 	Role string `json:"role"`
-	// Instance is another one for each process.
+	// Instance is unique to each process.
 	Instance             string `json:"instance"`
 	PID                  int    `json:"pid"`
 	Version              string `json:"version"`
@@ -115,7 +115,7 @@ type Ready struct {
 	ClientDataPort       int    `json:"client_data_port"`
 }
 
-// listen opens a port. The endpoint tells which one it is where any was asked for.
+// listen opens a port. The returned endpoint has the port that was chosen if 0 was asked for.
 func listen(at Endpoint) (*net.TCPListener, Endpoint, error) {
 	listener, err := net.Listen(familyOf(at.Address), at.String())
 	if err != nil {
@@ -125,7 +125,7 @@ func listen(at Endpoint) (*net.TCPListener, Endpoint, error) {
 	return listener.(*net.TCPListener), Endpoint{Address: at.Address, Port: bound.Port}, nil
 }
 
-// familyOf returns tcp4 for addresses of IPv4: 0.0.0.0 would mean both families otherwise.
+// familyOf returns tcp4 for IPv4 addresses: with tcp, 0.0.0.0 would mean both families.
 func familyOf(address string) string {
 	if parsed, err := netip.ParseAddr(address); err == nil && parsed.Is4() {
 		return "tcp4"

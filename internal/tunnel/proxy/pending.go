@@ -17,8 +17,7 @@ const (
 	preambleSize = 4 + 8 + tokenSize
 )
 
-// preamble is what a data connection begins with: the id of the tunnel and that of the stream,
-// both big-endian, and the token of the stream.
+// preamble begins a stream on a data connection: the IDs of tunnel and stream, both big-endian, and the stream's token.
 type preamble [preambleSize]byte
 
 func newPreamble(tunnel uint32, stream uint64, token []byte) (p preamble) {
@@ -42,20 +41,20 @@ type opening struct {
 	mu      sync.Mutex
 	done    bool
 	timeout *time.Timer
-	look    *time.Timer
-	watch   *watch // nil if nobody watches yet
+	begin   *time.Timer // begins to watch
+	watch   *watch      // nil before
 }
 
-// arm calls late if the stream waits for too long, and gone if its client goes meanwhile.
-func (o *opening) arm(patience time.Duration, late, gone func()) {
+// arm calls late if the stream waits for too long, and gone if its client disconnects before.
+func (o *opening) arm(timeout time.Duration, late, gone func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.done {
 		return
 	}
-	o.timeout = time.AfterFunc(patience, late)
-	// Most streams are made long before.
-	o.look = time.AfterFunc(watchAfter, func() {
+	o.timeout = time.AfterFunc(timeout, late)
+	// Most streams are made before, and need no watch.
+	o.begin = time.AfterFunc(watchAfter, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if !o.done {
@@ -64,37 +63,36 @@ func (o *opening) arm(patience time.Duration, late, gone func()) {
 	})
 }
 
-// disarm lets nothing more happen, and the client be read.
+// disarm stops both, so that the client can be read.
 func (o *opening) disarm() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.done = true
 	if o.timeout != nil {
 		o.timeout.Stop()
-		o.look.Stop()
+		o.begin.Stop()
 	}
 	if o.watch != nil {
 		o.watch.stop()
 	}
 }
 
-// ref names the stream.
+// ref returns the stream's ID for messages.
 func (o *opening) ref() *control.StreamRef {
 	return &control.StreamRef{StreamId: o.id, TunnelId: o.tunnel.id}
 }
 
-// openings are the streams that wait. Whoever takes one out of it decides what becomes of it,
-// and does so alone.
+// openings are the streams that wait. Only the caller that takes one out decides what happens to it.
 type openings struct {
 	mu   sync.Mutex
 	last uint64
 	all  map[uint64]*opening
 }
 
-// add lets a client wait.
+// add adds a client that waits for its stream.
 func (s *openings) add(of *tunnel, client *net.TCPConn) *opening {
 	o := &opening{tunnel: of, client: client}
-	_, _ = rand.Read(o.token[:]) // which never fails
+	_, _ = rand.Read(o.token[:]) // it never fails
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
@@ -103,7 +101,7 @@ func (s *openings) add(of *tunnel, client *net.TCPConn) *opening {
 	return o
 }
 
-// take returns a stream that waits, which waits no more then; nil if it does not.
+// take removes a stream that waits; nil if there is none of this ID.
 func (s *openings) take(id uint64) *opening {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,19 +111,19 @@ func (s *openings) take(id uint64) *opening {
 }
 
 var (
-	errUnknownStream = errors.New("no stream of this id waits: it never has, has been made already, or has failed")
-	errWrongToken    = errors.New("the token is not that of the stream")
+	errUnknownStream = errors.New("no stream of this ID waits: it never existed, exists already, or has failed")
+	errWrongToken    = errors.New("the token does not match the stream")
 )
 
-// claim returns the stream that a preamble proves to belong to, which waits no more then.
-func (s *openings) claim(p *preamble) (*opening, error) {
+// authenticate removes and returns the stream whose token a preamble has.
+func (s *openings) authenticate(p *preamble) (*opening, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.all[p.stream()]
 	if o == nil || o.tunnel.id != p.tunnel() {
 		return nil, errUnknownStream
 	}
-	// Whoever guesses takes nothing from the one who knows: the stream goes on waiting.
+	// After a wrong guess the stream keeps waiting for the right token.
 	if subtle.ConstantTimeCompare(o.token[:], p.token()) != 1 {
 		return nil, errWrongToken
 	}

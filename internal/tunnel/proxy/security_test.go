@@ -13,6 +13,7 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+	"github.com/bergctf/berg-operator/internal/tunnel/proxy/dataconn"
 )
 
 func noLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -102,7 +103,7 @@ func TestAServerProxyLooksWhoItDials(t *testing.T) {
 			}
 			defer l.Close()
 			server := newControlServer(identityOf(t, dir), pki.ServerProxy, control.UnimplementedTunnelControlServer{})
-			go func() { _ = server.Serve(newDoor(l)) }()
+			go func() { _ = server.Serve(newLimitedListener(l)) }()
 			defer server.Stop()
 			err = RunServer(t.Context(), ServerOptions{
 				Common:         Common{Identity: identityOf(t, dirs[pki.ServerProxy]), MaxStreams: 1, PeerGrace: time.Second, Now: time.Now, Log: noLog(), Ready: func(Ready) { t.Error("it is ready") }},
@@ -169,14 +170,14 @@ func newThief(t *testing.T) *thief {
 }
 
 // shows makes a data connection that begins with some bytes.
-func (h *thief) shows(first []byte) *secure {
+func (h *thief) shows(first []byte) *dataconn.Conn {
 	h.Helper()
 	c := dial(h, Endpoint{Address: "127.0.0.1", Port: h.client.ClientDataPort}.String())
-	s, err := secureClient(c, h.self.Dial(pki.ClientProxy, DataProtocol))
+	s, err := dataconn.Dial(c, h.self.Dial(pki.ClientProxy, DataProtocol))
 	if err != nil {
 		h.Fatal(err)
 	}
-	if err := s.writeBatch(first); err != nil {
+	if err := s.Send(first); err != nil {
 		h.Fatal(err)
 	}
 	return s
@@ -188,7 +189,7 @@ func (h *thief) next() *control.NewStream {
 	case wanted := <-h.asked:
 		return wanted
 	case <-time.After(timeout):
-		h.Fatal("nobody asks for a stream")
+		h.Fatal("no stream is asked for")
 		return nil
 	}
 }
@@ -226,7 +227,7 @@ func TestTokens(t *testing.T) {
 	// None of that took anything from the one who knows.
 	right := newPreamble(tunnel, id, token)
 	s := h.shows(right[:])
-	if err := s.writeBatch([]byte("\x00\x00\x00\x05hello")); err != nil {
+	if err := s.Send([]byte("\x00\x00\x00\x05hello")); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, 5)
@@ -240,14 +241,14 @@ func TestTokens(t *testing.T) {
 			t.Errorf("a second data connection %s: bytes came", when)
 		}
 		if when == "while it runs" {
-			if err := s.writeBatch([]byte("\x00\x00\x00\x01!")); err != nil {
+			if err := s.Send([]byte("\x00\x00\x00\x01!")); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := io.ReadFull(client, got[:1]); err != nil {
 				t.Errorf("the stream was disturbed: %v", err)
 			}
 			_ = client.Close()
-			s.close()
+			_ = s.Close()
 		}
 	}
 	other := dial(t, h.at)
@@ -265,7 +266,7 @@ func TestSilentNewcomers(t *testing.T) {
 	p := start(t)
 	_, at := p.prepare("one", serve(t, echo))
 	var silent []*net.TCPConn
-	for range newcomerLimit + 100 {
+	for range maxUnauthenticated + 100 {
 		for _, port := range []int{p.client.ClientDataPort, p.client.ClientControlPort, p.server.ServerControlPort} {
 			silent = append(silent, dial(t, Endpoint{Address: "127.0.0.1", Port: port}.String()))
 		}

@@ -20,16 +20,17 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
+	"github.com/bergctf/berg-operator/internal/tunnel/proxy/dataconn"
 )
 
 const (
-	// A try to dial takes dialTry at most; the pause after it grows from dialPause to dialPauseMax.
-	dialTry      = 5 * time.Second
-	dialPause    = 200 * time.Millisecond
-	dialPauseMax = 10 * time.Second
-	// Pauses between tries to open the control connection.
-	sessionPause    = 100 * time.Millisecond
-	sessionPauseMax = time.Second
+	// An attempt to dial takes at most attemptTimeout. The delay after it doubles from minDialDelay to maxDialDelay.
+	attemptTimeout = 5 * time.Second
+	minDialDelay   = 200 * time.Millisecond
+	maxDialDelay   = 10 * time.Second
+	// The delay between attempts to open the control connection doubles too.
+	minSessionDelay = 100 * time.Millisecond
+	maxSessionDelay = time.Second
 )
 
 // server is a server proxy.
@@ -38,14 +39,14 @@ type server struct {
 	ServerOptions
 	instance string
 	streams  *streams
-	spares   spares
+	idle     idlePool
 	peer     *control.Client
 
 	from sender[*control.NewStreamResult]
 
-	// One call is passed on at a time, so that both proxies agree on what there is.
+	// calls is held while a call is passed on, so that both proxies have the same tunnels.
 	calls   sync.Mutex
-	tunnels sync.Map // tunnel id → *control.TunnelSpec
+	tunnels sync.Map // tunnel ID to *control.TunnelSpec
 
 	mu       sync.Mutex
 	openings map[uint64]context.CancelFunc
@@ -55,9 +56,8 @@ type server struct {
 	endError error
 }
 
-// RunServer runs a server proxy until the context ends, somebody calls Shutdown, or the client
-// proxy ends. It returns nil where one of the two was asked to end, and otherwise an error that
-// is ErrPeerGone or ErrNotStarted, or neither.
+// RunServer runs a server proxy until the context ends, Shutdown is called, or the client proxy ends. It returns nil if
+// one of both was asked to end, and otherwise an error, which may be ErrPeerGone or ErrNotStarted.
 func RunServer(ctx context.Context, options ServerOptions) error {
 	s := &server{
 		ServerOptions: options,
@@ -66,7 +66,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 		openings:      map[uint64]context.CancelFunc{},
 		ending:        make(chan struct{}),
 	}
-	// Before the client proxy is reached, so that a port that is taken shows at once.
+	// It listens before it connects, so that a port that is in use is reported immediately.
 	listener, at, err := listen(options.Control)
 	if err != nil {
 		return fmt.Errorf("%w: control: %w", ErrNotStarted, err)
@@ -76,7 +76,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 		_ = listener.Close()
 		return fmt.Errorf("%w: %w", ErrNotStarted, err)
 	}
-	// Streams and the session outlive the context: they are drained.
+	// Streams and the session outlive the context, to be drained.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 
@@ -89,7 +89,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 	select {
 	case peer := <-connected:
 		reached = true
-		background.Go(func() { s.finish(grpcServer.Serve(newDoor(listener))) })
+		background.Go(func() { s.finish(grpcServer.Serve(newLimitedListener(listener))) })
 		s.Log.Info("the server proxy is connected", "control", at.String(), "client", s.ClientControl.String(), "instance", s.instance, "peer", peer)
 		s.Ready(Ready{
 			Role: "server", Instance: s.instance, PID: os.Getpid(), Version: s.Version,
@@ -109,7 +109,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 	<-s.ending
 
 	if s.endError == nil && reached {
-		s.tellPeer(running)
+		s.shutDownPeer(running)
 	}
 	s.cancelOpenings()
 	drain, cancel := context.WithTimeout(running, s.Drain)
@@ -121,7 +121,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 		s.Log.Warn("streams were cut at the end", "streams", cut)
 	}
 	stop()
-	s.spares.close()
+	s.idle.close()
 	_ = listener.Close()
 	stopServer(grpcServer)
 	background.Wait()
@@ -146,35 +146,35 @@ func (s *server) isEnding() bool {
 	}
 }
 
-// tellPeer lets the client proxy end, too.
-func (s *server) tellPeer(ctx context.Context) {
+// shutDownPeer has the client proxy end too.
+func (s *server) shutDownPeer(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if _, err := s.peer.Shutdown(ctx, &control.ShutdownRequest{}); err != nil {
-		s.Log.Debug("the client proxy could not be told to end", "error", err)
+		s.Log.Debug("shutting down the client proxy failed", "error", err)
 	}
 }
 
-// keepSession keeps the control connection, and opens it anew when it breaks. It returns nil when
-// the client proxy has ended on purpose.
+// keepSession keeps a control connection, and opens another one when it breaks. It returns nil when the client proxy has
+// ended on purpose.
 func (s *server) keepSession(ctx context.Context, connected chan<- string) error {
 	var peer string // the client proxy's instance; empty before the first connection
 	deadline := time.Now().Add(s.ConnectTimeout)
-	wait := sessionPause
-	var reason error // the last one that is more than impatience
+	wait := minSessionDelay
+	var reason error // the last one that is not a timeout
 	for {
 		known, err := s.session(ctx, deadline, peer, func(instance string) {
 			if peer == "" {
 				connected <- instance
 			}
-			peer, wait = instance, sessionPause
+			peer, wait = instance, minSessionDelay
 		})
 		if code := status.Code(err); reason == nil || (code != codes.Canceled && !errors.Is(err, context.DeadlineExceeded)) {
 			reason = err
 		}
 		switch {
 		case err == nil || ctx.Err() != nil || s.isEnding():
-			return nil //nolint:nilerr // at the end the connection is expected to break
+			return nil //nolint:nilerr // during a shutdown the connection breaks
 		case peer == "" && !time.Now().Before(deadline), peer == "" && status.Code(err) == codes.FailedPrecondition:
 			return fmt.Errorf("%w: reach the client proxy at %s: %w", ErrNotStarted, s.ClientControl, reason)
 		case peer != "" && errors.Is(err, ErrPeerGone):
@@ -187,37 +187,37 @@ func (s *server) keepSession(ctx context.Context, connected chan<- string) error
 		case peer != "" && !time.Now().Before(deadline):
 			return fmt.Errorf("%w: the client proxy could not be reached within %s: %w", ErrPeerGone, s.PeerGrace, reason)
 		}
-		if !pause(ctx, wait) {
+		if !sleep(ctx, wait) {
 			return nil
 		}
-		wait = min(2*wait, sessionPauseMax)
+		wait = min(2*wait, maxSessionDelay)
 	}
 }
 
-// session is one control connection. known is whether the client proxy has answered on it.
+// session is one control connection. known: the client proxy has answered on it.
 func (s *server) session(ctx context.Context, deadline time.Time, expected string, connected func(instance string)) (known bool, err error) {
 	ctx, cancel := context.WithCancel(withInstance(ctx, s.instance))
 	defer cancel()
-	// Only the beginning has a deadline.
-	impatience := time.AfterFunc(time.Until(deadline), cancel)
-	defer impatience.Stop()
+	// The deadline is for connecting only.
+	timeout := time.AfterFunc(time.Until(deadline), cancel)
+	defer timeout.Stop()
 	stream, err := s.peer.NewStreamsConnection(ctx)
 	if err != nil {
 		return false, err
 	}
 	header, err := stream.Header()
 	if err == nil && len(header.Get(instanceKey)) == 0 {
-		_, err = stream.Recv() // which is why there is no header
+		_, err = stream.Recv() // it says why there is no header
 	}
 	if err != nil {
 		return false, err
 	}
-	if !impatience.Stop() {
+	if !timeout.Stop() {
 		return false, context.DeadlineExceeded
 	}
 	instance := instanceOf(header)
 	if expected != "" && instance != expected {
-		return true, fmt.Errorf("%w: another client proxy has taken its place", ErrPeerGone)
+		return true, fmt.Errorf("%w: another client proxy has replaced it", ErrPeerGone)
 	}
 	s.from.use(stream)
 	defer s.from.drop(stream)
@@ -234,7 +234,7 @@ func (s *server) session(ctx context.Context, deadline time.Time, expected strin
 	}
 }
 
-// open begins to make a stream, or stops if the client proxy does not want it any more.
+// open starts to make a stream, or cancels it if the client proxy says so.
 func (s *server) open(ctx context.Context, wanted *control.NewStream) {
 	id := wanted.GetStreamRef().GetStreamId()
 	s.mu.Lock()
@@ -245,7 +245,7 @@ func (s *server) open(ctx context.Context, wanted *control.NewStream) {
 		if present {
 			giveUp()
 		}
-	case present || s.isEnding(): // present: the client proxy asks again after a break
+	case present || s.isEnding(): // present: the client proxy asks again after the control connection broke
 	default:
 		ctx, cancel := context.WithTimeout(ctx, s.DialTimeout)
 		s.openings[id] = cancel
@@ -272,7 +272,7 @@ func (s *server) cancelOpenings() {
 	}
 }
 
-// name returns what people call the tunnel of a stream.
+// name returns the name of a stream's tunnel.
 func (s *server) name(wanted *control.NewStream) string {
 	if spec, ok := s.tunnels.Load(wanted.GetStreamRef().GetTunnelId()); ok {
 		return spec.(*control.TunnelSpec).GetName()
@@ -280,18 +280,18 @@ func (s *server) name(wanted *control.NewStream) string {
 	return ""
 }
 
-// make makes a stream and lets it run.
+// make makes a stream and runs it.
 func (s *server) make(ctx context.Context, wanted *control.NewStream) (control.StreamError, error) {
 	found, ok := s.tunnels.Load(wanted.GetStreamRef().GetTunnelId())
 	if !ok {
-		return control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, fmt.Errorf("there is no tunnel %d", wanted.GetStreamRef().GetTunnelId())
+		return control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, fmt.Errorf("tunnel %d does not exist", wanted.GetStreamRef().GetTunnelId())
 	}
 	spec := found.(*control.TunnelSpec)
 	if len(wanted.GetToken()) != tokenSize {
 		return control.StreamError_STREAM_ERROR_UNSPECIFIED, errors.New("the client proxy sent no token")
 	}
 	if !s.streams.reserve() {
-		return control.StreamError_STREAM_ERROR_LIMIT, errors.New("the server proxy has too many streams, or is about to end")
+		return control.StreamError_STREAM_ERROR_LIMIT, errors.New("the server proxy has reached its limit of streams, or is shutting down")
 	}
 	plain, err := s.dialServer(ctx, spec)
 	if err != nil {
@@ -308,19 +308,19 @@ func (s *server) make(ctx context.Context, wanted *control.NewStream) (control.S
 		return control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, err
 	}
 	go func() {
-		// The client proxy counts what goes through.
-		if s.streams.run(&stream{plain: plain, data: data, out: new(atomic.Uint64), in: new(atomic.Uint64)}) {
-			s.spares.put(data)
+		// The counters are those of the client proxy.
+		if s.streams.run(&stream{plain: plain, data: data.Conn, out: new(atomic.Uint64), in: new(atomic.Uint64)}) {
+			s.idle.put(data)
 			return
 		}
-		// It may have broken before the client proxy knew it: then the client need not wait. Where the
-		// stream had begun, this says nothing new.
-		s.fail(wanted, control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, errCut)
+		// The data connection may have broken before the client proxy had the stream: then the client must not wait. If the
+		// stream had begun, the client proxy ignores this.
+		s.fail(wanted, control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, dataconn.ErrCut)
 	}()
 	return 0, nil
 }
 
-// fail tells the client proxy that a stream cannot be made.
+// fail reports to the client proxy that a stream cannot be made.
 func (s *server) fail(wanted *control.NewStream, reason control.StreamError, err error) {
 	_ = s.from.send(&control.NewStreamResult{
 		StreamRef: wanted.GetStreamRef(),
@@ -331,9 +331,9 @@ func (s *server) fail(wanted *control.NewStream, reason control.StreamError, err
 // dialServer dials the server of a tunnel until it answers or the context ends.
 func (s *server) dialServer(ctx context.Context, spec *control.TunnelSpec) (*net.TCPConn, error) {
 	port := int(spec.GetServerPort())
-	dialer := net.Dialer{Timeout: dialTry}
+	dialer := net.Dialer{Timeout: attemptTimeout}
 	return persist(ctx, func() (*net.TCPConn, error) {
-		// Each time: a name may lead elsewhere now, and what it leads to is what has to be allowed.
+		// For each attempt, because the addresses of a name may change, and they must be allowed.
 		addresses, err := s.Servers.Resolve(ctx, s.Names, spec.GetServerAddress(), port)
 		if err != nil {
 			return nil, err
@@ -348,35 +348,34 @@ func (s *server) dialServer(ctx context.Context, spec *control.TunnelSpec) (*net
 	})
 }
 
-// dialData finds a data connection, or makes one, and says on it which stream it is for.
-func (s *server) dialData(ctx context.Context, wanted *control.NewStream) (*secure, error) {
+// dialData takes an idle data connection, or makes one, and sends the preamble of the stream.
+func (s *server) dialData(ctx context.Context, wanted *control.NewStream) (*pooledConn, error) {
 	ref := wanted.GetStreamRef()
 	p := newPreamble(ref.GetTunnelId(), ref.GetStreamId(), wanted.GetToken())
-	if spare := s.spares.get(s.Identity.Dial(pki.ClientProxy, DataProtocol)); spare != nil {
-		if err := spare.writeBatch(p[:]); err == nil {
-			return spare, nil
+	if idle := s.idle.get(s.Identity.Dial(pki.ClientProxy, DataProtocol)); idle != nil {
+		if err := idle.Send(p[:]); err == nil {
+			return idle, nil
 		}
-		spare.close()
+		_ = idle.Close()
 	}
-	dialer := net.Dialer{Timeout: dialTry}
-	return persist(ctx, func() (*secure, error) {
+	dialer := net.Dialer{Timeout: attemptTimeout}
+	return persist(ctx, func() (*pooledConn, error) {
 		connection, err := dialTCP(ctx, &dialer, s.ClientData.String())
 		if err != nil {
 			return nil, err
 		}
-		_ = connection.SetDeadline(time.Now().Add(dialTry))
+		_ = connection.SetDeadline(time.Now().Add(attemptTimeout))
 		config := s.Identity.Dial(pki.ClientProxy, DataProtocol)
-		data, err := secureClient(connection, config)
+		data, err := dataconn.Dial(connection, config)
 		if err == nil {
-			err = data.writeBatch(p[:])
+			err = data.Send(p[:])
 		}
 		if err != nil {
 			_ = connection.Close()
 			return nil, err
 		}
 		_ = connection.SetDeadline(time.Time{})
-		data.config, data.born = config, time.Now()
-		return data, nil
+		return &pooledConn{Conn: data, config: config, created: time.Now()}, nil
 	})
 }
 
@@ -388,18 +387,18 @@ func dialTCP(ctx context.Context, dialer *net.Dialer, address string) (*net.TCPC
 	return connection.(*net.TCPConn), nil
 }
 
-// persist tries until something works, cannot work, or the context ends. The error is the last one.
+// persist tries until something works, is refused, or the context ends. The error is the last one.
 func persist[T any](ctx context.Context, try func() (T, error)) (T, error) {
-	wait := dialPause
+	wait := minDialDelay
 	for {
 		made, err := try()
 		if err == nil || errors.Is(err, allowlist.ErrRefused) || ctx.Err() != nil {
 			return made, err
 		}
-		if !pause(ctx, wait) {
+		if !sleep(ctx, wait) {
 			return made, err
 		}
-		wait = min(2*wait, dialPauseMax)
+		wait = min(2*wait, maxDialDelay)
 	}
 }
 
@@ -411,7 +410,7 @@ func (s *server) Shutdown(context.Context, *control.ShutdownRequest) (*control.S
 
 // NewStreamsConnection is for client proxies only.
 func (s *server) NewStreamsConnection(grpc.BidiStreamingServer[control.NewStreamResult, control.NewStream]) error {
-	return status.Error(codes.Unimplemented, "this is the server proxy: it has no streams to tell of")
+	return status.Error(codes.Unimplemented, "this is the server proxy, which reports no streams")
 }
 
 // PrepareTunnel makes a tunnel ready.
@@ -428,7 +427,7 @@ func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	if s.isEnding() {
-		return nil, status.Error(codes.FailedPrecondition, "the server proxy is about to end")
+		return nil, status.Error(codes.FailedPrecondition, "the server proxy is shutting down")
 	}
 	spec, err := s.peer.PrepareTunnel(ctx, request)
 	if err != nil {
@@ -440,7 +439,7 @@ func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest
 	return spec, nil
 }
 
-// allowed returns a status if no server may be at an address and port.
+// allowed returns a gRPC status if no tunnel may lead to an address and port.
 func (s *server) allowed(ctx context.Context, host string, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
@@ -466,7 +465,7 @@ func (s *server) DeleteTunnel(ctx context.Context, ref *control.TunnelRef) (*con
 	return done, err
 }
 
-// ListTunnels returns all tunnels, as the client proxy knows them.
+// ListTunnels returns the tunnels of the client proxy.
 func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequest) (*control.ListTunnelsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -477,7 +476,7 @@ func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequ
 		return nil, err
 	}
 	for _, t := range all.GetTunnels() {
-		// One that the client proxy made, and of which the answer to PrepareTunnel was lost.
+		// It is missing here if the answer to PrepareTunnel was lost.
 		s.tunnels.LoadOrStore(t.GetSpec().GetTunnelRef().GetTunnelId(), t.GetSpec())
 	}
 	all.Instance = s.instance

@@ -17,31 +17,31 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 
-// instanceKey is the metadata in which each proxy tells the other one which process it is.
+// instanceKey is the metadata key with which each proxy identifies its process to the other one.
 const instanceKey = "berg-tunnel-instance"
 
 const (
-	// newcomerLimit and newcomerPatience are how many connections may be open at a port that have
-	// proved nothing yet, and for how long each. A handshake takes milliseconds.
-	newcomerLimit   = 512
-	newcomerTimeout = 10 * time.Second
-	// callTimeout is that of a call that is passed on.
+	// maxUnauthenticated is how many connections to a port may be open before their handshake has ended, and
+	// handshakeTimeout for how long each. A handshake takes milliseconds.
+	maxUnauthenticated = 512
+	handshakeTimeout   = 10 * time.Second
+	// callTimeout is for a call that is passed on to the client proxy.
 	callTimeout = 5 * time.Second
-	// lookUpTimeout is that of the look-up of a server's name when its tunnel is prepared. It is
-	// shorter than what a controller waits for, so that he hears what is wrong.
+	// lookUpTimeout is for resolving a server's name when its tunnel is prepared. It is shorter than the timeout of a
+	// controller's call, so that the controller gets the error.
 	lookUpTimeout = 2 * time.Second
-	// messageLimit is far above any message's size.
+	// messageLimit is far above the size of any message.
 	messageLimit = 1 << 20
 )
 
 func newInstance() string { return rand.Text() }
 
-// withInstance tells the other proxy which process it is called by.
+// withInstance adds the instance of the calling process.
 func withInstance(ctx context.Context, instance string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, instanceKey, instance)
 }
 
-// instanceOf returns which process metadata are from.
+// instanceOf returns the instance of the process that sent metadata.
 func instanceOf(from metadata.MD) string {
 	if values := from.Get(instanceKey); len(values) == 1 {
 		return values[0]
@@ -49,7 +49,7 @@ func instanceOf(from metadata.MD) string {
 	return ""
 }
 
-// sender sends on the present stream of a session, for many at once.
+// sender sends on the present stream of a session. It may be used concurrently.
 type sender[M any] struct {
 	mu      sync.Mutex
 	present grpcSender[M]
@@ -57,16 +57,16 @@ type sender[M any] struct {
 
 type grpcSender[M any] interface{ Send(M) error }
 
-var errNoSession = errors.New("there is no control connection at the moment")
+var errNoSession = errors.New("there is no control connection")
 
-// use makes a stream the present one, or none.
+// use makes a stream the present one.
 func (s *sender[M]) use(stream grpcSender[M]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.present = stream
 }
 
-// drop makes a stream the present one no more, if it is.
+// drop stops using a stream, if it is the present one.
 func (s *sender[M]) drop(stream grpcSender[M]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,11 +84,11 @@ func (s *sender[M]) send(message M) error {
 	return s.present.Send(message)
 }
 
-// newControlServer returns a server of calls by those who show to be of a role.
+// newControlServer returns a server for calls by peers with a role.
 func newControlServer(identity *pki.Identity, peer pki.Role, calls control.TunnelControlServer) *grpc.Server {
 	server := grpc.NewServer(
-		grpc.Creds(serving{credentials.NewTLS(identity.Serve(peer, control.Protocol))}),
-		grpc.ConnectionTimeout(newcomerTimeout),
+		grpc.Creds(serverCredentials{credentials.NewTLS(identity.Serve(peer, control.Protocol))}),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.MaxRecvMsgSize(messageLimit),
 		grpc.MaxConcurrentStreams(64),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
@@ -98,51 +98,54 @@ func newControlServer(identity *pki.Identity, peer pki.Role, calls control.Tunne
 	return server
 }
 
-// serving are credentials that tell when a newcomer has proved who it is.
-type serving struct {
+// serverCredentials end the timeout of a connection when its handshake has ended.
+type serverCredentials struct {
 	credentials.TransportCredentials
 }
 
-// ServerHandshake shakes hands with a newcomer.
-func (s serving) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if guest, ok := connection.(*guest); ok {
-		defer guest.known()
+// ServerHandshake implements credentials.TransportCredentials.
+func (s serverCredentials) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if c, ok := connection.(*unauthenticatedConn); ok {
+		defer c.authenticated()
 	}
 	return s.TransportCredentials.ServerHandshake(connection)
 }
 
-// Clone returns a copy.
-func (s serving) Clone() credentials.TransportCredentials {
-	return serving{s.TransportCredentials.Clone()}
+// Clone implements credentials.TransportCredentials.
+func (s serverCredentials) Clone() credentials.TransportCredentials {
+	return serverCredentials{s.TransportCredentials.Clone()}
 }
 
-// door is a listener for newcomers.
-type door struct {
+// limitedListener limits the connections whose peer has not proved its identity yet.
+type limitedListener struct {
 	net.Listener
-	newcomers *newcomers
+	unauthenticated *unauthenticated
 }
 
-func newDoor(listener net.Listener) door {
-	return door{Listener: listener, newcomers: &newcomers{limit: newcomerLimit, timeout: newcomerTimeout}}
+func newLimitedListener(listener net.Listener) limitedListener {
+	return limitedListener{Listener: listener, unauthenticated: newUnauthenticated()}
 }
 
-// guest is a connection that has proved nothing until it is known.
-type guest struct {
+func newUnauthenticated() *unauthenticated {
+	return &unauthenticated{limit: maxUnauthenticated, timeout: handshakeTimeout}
+}
+
+type unauthenticatedConn struct {
 	net.Conn
-	known func()
+	authenticated func()
 }
 
-// Accept waits for a newcomer.
-func (d door) Accept() (net.Conn, error) {
-	connection, err := d.Listener.Accept()
+// Accept implements net.Listener.
+func (l limitedListener) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &guest{Conn: connection, known: d.newcomers.admit(connection)}, nil
+	return &unauthenticatedConn{Conn: connection, authenticated: l.unauthenticated.admit(connection)}, nil
 }
 
-// pause waits, and tells whether the time is over; it is not if the context ended first.
-func pause(ctx context.Context, d time.Duration) bool {
+// sleep waits, and reports whether the time is over. It is not if the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

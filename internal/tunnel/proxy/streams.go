@@ -7,81 +7,79 @@ import (
 	"time"
 )
 
-// streams are those that run, and places for those that are being made.
+// streams are those that run, and slots for those that are being made.
 type streams struct {
 	limit int
 
 	mu      sync.Mutex
-	places  int
+	slots   int
 	closed  bool
 	running map[*stream]bool
-	// empty is closed when there is none left after close.
+	// empty is closed when no stream is left after close.
 	empty chan struct{}
 
-	// idle is how long a stream may carry nothing; 0 is for ever. janitor looks from time to time
-	// while there are streams.
-	idle    time.Duration
-	janitor *time.Timer
+	// idle is how long a stream may carry no bytes; 0 is unlimited. reaper cuts idle streams.
+	idle   time.Duration
+	reaper *time.Timer
 
-	// What a rush of new streams has left behind, most of it handshakes, is given back when the rush
-	// is over: those that stay may do nothing for long, and nothing else would collect it.
-	rush int
-	tidy *time.Timer
+	// The memory that a burst of new streams has used, most of it for handshakes, is returned to the system after it. If
+	// the streams then stay idle, no garbage collection would run.
+	burst int
+	free  *time.Timer
 }
 
 const (
-	// rushStreams are a rush, which is over when there was no other stream for rushPause.
-	rushStreams = 100
-	rushPause   = time.Second
+	// burstSize streams are a burst, which is over after burstInterval without a new stream.
+	burstSize     = 100
+	burstInterval = time.Second
 )
 
 func newStreams(limit int, idle time.Duration) *streams {
 	return &streams{limit: limit, idle: idle, running: map[*stream]bool{}, empty: make(chan struct{})}
 }
 
-// reserve takes a place for a stream that is about to be made, and tells whether there was one.
+// reserve takes a slot for a stream that is being made, and reports whether one was free.
 func (s *streams) reserve() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.places >= s.limit {
+	if s.closed || s.slots >= s.limit {
 		return false
 	}
-	s.places++
-	if s.rush++; s.rush >= rushStreams {
-		if s.tidy == nil {
-			s.tidy = time.AfterFunc(rushPause, s.giveBack)
+	s.slots++
+	if s.burst++; s.burst >= burstSize {
+		if s.free == nil {
+			s.free = time.AfterFunc(burstInterval, s.freeMemory)
 		} else {
-			s.tidy.Reset(rushPause)
+			s.free.Reset(burstInterval)
 		}
 	}
 	return true
 }
 
-// giveBack returns memory to the system after a rush.
-func (s *streams) giveBack() {
+// freeMemory returns memory to the system after a burst.
+func (s *streams) freeMemory() {
 	s.mu.Lock()
-	s.rush = 0
+	s.burst = 0
 	s.mu.Unlock()
 	debug.FreeOSMemory()
 }
 
-// release gives a place back.
+// release frees a slot.
 func (s *streams) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.places--
-	s.look()
+	s.slots--
+	s.signalEmpty()
 }
 
-// run runs a stream that has a place, and gives the place back when it has ended. The result is
-// that of the stream.
+// run runs a stream that has a slot, and frees the slot when it has ended. The result is that of the stream.
 func (s *streams) run(one *stream) bool {
 	s.mu.Lock()
 	s.running[one] = true
 	if s.idle > 0 {
 		one.since = time.Now()
-		if s.janitor == nil {
-			s.janitor = time.AfterFunc(s.idle/idleLooks, s.cutIdle)
+		if s.reaper == nil {
+			s.reaper = time.AfterFunc(s.idle/idleChecks, s.cutIdle)
 		}
 	}
 	s.mu.Unlock()
@@ -89,16 +87,15 @@ func (s *streams) run(one *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.running, one)
-	s.places--
-	s.look()
+	s.slots--
+	s.signalEmpty()
 	return free
 }
 
-// idleLooks is how often it is looked for idle streams while one may be idle: so much too late the
-// last of them is cut.
-const idleLooks = 4
+// idleChecks is how often streams are checked during one idle timeout. A stream is cut up to a quarter of it too late.
+const idleChecks = 4
 
-// cutIdle cuts the streams that have carried nothing for too long.
+// cutIdle cuts the streams that have carried no bytes for too long.
 func (s *streams) cutIdle() {
 	now := time.Now()
 	var idle []*stream
@@ -110,9 +107,9 @@ func (s *streams) cutIdle() {
 			idle = append(idle, one)
 		}
 	}
-	s.janitor = nil
+	s.reaper = nil
 	if len(s.running) > 0 {
-		s.janitor = time.AfterFunc(s.idle/idleLooks, s.cutIdle)
+		s.reaper = time.AfterFunc(s.idle/idleChecks, s.cutIdle)
 	}
 	s.mu.Unlock()
 	for _, one := range idle {
@@ -120,8 +117,8 @@ func (s *streams) cutIdle() {
 	}
 }
 
-func (s *streams) look() {
-	if s.closed && s.places == 0 {
+func (s *streams) signalEmpty() {
+	if s.closed && s.slots == 0 {
 		select {
 		case <-s.empty:
 		default:
@@ -130,19 +127,18 @@ func (s *streams) look() {
 	}
 }
 
-// close lets no new streams in.
+// close accepts no more streams.
 func (s *streams) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	if s.tidy != nil {
-		s.tidy.Stop()
+	if s.free != nil {
+		s.free.Stop()
 	}
-	s.look()
+	s.signalEmpty()
 }
 
-// drain waits until no stream is left, or the context ends; then it cuts those that are, and
-// tells how many.
+// drain waits until no stream is left or the context ends. Then it cuts the streams that are left, and returns how many.
 func (s *streams) drain(ctx context.Context) (cut int) {
 	s.close()
 	select {

@@ -12,43 +12,42 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 )
 
-// tunnel is one of a client proxy.
+// tunnel is a tunnel of a client proxy.
 type tunnel struct {
 	id       uint32
 	request  *control.TunnelRequest
 	spec     *control.TunnelSpec
 	listener *net.TCPListener
-	// room has a place for each stream that may wait for its server.
-	room   chan struct{}
-	closed chan struct{}
+	// waiting has a slot for each stream that may wait for its server.
+	waiting chan struct{}
+	closed  chan struct{}
 
 	traffic
-	// active are streams that run, and opening those that wait for their server; places are both.
-	active, opening, places atomic.Int64
+	// active are streams that run, and opening those that wait for their server; slots is the sum of both.
+	active, opening, slots atomic.Int64
 }
 
-// begin makes a stream that waits one that runs. At no moment it is neither, so that whoever looks
-// does not take the tunnel for one without streams: see isIdle.
+// begin turns a stream that waits into one that runs. It always counts as one of both, so that isIdle does not miss it.
 func (t *tunnel) begin() {
 	t.active.Add(1)
 	t.opening.Add(-1)
 	t.streams.Add(1)
 }
 
-// end is that of a stream that ran.
+// end is called when a stream that ran has ended.
 func (t *tunnel) end() {
 	t.active.Add(-1)
-	t.places.Add(-1)
+	t.slots.Add(-1)
 }
 
-// isIdle reports whether a tunnel that takes no more clients in has no stream. Those that wait are
-// looked at first: one that has begun meanwhile is seen among those that run.
+// isIdle reports whether a tunnel that accepts no more clients has no stream. It reads opening first: a stream that begins
+// to run between both reads is counted in active.
 func (t *tunnel) isIdle() bool { return t.opening.Load() == 0 && t.active.Load() == 0 }
 
-// reasons is how many reasons a stream may fail for.
+// reasons is how many reasons for the failure of a stream there are.
 const reasons = int(control.StreamError_STREAM_ERROR_CANCELLED) + 1
 
-// traffic is what went through a tunnel.
+// traffic has the counters of a tunnel.
 type traffic struct {
 	flow
 	streams  atomic.Uint64
@@ -85,7 +84,7 @@ func (t *traffic) proto() *control.Traffic {
 	return p
 }
 
-// state returns what ListTunnels tells of a tunnel.
+// state returns what ListTunnels reports of a tunnel.
 func (t *tunnel) state() *control.TunnelState {
 	s := &control.TunnelState{
 		Spec:           t.spec,
@@ -101,7 +100,7 @@ func (t *tunnel) state() *control.TunnelState {
 	return s
 }
 
-// tunnels are those of a client proxy.
+// tunnels are the tunnels of a client proxy.
 type tunnels struct {
 	limit int
 
@@ -110,18 +109,17 @@ type tunnels struct {
 	last   uint32
 	byID   map[uint32]*tunnel
 	byName map[string]*tunnel
-	// gone are deleted ones of which streams still run, or wait; what went through the rest of
-	// them is in past.
+	// gone are deleted tunnels with streams that still run or wait. past has the counters of all other deleted ones.
 	gone map[*tunnel]bool
 	past *control.Traffic
 }
 
-// live returns the tunnels, by rising ids.
+// live returns the tunnels, sorted by ID.
 func (s *tunnels) live() []*tunnel {
 	return slices.SortedFunc(maps.Values(s.byID), func(a, b *tunnel) int { return cmp.Compare(a.id, b.id) })
 }
 
-// deleted returns what went through tunnels that are no more.
+// deleted returns the counters of all deleted tunnels.
 func (s *tunnels) deleted() *control.Traffic {
 	sum := add(&control.Traffic{}, s.past)
 	for t := range s.gone {
@@ -134,7 +132,7 @@ func (s *tunnels) deleted() *control.Traffic {
 	return sum
 }
 
-// add adds counts to others.
+// add adds counters.
 func add(to, more *control.Traffic) *control.Traffic {
 	to.Streams += more.GetStreams()
 	to.BytesToServer += more.GetBytesToServer()

@@ -1,19 +1,20 @@
 package proxy
 
 import (
+	"errors"
 	"net"
 	"syscall"
 	"time"
 )
 
-// watch tells when a client that waits has gone, so that nobody goes on dialling for it. It takes
-// nothing of what the client may have sent.
+// watch notices when a client that waits disconnects, so that no server is dialled for it any more. It consumes none of
+// the client's bytes.
 type watch struct {
 	client *net.TCPConn
 	done   chan struct{}
 }
 
-// newWatch calls gone, in a goroutine of its own, if the connection breaks.
+// newWatch calls gone, in another goroutine, if the connection breaks.
 func newWatch(client *net.TCPConn, gone func()) *watch {
 	w := &watch{client: client, done: make(chan struct{})}
 	go func() {
@@ -26,9 +27,9 @@ func newWatch(client *net.TCPConn, gone func()) *watch {
 		var peek [1]byte
 		err = raw.Read(func(fd uintptr) bool {
 			_, _, problem = syscall.Recvfrom(int(fd), peek[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			return !isAgain(problem)
+			return !errors.Is(problem, syscall.EAGAIN)
 		})
-		// Bytes, or the end of what the client has to say, tell nothing: it may wait for an answer.
+		// Bytes or a half-closed connection mean nothing: the client may wait for an answer.
 		if err == nil && problem != nil {
 			go gone()
 		}
@@ -36,7 +37,7 @@ func newWatch(client *net.TCPConn, gone func()) *watch {
 	return w
 }
 
-// stop returns when the connection is free to be read.
+// stop returns when the connection can be read by others.
 func (w *watch) stop() {
 	_ = w.client.SetReadDeadline(time.Unix(1, 0))
 	<-w.done

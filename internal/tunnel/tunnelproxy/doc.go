@@ -1,21 +1,24 @@
-// Package tunnelproxy makes, watches and ends pairs of proxies that lead clients in a container
-// network to servers on a node.
+// Package tunnelproxy makes, watches and deletes pairs of proxies that connect clients in a container network to servers
+// on a node.
 //
-// A reconciliation of a pair goes one way:
+// kit/reconcile calls the steps of a reconciliation in this order:
 //
-//	observe (observe.go)  all reads, into one Observed
-//	check   (checks.go)    pure: has it ended, and what stands in the way
-//	plan    (plan.go)     pure: pods, Services and policies that a pair consists of
-//	advance (advance.go, kit/apply)  one step after the other, until one must wait: the only writes of children
-//	derive  (status.go)   pure: state, tunnels and conditions
-//	patch   (controller.go)  the only write of the status
+//	observe.go     all reads, into one status.Observed
+//	apply.go       one step after the other, until one must wait: the only writes of objects of a pair
+//	status/        pure: state, tunnels and conditions
 //
-// What takes long is done beside the workers (internal/tunnel/jobs): the image is built, the
-// server proxy's first line is waited for, and it is called. Results are in memory alone: after
-// a restart pods, Secrets and processes tell what there is, and the server proxy lists its
-// tunnels. Nothing else is needed to go on.
+// and finalize.go for a pair that is being deleted. Packages:
 //
-// Three facts stand in the status and nowhere else: that a pair has run, from which on a proxy
-// that is missing means its end; that it has ended, which is for ever; and by which settings it was
-// made, which stay its own when an administrator changes them.
+//	manifests/     pure: the objects of a pair
+//	status/        pure: checks and status
+//	credentials/   certificates, in Secrets
+//	backend/       how server proxies run
+//	tunnelsync/    the calls to server proxies, and their counters
+//
+// What takes long is a job (internal/tunnel/jobs): image builds, the wait for the first line of a server proxy, and calls
+// to it. Results are in memory only. After a restart of the operator they are found again from pods, Secrets, processes
+// and the server proxy's list of tunnels.
+//
+// The status holds three facts that exist nowhere else: that a pair has run, from which on a missing proxy is a failure;
+// that it has failed, which is final; and the settings it was started with, which later changes do not affect.
 package tunnelproxy

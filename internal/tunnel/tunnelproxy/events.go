@@ -1,15 +1,17 @@
 package tunnelproxy
 
 import (
+	"context"
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
-	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 )
 
 // The actions of events: what the operator was doing.
@@ -18,9 +20,8 @@ const (
 	actionObserve = "Observe"
 )
 
-// report tells what changed between two statuses of a live pair, each thing once.
-func (r *Reconciler) report(before *tunnelv1.ContainerNetworkTunnelProxy, out Outcome, now time.Time) {
-	p := out.Proxy
+// report records what changed between two statuses of a live pair, each change once.
+func (r *Reconciler) report(_ context.Context, before, p *tunnelv1.ContainerNetworkTunnelProxy, out status.Outcome, _ outcome.Problems, now time.Time) {
 	was, is := before.Status, p.Status
 	if was.State != is.State {
 		switch is.State {
@@ -33,21 +34,18 @@ func (r *Reconciler) report(before *tunnelv1.ContainerNetworkTunnelProxy, out Ou
 			timeToRunning.Observe(elapsed.Since(p.CreationTimestamp.Time, now).Seconds())
 			reconcile.Normal(r.Events, p, tunnelv1.ReasonProxiesReady, actionCreate, "Both proxies run")
 		case tunnelv1.StateFailed:
-			r.reportGone(p, is.Message)
+			failed.Inc()
+			reconcile.Warning(r.Events, p, tunnelv1.ReasonFailed, actionObserve, is.Message)
 			return
 		}
 	}
 	r.reportTunnels(p, was.TunnelStatuses, is.TunnelStatuses)
-	for _, c := range is.Conditions {
-		if c.Status != metav1.ConditionFalse || !conditions.Transitioned(was.Conditions, c) || c.Type == tunnelv1.ConditionTunnelsReady ||
-			c.Reason == tunnelv1.ReasonProxiesStarting || c.Reason == tunnelv1.ReasonImageBuilding {
-			continue
-		}
-		reconcile.Warning(r.Events, p, c.Reason, actionObserve, c.Message)
+	if c := meta.FindStatusCondition(is.Conditions, tunnelv1.ConditionNetworkReady); c != nil && c.Reason == tunnelv1.ReasonNetworkGone {
+		r.kind.Warn(before, p, c.Type, c.Reason, actionObserve, c.Message)
 	}
 }
 
-// reportTunnels tells which tunnels became ready, or failed.
+// reportTunnels records which tunnels became ready, or failed.
 func (r *Reconciler) reportTunnels(p *tunnelv1.ContainerNetworkTunnelProxy, before, after []tunnelv1.TunnelStatus) {
 	was := map[string]tunnelv1.TunnelStatus{}
 	for _, t := range before {

@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 )
 
-// images is a registry that answers, or does not.
+// images is a registry that may be down.
 type images struct {
 	down  error
 	pings int
@@ -27,64 +27,73 @@ func (i *images) Ping(context.Context) error {
 
 func (i *images) Ensure(context.Context, string) (string, error) { return "image@sha256:1", nil }
 
-func TestARegistryMustAnswerBeforeAnImageIsLookedFor(t *testing.T) {
+func TestTheRegistryMustAnswerBeforeAnImageIsBuilt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		place := &images{down: errors.New("connection refused")}
-		r := &Reconciler{Config: loaded(t, "TUNNEL_IMAGE=", "TUNNEL_REGISTRY=registry.example"), Images: place, work: jobs.New(1, nil)}
+		r := &Reconciler{Config: loaded(t, "TUNNEL_IMAGE=", "TUNNEL_REGISTRY=registry.example"), Images: place, jobs: jobs.New(1, nil)}
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		if err := r.work.Source().Start(ctx, queue); err != nil {
+		if err := r.jobs.Source().Start(ctx, queue); err != nil {
 			t.Fatal(err)
 		}
 		p := pairIn(tunnelv1.StatePending)
-		look := func() (reason string, again time.Time) {
-			problem, again := r.awaitRegistry(p, time.Now())
+		check := func() string {
+			problem := r.awaitRegistry(p, time.Now())
 			synctest.Wait()
 			if problem == nil {
-				return "", again
+				return ""
 			}
 			if problem.Condition != tunnelv1.ConditionImageReady || problem.Message == "" {
 				t.Errorf("%+v", problem)
 			}
-			return problem.Reason, again
+			return problem.Reason
 		}
-		if got, _ := look(); got != tunnelv1.ReasonImageBuilding {
+		requeued := func() {
+			request, _ := queue.Get()
+			queue.Done(request)
+		}
+		if got := check(); got != tunnelv1.ReasonImageBuilding {
 			t.Errorf("at first: %q", got)
 		}
+		requeued()
 		for range 3 {
-			got, again := look()
-			if got != tunnelv1.ReasonRegistryNotReady || !again.After(time.Now()) {
-				t.Fatalf("it is down: %q, again at %s", got, again)
+			began := time.Now()
+			if got := check(); got != tunnelv1.ReasonRegistryNotReady {
+				t.Fatalf("it is down: %q", got)
 			}
 			asked := place.pings
-			if got, _ := look(); got != tunnelv1.ReasonRegistryNotReady || place.pings != asked {
+			if got := check(); got != tunnelv1.ReasonRegistryNotReady || place.pings != asked {
 				t.Errorf("before its time: %q, asked %d times", got, place.pings-asked)
 			}
-			<-time.After(time.Until(again))
-			// What is told does not change while it is asked again.
-			if got, _ := look(); got != tunnelv1.ReasonRegistryNotReady || place.pings != asked+1 {
+			requeued()
+			if time.Since(began) < time.Second {
+				t.Error("it is asked again without a delay")
+			}
+			// The reason does not change while it is asked again.
+			if got := check(); got != tunnelv1.ReasonRegistryNotReady || place.pings != asked+1 {
 				t.Errorf("when it is time: %q, asked %d times", got, place.pings-asked)
 			}
+			requeued()
 		}
 		place.down = nil
-		_, again := look()
-		<-time.After(time.Until(again))
-		look()
-		if got, _ := look(); got != "" {
+		check()
+		requeued()
+		check()
+		if got := check(); got != "" {
 			t.Errorf("it answers: %q", got)
 		}
 
-		// Nobody asks for what is not needed, nor when the build has begun.
+		// The registry is not asked if that is not needed, nor when the build has begun.
 		p.UID = "u-2"
 		p.Status.State = tunnelv1.StateBuildingImage
-		if got, _ := look(); got != "" {
+		if got := check(); got != "" {
 			t.Errorf("a build that has begun: %q", got)
 		}
 		p.Status.State, p.Status.ClientProxyContainerImage = tunnelv1.StateStarting, "image"
-		if got, _ := look(); got != "" {
-			t.Errorf("an image that is there: %q", got)
+		if got := check(); got != "" {
+			t.Errorf("an image that exists: %q", got)
 		}
 		stop()
 		synctest.Wait()

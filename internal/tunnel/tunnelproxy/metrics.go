@@ -2,8 +2,6 @@ package tunnelproxy
 
 import (
 	"cmp"
-	"context"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,11 +16,11 @@ import (
 var (
 	started = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tunnel_proxy_total",
-		Help: "Pairs of proxies that the operator began to start.",
+		Help: "Proxy pairs that the operator began to start.",
 	})
 	failed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tunnel_proxy_failed_total",
-		Help: "Pairs of proxies that became Failed, which is for ever.",
+		Help: "Proxy pairs that reached the terminal state Failed.",
 	})
 	timeToRunning = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tunnel_proxy_time_to_running_seconds",
@@ -31,41 +29,32 @@ var (
 	})
 	prepared = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tunnel_prepared_total",
-		Help: "Tunnels that became Ready, or were prepared anew.",
+		Help: "Tunnels that became Ready, or were prepared again.",
 	})
 	unprepared = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tunnel_prepare_failures_total",
 		Help: "Tunnels that became Failed, or failed for another reason than before.",
 	})
-	reconcileMetrics = reconcile.NewMetrics("tunnel_proxy", "Reconciliations of ContainerNetworkTunnelProxies that failed and are tried again.")
-	perState         = gauge.NewPhases("tunnel_proxy", "ContainerNetworkTunnelProxies", tunnelv1.States, see)
+	reconcileMetrics = reconcile.NewMetrics("tunnel_proxy", "Reconciliations of ContainerNetworkTunnelProxies that failed and are retried.")
+	perState         = gauge.NewPhases("tunnel_proxy", "ContainerNetworkTunnelProxies", tunnelv1.States,
+		gauge.Each(func() client.ObjectList { return &tunnelv1.ContainerNetworkTunnelProxyList{} }, inState))
 )
 
 func init() {
 	metrics.Registry.MustRegister(started, failed, timeToRunning, prepared, unprepared, reconcileMetrics, perState)
 }
 
-func see(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
-	var all tunnelv1.ContainerNetworkTunnelProxyList
-	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	observations := make([]gauge.Observation, len(all.Items))
-	for i := range all.Items {
-		p := &all.Items[i]
-		observations[i] = gauge.Observation{Phase: string(cmp.Or(p.Status.State, tunnelv1.StatePending)), Since: since(p)}
-	}
-	return observations, nil
-}
-
-// since is when a pair came into its state, as far as its conditions tell: the last of them
-// that moved.
-func since(p *tunnelv1.ContainerNetworkTunnelProxy) time.Time {
-	at := p.CreationTimestamp.Time
+// inState counts from the last transition of a condition other than those of the tunnels: each state before Running has
+// a condition of its own.
+func inState(p *tunnelv1.ContainerNetworkTunnelProxy) gauge.Observation {
+	o := gauge.Observation{Phase: string(cmp.Or(p.Status.State, tunnelv1.StatePending)), Since: p.CreationTimestamp.Time}
 	for _, c := range p.Status.Conditions {
-		if c.Type != tunnelv1.ConditionTunnelsReady && c.LastTransitionTime.After(at) {
-			at = c.LastTransitionTime.Time
+		switch c.Type {
+		case tunnelv1.ConditionNetworkReady, tunnelv1.ConditionImageReady, tunnelv1.ConditionProxiesReady:
+			if c.LastTransitionTime.After(o.Since) {
+				o.Since = c.LastTransitionTime.Time
+			}
 		}
 	}
-	return at
+	return o
 }

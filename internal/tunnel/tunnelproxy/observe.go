@@ -1,54 +1,47 @@
 package tunnelproxy
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
 )
 
-// Observed is everything that decides what happens to a pair.
-type Observed struct {
-	Proxy *tunnelv1.ContainerNetworkTunnelProxy
-	// Network is nil where there is none.
-	Network *tunnelv1.ContainerNetwork
-	// HostName is the node that was named as the host, "" if none was; Host is the node that
-	// is the host, nil if it does not exist, or is not known yet.
-	HostName string
-	Host     *corev1.Node
-	// Client is the pod of the client proxy; nil where there is none.
-	Client *corev1.Pod
-	// Published are the ports of nodes at which the client proxy is reached; zero before.
-	Published HostPorts
-	Server    Server
+// observe reads all that decides what happens to a pair. For a Failed pair, whose state is final, it reads nothing.
+func (r *Reconciler) observe(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (out status.Outcome, err error) {
+	out.Proxy = p
+	if p.Status.State == tunnelv1.StateFailed {
+		return out, nil
+	}
+	out.Image = p.Status.ClientProxyContainerImage
+	o := &out.Observed
+	if o.Network, err = apply.Found(ctx, r.Client, client.ObjectKey{Name: p.Spec.ContainerNetworkName}, &tunnelv1.ContainerNetwork{}); err != nil {
+		return out, err
+	}
+	if err := r.observeClient(ctx, o); err != nil {
+		return out, err
+	}
+	if o.Server, err = r.backends.Of(p).Observe(ctx, p); err != nil {
+		return out, err
+	}
+	if err := r.observeHost(ctx, o); err != nil {
+		return out, err
+	}
+	cfg := settingsOf(r.Config, *o)
+	out.Backend, out.Publish = cfg.Backend, cfg.Publish
+	return out, nil
 }
 
-func (r *Reconciler) observe(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (o Observed, err error) {
-	o.Proxy = p
-	n := &tunnelv1.ContainerNetwork{}
-	switch err := r.Client.Get(ctx, client.ObjectKey{Name: p.Spec.ContainerNetworkName}, n); {
-	case err == nil:
-		o.Network = n
-	case !apply.Absent(err):
-		return o, err
-	}
-	if err := r.observeClient(ctx, &o); err != nil {
-		return o, err
-	}
-	if o.Server, err = r.backendOf(p).observe(ctx, p); err != nil {
-		return o, err
-	}
-	return o, r.observeHost(ctx, &o)
-}
-
-// observeClient finds the pod of the client proxy wherever it is: its network may be gone.
-func (r *Reconciler) observeClient(ctx context.Context, o *Observed) error {
+// observeClient finds the pod of the client proxy in any namespace: its network may no longer exist.
+func (r *Reconciler) observeClient(ctx context.Context, o *status.Observed) error {
 	p := o.Proxy
 	var pods corev1.PodList
 	if err := r.Client.List(ctx, &pods, client.MatchingLabels{
@@ -56,54 +49,29 @@ func (r *Reconciler) observeClient(ctx context.Context, o *Observed) error {
 	}); err != nil {
 		return err
 	}
-	name := objectName(p.Name, partClient, p.UID)
-	if at := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Name == name && ownerOf(p).Owns(&pod) }); at >= 0 {
-		o.Client = &pods.Items[at]
-	}
-	if o.Client == nil {
+	name, owner := manifests.ObjectName(p.Name, manifests.PartClient, p.UID), manifests.OwnerOf(p)
+	at := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Name == name && owner.Owns(&pod) })
+	if at < 0 {
 		return nil
 	}
+	o.Client = &pods.Items[at]
 	switch settingsOf(r.Config, *o).Publish {
 	case config.PublishHostPort:
-		o.Published = hostPortsOf(o.Client)
+		o.Published = manifests.HostPortsOf(o.Client)
 	case config.PublishNodePort:
 		s := &corev1.Service{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: o.Client.Namespace, Name: name}, s)
-		if err != nil || !ownerOf(p).Owns(s) {
+		if err != nil || !owner.Owns(s) {
 			return apply.IgnoreAbsent(err)
 		}
-		for _, port := range s.Spec.Ports {
-			switch port.Name {
-			case "control":
-				o.Published.Control = port.NodePort
-			case "data":
-				o.Published.Data = port.NodePort
-			}
-		}
+		o.Published = manifests.NodePortsOf(s)
 	}
 	return nil
 }
 
-func hostPortsOf(pod *corev1.Pod) (ports HostPorts) {
-	for _, c := range pod.Spec.Containers {
-		for _, port := range c.Ports {
-			switch port.Name {
-			case "control":
-				ports.Control = port.HostPort
-			case "data":
-				ports.Data = port.HostPort
-			}
-		}
-	}
-	return ports
-}
-
 // observeHost finds the node that is the host.
-func (r *Reconciler) observeHost(ctx context.Context, o *Observed) error {
-	o.HostName = o.Proxy.Annotations[tunnelv1.AnnotationHostNode]
-	if o.HostName == "" {
-		o.HostName = r.Config.HostNode
-	}
+func (r *Reconciler) observeHost(ctx context.Context, o *status.Observed) (err error) {
+	o.HostName = cmp.Or(o.Proxy.Annotations[tunnelv1.AnnotationHostNode], r.Config.HostNode)
 	name := o.HostName
 	if name == "" && o.Client != nil {
 		name = o.Client.Spec.NodeName
@@ -111,38 +79,6 @@ func (r *Reconciler) observeHost(ctx context.Context, o *Observed) error {
 	if name == "" {
 		return nil
 	}
-	node := &corev1.Node{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
-	if err == nil {
-		o.Host = node
-	}
-	return apply.IgnoreAbsent(err)
-}
-
-// networkRuns reports whether the network of a pair can be used.
-func networkRuns(n *tunnelv1.ContainerNetwork) bool {
-	if n == nil || n.DeletionTimestamp != nil || n.Status.State != tunnelv1.NetworkRunning || n.Status.ID == "" {
-		return false
-	}
-	// Beside the namespace, the operator must be allowed to work in it.
-	return meta.IsStatusConditionTrue(n.Status.Conditions, tunnelv1.ConditionConfined)
-}
-
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// TrimNode keeps of a node what networks and pairs are judged by: its status is written often.
-func TrimNode(n *corev1.Node) {
-	status := corev1.NodeStatus{Addresses: n.Status.Addresses, DaemonEndpoints: n.Status.DaemonEndpoints}
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
-		}
-	}
-	n.Status = status
-	n.Spec = corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs}
-	n.Annotations, n.Labels, n.ManagedFields = nil, nil, nil
+	o.Host, err = apply.Found(ctx, r.Client, client.ObjectKey{Name: name}, &corev1.Node{})
+	return err
 }

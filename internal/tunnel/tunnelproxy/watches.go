@@ -2,7 +2,6 @@ package tunnelproxy
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,27 +16,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
-	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/tunnel/jobs"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/backend"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/credentials"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
 )
 
-// worksAtOnce is how many calls are under way at the same time, and as many waits; most of them
-// wait. Images are built one at a time.
-const worksAtOnce = 64
+// maxJobs is how many jobs of a kind run at the same time. Most of them wait. Images are built one at a time.
+const maxJobs = 64
 
-// SetupWithManager opens the watches. The only timers are those of retries, of certificates
-// and of the deadline of a start. The index of networks is that of package network.
+// SetupWithManager starts the watches. Timers are for retries, certificates and the deadline of a start only. Package
+// network has the index of pairs by network.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.backoff = outcome.NewBackoff()
-	r.work = jobs.New(worksAtOnce, map[string]int{workImage: 1})
-	if err := r.openBackends(); err != nil {
+	if err := r.init(); err != nil {
 		return err
 	}
-	if err := mgr.Add(&traffic{Reconciler: r, seen: map[types.UID]sum{}}); err != nil {
+	if err := mgr.Add(&tunnelsync.Traffic{Reader: r.Client, Syncer: r.syncer, Config: r.Config, Identity: r.credentials.Identity}); err != nil {
 		return err
 	}
 	perState.Watch(mgr.GetCache(), r.Clock, mgr.Elected())
@@ -54,40 +53,30 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Service{}, owner).
 		Watches(&networkingv1.NetworkPolicy{}, owner).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.every), builder.WithPredicates(nodeChanged)).
-		WatchesRawSource(r.work.Source()).
+		WatchesRawSource(r.jobs.Source()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(r.Clock, r.backoff, reconcileMetrics, r.reconcile))
+		Complete(r.kind.Reconciler())
 }
 
-func (r *Reconciler) openBackends() error {
-	if r.Logs == nil {
-		return errors.New("server proxies in pods need a reader of logs")
+// init makes what the Reconciler consists of.
+func (r *Reconciler) init() (err error) {
+	r.kind = r.newKind()
+	r.jobs = jobs.New(maxJobs, map[string]int{jobImage: 1})
+	r.syncer = &tunnelsync.Syncer{Jobs: r.jobs}
+	r.credentials = &credentials.Store{
+		Client: r.Client, Writer: r.Writer, Namespace: r.Namespace,
+		Lifetime: r.Config.CertificateLifetime, RegistrySecret: r.Config.RegistrySecret,
 	}
-	local := newLocalProcess(r.Config.Binary, r.work, r.Clock)
-	r.backends = map[config.TunnelBackend]backend{
-		config.BackendHostPod:      &hostPod{reader: r.Client, writer: r.Writer, logs: r.Logs, work: r.work, namespace: r.Namespace},
-		config.BackendLocalProcess: local,
-	}
-	if r.Config.Backend == config.BackendLocalProcess {
-		return local.makeFolder()
-	}
-	return nil
-}
-
-// backendOf is how the server proxy of a pair runs, or is to.
-func (r *Reconciler) backendOf(p *tunnelv1.ContainerNetworkTunnelProxy) backend {
-	if b := r.backends[config.TunnelBackend(p.Status.ServerProxyBackend)]; b != nil {
-		return b
-	}
-	return r.backends[r.Config.Backend]
+	r.backends, err = backend.New(r.Config, r.Namespace, r.Writer, r.Logs, r.jobs, r.Clock)
+	return err
 }
 
 // ofObject maps an object to the pair that owns it.
 func ofObject(_ context.Context, o client.Object) []ctrl.Request {
-	name, _, ok := proxyOf(o)
+	name, ok := manifests.NameOfOwner(o)
 	if !ok {
 		return nil
 	}
@@ -103,11 +92,10 @@ func (r *Reconciler) every(ctx context.Context, _ client.Object) []ctrl.Request 
 	return reconcile.Requests(ctx, r.Client, &tunnelv1.ContainerNetworkTunnelProxyList{}, nil)
 }
 
-// nodeChanged passes nodes that come, go, become ready or cease to be, and those that have other
-// addresses: policies let these in.
+// nodeChanged accepts nodes that appear, disappear, or change their readiness or addresses: policies have these.
 var nodeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-		return nodeReady(before) != nodeReady(after) || !slices.Equal(nodeAddresses(before), nodeAddresses(after))
+		return status.NodeReady(before) != status.NodeReady(after) || !slices.Equal(manifests.NodeAddresses(before), manifests.NodeAddresses(after))
 	},
 }

@@ -30,7 +30,7 @@ var _ = Describe("Bad input", func() {
 		Entry("serverPort 70000", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].ServerPort = 70000 }, "serverPort"),
 		Entry("a name twice", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
 			p.Spec.Tunnels = append(p.Spec.Tunnels, tunneltest.To("a", 81))
-		}, "a name of its own"),
+		}, "names of tunnels must be unique"),
 		Entry("an empty name", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].Name = "" }, "name"),
 		Entry("clientProxyPort -1", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].ClientProxyPort = -1 }, "clientProxyPort"),
 		Entry("clientProxyPort 65536", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Spec.Tunnels[0].ClientProxyPort = 65536 }, "clientProxyPort"),
@@ -40,7 +40,7 @@ var _ = Describe("Bad input", func() {
 		Entry("a port twice, once at all addresses in words", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
 			p.Spec.Tunnels = []tunnelv1.TunnelConfiguration{{Name: "a", ServerPort: 80, ClientProxyPort: 8080}, {Name: "b", ServerPort: 81, ClientProxyPort: 8080, ClientProxyAddress: "0.0.0.0"}}
 		}, "same clientProxyPort"),
-		Entry("a name that no Service can have", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Name = "1.example" }, "a Service has it"),
+		Entry("a name that no Service can have", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Name = "1.example" }, "a Service has the same name"),
 	)
 
 	It("changes of what cannot be changed are refused", func(ctx context.Context) {
@@ -62,6 +62,7 @@ var _ = Describe("Bad input", func() {
 		p := tunneltest.Proxy(ctx, "nowhere", tunneltest.To("a", 80))
 		expect.Finalizer(ctx, p, tunnelv1.Finalizer)
 		expect.Shows(ctx, p, tunnelv1.ConditionNetworkReady, "False", tunnelv1.ReasonNetworkNotFound)
+		expect.Shows(ctx, p, tunnelv1.ConditionStalled, "True", tunnelv1.ReasonNetworkNotFound)
 		Expect(p.Status.State).To(Equal(tunnelv1.StatePending))
 		Expect(leftOf(ctx, p)).To(BeEmpty())
 		goneWithAll(ctx, p)
@@ -95,6 +96,7 @@ var _ = Describe("Bad input", func() {
 		Expect(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)).To(Equal(web))
 		through(web.ClientProxyPort)
 		expect.Shows(ctx, p, tunnelv1.ConditionTunnelsReady, "False", tunnelv1.ReasonTunnelFailed)
+		expect.Shows(ctx, p, tunnelv1.ConditionReady, "False", tunnelv1.ReasonTunnelFailed)
 
 		By("the port becomes free")
 		Expect(taken.Close()).To(Succeed())
@@ -138,6 +140,7 @@ var _ = Describe("A container network", func() {
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: n.Status.NetworkName}, ns)).To(Succeed())
 		Expect(n.Status.ID).To(Equal(string(ns.UID)))
 		Expect(n.Status.Driver).To(Equal("kubernetes"))
+		expect.Shows(ctx, n, tunnelv1.ConditionReady, "True", tunnelv1.ReasonNetworkReady)
 		tunneltest.Delete(ctx, n)
 		expect.Gone(ctx, ns)
 	})
@@ -148,6 +151,7 @@ var _ = Describe("A container network", func() {
 		n.Name = p.Spec.ContainerNetworkName
 		Expect(k8s.Delete(ctx, n)).To(Succeed())
 		expect.Shows(ctx, n, tunnelv1.ConditionNamespaceReady, "False", tunnelv1.ReasonInUse)
+		expect.Shows(ctx, n, tunnelv1.ConditionReady, "False", tunnelv1.ReasonInUse)
 		through(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).ClientProxyPort)
 		goneWithAll(ctx, p)
 		expect.Gone(ctx, n)
@@ -172,6 +176,7 @@ var _ = Describe("A container network", func() {
 		Expect(k8s.Create(ctx, n)).To(Succeed())
 		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkFailedToStart)
 		Expect(n.Status.Message).To(ContainSubstring("left untouched"))
+		expect.Shows(ctx, n, tunnelv1.ConditionStalled, "True", tunnelv1.ReasonNamespaceTaken)
 		tunneltest.Delete(ctx, n)
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})).To(Succeed())
 	})

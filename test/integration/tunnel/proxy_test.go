@@ -71,6 +71,7 @@ func running(ctx context.Context) (p *tunnelv1.ContainerNetworkTunnelProxy, echo
 	p = tunneltest.Proxy(ctx, n.Name, tunneltest.To("web", echo.Port))
 	tunneltest.Reaches(ctx, p, tunnelv1.StateRunning)
 	tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
+	expect.Shows(ctx, p, tunnelv1.ConditionReady, "True", tunnelv1.ReasonTunnelsReady)
 	return p, echo
 }
 
@@ -190,7 +191,7 @@ var _ = Describe("A pair of proxies", func() {
 		Expect(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)).To(Equal(web))
 	})
 
-	DescribeTable("fails for ever when a proxy ends", func(ctx context.Context, end func(context.Context, *tunnelv1.ContainerNetworkTunnelProxy), says string) {
+	DescribeTable("fails when a proxy ends, and is not restarted", func(ctx context.Context, end func(context.Context, *tunnelv1.ContainerNetworkTunnelProxy), says string) {
 		p, _ := running(ctx)
 		logs := p.Status.ServerProxyStdErrFile
 		end(ctx, p)
@@ -202,9 +203,11 @@ var _ = Describe("A pair of proxies", func() {
 		Expect(p.Status.ClientProxyContainerID).To(BeEmpty())
 		Expect(p.Status.ServerProxyProcessID).To(BeNil())
 		expect.Shows(ctx, p, tunnelv1.ConditionProxiesReady, "False", tunnelv1.ReasonProxyEnded)
+		expect.Shows(ctx, p, tunnelv1.ConditionReady, "False", tunnelv1.ReasonFailed)
+		expect.Shows(ctx, p, tunnelv1.ConditionStalled, "True", tunnelv1.ReasonFailed)
 		expect.Event(ctx, p, corev1.EventTypeWarning, tunnelv1.ReasonFailed)
 		Eventually(func() []string { return leftOf(ctx, p) }).Should(BeEmpty())
-		Expect(logs).To(BeARegularFile(), "what the server proxy said is there to be read")
+		Expect(logs).To(BeARegularFile(), "the output of the server proxy stays")
 		goneWithAll(ctx, p)
 		Expect(logs).NotTo(BeAnExistingFile())
 	},

@@ -81,7 +81,7 @@ var _ = Describe("A pair that waits", func() {
 		tunneltest.Reaches(ctx, p, tunnelv1.StateBuildingImage)
 		Expect(k8s.Delete(ctx, p)).To(Succeed())
 		expect.Shows(ctx, p, tunnelv1.ConditionProxiesReady, "False", tunnelv1.ReasonTerminating)
-		Expect(p.Status.Message).To(ContainSubstring("under way"))
+		Expect(p.Status.Message).To(ContainSubstring("operation in progress"))
 		speak()
 		expect.Gone(ctx, p)
 		Eventually(func() []string { return leftOf(ctx, p) }).Should(BeEmpty())

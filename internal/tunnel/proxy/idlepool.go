@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"crypto/tls"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/tunnel/proxy/dataconn"
+)
+
+const (
+	// idleLimit is how many idle data connections are kept, and idleTimeout for how long.
+	idleLimit   = 128
+	idleTimeout = 30 * time.Second
+	// maxAge is when a data connection is no longer used, however busy it is.
+	maxAge = 10 * time.Minute
+)
+
+// pooledConn is a data connection of the server proxy.
+type pooledConn struct {
+	*dataconn.Conn
+	// config and created are those of its handshake.
+	config  *tls.Config
+	created time.Time
+	// idle is since when no stream uses it.
+	idle time.Time
+}
+
+// idlePool has the data connections of the server proxy that no stream uses. A reaper closes old ones.
+type idlePool struct {
+	mu     sync.Mutex
+	all    []*pooledConn // the one that was used last is the last
+	closed bool
+	reaper *time.Timer
+}
+
+// get returns a connection that was made with a config and is still open; nil if there is none. It prefers the one that
+// was used last, so that the others reach the idle timeout.
+func (s *idlePool) get(config *tls.Config) *pooledConn {
+	for {
+		s.mu.Lock()
+		if len(s.all) == 0 {
+			s.mu.Unlock()
+			return nil
+		}
+		last := s.all[len(s.all)-1]
+		s.all = s.all[:len(s.all)-1]
+		s.mu.Unlock()
+		// With another config the certificate was renewed.
+		if last.config == config && time.Since(last.created) < maxAge && last.Quiet() {
+			return last
+		}
+		_ = last.Close()
+	}
+}
+
+// put keeps a connection, or closes it.
+func (s *idlePool) put(c *pooledConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.all) >= idleLimit {
+		_ = c.Close()
+		return
+	}
+	c.idle = time.Now()
+	s.all = append(s.all, c)
+	if s.reaper == nil {
+		s.reaper = time.AfterFunc(idleTimeout, s.reap)
+	}
+}
+
+// reap closes the connections that were idle for too long.
+func (s *idlePool) reap() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := 0
+	for old < len(s.all) && time.Since(s.all[old].idle) >= idleTimeout {
+		_ = s.all[old].Close()
+		old++
+	}
+	s.all = slices.Clone(s.all[old:])
+	s.reaper = nil
+	if len(s.all) > 0 && !s.closed {
+		s.reaper = time.AfterFunc(idleTimeout/2, s.reap)
+	}
+}
+
+// close closes all connections, and keeps no more.
+func (s *idlePool) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.reaper != nil {
+		s.reaper.Stop()
+	}
+	for _, c := range s.all {
+		_ = c.Close()
+	}
+	s.all = nil
+}

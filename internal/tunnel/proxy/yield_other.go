@@ -1,8 +1,0 @@
-//go:build !linux
-
-package proxy
-
-import "runtime"
-
-// yield lets others have the processor.
-func yield() { runtime.Gosched() }

@@ -1,0 +1,65 @@
+package tunnelproxy
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
+)
+
+// hostPorts reserves ports of nodes for pods that may not exist yet. Its zero value is ready for use.
+type hostPorts struct {
+	mu       sync.Mutex
+	reserved map[types.UID]manifests.HostPorts
+}
+
+// reserve returns two ports of the node that no other pair has.
+func (h *hostPorts) reserve(ctx context.Context, reader client.Reader, uid types.UID, within config.PortRange) (chosen manifests.HostPorts, err error) {
+	var pods corev1.PodList
+	if err := reader.List(ctx, &pods, client.UnsafeDisableDeepCopy, client.MatchingLabels{tunnelv1.LabelRole: tunnelv1.RoleClient}); err != nil {
+		return chosen, err
+	}
+	taken := map[int32]bool{}
+	for i := range pods.Items {
+		ports := manifests.HostPortsOf(&pods.Items[i])
+		taken[ports.Control], taken[ports.Data] = true, true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if mine, exists := h.reserved[uid]; exists {
+		return mine, nil
+	}
+	for _, other := range h.reserved {
+		taken[other.Control], taken[other.Data] = true, true
+	}
+	first, pairs := within.First, (within.Last-within.First+1)/2
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(uid)) // it never fails
+	start := int32(sum.Sum32() % uint32(pairs))
+	for i := range pairs {
+		control := first + 2*((start+i)%pairs)
+		if !taken[control] && !taken[control+1] {
+			chosen = manifests.HostPorts{Control: control, Data: control + 1}
+			if h.reserved == nil {
+				h.reserved = map[types.UID]manifests.HostPorts{}
+			}
+			h.reserved[uid] = chosen
+			return chosen, nil
+		}
+	}
+	return chosen, fmt.Errorf("all ports of TUNNEL_HOST_PORTS (%d-%d) are in use: an administrator must extend the range", first, within.Last)
+}
+
+func (h *hostPorts) release(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.reserved, uid)
+}

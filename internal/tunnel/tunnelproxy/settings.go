@@ -1,0 +1,23 @@
+package tunnelproxy
+
+import (
+	"cmp"
+
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/manifests"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/status"
+	"github.com/bergctf/berg-operator/internal/tunnel/tunnelproxy/tunnelsync"
+)
+
+// settingsOf returns the settings of a pair. Those that it was started with stay, if an administrator has changed them
+// since. No tunnel may lead to the kubelet of the host.
+func settingsOf(cfg config.Tunnel, o status.Observed) config.Tunnel {
+	s := o.Proxy.Status
+	cfg.Backend = cmp.Or(config.TunnelBackend(s.ServerProxyBackend), cfg.Backend)
+	if o.Client != nil {
+		cfg.Publish = cmp.Or(config.TunnelPublish(s.ClientProxyPublish), cfg.Publish)
+		control, data := manifests.PortsOfPod(o.Client)
+		cfg.ControlPort, cfg.DataPort = cmp.Or(control, cfg.ControlPort), cmp.Or(data, cfg.DataPort)
+	}
+	return tunnelsync.DenyKubelet(cfg, o.Host)
+}

@@ -1,0 +1,42 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+// NewProblem returns what a failed write means; nil for no error. namespace is that of the operator.
+func NewProblem(condition string, err error, namespace string) *outcome.Problem {
+	p := outcome.NewProblem(condition, err)
+	if p == nil {
+		return nil
+	}
+	if p.Class == outcome.Waiting {
+		// Secrets are not watched, so that no event triggers the next reconciliation.
+		p.Reason, p.Err = tunnelv1.ReasonTerminating, outcome.ErrConflict
+	}
+	var host *hostError
+	if apierrors.IsForbidden(err) && errors.As(err, &host) {
+		p.Reason = tunnelv1.ReasonHostRightsMissing
+		p.Message = fmt.Sprintf("The operator lacks rights in its own namespace %s: an administrator must apply config/tunnel/host: %s", namespace, err)
+	}
+	return p
+}
+
+// hostError is an error about an object in the operator's own namespace.
+type hostError struct{ error }
+
+func (e *hostError) Unwrap() error { return e.error }
+
+// InOwnNamespace wraps an error about an object in the operator's own namespace.
+func InOwnNamespace(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &hostError{err}
+}

@@ -1,0 +1,35 @@
+package tunnelproxy
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TrimPod keeps of a pod in the cache what the reconciliation of pairs reads.
+func TrimPod(p *corev1.Pod) {
+	spec := corev1.PodSpec{NodeName: p.Spec.NodeName}
+	for _, c := range p.Spec.Containers {
+		spec.Containers = append(spec.Containers, corev1.Container{Name: c.Name, Ports: c.Ports})
+	}
+	p.Spec = spec
+	var conditions []corev1.PodCondition
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+			conditions = append(conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Message: c.Message})
+		}
+	}
+	p.Status.Conditions = conditions
+}
+
+// TrimNode keeps of a node in the cache what the reconciliations of networks and pairs read. The status of a node is
+// written often.
+func TrimNode(n *corev1.Node) {
+	status := corev1.NodeStatus{Addresses: n.Status.Addresses, DaemonEndpoints: n.Status.DaemonEndpoints}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	n.Status = status
+	n.Spec = corev1.NodeSpec{PodCIDR: n.Spec.PodCIDR, PodCIDRs: n.Spec.PodCIDRs}
+	n.Annotations, n.Labels, n.ManagedFields = nil, nil, nil
+}

@@ -1,0 +1,88 @@
+package tunnelsync
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
+)
+
+// lookUpTimeout is how long the operator waits at its start for the address of the API server.
+const lookUpTimeout = 5 * time.Second
+
+// DenyAPIServer returns settings with which no tunnel leads to the API server that the operator itself uses. host is that
+// of its configuration, an address or a name. At a loopback address, where other servers listen too, only the port is
+// denied. On an error the name could not be resolved, and the settings are returned without it.
+func DenyAPIServer(ctx context.Context, cfg config.Tunnel, host string, names allowlist.Resolver) (config.Tunnel, error) {
+	name, port := apiServer(host)
+	found := []netip.Addr{}
+	if address, err := netip.ParseAddr(name); err == nil {
+		found = append(found, address)
+	} else if strings.EqualFold(name, defaultServer) {
+		found = append(found, netip.IPv6Loopback())
+	} else {
+		ctx, done := context.WithTimeout(ctx, lookUpTimeout)
+		defer done()
+		if found, err = names.LookupNetIP(ctx, "ip", name); err != nil {
+			return cfg, fmt.Errorf("resolve the API server %q, to which no tunnel may lead: %w", name, err)
+		}
+	}
+	for _, address := range found {
+		address = address.Unmap().WithZone("")
+		if address.IsLoopback() {
+			cfg = denyPort(cfg, port)
+		} else if one := netip.PrefixFrom(address, address.BitLen()); !slices.Contains(cfg.DeniedServers, one) {
+			cfg.DeniedServers = append(slices.Clone(cfg.DeniedServers), one)
+		}
+	}
+	return cfg, nil
+}
+
+// apiServer returns name and port of a configuration's host, which may be a URL.
+func apiServer(host string) (name string, port int32) {
+	standard := int32(443)
+	switch {
+	case strings.HasPrefix(host, "http://"):
+		standard = 80
+	case !strings.Contains(host, "://"):
+		host = "https://" + host
+	}
+	at, err := url.Parse(host)
+	if err != nil {
+		// An IPv6 address without brackets is not a valid URL.
+		_, rest, _ := strings.Cut(host, "://")
+		return strings.Trim(rest, "[]/"), standard
+	}
+	number, err := strconv.ParseUint(at.Port(), 10, 16)
+	if err != nil {
+		return at.Hostname(), standard
+	}
+	return at.Hostname(), cmp.Or(int32(number), standard)
+}
+
+// denyPort denies a port to all servers, unless it is denied already.
+func denyPort(cfg config.Tunnel, port int32) config.Tunnel {
+	if slices.ContainsFunc(cfg.DeniedServerPorts, func(p config.PortRange) bool { return p.First <= port && port <= p.Last }) {
+		return cfg
+	}
+	cfg.DeniedServerPorts = append(slices.Clone(cfg.DeniedServerPorts), config.PortRange{First: port, Last: port})
+	return cfg
+}
+
+// DenyKubelet denies the port of the host's kubelet, which may not be the standard one.
+func DenyKubelet(cfg config.Tunnel, host *corev1.Node) config.Tunnel {
+	if host == nil || host.Status.DaemonEndpoints.KubeletEndpoint.Port == 0 {
+		return cfg
+	}
+	return denyPort(cfg, host.Status.DaemonEndpoints.KubeletEndpoint.Port)
+}
