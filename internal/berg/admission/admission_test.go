@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -248,6 +249,28 @@ func TestDecisions(t *testing.T) {
 				t.Error("the instances were changed")
 			}
 		})
+	}
+}
+
+// A replica may list the instances of an owner in any order: exactly one of them starts, and it is the same one.
+func TestOneInstanceOfAnOwnerStarts(t *testing.T) {
+	o := owner("o")
+	all := []Instance{
+		instance(0, "web", o, blocked), instance(2, "web", o, func(i *Instance) { i.UID = "c"; i.Created = noon }),
+		instance(1, "web", o, func(i *Instance) { i.UID = "b"; i.Created = noon }), instance(3, "web", o),
+		instance(4, "web", o, ending, func(i *Instance) { i.Created = noon.Add(-time.Hour) }), instance(5, "web", o),
+	}
+	for rotation := range all {
+		order := append(slices.Clone(all[rotation:]), all[:rotation]...)
+		for _, reversed := range []bool{false, true} {
+			if reversed {
+				slices.Reverse(order)
+			}
+			want := map[string]string{"0001": "starts", "0002": "0001", "0003": "0002", "0005": "0003"}
+			if got := reasons(Decide(order, rules(Limits{}, nil))); !maps.Equal(got, want) {
+				t.Errorf("rotation %d, reversed %v: %v, want %v", rotation, reversed, got, want)
+			}
+		}
 	}
 }
 

@@ -30,6 +30,12 @@ type Rules struct {
 	Challenge func(types.NamespacedName) Challenge
 }
 
+// Limit reports whether any limit applies to an instance.
+func (r Rules) Limit(i Instance) bool {
+	return r.All > 0 || r.Namespace > 0 || r.Challenge(i.Challenge).MaxInstances > 0 ||
+		i.Source != "" && (r.SourceInstances > 0 || r.SourceBudget > 0)
+}
+
 // limits are what may keep the first instance of an owner waiting, in the order in which they are
 // checked. Only the first that is reached is reported.
 var limits = []func(*tally, Instance) Reason{
