@@ -51,7 +51,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	})
 }, NodeTimeout(5*time.Minute))
 
-// Whatever the specs did, nothing is left over: no object, no process, no file.
+// After all specs nothing is left over: no object, no process, no file.
 var _ = AfterSuite(func(ctx context.Context) {
 	if k8s == nil {
 		return

@@ -79,9 +79,9 @@ func compare(ctx context.Context, args []string) error {
 	p := plan{}
 	flags.DurationVar(&p.duration, "duration", 5*time.Second, "how long each figure is measured")
 	flags.DurationVar(&p.limit, "limit", 2*time.Minute, "how long all figures of one tunnel may take in a round; then it is ended, and what is missing is told")
-	flags.IntVar(&p.streams, "streams", 100, "streams at once")
+	flags.IntVar(&p.streams, "streams", 100, "concurrent streams")
 	flags.IntVar(&p.idle, "idle", 1000, "idle streams")
-	flags.IntVar(&p.workers, "workers", 16, "who make new connections at once")
+	flags.IntVar(&p.workers, "workers", 16, "concurrent workers that make new connections")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (b *bench) round(w way, p plan) (result, error) {
 	if err := t.works(b.ctx); err != nil {
 		return result{}, err
 	}
-	// Somebody who hangs makes nobody else wait: what is connected to him breaks then.
+	// A tunnel that hangs is killed, which breaks its connections, so that the others are measured.
 	limit := time.AfterFunc(p.limit, t.kill)
 	defer limit.Stop()
 	return p.measure(t)
@@ -226,9 +226,8 @@ func (f *figures) table(p plan, rounds int) string {
 	return s.String()
 }
 
-// missed returns the targets that are not met: ahead of every peer in each figure, and close to
-// the bare relay with the same TLS. Of a peer that could not be measured nobody knows, so that one
-// is missed, too.
+// missed returns the targets that are not met: ahead of every peer in each figure, and close to the bare relay with the
+// same TLS. A peer that could not be measured counts as missed too.
 func (f *figures) missed() (all []string) {
 	ours, ok := f.Results["berg-tunnel"]
 	if !ok {
@@ -268,7 +267,7 @@ func (f *figures) missed() (all []string) {
 			} {
 				switch {
 				case c.ours == 0 || c.theirs == 0:
-					all = append(all, fmt.Sprintf("%s: could not be measured beside %s", c.what, w.name))
+					all = append(all, fmt.Sprintf("%s: could not be measured for %s", c.what, w.name))
 				case c.ours < c.theirs:
 					all = append(all, fmt.Sprintf("%s: %s is ahead", c.what, w.name))
 				}

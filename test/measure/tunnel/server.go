@@ -12,7 +12,7 @@ import (
 const (
 	// sendMe: bytes, for as long as the connection is open.
 	sendMe = 'S'
-	// repeatAfterMe: whatever comes.
+	// repeatAfterMe: the server echoes all bytes.
 	repeatAfterMe = 'E'
 )
 
