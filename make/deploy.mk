@@ -13,6 +13,10 @@ rendered-config: $(BIN)/kustomize
 	@rm -rf $(DIST)/config && mkdir -p $(DIST) && cp -r config $(DIST)/config
 	@cd $(DIST)/config/manager && $(BIN)/kustomize edit set image controller=$(IMG)
 
+# Prints config/default with IMG, by a copy of its own: journeys on several clusters deploy in parallel.
+RENDER = copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -r config "$$copy" && \
+	(cd "$$copy/config/manager" && $(BIN)/kustomize edit set image controller=$(IMG)) && $(BIN)/kustomize build "$$copy/config/default"
+
 .PHONY: install
 install: ## Install the CRDs.
 	$(KUBECTL_APPLY) $(addprefix -f ,$(DEFINITIONS))
@@ -22,14 +26,14 @@ uninstall: end-instances ## Delete all resources that the operator works on, rem
 	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(DEFINITIONS))
 
 .PHONY: deploy
-deploy: rendered-config ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it works.
-	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL_APPLY) -f -
+deploy: $(BIN)/kustomize ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it works.
+	@($(RENDER)) | $(KUBECTL_APPLY) -f -
 	$(if $(SETTINGS),$(KUBECTL) -n berg-operator-system set env deployment/berg-operator-controller-manager $(SETTINGS))
 	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=180s
 
 .PHONY: undeploy
-undeploy: rendered-config end-instances ## Delete all resources that the operator works on, remove operator and CRDs.
-	$(BIN)/kustomize build $(DIST)/config/default | $(KUBECTL) delete --ignore-not-found -f -
+undeploy: $(BIN)/kustomize end-instances ## Delete all resources that the operator works on, remove operator and CRDs.
+	@($(RENDER)) | $(KUBECTL) delete --ignore-not-found -f -
 
 # Resources with a status are those that the operator works on, but for what authors wrote. While
 # it still runs: afterwards nothing would take their finalizers off.
@@ -43,5 +47,6 @@ end-instances:
 	done
 
 .PHONY: build-installer
-build-installer: rendered-config ## Write everything to install into one file: dist/install.yaml.
-	$(BIN)/kustomize build $(DIST)/config/default >$(DIST)/install.yaml
+build-installer: $(BIN)/kustomize ## Write everything to install into one file: dist/install.yaml.
+	@mkdir -p $(DIST)
+	@($(RENDER)) >$(DIST)/install.yaml

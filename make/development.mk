@@ -7,9 +7,10 @@ GO_MODULES := . test/cluster/components/image test/cluster/components/outside te
 PROTOS := $(wildcard internal/*/*/*.proto)
 
 .PHONY: generate
-generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/, and Go from protobuf files.
+generate: $(BIN)/controller-gen ## Generate deep-copy methods from api/, Go from protobuf files, and the plugin's copy of the operator's defaults.
 	$(BIN)/controller-gen object paths=./api/...
 	go run -C tools/proto . --root $(CURDIR) $(PROTOS)
+	defaults="$$(go run ./hack/plugin-defaults)" && printf '%s\n' "$$defaults" >cmd/kubectl-berg/doctor/zz_generated.defaults.go
 
 # A family is a folder of api/, of internal/ and of config/.
 FAMILIES := $(notdir $(wildcard api/*))

@@ -1,69 +1,76 @@
 ##@ Journeys on real pods, as root
 
-.PHONY: e2e
-e2e: image images ## Run the journeys on real pods; needs root.
-	rm -f $(DIST)/rights/e2e.json
-	hack/with-cluster --profile node --name $(E2E_CLUSTER) --audit -- bash -c \
-		'$(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER) && go run $(RIGHTS) --collect $(DIST)/rights/e2e.json'
+# The suites that share one cluster of profile node, in the order in which they run. Helm's comes last: it wants
+# a cluster without the operator. E2E='quix helm' chooses some.
+SUITES_APART := kafka kibaship olm
+SUITES_LAST  := hexactf tunnel helm
+SUITES       := $(filter-out $(SUITES_APART) $(SUITES_LAST),$(patsubst test/e2e/%/,%,$(sort $(dir $(wildcard test/e2e/*/*_test.go))))) $(SUITES_LAST)
+E2E          ?= $(SUITES)
 
-# Which journeys run: those on a real data plane need Cilium and a Gateway, and that of health takes its time.
+.PHONY: e2e
+e2e: image images tunnel-image $(if $(filter helm,$(E2E)),$(BIN)/helm) ## Run the journeys on real pods, all on one cluster; needs root. E2E='quix helm' chooses suites.
+	hack/packages node $(if $(filter hexactf,$(E2E)),kafka)
+	rm -f $(DIST)/rights/e2e.json
+	hack/with-cluster --profile node --name $(E2E_CLUSTER) --audit -- $(MAKE) e2e-run E2E_CLUSTER=$(E2E_CLUSTER)
+
+.PHONY: e2e-hexactf e2e-tunnel e2e-helm
+e2e-hexactf: ## Run the journeys of HexaCTF challenges with a real Kafka; needs root.
+e2e-tunnel: ## Run the journeys of container networks and tunnels on real pods; needs root.
+e2e-helm: ## Install, upgrade, roll back and remove the operator with a real Helm, and with install.yaml; needs root.
+e2e-hexactf e2e-tunnel e2e-helm: e2e-%:
+	$(MAKE) e2e E2E=$*
+
+# Which journeys run: the label network wants Cilium and a Gateway, and the journey with the label health takes an hour.
 E2E_LABELS  ?= !network && !health
 E2E_TIMEOUT ?= 40m
 
-# What the Gateway of config/berg/samples/prerequisites wants the operator to be told.
+# What the Gateway of config/berg/samples/prerequisites requires as settings of the operator.
 SAMPLE_GATEWAY_PORTS := CHALLENGE_HTTP_PORT=443 CHALLENGE_TLS_PORT=8443
 
-# The part of e2e that runs while the cluster is up.
+# An image of the proxy only: both ends of a pair run it.
+TUNNEL_PROXY_IMAGE := ghcr.io/bergctf/berg-tunnel:v$(VERSION)
+
+# The images that the cluster gets, files of dist/images.
+E2E_IMAGES = berg-operator berg-tunnel toolbox $(SAMPLES)
+
+# The part of e2e that runs while the cluster is up. Each suite starts with the operator as config/default has it.
+# Only when all have run do they show which rights the operator uses: make rights reads e2e.json.
 .PHONY: e2e-run
+e2e-run: WITH_OPERATOR = $(filter-out helm,$(E2E))
 e2e-run:
-	go run $(CLUSTER) load --name $(E2E_CLUSTER) $(DIST)/images/*.tar
-	$(MAKE) deploy
-	$(GO_TEST) -count=1 -timeout $(E2E_TIMEOUT) -p 1 $(JOURNEYS) -ginkgo.timeout=$(E2E_TIMEOUT) -ginkgo.label-filter='$(E2E_LABELS)'
+	go run $(CLUSTER) load --name $(E2E_CLUSTER) $(E2E_IMAGES:%=$(DIST)/images/%.tar)
+	for suite in $(WITH_OPERATOR); do $(MAKE) deploy && $(MAKE) e2e-run-$$suite; done
+	$(if $(filter-out helm $(E2E),$(SUITES)),,go run $(RIGHTS) --collect $(DIST)/rights/e2e.json)
+	$(if $(filter helm,$(E2E)),$(if $(WITH_OPERATOR),$(MAKE) e2e-undeploy && )$(MAKE) e2e-run-helm)
 
-.PHONY: e2e-network
-e2e-network: image images tunnel-image ## Attack instances, and visit them, on a real data plane; needs root.
-	hack/packages node network resolvers browser kafka
+.PHONY: $(SUITES:%=e2e-run-%)
+$(SUITES:%=e2e-run-%): e2e-run-%:
+	TUNNEL_PROXY_IMAGE=$(TUNNEL_PROXY_IMAGE) HELM=$(BIN)/helm $(GO_TEST) -count=1 -timeout $(E2E_TIMEOUT) ./test/e2e/$* \
+		-ginkgo.timeout=$(E2E_TIMEOUT) -ginkgo.label-filter='$(E2E_LABELS)'
+
+# The journeys of tunnels have installed config/tunnel/host, as an administrator does.
+.PHONY: e2e-undeploy
+e2e-undeploy: undeploy
+	$(KUBECTL) delete --ignore-not-found -k config/tunnel/host
+
+.PHONY: tunnel-image
+tunnel-image: image
+	$(IMAGE_BUILD) --ref $(TUNNEL_PROXY_IMAGE) --output $(DIST)/images/berg-tunnel.tar --platform linux/$(ARCH) \
+		--user 65532:65532 --entrypoint /berg-tunnel $(DIST)/linux-$(ARCH)/berg-tunnel:/berg-tunnel:0555
+
+.PHONY: resolver-images
+resolver-images:
+	hack/packages resolvers
 	go run $(IMAGES) --output $(DIST)/images resolvers
+
+# The suites that have journeys with these labels. That of tunnels comes last: it lets pods of the operator's
+# namespace use the network of the node.
+.PHONY: e2e-network
+e2e-network: image images tunnel-image resolver-images ## Attack instances, and visit them, on a real data plane; needs root.
+	hack/packages node network browser kafka
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
-		$(MAKE) e2e-network-run TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
-
-# The part of e2e-network that runs while the cluster is up. That of tunnels comes last: it lets
-# pods of the operator's namespace use the network of the node.
-.PHONY: e2e-network-run
-e2e-network-run:
-	$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E_LABELS='network || isolation'
-	$(MAKE) e2e-hexactf-run HEXACTF_CLUSTER=$(NETWORK_CLUSTER) HEXACTF_LABELS=network
-	$(MAKE) e2e-tunnel-run TUNNEL_CLUSTER=$(NETWORK_CLUSTER) TUNNEL_LABELS=network
-
-# The broker is started beside the node by the journeys themselves.
-.PHONY: e2e-hexactf
-e2e-hexactf: image test-kafka ## Run the journeys of HexaCTF challenges with a real Kafka; needs root.
-	go run $(IMAGES) --output $(DIST)/images web toolbox
-	hack/with-cluster --profile node --name $(HEXACTF_CLUSTER) -- $(MAKE) e2e-hexactf-run HEXACTF_CLUSTER=$(HEXACTF_CLUSTER)
-
-# Those of network need policies that are enforced.
-HEXACTF_LABELS ?= !network
-
-# The part of e2e-hexactf that runs while the cluster is up.
-.PHONY: e2e-hexactf-run
-e2e-hexactf-run:
-	go run $(CLUSTER) load --name $(HEXACTF_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/web.tar $(DIST)/images/toolbox.tar
-	$(MAKE) deploy
-	$(GO_TEST) -count=1 -timeout 40m $(HEXACTF) -ginkgo.label-filter='$(HEXACTF_LABELS)'
-
-# Images of its own, so that it may run beside other journeys.
-e2e-helm e2e-helm-run: DIST := $(DIST)/helm
-
-.PHONY: e2e-helm
-e2e-helm: image $(BIN)/helm ## Install, upgrade, roll back and remove the operator with a real Helm, and by one file; needs root.
-	go run $(IMAGES) --output $(DIST)/images toolbox
-	hack/with-cluster --profile node --name $(HELM_CLUSTER) -- $(MAKE) e2e-helm-run HELM_CLUSTER=$(HELM_CLUSTER)
-
-# The part of e2e-helm that runs while the cluster is up.
-.PHONY: e2e-helm-run
-e2e-helm-run:
-	go run $(CLUSTER) load --name $(HELM_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/toolbox.tar
-	HELM=$(BIN)/helm $(GO_TEST) -count=1 -timeout 30m $(HELM)
+		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E='berg hexactf tunnel' E2E_LABELS='network || isolation' \
+		E2E_IMAGES='$(E2E_IMAGES) resolvers' TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
 
 .PHONY: e2e-kibaship
 e2e-kibaship: image ## Build images from repositories with a real Tekton, and attack the builds; needs root.
@@ -76,54 +83,27 @@ e2e-kibaship: image ## Build images from repositories with a real Tekton, and at
 e2e-kibaship-run:
 	go run $(CLUSTER) load --name $(KIBASHIP_CLUSTER) $(DIST)/images/berg-operator.tar
 	$(MAKE) deploy
-	$(GO_TEST) -count=1 -timeout 40m $(KIBASHIP)
-
-# An image of nothing but the proxy: both ends of a pair run it.
-TUNNEL_PROXY_IMAGE := ghcr.io/bergctf/berg-tunnel:v$(VERSION)
-
-.PHONY: tunnel-image
-tunnel-image: image
-	$(IMAGE_BUILD) --ref $(TUNNEL_PROXY_IMAGE) --output $(DIST)/images/berg-tunnel.tar --platform linux/$(ARCH) \
-		--user 65532:65532 --entrypoint /berg-tunnel $(DIST)/linux-$(ARCH)/berg-tunnel:/berg-tunnel:0555
-
-.PHONY: e2e-tunnel
-e2e-tunnel: tunnel-image ## Run the journeys of container networks and tunnels on real pods; needs root.
-	hack/packages node
-	go run $(IMAGES) --output $(DIST)/images toolbox
-	rm -f $(TUNNEL_USED)
-	hack/with-cluster --profile node --name $(TUNNEL_CLUSTER) --audit -- bash -c \
-		'$(MAKE) e2e-tunnel-run TUNNEL_CLUSTER=$(TUNNEL_CLUSTER) && go run $(RIGHTS) --collect $(TUNNEL_USED)'
-
-# Which of them run: what a policy keeps out shows only where one is enforced (profile network).
-TUNNEL_LABELS ?= !network
-
-# The part of e2e-tunnel that runs while the cluster is up.
-.PHONY: e2e-tunnel-run
-e2e-tunnel-run:
-	go run $(CLUSTER) load --name $(TUNNEL_CLUSTER) $(DIST)/images/berg-operator.tar $(DIST)/images/berg-tunnel.tar $(DIST)/images/toolbox.tar
-	$(MAKE) deploy
-	TUNNEL_PROXY_IMAGE=$(TUNNEL_PROXY_IMAGE) $(GO_TEST) -count=1 -timeout 40m $(TUNNEL) -ginkgo.label-filter='$(TUNNEL_LABELS)'
+	$(GO_TEST) -count=1 -timeout 40m ./test/e2e/kibaship
 
 # Former releases of the same tree for the journeys with OLM: the first two are installed and
 # upgraded, the third is offered only to be skipped.
 OLM_RELEASES := 0.0.7 0.0.8 0.0.9
 
 .PHONY: e2e-olm
-e2e-olm: test-releases ## Install, upgrade and remove the operator with a real OLM; needs root.
-	go run $(IMAGES) --output $(DIST)/images toolbox
+e2e-olm: test-releases images ## Install, upgrade and remove the operator with a real OLM; needs root.
 	go test -C test/cluster/components/olm $(TESTARGS) ./...
 	hack/with-cluster --profile olm --name $(OLM_CLUSTER) -- \
 		$(MAKE) e2e-olm-run OLM_CLUSTER=$(OLM_CLUSTER)
 
-# The part of e2e-olm that runs while the cluster is up.
+# The part of e2e-olm that runs while the cluster is up. -o: what is built is not built again.
 .PHONY: e2e-olm-run
 e2e-olm-run:
 	go run $(CLUSTER) load --name $(OLM_CLUSTER) $(DIST)/images/toolbox.tar $(DIST)/olm/*.tar
-	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m $(OLM)
+	RELEASES='$(wordlist 1,2,$(OLM_RELEASES)) $(VERSION)' $(GO_TEST) -count=1 -timeout 30m ./test/e2e/olm
 	$(MAKE) -o test-releases run-bundle NAME=$(OLM_CLUSTER) BUNDLE_VERSION=$(word 2,$(OLM_RELEASES))
 	$(MAKE) -o test-releases run-bundle-upgrade NAME=$(OLM_CLUSTER)
 	$(MAKE) bundle-checks NAME=$(OLM_CLUSTER)
-	$(MAKE) scorecard NAME=$(OLM_CLUSTER) | tee $(DIST)/scorecard.txt
+	$(MAKE) -o images scorecard NAME=$(OLM_CLUSTER) | tee $(DIST)/scorecard.txt
 	grep -q 'Name: example-web-check-is-made' $(DIST)/scorecard.txt
 	$(MAKE) cleanup-bundle NAME=$(OLM_CLUSTER)
 

@@ -19,17 +19,17 @@ load-pods-run:
 PREPULL_ROUNDS ?= 20
 
 .PHONY: prepull
-prepull: image ## Measure PREPULL_ROUNDS=20 first starts of images that were pulled ahead, beside a slow registry; needs root.
+prepull: image images tunnel-image ## Measure PREPULL_ROUNDS=20 first starts of images that were pulled ahead, beside a slow registry; needs root.
 	hack/with-cluster --profile node --name $(TEST_CLUSTER)-prepull -- env PREPULL_ROUNDS=$(PREPULL_ROUNDS) \
-		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-prepull JOURNEYS=./test/e2e/berg E2E_LABELS=prepull TESTARGS='-v'
+		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-prepull E2E=berg E2E_LABELS=prepull TESTARGS='-v'
 
 CHECK_HEALTH ?= 1h
 
 .PHONY: check-health
-check-health: image images ## Have the sample challenges solved for CHECK_HEALTH=1h, through the Gateway: no check may fail; needs root.
+check-health: image images tunnel-image ## Have the sample challenges solved for CHECK_HEALTH=1h, through the Gateway: no check may fail; needs root.
 	hack/packages node network
 	hack/with-cluster --profile network --name $(TEST_CLUSTER)-health -- env CHECK_HEALTH=$(CHECK_HEALTH) \
-		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-health JOURNEYS=./test/e2e/berg E2E_LABELS=health E2E_TIMEOUT=3h TESTARGS='-v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
+		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-health E2E=berg E2E_LABELS=health E2E_TIMEOUT=3h TESTARGS='-v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
 
 .PHONY: load-smoke
 load-smoke: ## Count what an instance costs the API server in requests.
@@ -87,28 +87,28 @@ QUIET_INSTANCES ?= 500
 quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no request may be made.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-quiet -- \
 		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='instances that run, while time passes'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg/queue -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='instances that run, while time passes'
 
 EXPIRING ?= 1000
 
 .PHONY: expiring
 expiring: ## Let EXPIRING=1000 instances expire at the same second, beside a bare client.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-expiring -- \
-		env EXPIRING=$(EXPIRING) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='Many instances that expire'
+		env EXPIRING=$(EXPIRING) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg/life -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='Many instances that expire'
 
 QUEUED ?= 500
 
 .PHONY: queue
 queue: ## Let QUEUED=500 instances wait for the room of a fifth of them, while the operator is killed.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-queue -- \
-		env QUEUED=$(QUEUED) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='Many instances with room for few'
+		env QUEUED=$(QUEUED) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg/queue -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='Many instances with room for few'
 
 RECORD_PACE ?= 400
 
 .PHONY: record-pace
 record-pace: ## Delete RECORD_PACE=400 instances with records and as many without, by turns: at most 5 % slower (p99).
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-pace -- \
-		env RECORD_PACE=$(RECORD_PACE) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='The pace of deletions'
+		env RECORD_PACE=$(RECORD_PACE) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg/check -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='The pace of deletions'
 
 PRESSURE ?= 1000
 
@@ -140,7 +140,7 @@ hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once and at hal
 hexactf-quiet: ## Leave HEXACTF_QUIET=2000 running HexaCTF challenges alone for HEXACTF_QUIET_SECONDS=120: nothing may be written.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env HEXACTF_QUIET=$(HEXACTF_QUIET) HEXACTF_QUIET_SECONDS=$(HEXACTF_QUIET_SECONDS) \
-		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of challenges is left alone'
+		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of challenges costs no write'
 
 HEXACTF_LATENCY ?= 200
 
@@ -149,7 +149,7 @@ hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to 
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
 		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=30m -ginkgo.focus='A message to a real Kafka'
-	HEXACTF_TARGETS=1 $(GO_TEST) -v -count=1 -timeout 15m -run '^TestLatencyBesideABareClient$$' $(KAFKA)
+	HEXACTF_TARGETS=1 $(GO_TEST) -v -count=1 -timeout 15m -run '^TestLatencyComparedWithABareClient$$' $(KAFKA)
 
 KAFKA_PAUSE ?= 10m
 
@@ -158,7 +158,7 @@ hexactf-pause: ## Pause a real Kafka for KAFKA_PAUSE=10m while HexaCTF challenge
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env KAFKA_PAUSE=$(KAFKA_PAUSE) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
-		-ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='While the broker is paused for long'
+		-ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='While the broker is paused'
 
 # What berg-tunnel is compared with. Go modules are pinned in test/measure/tunnel/tools, OpenSSH is
 # Debian's, and rathole comes from Rust's package registry, if cargo is installed.

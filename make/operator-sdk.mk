@@ -36,15 +36,14 @@ cleanup-bundle: $(BIN)/operator-sdk ## Remove what run-bundle has installed, and
 	$(CLUSTER_KUBECTL) delete operators.operators.coreos.com berg-operator.$(BUNDLE_NAMESPACE) --ignore-not-found
 
 .PHONY: scorecard
-scorecard: $(BIN)/operator-sdk scorecard-build sdk-scorecard-build ## Run the tests of the bundle in pods; the operator must be installed.
-	go run $(IMAGES) --output $(DIST)/images $(SAMPLES)
+scorecard: $(BIN)/operator-sdk images scorecard-build sdk-scorecard-build ## Run the tests of the bundle in pods; the operator must be installed.
 	go run $(CLUSTER) load --name $(NAME) $(DIST)/images/berg-operator-scorecard.tar $(DIST)/images/sdk-scorecard.tar \
 		$(SAMPLES:%=$(DIST)/images/%.tar)
 	$(CLUSTER_KUBECTL) create namespace berg-scorecard --dry-run=client -o yaml | $(CLUSTER_KUBECTL) apply -f -
 	$(CLUSTER_KUBECTL) apply -k $(CURDIR)/config/scorecard/rbac
 	$(OPERATOR_SDK) scorecard $(CURDIR)/bundle --namespace berg-scorecard --service-account scorecard --wait-time 8m \
 		--pod-security restricted --untar-image $(BUSYBOX_IMG) --storage-image $(BUSYBOX_IMG) | \
-		awk '/^\tLog:/ { noise = 1 } /^-----/ { noise = 0 } !noise' # without the definitions, printed whole
+		awk '/^\tLog:/ { noise = 1 } /^-----/ { noise = 0 } !noise' # without the CRDs, printed whole
 	$(CLUSTER_KUBECTL) delete -k $(CURDIR)/config/scorecard/rbac
 	$(CLUSTER_KUBECTL) delete namespace berg-scorecard
 

@@ -8,42 +8,36 @@ DEMO        := ./test/samples/demo
 RIGHTS      := ./test/measure/rights
 LOAD        := ./test/measure/load
 CHAOS       := ./test/measure/chaos
-OLM         := ./test/e2e/olm
-HELM        := ./test/e2e/helm
-folders      = $(sort $(patsubst %/,%,$(dir $(wildcard $(1)/*/*_test.go))))
-INTEGRATION := $(notdir $(call folders,test/integration))
 KAFKA       := ./test/e2e/kafka
-HEXACTF     := ./test/e2e/hexactf
-KIBASHIP    := ./test/e2e/kibaship
-TUNNEL      := ./test/e2e/tunnel
-JOURNEYS    := $(filter-out $(OLM) $(HELM) $(KAFKA) $(HEXACTF) $(KIBASHIP) $(TUNNEL),$(addprefix ./,$(call folders,test/e2e)))
+# The folders below test/integration that hold tests, such as quix and berg/queue. A target has - instead of /.
+INTEGRATION := $(sort $(patsubst test/integration/%/,%,$(dir $(wildcard test/integration/*/*_test.go test/integration/*/*/*_test.go))))
 
 # Names of the clusters that the tests make for themselves.
-TEST_CLUSTER    ?= berg-test
-E2E_CLUSTER     ?= berg-e2e
-OLM_CLUSTER     ?= berg-olm
-HELM_CLUSTER    ?= berg-helm
-HEXACTF_CLUSTER ?= berg-hexactf
+TEST_CLUSTER     ?= berg-test
+E2E_CLUSTER      ?= berg-e2e
+OLM_CLUSTER      ?= berg-olm
 KIBASHIP_CLUSTER ?= berg-kibaship
-TUNNEL_CLUSTER  ?= berg-tunnel
-NETWORK_CLUSTER ?= berg-network
+NETWORK_CLUSTER  ?= berg-network
 # TESTARGS go to go test, for example TESTARGS='-run TestPlan -v'.
 TESTARGS ?=
-# CHALLENGES_DIR holds Challenges of others, one in each file, that are tried too:
-# by default those of a folder "challenges" next door.
+# CHALLENGES_DIR holds other Challenges, one in each file, that are tried too:
+# by default those of a folder "challenges" next to this repository.
 CHALLENGES_DIR ?= $(abspath $(firstword $(wildcard ../*/challenges)))
 export CHALLENGES_DIR
 GO_TEST := go test $(if $(RACE),-race) $(TESTARGS)
 
+# Not go run, which does not pass a signal on.
 .PHONY: test
-test: test-unit test-cluster test-integration ## Run unit and integration tests; needs no root.
+test: ## Run everything that a change must pass; as root with the journeys on real pods. ARGS: '--since origin/main', '--plan', '--help'.
+	@go build -o $(DIST)/run-ci ./hack/ci
+	@$(DIST)/run-ci $(ARGS)
 
-# All packages that hold tests, but the suites, which want a cluster. The test of
+# All packages with tests except the suites, which need a cluster. The test of
 # clusters starts some, unless it is told to be short.
-UNIT = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -Ev '/test/((integration|e2e)/[^/]+|cluster)$$'
+UNIT = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -Ev '/test/(integration/.+|e2e/[^/]+|cluster)$$'
 
-# Go remembers a test that has passed by the files that it read, but by none outside of its
-# module, which is what those of the other modules look at.
+# Go remembers a test that has passed by the files that it read, but not by files outside of its
+# module, which the tests of the other modules read.
 .PHONY: test-unit
 test-unit: ## Run the unit tests; needs no cluster.
 	$(GO_TEST) $$($(UNIT))
@@ -61,33 +55,32 @@ test-cluster: ## Test that clusters start, and are removed without a trace.
 	$(GO_TEST) -count=1 -timeout 20m $(CLUSTER)
 
 .PHONY: test-kafka
-test-kafka: ## Test the sender of messages at a real Kafka, which it starts and stops.
+test-kafka: ## Test the sender of messages with a real Kafka, which it starts and stops.
 	hack/packages kafka
 	$(GO_TEST) -count=1 -timeout 15m $(KAFKA)
 
+TEST_INTEGRATION := $(addprefix test-integration-,$(subst /,-,$(INTEGRATION)))
+
 .PHONY: test-integration
-test-integration: ## Run the integration tests, two suites at a time; test-integration-berg runs those of one folder.
+test-integration: ## Run the integration tests, two suites in parallel; test-integration-quix runs one suite, test-integration-berg those of its folders.
 	$(MAKE) --keep-going --jobs=2 --output-sync=target $(TEST_INTEGRATION)
 
-# Specs wait more than they compute: a suite that takes long runs in several processes,
-# each with a simulated cluster and an operator of its own.
-PROCESSES := berg=3
-processes  = $(or $(patsubst $(1)=%,%,$(filter $(1)=%,$(PROCESSES))),1)
-TEST_INTEGRATION := $(INTEGRATION:%=test-integration-%)
+.PHONY: test-integration-berg
+test-integration-berg:
+	$(MAKE) --keep-going --jobs=2 --output-sync=target $(filter test-integration-berg-%,$(TEST_INTEGRATION))
+
 .PHONY: $(TEST_INTEGRATION)
-$(TEST_INTEGRATION): test-integration-%: $(BIN)/ginkgo
+$(TEST_INTEGRATION): test-integration-%:
 	rm -f $(DIST)/rights/integration-$*.json
-	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit --count $(call processes,$*) -- bash -c \
-		'$$0 "$$@" && go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json' \
-		$(BIN)/ginkgo run --procs=$(call processes,$*) --timeout=40m $(if $(RACE),--race) ./test/integration/$*
+	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-$* --audit -- bash -c \
+		'$(GO_TEST) -count=1 -timeout 40m ./test/integration/$(subst -,/,$*) -ginkgo.timeout=40m && \
+		go run $(RIGHTS) --collect $(DIST)/rights/integration-$*.json'
 
 # What was granted and is not used shows only when every suite has run.
-# The journeys of tunnels may have a DIST of their own.
-TUNNEL_USED := $(CURDIR)/dist/rights/e2e-tunnel.json
-USED        := $(INTEGRATION:%=$(DIST)/rights/integration-%.json) $(DIST)/rights/e2e.json $(TUNNEL_USED)
+USED := $(foreach suite,$(INTEGRATION),$(DIST)/rights/integration-$(subst /,-,$(suite)).json) $(DIST)/rights/e2e.json
 
 .PHONY: rights
-rights: ## Compare the rights of the operator with what it used in test-integration, e2e and e2e-tunnel, which must have run before.
+rights: ## Compare the rights of the operator with what it used in test-integration and e2e, which must have run before.
 	@for file in $(USED); do [[ -e $$file ]] || { \
-		echo "make: $$file is missing, which tells what the operator used: run 'make test-integration', 'make e2e' and 'make e2e-tunnel' first" >&2; exit 1; }; done
+		echo "make: $$file is missing, which records what the operator used: run 'make test-integration' and 'make e2e' first" >&2; exit 1; }; done
 	go run $(RIGHTS) $(USED)

@@ -1,7 +1,7 @@
 ##@ Tools
 
 .PHONY: tools
-tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/helm $(BIN)/ginkgo ## Build all pinned tools into bin/.
+tools: $(BIN)/controller-gen $(BIN)/kustomize $(BIN)/golangci-lint $(BIN)/crd-ref-docs $(BIN)/operator-sdk $(BIN)/opm $(BIN)/helm ## Build all pinned tools into bin/.
 
 # go tool builds too, but links again at each call: minutes for the larger ones.
 $(BIN)/controller-gen: tools/go.mod tools/go.sum
@@ -15,10 +15,6 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 
 $(BIN)/crd-ref-docs: tools/go.mod tools/go.sum
 	go build -C tools -ldflags='-s -w' -o $@ github.com/elastic/crd-ref-docs
-
-# The version that the suites are compiled with.
-$(BIN)/ginkgo: go.mod go.sum
-	go build -ldflags='-s -w' -o $@ github.com/onsi/ginkgo/v2/ginkgo
 
 # The generated bundle names the version that the linker sets here.
 OPERATOR_SDK_VERSION = $(shell go list -C tools/operator-sdk -m -f '{{.Version}}' github.com/operator-framework/operator-sdk)

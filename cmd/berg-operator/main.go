@@ -25,14 +25,13 @@ import (
 // version is set by the build.
 var version = "dev"
 
-// gcPercent is how much the heap may grow between two collections, where GOGC does not
-// say: half of the usual. What is in the heap are caches, which change little.
+// gcPercent is how much the heap may grow between two garbage collections if GOGC is not
+// set: half of Go's default. The heap consists of caches, which change little.
 const gcPercent = 50
 
-// streamedLists names the switch of client-go for lists that come as a stream of single
-// objects. That saves the API server memory, of which our lists take little, and costs both
-// sides more than twice the processor time: with 10,000 instances a start takes 20 s and
-// more instead of 13.
+// streamedLists is the feature gate of client-go for lists that are streamed object by object.
+// They save the API server memory, of which our lists take little, and cost both sides more
+// than twice the CPU time: with 10,000 instances a start takes 20 s or more instead of 13.
 const streamedLists = "KUBE_FEATURE_WatchListClient"
 
 func main() {
@@ -50,14 +49,14 @@ func main() {
 		debug.SetGCPercent(gcPercent)
 	}
 	if os.Getenv(streamedLists) == "" {
-		_ = os.Setenv(streamedLists, "false") // fails for names alone that cannot be
+		_ = os.Setenv(streamedLists, "false") // fails only for invalid names
 	}
 	process, enabled, effective, err := operator.Load(all, os.Args[1:], os.Getenv, os.Stdout)
 	switch {
 	case errors.Is(err, settings.ErrHelp):
 		return
 	case err != nil:
-		fail(process, fmt.Errorf("the configuration is not valid, nothing was started:\n%w", err))
+		fail(process, fmt.Errorf("the configuration is invalid, nothing was started:\n%w", err))
 	}
 	opts.Deposed = func() { deposed(process) }
 	if err := run(process, enabled, effective, opts); err != nil {
@@ -68,23 +67,23 @@ func main() {
 func run(process config.Process, enabled []family.Family, effective []settings.Effective, opts operator.Options) error {
 	logger := zap.New(
 		zap.Level(zapcore.Level(-process.LogLevel)),
-		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is no bug of ours
+		zap.StacktraceLevel(zapcore.DPanicLevel), // an error of the API server is not a bug of the operator
 	)
 	ctrl.SetLogger(logger)
-	klog.SetLogger(logger) // what client-go says without a context
+	klog.SetLogger(logger) // what client-go logs without a context
 	log := ctrl.Log.WithName("setup")
-	told := []any{"version", version}
+	values := []any{"version", version}
 	for _, e := range effective {
-		told = append(told, e.Name, e.Value)
+		values = append(values, e.Name, e.Value)
 	}
-	log.Info("effective configuration", told...)
+	log.Info("effective configuration", values...)
 	for _, warning := range warnings(enabled) {
-		log.Info("the configuration is valid and probably not intended", "warning", warning)
+		log.Info("the configuration is valid, but probably not intended", "warning", warning)
 	}
 	// Near the memory limit of the container, garbage is collected more often: slower is
-	// better than killed. Where GOMEMLIMIT is set, that holds.
+	// better than killed. GOMEMLIMIT wins if it is set.
 	if _, err := memlimit.Set(); err != nil {
-		log.Error(err, "the container's memory limit is not known: set GOMEMLIMIT to nine tenths of it")
+		log.Error(err, "the memory limit of the container cannot be read: set GOMEMLIMIT to nine tenths of it")
 	}
 
 	ctx := ctrl.SetupSignalHandler()
@@ -94,7 +93,7 @@ func run(process config.Process, enabled []family.Family, effective []settings.E
 	}
 	err = operator.AwaitAPIServer(ctx, restConfig, process.HealthProbeBindAddress, log)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // told to stop before there was anything to do
+		return nil //nolint:nilerr // stopped before it began to work
 	}
 	if err != nil {
 		return err
@@ -115,10 +114,10 @@ func warnings(enabled []family.Family) []string {
 	return settings.Warnings(sections)
 }
 
-// deposed ends the process at once: the new leader continues what this one has
-// begun, wherever it was.
+// deposed ends the process immediately: the new leader continues the work from the state
+// in the cluster.
 func deposed(process config.Process) {
-	fail(process, errors.New("another replica leads: this one was stopped or cut off from the API server for longer than the lease lasts"))
+	fail(process, errors.New("another replica leads: this replica was paused, or had no connection to the API server, for longer than its lease"))
 }
 
 // fail ends the process with a reason that kubectl describe pod shows.

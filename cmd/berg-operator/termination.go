@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// terminationLogSize is how much of the file the kubelet passes on, in bytes. Of
-// a longer one it takes the end, and would drop the first and best lines.
+// terminationLogSize is how much of the file the kubelet reports, in bytes. Of a
+// longer file it takes the end, and would drop the first and most useful lines.
 // Source: MaxContainerTerminationMessageLength of the kubelet.
 const terminationLogSize = 4096
 
-// writeTerminationLog leaves the reason where the kubelet looks for it. Outside
-// a container the file does not exist, and none is made.
+// writeTerminationLog writes the reason to the file that the kubelet reads. Outside
+// a container the file does not exist, and is not created.
 func writeTerminationLog(path string, reason error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
-		return // the reason stands on standard error too
+		return // the reason is on standard error too
 	}
 	defer func() { _ = file.Close() }()
 	_, _ = file.WriteString(shorten(reason.Error()+"\n", terminationLogSize))
 }
 
-// shorten cuts a text after the last whole line that fits, and says so.
+// shorten cuts a text after the last line that fits, and marks the cut.
 func shorten(text string, size int) string {
 	const more = "... (the log has the rest)\n"
 	if len(text) <= size {

@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// All errors are told where kubectl looks, and nothing is begun: there is no API
-// server to begin with, which would be another error.
-func TestWrongConfigurationIsTold(t *testing.T) {
+// All errors are in the termination log, and nothing is started: there is no API server,
+// which would be another error.
+func TestInvalidConfigurationIsReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "termination-log")
 	if err := os.WriteFile(file, []byte("of an earlier run"), 0o600); err != nil {
 		t.Fatal(err)
@@ -37,21 +37,21 @@ func TestWrongConfigurationIsTold(t *testing.T) {
 	if exit := (&exec.ExitError{}); !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Fatalf("ended with %v, want exit code 1; it said:\n%s", err, errout.String())
 	}
-	told, err := os.ReadFile(file)
+	logged, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(told, errout.Bytes()) {
-		t.Errorf("the termination log says\n%s\nstandard error\n%s", told, errout.String())
+	if !bytes.Equal(logged, errout.Bytes()) {
+		t.Errorf("the termination log says\n%s\nstandard error\n%s", logged, errout.String())
 	}
 	for _, name := range []string{"CHALLENGE_DOMAIN=", "CHALLENGE_HTTP_PORT=", "CHALLENGE_MAX_LIFETIME="} {
-		if !strings.Contains(string(told), name) {
-			t.Errorf("%s is not named in:\n%s", name, told)
+		if !strings.Contains(string(logged), name) {
+			t.Errorf("%s is not named in:\n%s", name, logged)
 		}
 	}
 }
 
-func TestTerminationLogIsNotMade(t *testing.T) {
+func TestTerminationLogIsNotCreated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "termination-log")
 	writeTerminationLog(file, errors.New("reason"))
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {

@@ -1,4 +1,4 @@
-// kubectl-berg is a plugin of kubectl for those who run an event: kubectl berg.
+// kubectl-berg is a kubectl plugin for people who run an event: kubectl berg.
 package main
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// echo is within which time a second signal is taken for the first.
-const echo = 500 * time.Millisecond
+// duplicateWindow is the time in which a second signal counts as the first one.
+const duplicateWindow = 500 * time.Millisecond
 
 // version is set by the linker.
 var version = "v0.0.0-dev"
 
 func main() {
-	klog.SetLogger(logr.Discard()) // client-go has nothing to say to people
+	klog.SetLogger(logr.Discard()) // the log of client-go is not for users
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
-		// The second Ctrl-C ends the program at once. One that a terminal and a shell both pass on
-		// is one.
+		// A second Ctrl-C kills the program. A terminal and a shell may both send a signal for the
+		// first one.
 		<-ctx.Done()
-		<-time.After(echo)
+		<-time.After(duplicateWindow)
 		stop()
 	}()
 	out := console.New(os.Stdin, os.Stdout, os.Stderr, os.Getenv)

@@ -11,26 +11,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// node is a part of an object, in one of its variants.
+// node is a part of an object in one of the variants.
 type node struct {
-	value any
-	there bool
+	value  any
+	exists bool
 }
 
-// variants are a part of an object as it is with all families, with none, and with each alone.
+// variants are a part of an object with all families, with none, and with each single family.
 type variants struct {
 	full     any
 	base     node
 	families map[string]node
 }
 
-// templateOf writes an object that differs with the families: what is there with some only
-// stands between conditions. A value that differs cannot be written.
+// templateOf returns the template of an object. Parts that exist only with some families are in conditions.
+// It fails if a value differs between families.
 func templateOf(v variants) (string, error) {
 	var w writer
 	fields, ok := v.full.(map[string]any)
 	if !ok {
-		return "", fmt.Errorf("%v is no object", v.full)
+		return "", fmt.Errorf("%v is not an object", v.full)
 	}
 	if err := w.fields("", 0, fields, v, v.scope()); err != nil {
 		return "", err
@@ -38,14 +38,14 @@ func templateOf(v variants) (string, error) {
 	return fill(w.text.String()), nil
 }
 
-// scope are the families with which the whole is there; nil: always.
+// scope returns the families with which the part exists, nil for all.
 func (v variants) scope() []string {
-	if v.base.there {
+	if v.base.exists {
 		return nil
 	}
 	with := []string{}
 	for name, n := range v.families {
-		if n.there {
+		if n.exists {
 			with = append(with, name)
 		}
 	}
@@ -53,27 +53,27 @@ func (v variants) scope() []string {
 	return with
 }
 
-// settled tells whether all variants that have the part have the same.
+// settled reports whether the part is equal in all variants that have it.
 func (v variants) settled() bool {
-	if v.base.there && !reflect.DeepEqual(v.base.value, v.full) {
+	if v.base.exists && !reflect.DeepEqual(v.base.value, v.full) {
 		return false
 	}
 	for _, n := range v.families {
-		if n.there && !reflect.DeepEqual(n.value, v.full) {
+		if n.exists && !reflect.DeepEqual(n.value, v.full) {
 			return false
 		}
 	}
 	return true
 }
 
-// part returns a part of each variant; find returns that of one.
+// part returns a part of each variant. find returns the part of one variant.
 func (v variants) part(full any, find func(any) (any, bool)) variants {
 	of := func(n node) node {
-		if !n.there {
+		if !n.exists {
 			return node{}
 		}
-		value, there := find(n.value)
-		return node{value, there}
+		value, exists := find(n.value)
+		return node{value, exists}
 	}
 	p := variants{full: full, base: of(v.base), families: map[string]node{}}
 	for name, n := range v.families {
@@ -84,26 +84,26 @@ func (v variants) part(full any, find func(any) (any, bool)) variants {
 
 type writer struct {
 	text strings.Builder
-	// The last condition ended at the length end of the text.
+	// end is the length of the text at the end of the last condition, ended that condition.
 	end   int
 	ended string
 }
 
 const endLine = "{{- end }}\n"
 
-// guarded writes a part between conditions, unless it is there whenever what it belongs to is.
+// guarded writes a part in a condition, unless the part exists whenever its parent does.
 func (w *writer) guarded(path string, v variants, scope []string, part func(scope []string) error) error {
 	with := v.scope()
 	switch {
 	case with == nil:
 		return part(nil)
 	case len(with) == 0:
-		return fmt.Errorf("%s is there with all families and with none of them alone", path)
+		return fmt.Errorf("%s exists with all families, but with no single one", path)
 	case slices.Equal(with, scope):
 		return part(with)
 	}
 	if text := w.text.String(); w.ended == condition(with) && w.end == len(text) {
-		w.reset(strings.TrimSuffix(text, endLine)) // what follows under the same condition joins it
+		w.reset(strings.TrimSuffix(text, endLine)) // consecutive parts with the same condition share it
 	} else {
 		fmt.Fprintf(&w.text, "{{- if %s }}\n", condition(with))
 	}
@@ -120,7 +120,7 @@ func (w *writer) reset(text string) {
 	w.text.WriteString(text)
 }
 
-// condition is that one of some families is wanted.
+// condition returns the condition that one of some families is enabled.
 func condition(families []string) string {
 	if len(families) == 1 {
 		return ".Values.families." + families[0]
@@ -130,14 +130,14 @@ func condition(families []string) string {
 
 func (w *writer) fields(path string, indent int, full map[string]any, v variants, scope []string) error {
 	keys := slices.Sorted(maps.Keys(full))
-	if at := slices.Index(keys, "name"); at >= 0 { // what tells an item of a list comes first, and always is there
+	if at := slices.Index(keys, "name"); at >= 0 { // the name of an item comes first and always exists
 		keys = append([]string{"name"}, slices.Delete(keys, at, at+1)...)
 	}
 	for _, key := range keys {
 		p := v.part(full[key], func(parent any) (any, bool) {
 			fields, _ := parent.(map[string]any)
-			value, there := fields[key]
-			return value, there
+			value, exists := fields[key]
+			return value, exists
 		})
 		here := path + "." + key
 		if err := w.guarded(here, p, scope, func(scope []string) error {
@@ -161,7 +161,7 @@ func (w *writer) field(path, key string, indent int, v variants, scope []string)
 		fmt.Fprintf(&w.text, "%s%s:\n", spaces(indent), key)
 		return w.items(path, indent, full, v, scope)
 	}
-	return fmt.Errorf("%s is %v with all families, and something else with some of them: the chart has no place for that", path, v.full)
+	return fmt.Errorf("%s is %v with all families, but differs with some of them: the chart does not support that", path, v.full)
 }
 
 func (w *writer) items(path string, indent int, full []any, v variants, scope []string) error {
@@ -181,7 +181,7 @@ func (w *writer) items(path string, indent int, full []any, v variants, scope []
 			}
 			fields, ok := item.(map[string]any)
 			if !ok || nameOf(item) == nil {
-				return fmt.Errorf("%s differs with the families", here)
+				return fmt.Errorf("%s differs between families, which the chart does not support", here)
 			}
 			before := w.text.Len()
 			if err := w.fields(here, indent+2, fields, p, scope); err != nil {
@@ -197,7 +197,7 @@ func (w *writer) items(path string, indent int, full []any, v variants, scope []
 	return nil
 }
 
-// same tells whether two items of a list are variants of one.
+// same reports whether two items of lists are variants of one item.
 func same(a, b any) bool {
 	if name := nameOf(a); name != nil {
 		return name == nameOf(b)
@@ -215,7 +215,7 @@ func (w *writer) plain(indent int, value any) error {
 	if err != nil {
 		return err
 	}
-	// What looks like a template is text, such as that of an alert.
+	// Text that looks like a template, as in alerts, is not one.
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "{{", `{{ "{{" }}`)) {
 		if strings.TrimSpace(line) != "" {
 			line = spaces(indent) + line
@@ -227,23 +227,23 @@ func (w *writer) plain(indent int, value any) error {
 
 func spaces(n int) string { return strings.Repeat(" ", n) }
 
-// Marks stand in objects where the chart has a value. YAML quotes a text that begins with @.
+// Placeholders are in objects where the chart has a value. YAML quotes text that begins with @.
 const (
-	namespaceMark = "@@namespace@@"
-	recordMark    = "@@records@@"
-	keepMark      = "@@keep@@"
+	namespacePlaceholder = "@@namespace@@"
+	recordsPlaceholder   = "@@records@@"
+	keepPlaceholder      = "@@keep@@"
 )
 
-func settingMark(name string) string { return "@@setting " + name + "@@" }
+func settingPlaceholder(name string) string { return "@@setting " + name + "@@" }
 
-// exprMark is for an expression that gives one word or number.
-func exprMark(expression string) string { return "@@expr " + expression + "@@" }
+// exprPlaceholder is for an expression whose value is one word or number.
+func exprPlaceholder(expression string) string { return "@@expr " + expression + "@@" }
 
-// valueMark is for a field that is there when a value is set.
-func valueMark(value string) string { return "@@value " + value + "@@" }
+// valuePlaceholder is for a field that exists if a value is set.
+func valuePlaceholder(value string) string { return "@@value " + value + "@@" }
 
-// moreMark is a field or an item that is replaced by those of a value.
-func moreMark(value string) string { return "@@more " + value + "@@" }
+// morePlaceholder is a field or an item that is replaced by the fields or items of a value.
+func morePlaceholder(value string) string { return "@@more " + value + "@@" }
 
 var (
 	settingLine = regexp.MustCompile(`'@@setting (\w+)@@'`)
@@ -253,14 +253,14 @@ var (
 	keepLine    = regexp.MustCompile(`(?m)^( *)'@@keep@@': ""\n`)
 )
 
-// fill puts values where the marks are.
+// fill replaces placeholders by values.
 func fill(text string) string {
 	records := `.Values.settings.RECORD_NAMESPACE | default "` + recordNamespace + `"`
-	for mark, value := range map[string]string{namespaceMark: ".Release.Namespace", recordMark: records} {
-		// A name may look like a number. Within a longer text, quotes are of that text.
-		alone := regexp.MustCompile(`(?m)(: |- )'` + mark + `'$`)
+	for placeholder, value := range map[string]string{namespacePlaceholder: ".Release.Namespace", recordsPlaceholder: records} {
+		// A name may look like a number and needs quotes. A longer text has its own quotes.
+		alone := regexp.MustCompile(`(?m)(: |- )'` + placeholder + `'$`)
 		text = alone.ReplaceAllString(text, "${1}{{ "+value+" | quote }}")
-		text = strings.ReplaceAll(text, mark, "{{ "+value+" }}")
+		text = strings.ReplaceAll(text, placeholder, "{{ "+value+" }}")
 	}
 	text = settingLine.ReplaceAllString(text, `{{ include "berg-operator.setting" (list . "$1") }}`)
 	text = exprLine.ReplaceAllString(text, `{{ $1 }}`)

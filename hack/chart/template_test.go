@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// objectOf reads an object from YAML; an empty text is none.
+// objectOf reads an object from YAML, none from an empty text.
 func objectOf(t *testing.T, text string) node {
 	t.Helper()
 	if text == "" {
@@ -29,7 +29,7 @@ func variantsOf(t *testing.T, full, base string, families map[string]string) var
 	return v
 }
 
-func TestWhatComesWithFamiliesStandsBetweenConditions(t *testing.T) {
+func TestPartsOfFamiliesAreConditional(t *testing.T) {
 	for name, c := range map[string]struct {
 		full, base string
 		families   map[string]string
@@ -43,7 +43,7 @@ func TestWhatComesWithFamiliesStandsBetweenConditions(t *testing.T) {
 			full: "{a: 1, b: 2}", base: "{a: 1}", families: map[string]string{"one": "{a: 1, b: 2}", "two": "{a: 1}"},
 			want: "a: 1\n{{- if .Values.families.one }}\nb: 2\n{{- end }}\n",
 		},
-		"fields of a family one after the other": {
+		"consecutive fields of a family": {
 			full: "{b: 2, c: 3}", base: "{}", families: map[string]string{"one": "{b: 2, c: 3}", "two": "{}"},
 			want: "{{- if .Values.families.one }}\nb: 2\nc: 3\n{{- end }}\n",
 		},
@@ -59,20 +59,20 @@ func TestWhatComesWithFamiliesStandsBetweenConditions(t *testing.T) {
 			families: map[string]string{"one": "{items: [{env: [{name: e}], name: a, z: 1}]}"},
 			want:     "items:\n- name: a\n{{- if .Values.families.one }}\n  env:\n  - name: e\n{{- end }}\n  z: 1\n",
 		},
-		"rules, which have no name": {
+		"items without a name": {
 			full: "{rules: [{verbs: [get]}, {verbs: [list]}]}", base: "{rules: [{verbs: [get]}]}",
 			families: map[string]string{"one": "{rules: [{verbs: [get]}, {verbs: [list]}]}"},
 			want:     "rules:\n- verbs:\n  - get\n{{- if .Values.families.one }}\n- verbs:\n  - list\n{{- end }}\n",
 		},
-		"the whole of a family": {
+		"an object of one family": {
 			full: "{a: 1}", families: map[string]string{"one": "{a: 1}", "two": ""},
 			want: "a: 1\n",
 		},
-		"the whole of two, and a part of one of them": {
+		"an object of two families with a field of one": {
 			full: "{a: 1, b: 2}", families: map[string]string{"one": "{a: 1, b: 2}", "two": "{a: 1}"},
 			want: "a: 1\n{{- if .Values.families.one }}\nb: 2\n{{- end }}\n",
 		},
-		"what looks like a template": {
+		"text that looks like a template": {
 			full: "{a: '{{ $value }}'}", base: "{a: '{{ $value }}'}",
 			want: "a: '{{ \"{{\" }} $value }}'\n",
 		},
@@ -89,14 +89,14 @@ func TestWhatComesWithFamiliesStandsBetweenConditions(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoPlaceInTheChartIsRefused(t *testing.T) {
+func TestUnsupportedDifferencesAreRejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		full, base string
 		families   map[string]string
 		want       string
 	}{
-		"another value": {"{a: {b: 2}}", "{a: {b: 1}}", map[string]string{"one": "{a: {b: 2}}"}, ".a.b"},
-		"only together": {"{a: 1, b: 2}", "{a: 1}", map[string]string{"one": "{a: 1}", "two": "{a: 1}"}, ".b"},
+		"another value":           {"{a: {b: 2}}", "{a: {b: 1}}", map[string]string{"one": "{a: {b: 2}}"}, ".a.b"},
+		"only with both families": {"{a: 1, b: 2}", "{a: 1}", map[string]string{"one": "{a: 1}", "two": "{a: 1}"}, ".b"},
 	} {
 		if _, err := templateOf(variantsOf(t, c.full, c.base, c.families)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v does not name %s", name, err, c.want)
@@ -104,19 +104,19 @@ func TestWhatHasNoPlaceInTheChartIsRefused(t *testing.T) {
 	}
 }
 
-func TestMarksBecomeValues(t *testing.T) {
-	for mark, want := range map[string]string{
-		"a: '" + namespaceMark + "'\n":         "a: {{ .Release.Namespace | quote }}\n",
-		"a: x." + namespaceMark + ".svc\n":     "a: x.{{ .Release.Namespace }}.svc\n",
-		"a: '" + settingMark("LOG") + "'\n":    "a: {{ include \"berg-operator.setting\" (list . \"LOG\") }}\n",
-		"a: '" + exprMark(".Values.n") + "'\n": "a: {{ .Values.n }}\n",
-		"  a: '" + valueMark("b") + "'\n":      "{{- with .Values.b }}\n  a: {{- toYaml . | nindent 4 }}\n{{- end }}\n",
-		"  - '" + moreMark("b") + "'\n":        "{{- with .Values.b }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
-		"  '" + moreMark("b.c") + "': \"\"\n":  "{{- with .Values.b.c }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
-		"  '" + keepMark + "': \"\"\n":         "{{- if .Values.crds.keep }}\n  helm.sh/resource-policy: keep\n{{- end }}\n",
+func TestPlaceholdersBecomeValues(t *testing.T) {
+	for placeholder, want := range map[string]string{
+		"a: '" + namespacePlaceholder + "'\n":         "a: {{ .Release.Namespace | quote }}\n",
+		"a: x." + namespacePlaceholder + ".svc\n":     "a: x.{{ .Release.Namespace }}.svc\n",
+		"a: '" + settingPlaceholder("LOG") + "'\n":    "a: {{ include \"berg-operator.setting\" (list . \"LOG\") }}\n",
+		"a: '" + exprPlaceholder(".Values.n") + "'\n": "a: {{ .Values.n }}\n",
+		"  a: '" + valuePlaceholder("b") + "'\n":      "{{- with .Values.b }}\n  a: {{- toYaml . | nindent 4 }}\n{{- end }}\n",
+		"  - '" + morePlaceholder("b") + "'\n":        "{{- with .Values.b }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
+		"  '" + morePlaceholder("b.c") + "': \"\"\n":  "{{- with .Values.b.c }}\n{{- toYaml . | nindent 2 }}\n{{- end }}\n",
+		"  '" + keepPlaceholder + "': \"\"\n":         "{{- if .Values.crds.keep }}\n  helm.sh/resource-policy: keep\n{{- end }}\n",
 	} {
-		if got := fill(mark); got != want {
-			t.Errorf("%q becomes %q instead of %q", mark, got, want)
+		if got := fill(placeholder); got != want {
+			t.Errorf("%q becomes %q instead of %q", placeholder, got, want)
 		}
 	}
 }

@@ -1,44 +1,46 @@
-// Command ci runs everything that a change must pass: .ci/run calls it.
+// Command ci runs everything that a change must pass: make test calls it, and .ci/run calls make test.
 //
-// Stages that mostly wait run side by side, each on a cluster of its own, beside one at a time that needs the
-// processors. The first that fails ends all others, unless all failures are asked for. On a machine that has built nothing yet, where all would take
-// longer than a run may, those are left out that the change concerns least and that cost most: they are printed as NOT
-// RUN, with their commands. Where Kubernetes and its company are built, everything runs.
+// A stage is a make target. Those whose result the change cannot alter do not run; the table at the end names
+// them as NOT RUN, with the reason and the command. reach.go decides it, stages.go lists the stages.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// defaultBudget leaves five of ninety minutes to end and to clean up.
+// defaultBudget leaves five of ninety minutes to end stages and to remove clusters.
 const defaultBudget = 85 * time.Minute
 
-const usage = `Usage: .ci/run [--without-e2e] [--keep-going] [--plan]
+const usage = `Usage: make test [ARGS='OPTION...'], or .ci/run [OPTION...]
 
-  --without-e2e   without the real node; needs no root
-  --keep-going    when a stage has failed, run the others all the same
-  --plan          print what would run, and how long that should take
+  --since COMMIT  run only what the change since COMMIT can reach; auto is the commit
+                  where the branch left its upstream, or else the one before HEAD.
+                  make test runs everything without it; .ci/run has --since auto
+  --all           run everything, also with --since
+  --without-e2e   run nothing that needs root: no journey on real pods
+  --keep-going    when a stage has failed, run the others nevertheless
+  --plan          print what would run, and run nothing
 
 Environment
-  CI_BUDGET   how long a run may take                                   (85m)
-  CI_BASE     commit that the change is compared with   (where it left its
-              upstream branch, or the commit before it)
+  CI_BASE         the commit that auto stands for
+  CI_BUDGET       how long a run may take (85m)
 `
 
 func main() {
 	flags := flag.NewFlagSet("ci", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
+	since := flags.String("since", "", "")
+	all := flags.Bool("all", false, "")
 	withoutE2E := flags.Bool("without-e2e", false, "")
 	keepGoing := flags.Bool("keep-going", false, "")
 	onlyPlan := flags.Bool("plan", false, "")
@@ -46,93 +48,79 @@ func main() {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
-	if !*withoutE2E && !*onlyPlan && os.Geteuid() != 0 {
-		fmt.Fprintln(os.Stderr, "ci: the journeys need root: run it with sudo, or with --without-e2e")
-		os.Exit(2)
+	budget := defaultBudget
+	if text := os.Getenv("CI_BUDGET"); text != "" {
+		var err error
+		if budget, err = time.ParseDuration(text); err != nil {
+			exit(fmt.Errorf("CI_BUDGET: %w", err))
+		}
 	}
-
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := run(ctx, !*withoutE2E, *keepGoing, *onlyPlan); err != nil {
-		fmt.Fprintf(os.Stderr, "ci: %v\n", err)
-		stop()
-		os.Exit(1)
-	}
-}
 
-func run(ctx context.Context, withE2E, keepGoing, onlyPlan bool) error {
-	budget := defaultBudget
-	if set := os.Getenv("CI_BUDGET"); set != "" {
-		parsed, err := time.ParseDuration(set)
-		if err != nil {
-			return fmt.Errorf("CI_BUDGET: %w", err)
-		}
-		budget = parsed
-	}
 	suites, err := integrationSuites(".")
-	if err != nil {
-		return err
+	exit(err)
+	bare, err := bare(ctx)
+	exit(err)
+	list := stages(suites, bare)
+	why := map[string]string{}
+	if *since != "" && !*all {
+		change, err := changeSince(ctx, *since)
+		exit(err)
+		packages, err := load(ctx)
+		exit(err)
+		why = unreached(packages, list, change.paths)
+		fmt.Printf("Compared with %s, %d files have changed.\n", change.base, len(change.paths))
 	}
-	profiles := []string{"simulated"}
-	if withE2E {
-		profiles = append(profiles, profilesOnNodes...)
+	switch {
+	case *withoutE2E:
+		leaveOut(list, why, "it needs root, and --without-e2e leaves it out", func(s stage) bool { return s.root })
+	case os.Geteuid() != 0 && !*onlyPlan:
+		leaveOut(list, why, `it needs root: sudo env "PATH=$PATH" make test`, func(s stage) bool { return s.root })
 	}
-	missing, err := missingParts(ctx, profiles...)
-	if err != nil {
-		return err
+	if *onlyPlan {
+		printPlan(list, why)
+		return
 	}
-	changed, base := changes(ctx)
-	chosen, left := within(budget, stages(withE2E, suites, missing), changed, missing)
-	fmt.Printf("Compared with %s, %d files have changed. ", base, len(changed))
-	if len(missing) > 0 {
-		fmt.Printf("Not built yet: %s. ", strings.Join(missing, ", "))
-	}
-	fmt.Printf("It should take some %s of %s.\n", clock(makespan(chosen, missing)), clock(budget))
-	for _, s := range left {
-		fmt.Printf("Will NOT RUN, for lack of time: %s\n", s.name)
-	}
-	if onlyPlan {
-		printPlan(chosen, left, missing)
-		return nil
-	}
-
-	r := newRunner(chosen, missing, budget, filepath.Join("dist", "ci"), os.Stdout)
-	r.keepGoing = keepGoing
+	chosen := merge(slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return why[s.name] != "" }))
+	r := newRunner(chosen, bare, budget, filepath.Join("dist", "ci"), os.Stdout)
+	r.keepGoing = *keepGoing
 	failure := r.run(ctx)
-	if failure == nil && ctx.Err() != nil {
+	if ctx.Err() != nil && failure == nil {
 		failure = context.Cause(ctx)
 	}
 	if err := r.removeClusters(ctx); err != nil && failure == nil {
 		failure = err
 	}
-	r.table(left, failure)
-	return failure
-}
-
-func printPlan(chosen, left []stage, missing []string) {
-	for _, s := range chosen {
-		fmt.Printf("%-30s %7s  %s\n", s.name, clock(s.cost(missing)), strings.Join(s.command, " "))
-	}
-	for _, s := range left {
-		fmt.Printf("%-30s %7s  NOT RUN: %s\n", s.name, clock(s.cost(missing)), strings.Join(s.command, " "))
+	r.table(list, why, failure) // which ends with the counts, and names the failure
+	if failure != nil {
+		os.Exit(1)
 	}
 }
 
-// removeClusters removes what a stage that was killed could not, also when ctx has ended.
-func (r *runner) removeClusters(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	var problems []error
-	for _, s := range r.list {
-		if r.started[s.name].IsZero() {
-			continue
-		}
-		for _, cluster := range s.clusters {
-			cmd := exec.CommandContext(ctx, "go", "run", "./test/cluster", "down", "--name", cluster)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				problems = append(problems, fmt.Errorf("cluster %s stays: %w: %s", cluster, err, out))
-			}
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "ci: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// leaveOut notes a reason for the stages that match, and for those that need them.
+func leaveOut(list []stage, why map[string]string, reason string, match func(stage) bool) {
+	for _, s := range list { // what a stage needs stands before it
+		lost := slices.ContainsFunc(s.after, func(need string) bool { return why[need] == reason })
+		if why[s.name] == "" && (match(s) || lost) {
+			why[s.name] = reason
 		}
 	}
-	return errors.Join(problems...)
+}
+
+func printPlan(list []stage, why map[string]string) {
+	for _, s := range list {
+		reason := clock(s.usual)
+		if why[s.name] != "" {
+			reason = "NOT RUN: " + why[s.name]
+		}
+		fmt.Printf("%-28s %s\n%28s %s\n", s.name, reason, "", strings.Join(s.command, " "))
+	}
 }

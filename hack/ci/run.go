@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,35 +16,45 @@ import (
 )
 
 const (
+	// atOnce is how many stages run in parallel, of which atOnceOnNodes with real pods. With more, two processors
+	// are busy all the time: the whole takes no shorter, and specs wait longer.
+	atOnce, atOnceOnNodes = 4, 2
 	// grace is how long a stage that was asked to end may take to remove its clusters.
 	grace = 2 * time.Minute
-	// sign is how often a line tells what is running.
-	sign = time.Minute
-	// courtesy is the niceness of work: suites measure time, and go first.
-	courtesy = "5"
+	// niceness is that of stages that compute: suites measure time, and go first.
+	niceness = "5"
 )
 
-// runner runs stages, several at once where they allow it, until all have passed or one has not, or all have had their turn.
+// outcome is how far a stage has come, and the last column of the table.
+type outcome string
+
+const (
+	waiting    outcome = ""
+	running    outcome = "running"
+	passed     outcome = "passed"
+	failed     outcome = "FAILED"
+	ended      outcome = "ended" // since another one failed, or a signal came
+	notReached outcome = "not reached"
+	notRun     outcome = "NOT RUN"
+)
+
+// runner runs stages until all have passed, or one has failed.
 type runner struct {
-	list   []stage
-	logs   string // folder of their output
-	out    io.Writer
-	budget time.Duration
-	// missing are the parts of test/cluster that were not built when it began. Only with some the budget leaves out
-	// stages; without, reaching it is a failure.
-	missing []string
-	// keepGoing runs what does not need the stages that have failed.
+	list      []stage
+	bare      bool // the budget may leave out stages; otherwise reaching it is a failure
+	budget    time.Duration
 	keepGoing bool
-	env       []string
+	logs      string // folder
+	out       io.Writer
 	begun     time.Time
 	state     map[string]outcome
 	took      map[string]time.Duration
 	started   map[string]time.Time
 }
 
-func newRunner(list []stage, missing []string, budget time.Duration, logs string, out io.Writer) *runner {
+func newRunner(list []stage, bare bool, budget time.Duration, logs string, out io.Writer) *runner {
 	return &runner{
-		list: list, missing: missing, budget: budget, logs: logs, out: out, env: append(os.Environ(), environment()...), begun: time.Now(),
+		list: list, bare: bare, budget: budget, logs: logs, out: out, begun: time.Now(),
 		state: map[string]outcome{}, took: map[string]time.Duration{}, started: map[string]time.Time{},
 	}
 }
@@ -53,78 +64,94 @@ type result struct {
 	err   error
 }
 
-// run returns an error if a stage failed, or did not end in time. The state of each is then known.
+// run returns an error if a stage failed, or did not end in time.
 func (r *runner) run(ctx context.Context) error {
-	if err := os.RemoveAll(r.logs); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(r.logs, 0o750); err != nil {
+	if err := errors.Join(os.RemoveAll(r.logs), os.MkdirAll(r.logs, 0o750)); err != nil {
 		return err
 	}
 	bounded, cancel := context.WithDeadline(ctx, r.begun.Add(r.budget))
 	defer cancel()
-	signs := time.NewTicker(sign)
-	defer signs.Stop()
+	minute := time.NewTicker(time.Minute)
+	defer minute.Stop()
 
 	results := make(chan result)
-	under := 0
 	var failure error
-	for {
+	for active := 0; ; {
 		if bounded.Err() == nil {
-			under += r.start(bounded, results)
+			for _, s := range r.startable() {
+				r.state[s.name], r.started[s.name] = running, time.Now()
+				fmt.Fprintf(r.out, "=== %s  %s: %s\n", clock(time.Since(r.begun)), s.name, strings.Join(s.command, " "))
+				active++
+				go func() { results <- result{s, r.execute(bounded, s)} }()
+			}
 		}
-		if under == 0 {
+		if active == 0 {
 			break
 		}
 		select {
 		case done := <-results:
-			under--
+			active--
 			if err := r.finish(done); err != nil {
 				failure = errors.Join(failure, err)
 				if !r.keepGoing {
 					cancel()
 				}
 			}
-		case <-signs.C:
-			r.sayRunning()
+		case <-minute.C:
+			r.printRunning()
 		}
 	}
-	// What nothing ended, and nothing could begin: the budget did not allow it, or what it needs was left out.
 	for _, s := range r.list {
-		if r.state[s.name] == waiting {
-			r.state[s.name] = notTried
-			if failure == nil && ctx.Err() == nil {
-				r.state[s.name] = notRun
-				if len(r.missing) == 0 || !s.optional {
-					failure = fmt.Errorf("%s: no time was left", s.name)
-				}
+		if r.state[s.name] != waiting {
+			continue
+		}
+		r.state[s.name] = notReached
+		if failure == nil && ctx.Err() == nil {
+			r.state[s.name] = notRun
+			if !r.bare || s.always {
+				failure = fmt.Errorf("%s: no time was left", s.name)
 			}
 		}
 	}
 	return failure
 }
 
-// start begins what may begin, and returns how many that are.
-func (r *runner) start(ctx context.Context, results chan<- result) int {
-	count := 0
-	for _, s := range startable(r.list, r.state) {
-		if s.optional && len(r.missing) > 0 && time.Since(r.begun)+s.cost(r.missing) > r.budget {
-			r.state[s.name] = notRun
+// startable returns those that may start now: what they need has passed, and there is room beside those that run. On
+// a bare machine, one that would not end in time is not started.
+func (r *runner) startable() []stage {
+	all, nodes, cpu := 0, 0, 0
+	count := func(s stage) {
+		all++
+		if s.node {
+			nodes++
+		}
+		if s.cpu {
+			cpu++
+		}
+	}
+	for _, s := range r.list {
+		if r.state[s.name] == running {
+			count(s)
+		}
+	}
+	var found []stage
+	for _, s := range r.list {
+		blocked := slices.ContainsFunc(s.after, func(need string) bool { return r.state[need] != passed })
+		late := r.bare && !s.always && time.Since(r.begun)+s.usual > r.budget
+		if r.state[s.name] != waiting || blocked || late || all == atOnce || s.node && nodes == atOnceOnNodes || s.cpu && cpu == 1 {
 			continue
 		}
-		r.state[s.name], r.started[s.name] = running, time.Now()
-		fmt.Fprintf(r.out, "=== %s  %s: %s\n", clock(time.Since(r.begun)), s.name, strings.Join(s.command, " "))
-		count++
-		go func() { results <- result{s, r.execute(ctx, s)} }()
+		count(s)
+		found = append(found, s)
 	}
-	return count
+	return found
 }
 
 func (r *runner) log(s stage) string {
-	return filepath.Join(r.logs, strings.NewReplacer(" ", "-", ":", "").Replace(s.name)+".log")
+	return filepath.Join(r.logs, strings.NewReplacer(" ", "-", ":", "", "/", "-").Replace(s.name)+".log")
 }
 
-// execute runs the command of a stage as the leader of a process group, which it ends whole when ctx does.
+// execute runs the command of a stage as the leader of a process group, which it ends as a whole when ctx ends.
 func (r *runner) execute(ctx context.Context, s stage) error {
 	log, err := os.Create(r.log(s))
 	if err != nil {
@@ -132,105 +159,85 @@ func (r *runner) execute(ctx context.Context, s stage) error {
 	}
 	defer func() { _ = log.Close() }()
 	command := s.command
-	if s.class == work {
-		command = append([]string{"nice", "-n", courtesy}, command...)
+	if s.cpu {
+		command = append([]string{"nice", "-n", niceness}, command...)
 	}
-	// Not CommandContext, which kills: clusters are to be removed.
+	// Not CommandContext, which kills: clusters must be removed.
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // ended below, by signals to the whole group
-	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, r.env
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, append(os.Environ(), environment()...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
 	select {
-	case err := <-ended:
-		// Whatever a stage leaves running would run beside the next one.
+	case err := <-done:
+		// What a stage leaves running would take time from the next one.
 		return errors.Join(err, endGroup(cmd.Process.Pid, time.Second))
 	case <-ctx.Done():
 		err := endGroup(cmd.Process.Pid, grace)
-		<-ended
+		<-done
 		return errors.Join(ctx.Err(), err)
 	}
 }
 
-// endGroup asks what is left of a process group to end, kills it when that takes longer than patience, and returns
-// when nothing of it is left.
-func endGroup(leader int, patience time.Duration) error {
+// endGroup asks a process group to end, kills what is left of it after a time, and returns when nothing is left.
+func endGroup(leader int, timeout time.Duration) error {
 	for _, step := range []struct {
-		signal   syscall.Signal
-		patience time.Duration
-	}{{syscall.SIGTERM, patience}, {syscall.SIGKILL, 10 * time.Second}} {
+		signal  syscall.Signal
+		timeout time.Duration
+	}{{syscall.SIGTERM, timeout}, {syscall.SIGKILL, 10 * time.Second}} {
 		if err := syscall.Kill(-leader, step.signal); errors.Is(err, syscall.ESRCH) {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if gone(leader, step.patience) {
-			return nil
+		for deadline := time.Now().Add(step.timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			if errors.Is(syscall.Kill(-leader, 0), syscall.ESRCH) {
+				return nil
+			}
 		}
 	}
 	return fmt.Errorf("process group %d does not end", leader)
 }
 
-// gone waits for the end of a process group.
-func gone(leader int, patience time.Duration) bool {
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for {
-		if errors.Is(syscall.Kill(-leader, 0), syscall.ESRCH) {
-			return true
-		}
-		select {
-		case <-late.C:
-			return false
-		case <-again.C:
-		}
-	}
-}
+// summary are the lines of go test and Ginkgo that tell what a stage has tested.
+var summary = regexp.MustCompile(`^(ok  |Ran \d+ of \d+ Specs|all \d+ granted rights)`)
 
-// finish notes how a stage went, and prints what it had to say. The error tells that all others must end.
+// finish notes how a stage went, and prints what it ran, or the whole output if it failed.
 func (r *runner) finish(done result) error {
 	s := done.stage
 	r.took[s.name] = time.Since(r.started[s.name])
-	var failure error
+	state, failure := failed, error(nil)
 	switch {
 	case done.err == nil:
-		r.state[s.name] = passed
+		state = passed
 	case errors.Is(done.err, context.Canceled):
-		r.state[s.name] = ended
-	case errors.Is(done.err, context.DeadlineExceeded) && s.optional && len(r.missing) > 0:
-		r.state[s.name] = notRun
+		state = ended
+	case errors.Is(done.err, context.DeadlineExceeded) && r.bare && !s.always:
+		state = notRun
 	case errors.Is(done.err, context.DeadlineExceeded):
-		r.state[s.name] = failed
-		failure = fmt.Errorf("%s: not done when the budget of %s was used up", s.name, r.budget)
+		failure = fmt.Errorf("%s: did not end within the budget of %s", s.name, r.budget)
 	default:
-		r.state[s.name] = failed
 		failure = fmt.Errorf("%s: %w", s.name, done.err)
 	}
-	how := string(r.state[s.name])
-	switch {
-	case failure != nil:
-		how += " (" + failure.Error() + ")"
-	case r.state[s.name] == ended:
-		// Its output would only hide that of the one that failed.
-		how += ", output in " + r.log(s)
-	}
-	if r.state[s.name] != ended {
-		fmt.Fprintf(r.out, "\n=== output of %s\n", s.name)
-		if file, err := os.Open(r.log(s)); err == nil {
-			_, _ = io.Copy(r.out, file)
-			_ = file.Close()
+	r.state[s.name] = state
+	output, _ := os.ReadFile(r.log(s))
+	if failure != nil {
+		fmt.Fprintf(r.out, "\n=== output of %s\n%s\n", s.name, output)
+	} else if state == passed {
+		for line := range strings.Lines(string(output)) {
+			if summary.MatchString(line) && !strings.Contains(line, "[no test") {
+				fmt.Fprint(r.out, "    "+line)
+			}
 		}
 	}
-	fmt.Fprintf(r.out, "=== %s  %s: %s after %s\n\n", clock(time.Since(r.begun)), s.name, how, clock(r.took[s.name]))
+	fmt.Fprintf(r.out, "=== %s  %s: %s after %s, output in %s\n", clock(time.Since(r.begun)), s.name, state, clock(r.took[s.name]), r.log(s))
 	return failure
 }
 
-func (r *runner) sayRunning() {
+func (r *runner) printRunning() {
 	var names []string
 	for _, s := range r.list {
 		if r.state[s.name] == running {
@@ -240,35 +247,63 @@ func (r *runner) sayRunning() {
 	fmt.Fprintf(r.out, "=== %s  running: %s\n", clock(time.Since(r.begun)), strings.Join(names, ", "))
 }
 
-// table prints a row for each stage; those of left were not even planned. The order is that in which they ended.
-func (r *runner) table(left []stage, failure error) {
-	const row = "%-28s %8s  %s\n"
+// table prints a row for each stage, those that were not chosen with the reason and the command, and in the end a line
+// with nothing but the counts.
+func (r *runner) table(all []stage, why map[string]string, failure error) {
+	const row = "%-32s %8s  %s\n"
 	fmt.Fprintf(r.out, "\n"+row, "stage", "time", "result")
-	list := slices.Clone(r.list)
-	for _, s := range left {
-		r.state[s.name] = notRun
-	}
-	list = append(list, left...)
-	missed := 0
-	for _, s := range list {
-		switch how := r.state[s.name]; how {
+	counts := map[outcome]int{}
+	for _, s := range r.list {
+		state := r.state[s.name]
+		counts[state]++
+		switch state {
 		case notRun:
-			missed++
-			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: %s", how, strings.Join(s.command, " ")))
-		case notTried:
-			fmt.Fprintf(r.out, row, s.name, "", how)
+			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: no time was left; %s", state, strings.Join(s.command, " ")))
+		case notReached:
+			fmt.Fprintf(r.out, row, s.name, "", state)
 		default:
-			fmt.Fprintf(r.out, row, s.name, clock(r.took[s.name]), how)
+			fmt.Fprintf(r.out, row, s.name, clock(r.took[s.name]), state)
+		}
+	}
+	for _, s := range all {
+		if why[s.name] != "" {
+			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: %s; %s", notRun, why[s.name], strings.Join(s.command, " ")))
+		}
+	}
+	skipped := len(r.list) - counts[passed] - counts[failed]
+	for _, reason := range why {
+		if reason != "" {
+			skipped++
 		}
 	}
 	how := "passed"
-	switch {
-	case failure != nil:
+	if failure != nil {
 		how = "FAILED: " + strings.ReplaceAll(failure.Error(), "\n", ", ")
-	case missed > 0:
-		how = fmt.Sprintf("passed as far as it went: %d stages were NOT RUN, since the budget of %s went into building; run it again", missed, r.budget)
 	}
 	fmt.Fprintf(r.out, row, "total", clock(time.Since(r.begun)), how)
+	line := fmt.Sprintf("%d passed, %d failed", counts[passed], counts[failed])
+	if skipped > 0 {
+		line += fmt.Sprintf(", %d skipped", skipped)
+	}
+	fmt.Fprintln(r.out, line)
+}
+
+// removeClusters removes what a stage that was killed could not remove, also when ctx has ended.
+func (r *runner) removeClusters(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	var problems []error
+	for _, s := range r.list {
+		if state := r.state[s.name]; state != failed && state != ended && state != notRun || r.started[s.name].IsZero() {
+			continue
+		}
+		for _, name := range s.clusters {
+			if out, err := exec.CommandContext(ctx, "go", "run", "./"+cluster, "down", "--name", name).CombinedOutput(); err != nil {
+				problems = append(problems, fmt.Errorf("remove cluster %s: %w: %s", name, err, out))
+			}
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // clock is a duration as minutes and seconds.

@@ -13,16 +13,16 @@ import (
 
 // script is a stage that runs a line of shell.
 func script(name, line string, after ...string) stage {
-	return stage{name: name, command: []string{"bash", "-c", line}, class: suite, after: after, optional: true}
+	return stage{name: name, command: []string{"bash", "-c", line}, after: after}
 }
 
 // carryOut runs stages and returns the states, the output with the table, and the error.
-func carryOut(t *testing.T, budget time.Duration, missing []string, list ...stage) (map[string]outcome, string, error) {
+func carryOut(t *testing.T, budget time.Duration, bare bool, list ...stage) (map[string]outcome, string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	r := newRunner(list, missing, budget, filepath.Join(t.TempDir(), "logs"), &out)
+	r := newRunner(list, bare, budget, filepath.Join(t.TempDir(), "logs"), &out)
 	err := r.run(t.Context())
-	r.table(nil, err)
+	r.table(list, nil, err)
 	return r.state, out.String(), err
 }
 
@@ -38,14 +38,14 @@ func expect(t *testing.T, state map[string]outcome, expected map[string]outcome)
 func TestStagesPassInOrder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	check := script("niced", "nice")
-	check.class = work
-	state, out, err := carryOut(t, time.Minute, nil,
-		script("reader", "cat "+file, "writer"), script("writer", "echo from the writer >"+file), check)
+	check.cpu = true
+	state, out, err := carryOut(t, time.Minute, false,
+		script("reader", "cat "+file, "writer"), script("writer", "echo 'ok  	x' >"+file), check)
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect(t, state, map[string]outcome{"reader": passed, "writer": passed, "niced": passed})
-	for _, line := range []string{"=== output of reader\nfrom the writer\n", "=== output of niced\n", "reader                           0:00  passed\n", "0:00  passed\n"} {
+	for _, line := range []string{"    ok  \tx\n", "reader                               0:00  passed\n", "\n3 passed, 0 failed\n"} {
 		if !strings.Contains(out, line) {
 			t.Errorf("no %q in\n%s", line, out)
 		}
@@ -55,19 +55,19 @@ func TestStagesPassInOrder(t *testing.T) {
 // TestAFailureEndsTheOthers wants those that run to be asked, and to be waited for.
 func TestAFailureEndsTheOthers(t *testing.T) {
 	dir := t.TempDir()
-	state, out, err := carryOut(t, time.Minute, nil,
+	state, out, err := carryOut(t, time.Minute, false,
 		script("bad", "while [[ ! -e "+dir+"/up ]]; do read -rt 0.05 <> <(:) || true; done; echo what went wrong; exit 3"),
 		script("long", "trap 'echo >"+dir+"/gone; exit 1' TERM; echo >"+dir+"/up; while :; do read -rt 0.05 <> <(:) || true; done"),
 		script("next", "true", "bad"))
 	if err == nil || !strings.Contains(err.Error(), "bad: exit status 3") {
 		t.Errorf("error: %v", err)
 	}
-	expect(t, state, map[string]outcome{"bad": failed, "long": ended, "next": notTried})
+	expect(t, state, map[string]outcome{"bad": failed, "long": ended, "next": notReached})
 	if _, err := os.Stat(dir + "/gone"); err != nil {
 		t.Errorf("the long one was not asked to end: %v", err)
 	}
-	if !strings.Contains(out, "what went wrong") || !strings.Contains(out, "FAILED: bad") {
-		t.Errorf("the failure is not told:\n%s", out)
+	if !strings.Contains(out, "what went wrong") || !strings.Contains(out, "FAILED: bad") || !strings.HasSuffix(out, "\n0 passed, 1 failed, 2 skipped\n") {
+		t.Errorf("the failure is not in\n%s", out)
 	}
 }
 
@@ -75,19 +75,19 @@ func TestAFailureEndsTheOthers(t *testing.T) {
 func TestKeepGoing(t *testing.T) {
 	var out bytes.Buffer
 	r := newRunner([]stage{script("bad", "exit 3"), script("next", "true", "bad"), script("worse", "exit 4"), script("good", "true")},
-		nil, time.Minute, filepath.Join(t.TempDir(), "logs"), &out)
+		false, time.Minute, filepath.Join(t.TempDir(), "logs"), &out)
 	r.keepGoing = true
 	err := r.run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "bad: exit status 3") || !strings.Contains(err.Error(), "worse: exit status 4") {
 		t.Errorf("error: %v", err)
 	}
-	expect(t, r.state, map[string]outcome{"bad": failed, "next": notTried, "worse": failed, "good": passed})
+	expect(t, r.state, map[string]outcome{"bad": failed, "next": notReached, "worse": failed, "good": passed})
 }
 
 // TestNothingOfAStageStays wants the children that a stage forgets to end with it.
 func TestNothingOfAStageStays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	state, _, err := carryOut(t, time.Minute, nil, script("careless", "sleep 600 & echo $! >"+file))
+	state, _, err := carryOut(t, time.Minute, false, script("careless", "sleep 600 & echo $! >"+file))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,26 +108,26 @@ func TestTheBudget(t *testing.T) {
 	list := []stage{long, dear, script("follows", "true", "dear")}
 
 	t.Run("leaves out what it does not reach while something is built", func(t *testing.T) {
-		state, out, err := carryOut(t, 300*time.Millisecond, []string{"kwok"}, list...)
+		state, out, err := carryOut(t, 300*time.Millisecond, true, list...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		expect(t, state, map[string]outcome{"long": notRun, "dear": notRun, "follows": notRun})
-		if !strings.Contains(out, "NOT RUN: bash -c exec sleep 600\n") || !strings.Contains(out, "3 stages were NOT RUN") {
+		if !strings.Contains(out, "NOT RUN: no time was left; bash -c exec sleep 600\n") || !strings.Contains(out, "\n0 passed, 0 failed, 3 skipped\n") {
 			t.Errorf("it does not tell what to run:\n%s", out)
 		}
 	})
 	t.Run("is a limit where everything is built", func(t *testing.T) {
-		state, _, err := carryOut(t, 300*time.Millisecond, nil, long, script("next", "true", "long"))
+		state, _, err := carryOut(t, 300*time.Millisecond, false, long, script("next", "true", "long"))
 		if err == nil {
 			t.Error("no error")
 		}
-		expect(t, state, map[string]outcome{"long": failed, "next": notTried})
+		expect(t, state, map[string]outcome{"long": failed, "next": notReached})
 	})
 	t.Run("is one for the checks", func(t *testing.T) {
 		check := long
-		check.optional = false
-		state, _, err := carryOut(t, 100*time.Millisecond, []string{"kwok"}, check)
+		check.always = true
+		state, _, err := carryOut(t, 100*time.Millisecond, true, check)
 		if err == nil {
 			t.Error("no error")
 		}
@@ -138,7 +138,7 @@ func TestTheBudget(t *testing.T) {
 func TestASignalEndsAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var out bytes.Buffer
-	r := newRunner([]stage{script("long", "exec sleep 600"), script("next", "true", "long")}, nil, time.Minute, filepath.Join(t.TempDir(), "logs"), &out)
+	r := newRunner([]stage{script("long", "exec sleep 600"), script("next", "true", "long")}, false, time.Minute, filepath.Join(t.TempDir(), "logs"), &out)
 	done := make(chan error, 1)
 	go func() { done <- r.run(ctx) }()
 	cancel()
@@ -147,7 +147,7 @@ func TestASignalEndsAll(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it goes on")
 	}
-	expect(t, r.state, map[string]outcome{"next": notTried})
+	expect(t, r.state, map[string]outcome{"next": notReached})
 	if r.state["long"] == passed {
 		t.Error("what was ended has passed")
 	}
@@ -156,7 +156,7 @@ func TestASignalEndsAll(t *testing.T) {
 // TestEndGroup wants who does not listen to be killed.
 func TestEndGroup(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "up")
-	r := newRunner(nil, nil, time.Minute, t.TempDir(), nil)
+	r := newRunner(nil, false, time.Minute, t.TempDir(), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -181,5 +181,26 @@ func TestEndGroup(t *testing.T) {
 	cancel()
 	if err := syscall.Kill(-leader, 0); err == nil {
 		t.Error("its group is still there")
+	}
+}
+
+func TestStartable(t *testing.T) {
+	r := &runner{state: map[string]outcome{}, list: []stage{
+		{name: "first", cpu: true}, {name: "second", cpu: true}, {name: "later", after: []string{"first"}},
+		{name: "pods", node: true}, {name: "more pods", node: true}, {name: "other pods", node: true},
+		{name: "a"}, {name: "b"},
+	}}
+	names := func() (all []string) {
+		for _, s := range r.startable() {
+			all = append(all, s.name)
+		}
+		return all
+	}
+	if got, want := strings.Join(names(), ", "), "first, pods, more pods, a"; got != want {
+		t.Errorf("at first %s, want %s", got, want)
+	}
+	r.state = map[string]outcome{"first": passed, "pods": running, "more pods": failed, "a": running}
+	if got, want := strings.Join(names(), ", "), "second, later"; got != want {
+		t.Errorf("then %s, want %s", got, want)
 	}
 }

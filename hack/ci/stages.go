@@ -2,319 +2,310 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/bergctf/berg-operator/test/cluster/build"
+	"github.com/bergctf/berg-operator/test/cluster/disk"
+	"github.com/bergctf/berg-operator/test/cluster/kube"
 )
 
-// How many stages of a class run at once, a wide one counted as several.
-//
-// Suites keep two processors busy as they are: with more of them the whole is no shorter, and each takes so much longer
-// that specs wait beyond their deadlines.
-var slots = map[class]int{work: 1, suite: 3}
-
-// The profiles of test/cluster with real nodes that a stage needs, in the order in which they are built.
-var profilesOnNodes = []string{"node", "network", "olm", "tekton"}
-
-type class string
-
-const (
-	// work needs the processors: one such stage after the other, and behind the suites, which must not wait for them.
-	work class = "work"
-	// suite mostly waits, for a cluster of its own.
-	suite class = "suite"
-)
-
-// stage is one row of the table: a command that must pass.
+// stage is a command that must pass: a row of the table.
 type stage struct {
 	name    string
 	command []string
-	class   class
-	// after are the names of the stages that must have passed before.
+	// after are stages that must have passed before. They stand before it in the list.
 	after []string
-	// usual is how long it takes where everything that it needs is built.
+	// usual is how long it takes when what it needs is built; of a build, how long that takes.
 	usual time.Duration
-	// first is what compiling adds to that on a machine that has built nothing yet: where Kubernetes is missing.
-	first time.Duration
-	// builds are the parts of test/cluster that it builds. They take partTimes where they are missing.
-	builds []string
-	// width is how many slots of its class it takes, 0 for one.
-	width int
-	// holds is something that only one stage at a time may use, such as a folder that it writes.
-	holds string
-	// clusters are the names of what it starts, and should remove.
+	// cpu is for stages that compute more than they wait: one at a time runs, with a lower priority.
+	cpu bool
+	// node is for stages with real pods: two at a time run.
+	node bool
+	// root is for stages that only root can run.
+	root bool
+	// always is for stages that every change must pass. They also run on a machine where time is short.
+	always bool
+	// scope is what can alter the result. Stages without one run when a stage needs them.
+	scope *scope
+	// shared is the name of a suite of make e2e: all that run are one stage, see merge.
+	shared string
+	// clusters are the names of what it starts and should remove.
 	clusters []string
-	// indifferent are paths that cannot change its result: it is the first to go when time is short, if nothing
-	// else was changed. In doubt a path is not among them.
-	indifferent []string
-	// optional stages are left out when the budget does not reach. The others are the least that a change must pass.
-	optional bool
 }
 
-// Nothing that is built or run on a cluster depends on these.
-var prose = []string{"docs/", "LICENSE", "README.md", "CONTRIBUTING.md", "test/README.md", "test/cluster/README.md", ".gitignore"}
+// scope is the part of the repository on which a stage depends, see reach.go.
+type scope struct {
+	// tests are folders of Go packages whose tests it runs.
+	tests []string
+	// programs are folders of Go packages that it runs as programs.
+	programs []string
+	// paths begin the names of other files that it reads.
+	paths []string
+	// everything is for stages that look at all API groups.
+	everything bool
+}
 
-// How long the tests in a folder below test/integration take.
+// Where most stages depend on: the clusters, and the operator as a program.
+const (
+	cluster  = "test/cluster"
+	operator = "cmd/berg-operator"
+)
+
+// How long the suites below test/integration take beside others.
 var integrationTimes = map[string]time.Duration{
-	"berg":     14 * time.Minute,
-	"operator": 9 * time.Minute,
-	"hexactf":  5 * time.Minute,
-	"kibaship": 5 * time.Minute,
-	"quix":     4 * time.Minute,
-	"plugin":   4 * time.Minute,
-	"tunnel":   5 * time.Minute,
-	"builds":   2 * time.Minute,
+	"berg/apply": 10 * time.Minute,
+	"berg/life":  11 * time.Minute,
+	"berg/queue": 9 * time.Minute,
+	"berg/check": 8 * time.Minute,
+	"operator":   9 * time.Minute,
+	"quix":       4 * time.Minute,
+	"plugin":     4 * time.Minute,
+	"berg/docs":  2 * time.Minute,
+	"builds":     2 * time.Minute,
 }
 
-// suiteWidths are those of suites that make runs in several processes, each with a cluster.
-var suiteWidths = map[string]int{"berg": 2}
-
-// How long it takes to build a part of test/cluster after those before it.
-var partTimes = map[string]time.Duration{
-	"control-plane": minutes(10),
-	"kwok":          seconds(40),
-	"crds":          seconds(20),
-	"node":          minutes(1),
-	"image":         seconds(10),
-	"coredns":       seconds(45),
-	"images":        seconds(5),
-	"outside":       seconds(5),
-	"cilium":        minutes(5),
-	"traefik":       minutes(3),
-	"olm":           minutes(5),
-	"olm-images":    seconds(10),
-	"tekton":        minutes(4),
-	"tekton-images": seconds(5),
-	"kaniko":        minutes(1),
-	"build-images":  seconds(5),
-	"gitserver":     seconds(5),
+// The suites of test/e2e that share one cluster of profile node, in the order in which they run, and how long
+// each takes. make e2e runs them: SUITES in make/journeys.mk.
+var journeys = []struct {
+	name  string
+	usual time.Duration
+	scope scope
+}{
+	{"berg", 8 * time.Minute, scope{}},
+	{"operator", 2 * time.Minute, scope{everything: true}},
+	{"quix", 2 * time.Minute, scope{}},
+	{"hexactf", 4 * time.Minute, scope{}},
+	{"tunnel", 4 * time.Minute, scope{paths: []string{"docs/tunnel"}, programs: []string{"cmd/berg-tunnel"}}},
+	{"helm", 3 * time.Minute, scope{paths: []string{"deploy", "docs/operations.md"}}},
 }
 
-// unknown is for what is newer than the tables above.
-const unknown = 5 * time.Minute
-
-func known(times map[string]time.Duration, name string) time.Duration {
-	return cmp.Or(times[name], unknown)
-}
-
-// stages lists everything a change must pass, by what is worth being started first. Of what can start, the first in
-// this list does; so the cheap ones that can fail come first, and then the long ones.
-//
-// missing are the parts of test/cluster that are not built yet. A build that has something to do waits for the checks
-// of the code, unless all suites wait for it.
-func stages(withE2E bool, suites, missing []string) []stage {
-	packages := []string{"hack/packages", "base"}
-	simulated := buildOf("simulated", nil)
-	var onNodes []stage
-	if withE2E {
-		packages = append(packages, "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "browser")
-		before := slices.Clone(simulated.builds)
-		for _, profile := range profilesOnNodes {
-			s := buildOf(profile, before)
-			onNodes, before = append(onNodes, s), append(before, s.builds...)
-		}
-	}
+// stages lists everything that a change must pass. Of what can start, the first in the list does: what often fails
+// comes first, then what takes long.
+func stages(suites []string, bare bool) []stage {
+	const verified, images = "generated files", "programs and images"
 	list := []stage{
-		{name: "system packages", command: packages, class: work, usual: seconds(5), first: seconds(40)},
-		{name: "tools", command: []string{"make", "tools"}, class: work, after: []string{"system packages"}, usual: seconds(60), first: minutes(9)},
-		// It writes the files that it compares: nothing may read them meanwhile.
-		{name: "generated files", command: []string{"make", "verify"}, class: work, after: []string{"tools"}, usual: seconds(90), first: seconds(60)},
-		simulated,
+		{name: "system packages", command: []string{"hack/packages", "base"}, cpu: true, always: true, usual: 5 * time.Second},
+		{name: "tools", command: []string{"make", "tools"}, cpu: true, always: true, after: []string{"system packages"}, usual: time.Minute},
+		// It writes the files that it compares, so nothing may read them at the same time.
+		{name: verified, command: []string{"make", "verify"}, cpu: true, always: true, after: []string{"tools"}, usual: 90 * time.Second},
 	}
-	var later []stage
-	for _, s := range onNodes {
-		if s.cost(missing) == s.usual {
-			list = append(list, s)
-		} else {
-			later = append(later, s)
+	build := func(profile string, usual time.Duration) stage {
+		return stage{
+			name: "build: " + profile, command: []string{"go", "run", "./" + cluster, "build", "--profile", profile},
+			cpu: true, root: profile != "simulated", after: []string{verified}, usual: usual,
 		}
 	}
-	list = append(list,
-		stage{name: "vet and lint", command: []string{"make", "vet", "lint"}, class: work, after: []string{"generated files"}, usual: minutes(2), first: minutes(5)},
-		stage{name: "unit tests", command: []string{"make", "test-unit"}, class: work, after: []string{"generated files"}, usual: minutes(3), first: minutes(4)},
-	)
-	list = append(list, later...)
-	var integration []string
-	var narrow []stage
-	for _, folder := range suites {
-		integration = append(integration, "integration: "+folder)
-		s := stage{
-			name: "integration: " + folder, command: []string{"make", "test-integration-" + folder}, class: suite, optional: true,
-			after: []string{"generated files", "build: simulated"}, usual: known(integrationTimes, folder), first: minutes(2),
-			clusters: clustersOf(folder), width: suiteWidths[folder], indifferent: []string{"LICENSE", "test/e2e/", "test/measure/"},
-		}
-		// A wide one would wait until the end, since a narrow one takes the first slot that is free.
-		if s.width > 1 {
-			list = append(list, s)
-		} else {
-			narrow = append(narrow, s)
-		}
+	builds := []stage{
+		{name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "browser"},
+			cpu: true, root: true, after: []string{verified}, usual: 40 * time.Second},
+		build("node", 3*time.Minute), build("network", 9*time.Minute), build("olm", 6*time.Minute), build("tekton", 6*time.Minute),
+		{name: images, command: []string{"make", "build", "image", "images", "tunnel-image"}, cpu: true, after: []string{verified}, usual: time.Minute},
 	}
-	if withE2E {
-		list = append(list,
-			stage{
-				name: "journeys on a real node", command: []string{"make", "e2e"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node"}, usual: minutes(12), first: minutes(2),
-				clusters: []string{clusterName("E2E_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
-			},
-			stage{
-				name: "journeys with a real OLM", command: []string{"make", "e2e-olm"}, class: suite, optional: true,
-				after: []string{"generated files", "build: node", "build: olm"}, usual: minutes(9), first: minutes(2),
-				clusters: []string{clusterName("OLM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"test/integration/", "test/measure/"}),
-			},
-			stage{
-				name: "journeys with a real Helm", command: []string{"make", "e2e-helm"}, class: suite, optional: true,
-				after: []string{"generated files", "build: node"}, usual: minutes(3), first: minutes(1),
-				clusters: []string{clusterName("HELM_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/hexactf/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
-			},
-			stage{
-				name: "journeys with a real Kafka", command: []string{"make", "e2e-hexactf"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node"}, usual: minutes(6), first: minutes(2),
-				clusters: []string{clusterName("HEXACTF_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
-			},
-			stage{
-				name: "builds with a real Tekton", command: []string{"make", "e2e-kibaship"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node", "build: tekton"}, usual: minutes(8), first: minutes(2),
-				clusters: []string{clusterName("KIBASHIP_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/hexactf/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
-			},
-			stage{
-				name: "journeys of tunnels", command: []string{"bash", "-c", `make e2e-tunnel DIST="$PWD/dist/tunnel"`}, class: suite, optional: true,
-				after: []string{"generated files", "build: node"}, usual: minutes(5), first: minutes(1),
-				clusters: []string{clusterName("TUNNEL_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/berg/", "test/e2e/hexactf/", "test/e2e/olm/", "test/e2e/operator/", "test/e2e/quix/"}),
-			},
-			stage{
-				name: "attacks on a real data plane", command: []string{"make", "e2e-network"}, class: suite, optional: true, holds: "dist/images",
-				after: []string{"generated files", "build: node", "build: network"}, usual: minutes(10), first: minutes(1),
-				clusters: []string{clusterName("NETWORK_CLUSTER")}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/integration/", "test/measure/", "test/e2e/olm/"}),
-			},
-		)
+	checks := []stage{
+		{name: "vet and lint", command: []string{"make", "vet", "lint"}, cpu: true, always: true, after: []string{verified}, usual: 2 * time.Minute},
+		{name: "unit tests", command: []string{"make", "test-unit"}, cpu: true, always: true, after: []string{verified}, usual: 3 * time.Minute},
 	}
-	list = append(list, narrow...)
-	// It skips what is not built.
-	profiles := []string{"build: simulated"}
-	if withE2E {
-		profiles = append(profiles, "build: node", "build: network")
+	list = append(list, build("simulated", 12*time.Minute))
+	if bare { // the builds take half an hour: an error in the code shows before them
+		list = append(append(list, checks...), builds...)
+	} else {
+		list = append(append(list, builds...), checks...)
 	}
-	list = append(list,
-		stage{
-			name: "clusters come and go", command: []string{"make", "test-cluster"}, class: suite, optional: true,
-			after: profiles, usual: minutes(3),
-			indifferent: slices.Concat(prose, []string{"api/", "bundle/", "catalog/", "cmd/", "config/", "internal/", "test/e2e/", "test/integration/", "test/measure/"}),
-		},
-		stage{
-			name: "lives in a storm", command: []string{"make", "chaos", "SEED=1", "LIVES=40", "STORM=45s"}, class: suite, optional: true, holds: "bin/manager",
-			after: []string{"generated files", "build: simulated"}, usual: minutes(7), first: minutes(1),
-			clusters: []string{clusterName("TEST_CLUSTER") + "-chaos"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
-		},
-		stage{
-			name: "requests per instance", command: []string{"make", "load-smoke"}, class: suite, optional: true, holds: "bin/manager",
-			after: []string{"generated files", "build: simulated"}, usual: seconds(45), first: minutes(1),
-			clusters: []string{clusterName("TEST_CLUSTER") + "-load"}, indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "test/e2e/", "test/integration/"}),
-		},
-	)
-	list = append(list, stage{
-		name: "a full tunnel", command: []string{"make", "stress-tunnel"}, class: suite, optional: true,
-		after: []string{"generated files"}, usual: seconds(30), first: minutes(1),
-		indifferent: slices.Concat(prose, []string{"bundle/", "catalog/", "config/", "test/"}),
+
+	var used []string
+	// Stages with real pods first: only some run in parallel, and together they take longest.
+	// -o: the images are built already.
+	withImages := []string{"make", "-o", "image", "-o", "images", "-o", "tunnel-image"}
+	for _, journey := range journeys {
+		s := onNode(journeyPrefix+journey.name, "", "test/e2e/"+journey.name, journey.usual, journey.scope)
+		s.shared, s.clusters = journey.name, []string{clusterName("E2E_CLUSTER")}
+		s.command = append(slices.Clone(withImages), "e2e", "E2E="+journey.name)
+		list, used = append(list, s), append(used, s.name)
+	}
+	network := onNode("attacks on a data plane", "network", "test/e2e/berg", 10*time.Minute, scope{programs: []string{"cmd/berg-tunnel"}})
+	network.scope.tests = append(network.scope.tests, "test/e2e/hexactf", "test/e2e/tunnel")
+	network.command = append(slices.Clone(withImages), "e2e-network")
+	olm := onNode("journeys with OLM", "olm", "test/e2e/olm", 9*time.Minute, scope{
+		programs: []string{"test/scorecard"}, paths: []string{"bundle", "bundle.Dockerfile", "catalog", "catalog.Dockerfile", "config", "hack/test-releases", "hack/operator-sdk"},
 	})
-	if withE2E {
-		list = append(list, stage{
-			name: "rights granted and used", command: []string{"make", "rights"}, class: suite, optional: true,
-			after: append(integration, "journeys on a real node", "journeys of tunnels"), usual: seconds(10), first: seconds(10),
-		})
+	olm.command = []string{"make", "-o", "images", "e2e-olm"}
+	tekton := onNode("builds with Tekton", "tekton", "test/e2e/kibaship", 8*time.Minute, scope{})
+	tekton.command = []string{"make", "-o", "image", "e2e-kibaship"}
+	list = append(list, network, olm, tekton)
+
+	for _, suite := range suites {
+		s := simulated("integration: "+suite, "test/integration/"+suite, known(suite))
+		s.command = []string{"make", "test-integration-" + dashed(suite)}
+		s.clusters = []string{clusterName("TEST_CLUSTER") + "-" + dashed(suite)}
+		if suite == "berg/docs" {
+			s.scope.paths = []string{"docs", "README.md"}
+		}
+		if suite == "operator" {
+			s.scope.everything, s.scope.paths = true, []string{"bundle", "config/scorecard"}
+		}
+		list, used = append(list, s), append(used, s.name)
 	}
-	return list
+
+	for _, family := range []string{"berg", "hexactf", "tunnel", "kibaship"} {
+		folder := map[bool]string{true: "test/measure/chaos", false: "test/integration/" + family}[family == "berg"]
+		s := simulated("storm: "+family, folder, 2*time.Minute)
+		s.root = family == "hexactf" // it needs packages for Kafka
+		s.command = []string{"make", "-o", "build", "chaos-" + family, "SEED=1", "LIVES=40", "STORM=45s", "TEST_CLUSTER=ci-" + family}
+		s.clusters = []string{"ci-" + family + "-chaos"}
+		if family == "berg" {
+			s.after = append(s.after, images)
+			s.scope.programs = append(s.scope.programs, operator)
+		}
+		if s.root {
+			s.after = append(s.after, "packages of nodes")
+		}
+		list = append(list, s)
+	}
+	load := simulated("requests per instance", "test/measure/load", 45*time.Second)
+	load.command, load.clusters = []string{"make", "-o", "build", "load-smoke"}, []string{clusterName("TEST_CLUSTER") + "-load"}
+	load.after = append(load.after, images)
+	load.scope.programs = append(load.scope.programs, operator)
+	return append(list,
+		load,
+		stage{name: "messages to Kafka", command: []string{"make", "test-kafka"}, root: true, after: []string{"packages of nodes"}, usual: 2 * time.Minute,
+			scope: &scope{tests: []string{"test/e2e/kafka"}}},
+		// It skips what is not built.
+		stage{name: "clusters", command: []string{"make", "test-cluster"}, after: []string{"build: simulated"}, usual: 3 * time.Minute,
+			scope: &scope{tests: []string{cluster}, paths: []string{cluster}}},
+		stage{name: "a full tunnel", command: []string{"make", "stress-tunnel"}, after: []string{verified}, usual: 30 * time.Second,
+			scope: &scope{tests: []string{"internal/tunnel/proxy"}}},
+		// What is granted and not used shows only when all have run: a change of a role makes all run.
+		stage{name: "rights", command: []string{"make", "rights"}, root: true, after: used, usual: 10 * time.Second,
+			scope: &scope{tests: []string{"test/measure/rights"}, paths: []string{"config/*/rbac", "config/*/*/rbac", "config/rbac"}}},
+	)
 }
 
-// buildOf is the stage that builds what a profile of test/cluster needs and those before it have not.
-func buildOf(profile string, before []string) stage {
-	parts := slices.DeleteFunc(partsOf(profile), func(part string) bool { return slices.Contains(before, part) })
+// simulated is a stage on a cluster with simulated nodes.
+func simulated(name, tests string, usual time.Duration) stage {
 	return stage{
-		name: "build: " + profile, command: []string{"go", "run", "./test/cluster", "build", "--profile", profile}, class: work,
-		after: []string{"generated files"}, usual: seconds(3), builds: parts, optional: true,
+		name: name, after: []string{"generated files", "build: simulated"}, usual: usual,
+		scope: &scope{tests: []string{tests}, programs: []string{cluster}},
 	}
 }
 
-// mostProcesses is in how many processes, each with a cluster, make runs a suite at most.
-const mostProcesses = 3
-
-// clustersOf are the clusters that make may start for the suite of a folder.
-func clustersOf(folder string) (all []string) {
-	for n := range mostProcesses {
-		all = append(all, fmt.Sprintf("%s-%s-%d", clusterName("TEST_CLUSTER"), folder, n+1))
+// onNode is a stage on a cluster with real pods, in which the operator is deployed.
+func onNode(name, profile, tests string, usual time.Duration, s scope) stage {
+	s.tests = append(s.tests, tests)
+	s.programs = append(s.programs, cluster, operator)
+	s.paths = append(s.paths, "test/samples/images")
+	result := stage{
+		name: name, root: true, node: true, usual: usual, scope: &s,
+		after: []string{"packages of nodes", "build: node", "programs and images"},
 	}
-	return all
+	if profile != "" {
+		result.after = append(result.after, "build: "+profile)
+		result.clusters = []string{clusterName(map[string]string{"network": "NETWORK_CLUSTER", "olm": "OLM_CLUSTER", "tekton": "KIBASHIP_CLUSTER"}[profile])}
+	}
+	return result
 }
+
+// merge makes one stage of those that share a cluster.
+func merge(list []stage) []stage {
+	var merged []stage
+	shared := -1
+	for _, s := range list {
+		switch {
+		case s.shared == "":
+			// What needs one of them needs all: there is only the stage "rights", which needs each.
+			s.after = slices.Clone(s.after)
+			for n, need := range s.after {
+				if strings.HasPrefix(need, journeyPrefix) {
+					s.after[n] = merged[shared].name
+				}
+			}
+			merged = append(merged, s)
+		case shared < 0:
+			shared, merged = len(merged), append(merged, s)
+		default:
+			one := &merged[shared]
+			one.name, one.usual = one.name+" "+s.shared, one.usual+s.usual
+			one.command[len(one.command)-1] += " " + s.shared
+		}
+	}
+	return merged
+}
+
+// journeyPrefix begins the names of stages that share a cluster.
+const journeyPrefix = "journeys: "
+
+// known is how long an integration suite takes; one that is newer than the table five minutes.
+func known(suite string) time.Duration { return cmp.Or(integrationTimes[suite], 5*time.Minute) }
+
+// dashed is the name of a suite in targets and clusters.
+func dashed(suite string) string { return strings.ReplaceAll(suite, "/", "-") }
 
 // The names of clusters, unless the environment has others.
 var clusterNames = map[string]string{
-	"TEST_CLUSTER": "berg-ci", "E2E_CLUSTER": "berg-ci-e2e", "OLM_CLUSTER": "berg-ci-olm", "NETWORK_CLUSTER": "berg-ci-network",
-	"HEXACTF_CLUSTER": "berg-ci-hexactf", "HELM_CLUSTER": "berg-ci-helm", "KIBASHIP_CLUSTER": "berg-ci-kibaship", "TUNNEL_CLUSTER": "berg-ci-tunnel",
+	"TEST_CLUSTER": "berg-ci", "E2E_CLUSTER": "berg-ci-e2e", "OLM_CLUSTER": "berg-ci-olm",
+	"NETWORK_CLUSTER": "berg-ci-network", "KIBASHIP_CLUSTER": "berg-ci-kibaship",
 }
 
-func clusterName(variable string) string {
-	if set := os.Getenv(variable); set != "" {
-		return set
-	}
-	return clusterNames[variable]
-}
+func clusterName(variable string) string { return cmp.Or(os.Getenv(variable), clusterNames[variable]) }
 
-// environment is what the commands are given besides that of this process.
+// environment is what the commands have in addition to the environment of this process.
 func environment() []string {
-	env := []string{"GINKGO_NO_COLOR=TRUE", "NO_COLOR=1"} // colours are noise in a log
+	env := []string{
+		"GINKGO_NO_COLOR=TRUE", "NO_COLOR=1", // colours are noise in a log
+		"TEST_TIME_SCALE=" + cmp.Or(os.Getenv("TEST_TIME_SCALE"), "3"), // stages take time from each other: test/lib/limits
+	}
 	for _, variable := range slices.Sorted(maps.Keys(clusterNames)) {
 		env = append(env, variable+"="+clusterName(variable))
 	}
 	return env
 }
 
-// integrationSuites are the folders below test/integration that hold tests: one for each family, and the operator's.
+// integrationSuites are the folders below test/integration that hold tests, the longest first: what starts last should
+// end soon.
 func integrationSuites(root string) ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(root, "test", "integration", "*", "*_test.go"))
-	if err != nil {
-		return nil, err
+	below := filepath.Join(root, "test", "integration")
+	var suites []string
+	for _, pattern := range []string{"*/*_test.go", "*/*/*_test.go"} {
+		files, err := filepath.Glob(filepath.Join(below, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			suites = append(suites, strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), filepath.ToSlash(below)+"/"))
+		}
 	}
-	if len(files) == 0 {
+	if len(suites) == 0 {
 		return nil, errors.New("no folder below test/integration holds tests")
 	}
-	var suites []string
-	for _, file := range files {
-		suites = append(suites, filepath.Base(filepath.Dir(file)))
-	}
+	slices.Sort(suites)
 	suites = slices.Compact(suites)
-	// The longest first: what starts last should end soon.
-	slices.SortStableFunc(suites, func(a, b string) int { return cmp.Compare(known(integrationTimes, b), known(integrationTimes, a)) })
+	slices.SortStableFunc(suites, func(a, b string) int { return cmp.Compare(known(b), known(a)) })
 	return suites, nil
 }
 
-// concerned tells whether one of the changed paths can change the result of the stage.
-func (s stage) concerned(changed []string) bool {
-	return slices.ContainsFunc(changed, func(path string) bool {
-		return !slices.ContainsFunc(s.indifferent, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
-	})
-}
-
-// slots is how many of its class the stage takes.
-func (s stage) slots() int { return max(1, s.width) }
-
-// cost is how long the stage takes on a machine on which these parts of test/cluster are not built yet.
-func (s stage) cost(missing []string) time.Duration {
-	total := s.usual
-	if slices.Contains(missing, "control-plane") {
-		total += s.first
+// bare reports whether a part of a cluster that a stage may need is not built yet: then the builds take most of the
+// time that a run may take.
+func bare(ctx context.Context) (bool, error) {
+	places, err := disk.Find()
+	if err != nil {
+		return false, err
 	}
-	for _, part := range s.builds {
-		if slices.Contains(missing, part) {
-			total += known(partTimes, part)
+	for _, profile := range []string{"simulated", "node", "network", "olm", "tekton"} {
+		for _, part := range kube.PartsOf(profile) {
+			dir, err := build.Dir(ctx, places, part)
+			if err != nil {
+				return false, err
+			}
+			if !disk.Exists(dir) {
+				return true, nil
+			}
 		}
 	}
-	return total
+	return false, nil
 }
-
-func minutes(n int) time.Duration { return time.Duration(n) * time.Minute }
-func seconds(n int) time.Duration { return time.Duration(n) * time.Second }

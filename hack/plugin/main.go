@@ -1,6 +1,6 @@
-// Plugin builds kubectl-berg for every platform, packs each with its licence and, where there is a
-// shell to run it, the file by which kubectl completes names. It writes the manifest by which Krew
-// installs it. The same sources and the same Go give the same archives, byte for byte.
+// Plugin builds kubectl-berg for every platform and packs it with its licence and, except on Windows, the
+// script for kubectl's completion. It also writes the manifest for Krew. The archives are reproducible: the
+// same sources and the same Go version give the same bytes.
 package main
 
 import (
@@ -20,16 +20,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// name is the program, and completion what kubectl looks for in PATH to complete its arguments.
+// name is the program, completion the script in PATH with which kubectl completes its arguments.
 const (
 	name       = "kubectl-berg"
 	completion = "kubectl_complete-berg"
 )
 
 func main() {
-	version := flag.String("version", "", "version with its v, as in v0.1.0")
-	platforms := flag.String("platforms", "", "as in linux/amd64,darwin/arm64")
-	url := flag.String("url", "", "folder that the archives are published in")
+	version := flag.String("version", "", "version with a leading v, as in v0.1.0")
+	platforms := flag.String("platforms", "", "platforms, as in linux/amd64,darwin/arm64")
+	url := flag.String("url", "", "URL of the folder with the published archives")
 	output := flag.String("output", "", "folder to write to")
 	flag.Parse()
 	if err := run(*version, strings.Split(*platforms, ","), *url, *output); err != nil {
@@ -49,7 +49,7 @@ func run(version string, platforms []string, url, output string) error {
 	for _, platform := range platforms {
 		system, machine, ok := strings.Cut(platform, "/")
 		if !ok {
-			return fmt.Errorf("%q is no platform such as linux/amd64", platform)
+			return fmt.Errorf("%q: must be a platform such as linux/amd64", platform)
 		}
 		a, err := pack(version, system, machine, output)
 		if err != nil {
@@ -62,14 +62,14 @@ func run(version string, platforms []string, url, output string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(output, "berg.yaml"), manifest, 0o644) //nolint:gosec // it is published
+	return os.WriteFile(filepath.Join(output, "berg.yaml"), manifest, 0o644) //nolint:gosec // a published file
 }
 
-// archive is what is made for one platform.
+// archive is the archive for one platform.
 type archive struct {
 	system, machine string
 	file, sum, bin  string
-	// holds are the names of its files.
+	// holds are the names of the files in it.
 	holds []string
 }
 
@@ -86,7 +86,7 @@ func pack(version, system, machine, output string) (archive, error) {
 		return a, fmt.Errorf("build: %w", err)
 	}
 	members := []member{{a.bin, program, 0o755}, {"LICENSE", "LICENSE", 0o644}}
-	if system != "windows" { // it is a script of sh
+	if system != "windows" { // the script needs sh
 		members = append(members, member{completion, filepath.Join("cmd", name, completion), 0o755})
 	}
 	for _, m := range members {
@@ -99,11 +99,10 @@ func pack(version, system, machine, output string) (archive, error) {
 	sum := sha256.Sum256(packed)
 	a.sum = hex.EncodeToString(sum[:])
 	a.file = fmt.Sprintf("%s_%s_%s_%s.tar.gz", name, version, system, machine)
-	return a, os.WriteFile(filepath.Join(output, a.file), packed, 0o644) //nolint:gosec // it is published
+	return a, os.WriteFile(filepath.Join(output, a.file), packed, 0o644) //nolint:gosec // a published file
 }
 
-// pinned is what else could make the program another one: what the builder has set for programs of
-// his own.
+// pinned overrides the variables of the builder's environment that would change the program.
 func pinned(system, machine string) []string {
 	return []string{
 		"GOOS=" + system, "GOARCH=" + machine, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GODEBUG=",
@@ -117,7 +116,7 @@ type member struct {
 	mode     int64
 }
 
-// archiveOf packs files without what differs from machine to machine: times and owners.
+// archiveOf packs files without times and owners, which differ between machines.
 func archiveOf(members ...member) ([]byte, error) {
 	var packed bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
@@ -144,7 +143,7 @@ func archiveOf(members ...member) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// manifestOf writes what krew.googlecontainertools.github.com/v1alpha2 asks for.
+// manifestOf returns a manifest in the format krew.googlecontainertools.github.com/v1alpha2.
 func manifestOf(version, url string, built []archive) ([]byte, error) {
 	type file struct {
 		From string `json:"from"`
@@ -179,11 +178,11 @@ func manifestOf(version, url string, built []archive) ([]byte, error) {
 			"version":          version,
 			"homepage":         "https://github.com/bergctf/berg-operator",
 			"shortDescription": "Run CTF events: challenge instances of berg-operator",
-			"description": "Looks after the challenge instances of berg-operator: list and try them, say what is\n" +
-				"wrong and what to do, give more time, end them, roll edits out, freeze an event, see\n" +
-				"whether a cluster is ready, and plan what an event needs.\n",
-			"caveats": "It needs berg-operator on the cluster, and does what your own rights allow:\n" +
-				"kubectl berg doctor shows both.\n",
+			"description": "Manages challenge instances of berg-operator: list and try them, explain problems,\n" +
+				"extend and end them, roll out edits, freeze an event, check whether a cluster is ready,\n" +
+				"and calculate what an event needs.\n",
+			"caveats": "It needs berg-operator on the cluster and uses your own permissions. Check both:\n" +
+				"kubectl berg doctor\n",
 			"platforms": platforms,
 		},
 	})

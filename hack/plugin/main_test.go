@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Who builds it again must get the sums of the manifest, whatever the machine's clock and users are.
-func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
+// A rebuild must give the checksums of the manifest, on any machine.
+func TestArchivesAreReproducible(t *testing.T) {
 	folder := t.TempDir()
 	var made [][]byte
 	for i, written := range []time.Time{time.Unix(1, 0), time.Unix(2_000_000_000, 0)} {
@@ -62,8 +62,8 @@ func TestTheSameFilesGiveTheSameArchive(t *testing.T) {
 	}
 }
 
-// What Krew's index asks of a manifest: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
-func TestTheManifestIsOneForKrew(t *testing.T) {
+// The requirements of Krew's index: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest.
+func TestKrewManifest(t *testing.T) {
 	text, err := manifestOf("v1.2.3", "https://example.com/v1.2.3/", []archive{
 		{"linux", "amd64", "kubectl-berg_v1.2.3_linux_amd64.tar.gz", strings.Repeat("0a", 32), "kubectl-berg", []string{"kubectl-berg", "LICENSE", completion}},
 		{"windows", "arm64", "kubectl-berg_v1.2.3_windows_arm64.tar.gz", strings.Repeat("0b", 32), "kubectl-berg.exe", []string{"kubectl-berg.exe", "LICENSE"}},

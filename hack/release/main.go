@@ -1,9 +1,9 @@
-// Command release makes the tree that of the next version: "make release
-// VERSION=0.2.0", after the version that is in the tree was published.
+// Command release prepares the tree for the next version: "make release
+// VERSION=0.2.0", after the present version was published.
 //
-// It sets the version, offers it in the catalog as an upgrade from every earlier
-// one, and keeps the published definitions, which later ones are compared with.
-// make then generates what follows from that.
+// It sets the version, adds it to the catalog as an upgrade from every earlier
+// one, and stores the published CRDs, with which later ones are compared. make
+// then generates the rest.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 const (
 	versionsFile = "versions.mk"
 	templateFile = "catalog/templates/basic.yaml"
-	definitions  = "config/*/crd/bases" // of each family
+	crdFiles     = "config/*/crd/bases" // of each family
 	published    = "catalog/crds"
 )
 
@@ -36,8 +36,8 @@ func main() {
 
 var versionLine = regexp.MustCompile(`(?m)^VERSION \?= (\S+)$`)
 
-// release changes the tree in root from its version to next. Nothing is written
-// unless everything can be.
+// release changes the tree in root from its version to next. It validates
+// everything before it writes.
 func release(root, next string) error {
 	versions, err := os.ReadFile(filepath.Join(root, versionsFile))
 	if err != nil {
@@ -52,12 +52,12 @@ func release(root, next string) error {
 		return fmt.Errorf("%s: VERSION %w", versionsFile, err)
 	}
 	version, err := semver.Parse(next)
-	// Build metadata has no order, and no place in the tag of an image.
+	// Build metadata has no order, and is not allowed in the tag of an image.
 	if err != nil || len(version.Build) > 0 {
-		return fmt.Errorf("%q is not a version such as 0.2.0 or 0.2.0-rc.1", next)
+		return fmt.Errorf("%q: must be a version such as 0.2.0 or 0.2.0-rc.1", next)
 	}
 	if version.LE(current) {
-		return fmt.Errorf("%s is not above %s, the version of the tree", version, current)
+		return fmt.Errorf("%s must be higher than the present version %s", version, current)
 	}
 
 	template, err := os.ReadFile(filepath.Join(root, templateFile))
@@ -69,7 +69,7 @@ func release(root, next string) error {
 		return fmt.Errorf("%s: %w", templateFile, err)
 	}
 
-	if err := keepDefinitions(root, current.String()); err != nil {
+	if err := storeCRDs(root, current.String()); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(root, templateFile), []byte(offered), 0o600); err != nil {
@@ -79,15 +79,15 @@ func release(root, next string) error {
 	return os.WriteFile(filepath.Join(root, versionsFile), versions, 0o600)
 }
 
-// keepDefinitions copies those of the version that was published. The first ones
-// take the place of the baseline.
-func keepDefinitions(root, current string) error {
-	files, err := filepath.Glob(filepath.Join(root, definitions, "*.yaml"))
+// storeCRDs copies the CRDs of the published version. The first ones replace the
+// baseline.
+func storeCRDs(root, current string) error {
+	files, err := filepath.Glob(filepath.Join(root, crdFiles, "*.yaml"))
 	if err != nil {
 		return err
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("%s is empty", definitions)
+		return fmt.Errorf("%s has no files", crdFiles)
 	}
 	target := filepath.Join(root, published, "v"+current)
 	if err := os.MkdirAll(target, 0o750); err != nil {
@@ -107,16 +107,16 @@ func keepDefinitions(root, current string) error {
 
 const packageName = "berg-operator"
 
-// A channel of the template, and an entry of it.
+// Patterns of a channel of the template and of its entries.
 var (
 	channelStart = "- schema: olm.channel"
 	channelName  = regexp.MustCompile(`^  name: (\S+)$`)
 	entryName    = regexp.MustCompile(`^  - name: ` + packageName + `\.v(\S+)$`)
 )
 
-// offer adds a version to the end of each channel that takes it: a final one to
-// all, one that is still to be tried to candidate only. It replaces the last of
-// the channel, and may be reached from every one before.
+// offer adds a version to the end of each channel: a final version to all, a
+// pre-release to candidate only. It replaces the last version of the channel,
+// and is an upgrade from every earlier one.
 func offer(template string, next semver.Version) (string, error) {
 	lines := strings.Split(strings.TrimRight(template, "\n"), "\n")
 	var out []string
@@ -127,7 +127,7 @@ func offer(template string, next semver.Version) (string, error) {
 			return nil
 		}
 		if last == "" {
-			return fmt.Errorf("channel %s has no entry of the form \"- name: %s.v0.1.0\"", channel, packageName)
+			return fmt.Errorf("channel %s needs an entry of the form \"- name: %s.v0.1.0\"", channel, packageName)
 		}
 		if newest, err := semver.Parse(last); err != nil || next.LE(newest) {
 			return fmt.Errorf("channel %s already has %s", channel, last)
@@ -164,7 +164,7 @@ func offer(template string, next semver.Version) (string, error) {
 		return "", err
 	}
 	if added == 0 {
-		return "", fmt.Errorf("found no channel for %s", next)
+		return "", fmt.Errorf("no channel for %s found", next)
 	}
 	return strings.Join(out, "\n") + "\n", nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-const template = `# words
+const template = `# comment
 schema: olm.template.basic
 entries:
 - schema: olm.package
@@ -26,12 +26,12 @@ entries:
   - name: berg-operator.v0.1.0
 `
 
-// tree makes the part of a working tree that a release changes.
+// tree creates the part of a working tree that a release changes.
 func tree(t *testing.T) (root string, read func(string) string) {
 	t.Helper()
 	root = t.TempDir()
 	for path, text := range map[string]string{
-		versionsFile: "# words\nVERSION ?= 0.1.0\nOTHER_VERSION ?= 1\n", templateFile: template,
+		versionsFile: "# comment\nVERSION ?= 0.1.0\nOTHER_VERSION ?= 1\n", templateFile: template,
 		"config/family/crd/bases/kind.yaml": "kind: A\n", published + "/baseline/kind.yaml": "kind: older\n",
 	} {
 		path = filepath.Join(root, path)
@@ -58,7 +58,7 @@ func TestRelease(t *testing.T) {
 			t.Fatalf("%s: %v", next, err)
 		}
 	}
-	if got, want := read(versionsFile), "# words\nVERSION ?= 1.0.0\nOTHER_VERSION ?= 1\n"; got != want {
+	if got, want := read(versionsFile), "# comment\nVERSION ?= 1.0.0\nOTHER_VERSION ?= 1\n"; got != want {
 		t.Errorf("versions:\n%s\nwant:\n%s", got, want)
 	}
 	want := strings.Replace(template, `  name: candidate
@@ -88,11 +88,11 @@ func TestRelease(t *testing.T) {
 	}
 	for _, version := range []string{"0.1.0", "0.2.0-rc.1", "0.2.0"} {
 		if got := read(published + "/v" + version + "/kind.yaml"); got != "kind: A\n" {
-			t.Errorf("definitions of %s: %q", version, got)
+			t.Errorf("CRDs of %s: %q", version, got)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(root, published, "baseline")); !os.IsNotExist(err) {
-		t.Errorf("the baseline is still there: %v", err)
+		t.Errorf("the baseline still exists: %v", err)
 	}
 }
 
@@ -108,8 +108,8 @@ func TestReleaseRefuses(t *testing.T) {
 	}
 }
 
-// The template of this repository has the form that release reads.
-func TestOfferReadsOurTemplate(t *testing.T) {
+// The template of this repository has the expected format.
+func TestOfferReadsTheTemplate(t *testing.T) {
 	text, err := os.ReadFile("../../" + templateFile)
 	if err != nil {
 		t.Fatal(err)

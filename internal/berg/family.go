@@ -109,13 +109,12 @@ func ofComponents(names []string) labels.Selector {
 func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error {
 	mgr := deps.Manager
 	reconciler := &challengeinstance.Reconciler{
-		Client:    mgr.GetClient(),
-		Live:      mgr.GetAPIReader(),
-		Writer:    deps.Writer,
-		Starts:    deps.Urgent,
-		Events:    mgr.GetEventRecorder("berg-operator"),
-		Clock:     deps.Clock,
-		ClockSkew: deps.ClockSkew,
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(),
+		Writer: deps.Writer,
+		Starts: deps.Urgent,
+		Events: mgr.GetEventRecorder("berg-operator"),
+		Clock:  deps.Clock,
 
 		Config:    cfg,
 		Workers:   deps.Workers,
@@ -192,7 +191,7 @@ func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (
 	if err != nil {
 		return nil, err
 	}
-	sweeper := &record.Sweeper{Client: mgr.GetClient(), Clock: deps.Clock, ClockSkew: deps.ClockSkew, Config: cfg}
+	sweeper := &record.Sweeper{Client: mgr.GetClient(), Clock: deps.Clock, Config: cfg}
 	if err := sweeper.SetupWithManager(ctx, mgr); err != nil {
 		return nil, err
 	}
@@ -206,13 +205,12 @@ func records(ctx context.Context, deps family.Dependencies, cfg config.Record) (
 func checks(deps family.Dependencies, cfg config.Berg) *check.Reconciler {
 	mgr := deps.Manager
 	return &check.Reconciler{
-		Client:    mgr.GetClient(),
-		Live:      mgr.GetAPIReader(),
-		Writer:    deps.Writer,
-		Events:    mgr.GetEventRecorder("berg-operator"),
-		Clock:     deps.Clock,
-		ClockSkew: deps.ClockSkew,
-		Config:    cfg,
+		Client: mgr.GetClient(),
+		Live:   mgr.GetAPIReader(),
+		Writer: deps.Writer,
+		Events: mgr.GetEventRecorder("berg-operator"),
+		Clock:  deps.Clock,
+		Config: cfg,
 		Policies: func() config.NetworkPolicy {
 			return challengeinstance.Policies(cfg.Challenge.NetworkPolicy, deps.Presence)
 		},
@@ -225,7 +223,7 @@ func prepulls(deps family.Dependencies, cfg config.Berg) *prepull.Reconciler {
 	mgr := deps.Manager
 	return &prepull.Reconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Manager: deps.Writer.Manager,
-		Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock, ClockSkew: deps.ClockSkew,
+		Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock,
 		Config: cfg, Namespace: deps.Namespace,
 	}
 }

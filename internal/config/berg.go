@@ -25,40 +25,40 @@ type Berg struct {
 	Record         Record
 }
 
-// Prepull is how the images of Challenges are pulled before players need them.
+// Prepull configures how images of Challenges are pulled before players need them.
 type Prepull struct {
 	Lead        time.Duration // before hideUntil; 0: nothing is pulled ahead
 	Concurrency int           // how many images at a time, on all nodes together
 }
 
-// Record is what is kept of instances that have ended.
+// Record configures the records of ended instances.
 type Record struct {
-	Retention time.Duration     // 0: nothing is
+	Retention time.Duration     // 0: none are written
 	Namespace string            // of the records
-	Limit     int               // how many there are at most
-	Size      resource.Quantity // of all together
+	Limit     int               // maximum number
+	Size      resource.Quantity // maximum of all together
 }
 
-// Check is how ChallengeChecks are made.
+// Check configures ChallengeChecks.
 type Check struct {
 	Concurrency int // how many at a time; 0: none
 }
 
-// Challenge is what every challenge instance gets unless its Challenge says
-// otherwise.
+// Challenge holds the defaults and limits of challenge instances; a Challenge may set
+// other values for most of them.
 type Challenge struct {
 	Namespace           string
 	Domain              string
 	HTTPPort            int32
-	HTTPTLS             bool // whether players speak HTTPS to HTTPPort
+	HTTPTLS             bool // whether players use HTTPS at HTTPPort
 	TLSPort             int32
 	Timeout             time.Duration
 	MaxLifetime         time.Duration // 0: no cap
 	StartDeadline       time.Duration // 0: none
-	MaxInstances        int           // 0: any number
+	MaxInstances        int           // 0: no limit
 	WithdrawalPolicy    WithdrawalPolicy
 	RefPolicy           RefPolicy
-	AllowedCapabilities []string // without CAP_; AllCapabilities stands for every one
+	AllowedCapabilities []string // without CAP_; AllCapabilities stands for all
 	CPULimit            resource.Quantity
 	CPURequest          resource.Quantity
 	MemoryLimit         resource.Quantity
@@ -74,13 +74,13 @@ type Challenge struct {
 	NodeCIDRs           []netip.Prefix // nil: not known
 	PodCIDRs            []netip.Prefix // of pods and Services; nil: private addresses
 	OutboundPrivate     bool           // whether outbound traffic may go to private networks too
-	OrphanGracePeriod   time.Duration  // 0: namespaces whose instance is gone stay
+	OrphanGracePeriod   time.Duration  // 0: namespaces without an instance are kept
 
 	// What a container may do to its node. Ephemeral storage is the disk that it writes
 	// to: its own file system and its log.
 	EphemeralStorageLimit   resource.Quantity         // 0: none
 	EphemeralStorageRequest resource.Quantity         // 0: nothing
-	SeccompProfile          corev1.SeccompProfileType // "": the node's, of instances that an earlier version started
+	SeccompProfile          corev1.SeccompProfileType // "": the node's default, for instances that an earlier version started
 	UserNamespaces          bool
 }
 
@@ -93,8 +93,8 @@ type Gateway struct {
 	DataplaneNamespaces []string // nil: its proxies may be any pod
 }
 
-// NetworkPolicy says which kind of policy isolates an instance. NetworkPolicyAuto is to be
-// resolved for the cluster as it is.
+// NetworkPolicy is the kind of policy that isolates an instance. NetworkPolicyAuto has to be
+// resolved for the cluster, with On.
 type NetworkPolicy string
 
 // The kinds of network policy.
@@ -111,7 +111,7 @@ const (
 	NetworkPolicyBoth NetworkPolicy = "both"
 )
 
-// On returns what is wanted on a cluster that serves the API of Cilium, or does not.
+// On resolves NetworkPolicyAuto for a cluster that serves the API of Cilium, or does not.
 func (p NetworkPolicy) On(servesCilium bool) NetworkPolicy {
 	switch {
 	case p != NetworkPolicyAuto:
@@ -129,7 +129,7 @@ func (p NetworkPolicy) Cilium() bool { return p != NetworkPolicyKubernetes }
 // Kubernetes reports whether a NetworkPolicy of networking.k8s.io is wanted, or may be.
 func (p NetworkPolicy) Kubernetes() bool { return p != NetworkPolicyCilium }
 
-// IsolationCheck says when the operator tries whether network policies are
+// IsolationCheck is when the operator tests whether network policies are
 // enforced.
 type IsolationCheck string
 
@@ -137,11 +137,11 @@ type IsolationCheck string
 const (
 	IsolationCheckOff     IsolationCheck = "off"
 	IsolationCheckStartup IsolationCheck = "startup"
-	// IsolationCheckInterval is at startup and every hour from then on.
+	// IsolationCheckInterval is at startup and every hour after it.
 	IsolationCheckInterval IsolationCheck = "interval"
 )
 
-// WithdrawalPolicy says what happens to live instances whose Challenge is
+// WithdrawalPolicy is what happens to live instances whose Challenge is
 // deleted.
 type WithdrawalPolicy string
 
@@ -151,7 +151,7 @@ const (
 	WithdrawalStop WithdrawalPolicy = "Stop"
 )
 
-// RefPolicy says of which namespaces an instance may use Challenges.
+// RefPolicy is the namespaces whose Challenges an instance may use.
 type RefPolicy string
 
 // The policies of references.
@@ -164,7 +164,7 @@ const (
 // AllCapabilities among the allowed ones allows every capability.
 const AllCapabilities = "ALL"
 
-// noCapabilities as the whole list allows none: an empty variable means its
+// noCapabilities as the only entry allows none. An empty variable means its
 // default.
 const noCapabilities = "NONE"
 
@@ -175,236 +175,56 @@ func (b *Berg) Section() settings.Section {
 		Check:    b.check,
 		Warnings: b.warnings,
 		Settings: []settings.Setting{
-			{
-				Name: "CHALLENGE_NAMESPACE", Default: "berg",
-				Help:  "Namespace of a Challenge when a ChallengeInstance does not name one.",
-				Value: settings.Name(&b.Challenge.Namespace, validation.IsDNS1123Label),
-			},
-			{
-				Name: "CHALLENGE_DOMAIN", Default: "challenges.example.com",
-				Help:  "Domain under which instances are reached: <uuid>.<domain> for routes, <domain>:<port> for public ports.",
-				Value: settings.Name(&b.Challenge.Domain, domain),
-			},
-			{
-				Name: "CHALLENGE_HTTP_PORT", Default: "80",
-				Help:  "Port of the Gateway's HTTP listener, as players see it.",
-				Value: settings.Port(&b.Challenge.HTTPPort),
-			},
-			{
-				Name: "CHALLENGE_HTTP_TLS", Default: "true",
-				Help:  "Whether players speak HTTPS to that listener, as status.services then tells them. false: plain HTTP.",
-				Value: settings.Bool(&b.Challenge.HTTPTLS),
-			},
-			{
-				Name: "CHALLENGE_TLS_PORT", Default: "443",
-				Help:  "Port of the Gateway's TLS listener, as players see it.",
-				Value: settings.Port(&b.Challenge.TLSPort),
-			},
-			{
-				Name: "GATEWAY_NAME", Default: "berg-gateway",
-				Help:  "Name of the Gateway that routes attach to.",
-				Value: settings.Name(&b.Gateway.Name, validation.IsDNS1123Subdomain),
-			},
-			{
-				Name: "GATEWAY_NAMESPACE", Default: "berg",
-				Help:  "Namespace of that Gateway.",
-				Value: settings.Name(&b.Gateway.Namespace, validation.IsDNS1123Label),
-			},
-			{
-				Name: "CHALLENGE_HTTP_LISTENER_NAME", Default: "http",
-				Help:  "Listener of the Gateway for ports of type publicHttpRoute.",
-				Value: settings.Name(&b.Gateway.HTTPListener, validation.IsDNS1123Subdomain),
-			},
-			{
-				Name: "CHALLENGE_TLS_LISTENER_NAME", Default: "tls",
-				Help:  "Listener of the Gateway for ports of type publicTlsRoute.",
-				Value: settings.Name(&b.Gateway.TLSListener, validation.IsDNS1123Subdomain),
-			},
-			{
-				Name: "GATEWAY_DATAPLANE_NAMESPACES", Default: "",
-				Help:  "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances, and Cilium's own Gateway, may reach an instance.",
-				Value: settings.Names(&b.Gateway.DataplaneNamespaces),
-			},
-			{
-				Name: "NETWORK_POLICY", Default: "auto",
-				Help:  "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins), both, or auto: cilium where the API server knows Cilium's policies, kubernetes elsewhere.",
-				Value: settings.OneOf(&b.Challenge.NetworkPolicy, NetworkPolicyAuto, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth),
-			},
-			{
-				Name: "CLUSTER_NODE_CIDRS", Default: "",
-				Help:  "Comma-separated address ranges of the nodes. Used by the policies of kubernetes, which cannot name nodes otherwise.",
-				Value: settings.Prefixes(&b.Challenge.NodeCIDRs),
-			},
-			{
-				Name: "CLUSTER_POD_CIDRS", Default: "",
-				Help:  "Comma-separated address ranges of pods and Services. Used by the policies of kubernetes, needed where these are public addresses.",
-				Value: settings.Prefixes(&b.Challenge.PodCIDRs),
-			},
-			{
-				Name: "CHALLENGE_OUTBOUND_PRIVATE", Default: "false",
-				Help:  "Whether allowOutboundTraffic opens private networks and cloud metadata too, not the internet alone.",
-				Value: settings.Bool(&b.Challenge.OutboundPrivate),
-			},
-			{
-				Name: "CHALLENGE_INSTANCE_TIMEOUT", Default: "2h",
-				Help:  "Lifetime of an instance whose spec names none, for example 90m or 2h.",
-				Value: settings.Duration(&b.Challenge.Timeout),
-			},
-			{
-				Name: "CHALLENGE_MAX_LIFETIME", Default: "",
-				Help:  "Longest lifetime of an instance, whatever its spec says. Empty: no limit.",
-				Value: settings.OptionalDuration(&b.Challenge.MaxLifetime),
-			},
-			{
-				Name: "CHALLENGE_START_DEADLINE", Default: "",
-				Help:  "Time after which an instance that never became ready is Failed. Empty: it may go on starting until it expires.",
-				Value: settings.OptionalDuration(&b.Challenge.StartDeadline),
-			},
-			{
-				Name: "CHALLENGE_MAX_INSTANCES", Default: "0",
-				Help:  "How many instances may exist at the same time; the others wait in Pending, in the order of their creation. 0: any number.",
-				Value: settings.Int(&b.Challenge.MaxInstances, 0, 100000),
-			},
-			{
-				Name: "CHALLENGE_WITHDRAWAL_POLICY", Default: "Keep",
-				Help:  "What happens to live instances when their Challenge is deleted: Keep lets them run on, Stop deletes them.",
-				Value: settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop),
-			},
-			{
-				Name: "ORPHAN_GRACE_PERIOD", Default: "",
-				Help:  "How long a namespace may outlive its instance, whose finalizer was removed by hand, before it is deleted. Empty: such namespaces are counted and stay.",
-				Value: settings.OptionalDuration(&b.Challenge.OrphanGracePeriod),
-			},
-			{
-				Name: "CHALLENGE_REF_POLICY", Default: "Any",
-				Help:  "Whose Challenges an instance may use: Any namespace's, those of the ConfiguredNamespace (CHALLENGE_NAMESPACE) or of the SameNamespace.",
-				Value: settings.OneOf(&b.Challenge.RefPolicy, RefAny, RefConfiguredNamespace, RefSameNamespace),
-			},
-			{
-				Name: "CHALLENGE_ALLOWED_CAPABILITIES", Default: "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE",
-				Help:  "Comma-separated Linux capabilities that a Challenge may add. ALL allows every one, NONE none.",
-				Value: capabilities(&b.Challenge.AllowedCapabilities),
-			},
-			{
-				Name: "CHALLENGE_CPU_LIMIT", Default: "1000m",
-				Help:  "Processor time that a container may use when its Challenge does not say.",
-				Value: settings.Amount(&b.Challenge.CPULimit),
-			},
-			{
-				Name: "CHALLENGE_CPU_REQUEST", Default: "100m",
-				Help:  "Processor time set aside for a container when its Challenge does not say.",
-				Value: settings.Amount(&b.Challenge.CPURequest),
-			},
-			{
-				Name: "CHALLENGE_MEMORY_LIMIT", Default: "512Mi",
-				Help:  "Memory that a container may use when its Challenge does not say.",
-				Value: settings.Amount(&b.Challenge.MemoryLimit),
-			},
-			{
-				Name: "CHALLENGE_MEMORY_REQUEST", Default: "128Mi",
-				Help:  "Memory set aside for a container when its Challenge does not say.",
-				Value: settings.Amount(&b.Challenge.MemoryRequest),
-			},
-			{
-				Name: "CHALLENGE_EPHEMERAL_STORAGE_LIMIT", Default: "1Gi",
-				Help:  "What a container may write to its node's disk, its log included; its pod is evicted above that. 0: no limit.",
-				Value: settings.Bytes(&b.Challenge.EphemeralStorageLimit),
-			},
-			{
-				Name: "CHALLENGE_EPHEMERAL_STORAGE_REQUEST", Default: "64Mi",
-				Help:  "Disk of its node that is set aside for a container. 0: nothing, for nodes that do not tell the size of their disk.",
-				Value: settings.Bytes(&b.Challenge.EphemeralStorageRequest),
-			},
-			{
-				Name: "CHALLENGE_SECCOMP_PROFILE", Default: string(corev1.SeccompProfileTypeRuntimeDefault),
-				Help:  "Which system calls containers may make: RuntimeDefault, or Unconfined for every one, which takes the Pod Security level privileged.",
-				Value: settings.OneOf(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined),
-			},
-			{
-				Name: "CHALLENGE_USER_NAMESPACES", Default: "false",
-				Help:  "Whether root of a container is nobody on its node (hostUsers: false). Every node's kernel and container runtime must support it.",
-				Value: settings.Bool(&b.Challenge.UserNamespaces),
-			},
-			{
-				Name: "CHALLENGE_EGRESS_BANDWIDTH", Default: "10M",
-				Help:  "Bits per second that a pod may send when its Challenge does not say.",
-				Value: bandwidth(&b.Challenge.EgressBandwidth),
-			},
-			{
-				Name: "CHALLENGE_INGRESS_BANDWIDTH", Default: "10M",
-				Help:  "Bits per second that a pod may receive when its Challenge does not say.",
-				Value: bandwidth(&b.Challenge.IngressBandwidth),
-			},
-			{
-				Name: "CHALLENGE_IMAGE_PULL_POLICY", Default: "IfNotPresent",
-				Help:  "When nodes pull the images of challenges: Always, IfNotPresent or Never.",
-				Value: settings.OneOf(&b.Challenge.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever),
-			},
-			{
-				Name: "CHALLENGE_RUNTIME_CLASS_NAME", Default: "",
-				Help:  "RuntimeClass of pods whose Challenge does not name one, for example gvisor. Empty: that of the cluster.",
-				Value: settings.OptionalName(&b.Challenge.RuntimeClassName),
-			},
-			{
-				Name: "PULL_SECRET_NAME", Default: "",
-				Help:  "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace that is copied to every instance. Empty: none.",
-				Value: settings.OptionalName(&b.Challenge.PullSecretName),
-			},
-			{
-				Name: "CHALLENGE_ADDITIONAL_HEADLESS_SERVICE", Default: "false",
-				Help:  "Whether every container also gets a headless Service <hostname>-headless.",
-				Value: settings.Bool(&b.Challenge.HeadlessService),
-			},
-			{
-				Name: "CLUSTER_DOMAIN", Default: "cluster.local",
-				Help:  "DNS domain of the cluster.",
-				Value: settings.Name(&b.Challenge.ClusterDomain, validation.IsDNS1123Subdomain),
-			},
-			{
-				Name: "ISOLATION_CHECK", Default: "off",
-				Help:  "When a pod tries whether the cluster enforces network policies: off, startup, or interval (at startup and every hour).",
-				Value: settings.OneOf(&b.IsolationCheck, IsolationCheckOff, IsolationCheckStartup, IsolationCheckInterval),
-			},
-			{
-				Name: "CHECK_CONCURRENCY", Default: "0",
-				Help:  "How many ChallengeChecks are made at the same time, each with an instance and a solver. 0: none, nobody looks at ChallengeChecks.",
-				Value: settings.Int(&b.Check.Concurrency, 0, 100),
-			},
-			{
-				Name: "IMAGE_PREPULL_LEAD", Default: "",
-				Help:  "How long before its hideUntil the images of a Challenge are pulled on every node that may run them, for example 30m. Empty: not at all, and nobody looks at spec.prepull.",
-				Value: settings.OptionalDuration(&b.Prepull.Lead),
-			},
-			{
-				Name: "IMAGE_PREPULL_CONCURRENCY", Default: "4",
-				Help:  "How many images are pulled ahead at the same time, on all nodes together; never two on one node.",
-				Value: settings.Int(&b.Prepull.Concurrency, 1, 1000),
-			},
-			{
-				Name: "RECORD_RETENTION", Default: "",
-				Help:  "How long a ChallengeInstanceRecord is kept of an instance that has ended, for example 24h. Empty: none is written.",
-				Value: settings.OptionalDuration(&b.Record.Retention),
-			},
-			{
-				Name: "RECORD_NAMESPACE", Default: "berg-records",
-				Help:  "Namespace of the ChallengeInstanceRecords. Who may read them there reads what containers wrote.",
-				Value: settings.Name(&b.Record.Namespace, validation.IsDNS1123Label),
-			},
-			{
-				Name: "RECORD_LIMIT", Default: "1000",
-				Help:  "How many ChallengeInstanceRecords there are at most; the oldest goes first.",
-				Value: settings.Int(&b.Record.Limit, 1, 100000),
-			},
-			{
-				Name: "RECORD_SIZE_LIMIT", Default: "128Mi",
-				Help:  "How much room all ChallengeInstanceRecords together take at most in the API server's storage; the oldest goes first.",
-				Value: settings.Bytes(&b.Record.Size),
-			},
+			settings.New("CHALLENGE_NAMESPACE", "berg", settings.Name(&b.Challenge.Namespace, validation.IsDNS1123Label), "Namespace of a Challenge when a ChallengeInstance does not name one."),
+			settings.New("CHALLENGE_DOMAIN", "challenges.example.com", settings.Name(&b.Challenge.Domain, domain), "Domain under which instances are reached: <uuid>.<domain> for routes, <domain>:<port> for public ports."),
+			settings.New("CHALLENGE_HTTP_PORT", "80", settings.Port(&b.Challenge.HTTPPort), "Port of the Gateway's HTTP listener, as players see it."),
+			settings.New("CHALLENGE_HTTP_TLS", "true", settings.Bool(&b.Challenge.HTTPTLS), "Whether players use HTTPS at that listener; status.services shows the scheme. false: plain HTTP."),
+			settings.New("CHALLENGE_TLS_PORT", "443", settings.Port(&b.Challenge.TLSPort), "Port of the Gateway's TLS listener, as players see it."),
+			settings.New("GATEWAY_NAME", "berg-gateway", settings.Name(&b.Gateway.Name, validation.IsDNS1123Subdomain), "Name of the Gateway that routes attach to."),
+			settings.New("GATEWAY_NAMESPACE", "berg", settings.Name(&b.Gateway.Namespace, validation.IsDNS1123Label), "Namespace of that Gateway."),
+			settings.New("CHALLENGE_HTTP_LISTENER_NAME", "http", settings.Name(&b.Gateway.HTTPListener, validation.IsDNS1123Subdomain), "Listener of the Gateway for ports of type publicHttpRoute."),
+			settings.New("CHALLENGE_TLS_LISTENER_NAME", "tls", settings.Name(&b.Gateway.TLSListener, validation.IsDNS1123Subdomain), "Listener of the Gateway for ports of type publicTlsRoute."),
+			settings.New("GATEWAY_DATAPLANE_NAMESPACES", "", settings.Names(&b.Gateway.DataplaneNamespaces), "Comma-separated namespaces of the Gateway's proxies. Empty: any pod outside challenge instances, and Cilium's own Gateway, may reach an instance."),
+			settings.New("NETWORK_POLICY", "auto", settings.OneOf(&b.Challenge.NetworkPolicy, NetworkPolicyAuto, NetworkPolicyCilium, NetworkPolicyKubernetes, NetworkPolicyBoth), "Which policies isolate an instance: cilium, kubernetes (networking.k8s.io, for other network plugins), both, or auto: cilium where the API server knows Cilium's policies, kubernetes elsewhere."),
+			settings.New("CLUSTER_NODE_CIDRS", "", settings.Prefixes(&b.Challenge.NodeCIDRs), "Comma-separated address ranges of the nodes. Used by the policies of kubernetes, which cannot name nodes otherwise."),
+			settings.New("CLUSTER_POD_CIDRS", "", settings.Prefixes(&b.Challenge.PodCIDRs), "Comma-separated address ranges of pods and Services. Used by the policies of kubernetes, needed where these are public addresses."),
+			settings.New("CHALLENGE_OUTBOUND_PRIVATE", "false", settings.Bool(&b.Challenge.OutboundPrivate), "Whether allowOutboundTraffic also opens private networks and cloud metadata, and not only the internet."),
+			settings.New("CHALLENGE_INSTANCE_TIMEOUT", "2h", settings.Duration(&b.Challenge.Timeout), "Lifetime of an instance whose spec names none, for example 90m or 2h."),
+			settings.New("CHALLENGE_MAX_LIFETIME", "", settings.Optional(settings.Duration(&b.Challenge.MaxLifetime)), "Maximum lifetime of an instance. It limits what the spec asks for. Empty: no limit."),
+			settings.New("CHALLENGE_START_DEADLINE", "", settings.Optional(settings.Duration(&b.Challenge.StartDeadline)), "Time after which an instance that never became ready is Failed. Empty: it may keep starting until it expires."),
+			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.MaxInstances, 0, 100000), "How many instances may exist at the same time. Others wait in Pending, in the order of their creation. 0: no limit."),
+			settings.New("CHALLENGE_WITHDRAWAL_POLICY", "Keep", settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop), "What happens to live instances when their Challenge is deleted: Keep lets them run, Stop deletes them."),
+			settings.New("ORPHAN_GRACE_PERIOD", "", settings.Optional(settings.Duration(&b.Challenge.OrphanGracePeriod)), "How long a namespace is kept after its instance was removed without cleanup, because its finalizer was removed by hand. Then it is deleted. Empty: such namespaces are counted and never deleted."),
+			settings.New("CHALLENGE_REF_POLICY", "Any", settings.OneOf(&b.Challenge.RefPolicy, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use: those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),
+			settings.New("CHALLENGE_ALLOWED_CAPABILITIES", "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE", capabilities(&b.Challenge.AllowedCapabilities), "Comma-separated Linux capabilities that a Challenge may add. ALL allows all, NONE allows none."),
+			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Amount(&b.Challenge.CPULimit), "CPU limit of a container whose Challenge does not set one."),
+			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Amount(&b.Challenge.CPURequest), "CPU request of a container whose Challenge does not set one."),
+			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&b.Challenge.MemoryLimit), "Memory limit of a container whose Challenge does not set one."),
+			settings.New("CHALLENGE_MEMORY_REQUEST", "128Mi", settings.Amount(&b.Challenge.MemoryRequest), "Memory request of a container whose Challenge does not set one."),
+			settings.New("CHALLENGE_EPHEMERAL_STORAGE_LIMIT", "1Gi", settings.Bytes(&b.Challenge.EphemeralStorageLimit), "How much a container may write to the disk of its node, including its log. A pod that writes more is evicted. 0: no limit."),
+			settings.New("CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "64Mi", settings.Bytes(&b.Challenge.EphemeralStorageRequest), "Ephemeral storage request of a container. 0: none, for nodes that do not report the size of their disk."),
+			settings.New("CHALLENGE_SECCOMP_PROFILE", string(corev1.SeccompProfileTypeRuntimeDefault), settings.OneOf(&b.Challenge.SeccompProfile, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined), "Which system calls containers may make: RuntimeDefault, or Unconfined for all, which needs the Pod Security level privileged."),
+			settings.New("CHALLENGE_USER_NAMESPACES", "false", settings.Bool(&b.Challenge.UserNamespaces), "Run pods in a user namespace (hostUsers: false), so that root in a container is unprivileged on the node. The kernel and the container runtime of every node must support it."),
+			settings.New("CHALLENGE_EGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.EgressBandwidth), "Bits per second that a pod may send if its Challenge does not set a limit."),
+			settings.New("CHALLENGE_INGRESS_BANDWIDTH", "10M", bandwidth(&b.Challenge.IngressBandwidth), "Bits per second that a pod may receive if its Challenge does not set a limit."),
+			settings.New("CHALLENGE_IMAGE_PULL_POLICY", "IfNotPresent", settings.OneOf(&b.Challenge.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever), "When nodes pull the images of challenges: Always, IfNotPresent or Never."),
+			settings.New("CHALLENGE_RUNTIME_CLASS_NAME", "", settings.Optional(settings.Name(&b.Challenge.RuntimeClassName, validation.IsDNS1123Subdomain)), "RuntimeClass of pods whose Challenge does not set one, for example gvisor. Empty: the default of the cluster."),
+			settings.New("PULL_SECRET_NAME", "", settings.Optional(settings.Name(&b.Challenge.PullSecretName, validation.IsDNS1123Subdomain)), "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace that is copied to every instance. Empty: none."),
+			settings.New("CHALLENGE_ADDITIONAL_HEADLESS_SERVICE", "false", settings.Bool(&b.Challenge.HeadlessService), "Whether every container also gets a headless Service <hostname>-headless."),
+			settings.New("CLUSTER_DOMAIN", "cluster.local", settings.Name(&b.Challenge.ClusterDomain, validation.IsDNS1123Subdomain), "DNS domain of the cluster."),
+			settings.New("ISOLATION_CHECK", "off", settings.OneOf(&b.IsolationCheck, IsolationCheckOff, IsolationCheckStartup, IsolationCheckInterval), "When a pod tests whether the cluster enforces network policies: off, startup, or interval (at startup and every hour)."),
+			settings.New("CHECK_CONCURRENCY", "0", settings.Int(&b.Check.Concurrency, 0, 100), "How many ChallengeChecks run at the same time, each with an instance and a solver. 0: ChallengeChecks are ignored."),
+			settings.New("IMAGE_PREPULL_LEAD", "", settings.Optional(settings.Duration(&b.Prepull.Lead)), "How long before its hideUntil the images of a Challenge are pulled on every node that may run them, for example 30m. Empty: images are not pulled ahead, and spec.prepull is ignored."),
+			settings.New("IMAGE_PREPULL_CONCURRENCY", "4", settings.Int(&b.Prepull.Concurrency, 1, 1000), "How many images are pulled ahead at the same time on all nodes together, with at most one on each node."),
+			settings.New("RECORD_RETENTION", "", settings.Optional(settings.Duration(&b.Record.Retention)), "How long the ChallengeInstanceRecord of an ended instance is kept, for example 24h. Empty: no records are written."),
+			settings.New("RECORD_NAMESPACE", "berg-records", settings.Name(&b.Record.Namespace, validation.IsDNS1123Label), "Namespace of the ChallengeInstanceRecords. Users who may read them there can read what containers wrote."),
+			settings.New("RECORD_LIMIT", "1000", settings.Int(&b.Record.Limit, 1, 100000), "Maximum number of ChallengeInstanceRecords. The oldest is deleted first."),
+			settings.New("RECORD_SIZE_LIMIT", "128Mi", settings.Bytes(&b.Record.Size), "Maximum size of all ChallengeInstanceRecords together in the storage of the API server. The oldest is deleted first."),
 		},
 	}
 }
 
-// check compares settings with each other. Those that were not understood are zero and pass.
+// check compares settings with each other. Settings that could not be parsed are zero and valid here.
 func (b *Berg) check() []error {
 	var errs []error
 	if b.Challenge.CPURequest.Cmp(b.Challenge.CPULimit) > 0 && !b.Challenge.CPULimit.IsZero() {
@@ -428,7 +248,7 @@ func (b *Berg) check() []error {
 	return errs
 }
 
-// The ports at which clients expect HTTP and HTTPS.
+// The default ports of HTTP and HTTPS.
 const (
 	plainWebPort  = 80
 	secureWebPort = 443
@@ -472,8 +292,8 @@ func capabilities(to *[]string) settings.Value {
 	}).In(settings.Form{Type: settings.List})
 }
 
-// bandwidth follows the limits that the bandwidth plugin of the CNI accepts: 1k
-// to 1P bits per second.
+// bandwidth accepts what the bandwidth plugin of the CNI accepts: 1k to 1P bits per
+// second.
 func bandwidth(to *string) settings.Value {
 	return settings.Func(func(text string) error {
 		*to = text

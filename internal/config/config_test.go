@@ -51,7 +51,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestPrecedence(t *testing.T) {
+func TestOptionsWinOverVariables(t *testing.T) {
 	cfg, err := load(t, []string{"--challenge-domain=flag.example"}, map[string]string{"CHALLENGE_DOMAIN": "env.example", "CHALLENGE_NAMESPACE": "env", "GATEWAY_NAME": " "})
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestEnabledAPIs(t *testing.T) {
 	}
 }
 
-// The longest is told in hours: nobody counts nanoseconds.
+// The maximum is shown in hours, not in nanoseconds.
 func TestDurations(t *testing.T) {
 	for _, name := range []string{"CHALLENGE_INSTANCE_TIMEOUT", "CHALLENGE_MAX_LIFETIME", "CHALLENGE_START_DEADLINE", "CACHE_SYNC_PERIOD", "UPGRADE_HOLD_MAX"} {
 		for text, ok := range map[string]bool{

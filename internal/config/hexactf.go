@@ -7,26 +7,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// HexaCTF is what an administrator can set about HexaCTF challenges.
+// HexaCTF configures HexaCTF challenges. The help of each setting describes its field.
 type HexaCTF struct {
-	// Isolation says whether a new challenge gets a NetworkPolicy, no service account token
-	// and the runtime's seccomp profile.
-	Isolation bool
-	// Egress is what an isolated challenge may reach.
-	Egress Egress
-	// PodCIDRs are the address ranges of pods and Services, which Egress keeps out where they
-	// are public addresses; nil: private addresses.
-	PodCIDRs []netip.Prefix
-	// StartDeadline is after how long a challenge that is not available is in Error.
-	StartDeadline time.Duration
-	// DefinitionTimeout is how long a challenge waits for its definition to exist.
+	Isolation         bool
+	Egress            Egress
+	PodCIDRs          []netip.Prefix // nil: private addresses
+	StartDeadline     time.Duration
 	DefinitionTimeout time.Duration
-	// MetricRetention is how long the series of a challenge that is gone is reported.
-	MetricRetention time.Duration
-	Kafka           Kafka
+	MetricRetention   time.Duration
+	Kafka             Kafka
 }
 
-// Egress says what an isolated challenge may reach beside its own components and the
+// Egress is what an isolated challenge may reach in addition to its own components and the
 // cluster's name servers.
 type Egress string
 
@@ -44,36 +36,12 @@ func (h *HexaCTF) Section() settings.Section {
 		Check:    h.Kafka.check,
 		Warnings: h.Kafka.warnings,
 		Settings: append([]settings.Setting{
-			{
-				Name: "HEXACTF_ISOLATION", Default: "true",
-				Help:  "Whether new challenges are isolated: a NetworkPolicy for each, no service account token, no variables of other Services, seccomp profile RuntimeDefault. false: as open as the cluster is.",
-				Value: settings.Bool(&h.Isolation),
-			},
-			{
-				Name: "HEXACTF_EGRESS", Default: string(EgressNone),
-				Help:  "What isolated challenges may reach beside their own components and the cluster's name servers: none, internet (no private networks), all.",
-				Value: settings.OneOf(&h.Egress, EgressNone, EgressInternet, EgressAll),
-			},
-			{
-				Name: "HEXACTF_POD_CIDRS", Default: "",
-				Help:  "Comma-separated address ranges of pods and Services, needed for HEXACTF_EGRESS=internet where these are public addresses.",
-				Value: settings.Prefixes(&h.PodCIDRs),
-			},
-			{
-				Name: "HEXACTF_START_DEADLINE", Default: "5m",
-				Help:  "Time after which a challenge whose Deployments were never available is in Error. It goes on if they become available.",
-				Value: settings.Duration(&h.StartDeadline),
-			},
-			{
-				Name: "HEXACTF_DEFINITION_TIMEOUT", Default: "5m",
-				Help:  "How long a challenge waits for its ChallengeDefinition to exist. Then it is deleted.",
-				Value: settings.Duration(&h.DefinitionTimeout),
-			},
-			{
-				Name: "METRIC_RETENTION", Default: "1m",
-				Help:  "How long challenge_resource_status reports a challenge that is gone, so that a scrape sees it.",
-				Value: settings.Duration(&h.MetricRetention),
-			},
+			settings.New("HEXACTF_ISOLATION", "true", settings.Bool(&h.Isolation), "Whether new challenges are isolated: a NetworkPolicy for each, no service account token, no environment variables of other Services, seccomp profile RuntimeDefault. false: as open as the cluster is."),
+			settings.New("HEXACTF_EGRESS", string(EgressNone), settings.OneOf(&h.Egress, EgressNone, EgressInternet, EgressAll), "What isolated challenges may reach in addition to their own components and the cluster's name servers: none, internet (no private networks), all."),
+			settings.New("HEXACTF_POD_CIDRS", "", settings.Prefixes(&h.PodCIDRs), "Comma-separated address ranges of pods and Services, needed for HEXACTF_EGRESS=internet where these are public addresses."),
+			settings.New("HEXACTF_START_DEADLINE", "5m", settings.Duration(&h.StartDeadline), "Time after which a challenge whose Deployments were never available is in Error. It resumes when they become available."),
+			settings.New("HEXACTF_DEFINITION_TIMEOUT", "5m", settings.Duration(&h.DefinitionTimeout), "How long a challenge waits for its ChallengeDefinition to exist. Then it is deleted."),
+			settings.New("METRIC_RETENTION", "1m", settings.Duration(&h.MetricRetention), "How long challenge_resource_status still reports a deleted challenge, so that Prometheus scrapes it at least once."),
 		}, h.Kafka.settings()...),
 	}
 }

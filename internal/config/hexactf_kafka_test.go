@@ -88,7 +88,7 @@ func TestSettingsOfKafkaAreComparedWithEachOther(t *testing.T) {
 	}
 }
 
-func TestWhatIsHardlyMeantOfKafkaIsSaid(t *testing.T) {
+func TestWarningsAboutKafka(t *testing.T) {
 	login := map[string]string{"KAFKA_BROKERS": "a:1", "KAFKA_SASL_MECHANISM": "PLAIN", "KAFKA_SASL_USERNAME": "a", "KAFKA_SASL_PASSWORD_FILE": "/a"}
 	k, err := loadKafka(login)
 	if warnings := k.warnings(); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "KAFKA_TLS=false") {

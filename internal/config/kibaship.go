@@ -12,20 +12,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// KibaShip is what an administrator can set about KibaShip projects.
+// KibaShip configures KibaShip projects.
 type KibaShip struct {
-	// Tekton says what becomes of a Project while Tekton is not installed.
-	Tekton TektonMode
-	// ProjectAdmin names the ClusterRole that is bound in the namespace of each Project.
-	ProjectAdmin string
+	Tekton       TektonMode
+	ProjectAdmin string // ClusterRole that is bound in the namespace of each Project
 	Builds       Builds
 }
 
-// TektonMode says what becomes of a Project while Tekton is not installed.
+// TektonMode is what happens to a Project while Tekton is not installed.
 type TektonMode string
 
 // The Tekton modes.
@@ -35,42 +34,26 @@ const (
 	TektonOff      TektonMode = "off"
 )
 
-// Builds is how images are built from Git repositories.
+// Builds configures how images are built from Git repositories. The help of each setting
+// describes its field.
 type Builds struct {
-	// Providers are the base URLs of git providers, without a slash at the end.
-	Providers map[string]string
-	// GitImage clones, and BuilderImage builds.
+	Providers              map[string]string // base URLs, without a slash at the end
 	GitImage, BuilderImage string
-	// PushImage pushes what was built; empty: the operator's own image.
-	PushImage string
-	// BaseImage is what is built upon where a repository has no Dockerfile; empty: it needs one.
-	BaseImage string
-	// BuilderArgs are given to the builder beside those that every build needs.
-	BuilderArgs []string
-	// Registry is where images go, as host[:port][/path]; empty: nothing is built.
-	Registry string
-	// RegistrySecret is a Secret of type kubernetes.io/dockerconfigjson in the namespace of
-	// each Project; empty: images are pushed without login.
-	RegistrySecret string
-	// CAConfigMap is a ConfigMap in the namespace of each Project, whose key ca.crt holds the
-	// authorities of git server and registry; empty: those of the images.
-	CAConfigMap string
-	// Timeout is how long a run may take.
-	Timeout time.Duration
-	// ResultTime is how long a Deployment shows what came of a run before it is Waiting.
-	ResultTime time.Duration
-	// Workspace says where a clone lies until it is built.
-	Workspace BuildWorkspace
-	// StorageClass and StorageSize are those of the volume of a run; an empty class is the
-	// cluster's default.
-	StorageClass string
-	// StorageSize is also how much the directory of a pod may hold that takes its place.
-	StorageSize resource.Quantity
-	// Limits are how much the step that builds may take; nothing of what is not named.
-	Limits corev1.ResourceList
+	PushImage              string // "": the operator's own image
+	BaseImage              string // "": every Application needs a Dockerfile
+	BuilderArgs            []string
+	Registry               string // host[:port][/path]; "": nothing is built
+	RegistrySecret         string // in the namespace of each Project; "": none
+	CAConfigMap            string // in the namespace of each Project; "": none
+	Timeout                time.Duration
+	ResultTime             time.Duration
+	Workspace              BuildWorkspace
+	StorageClass           string            // "": the cluster's default
+	StorageSize            resource.Quantity // of the volume, or of the emptyDir
+	Limits                 corev1.ResourceList
 }
 
-// BuildWorkspace says where a clone lies until it is built.
+// BuildWorkspace is where a clone is stored until it is built.
 type BuildWorkspace string
 
 // The build workspaces.
@@ -81,7 +64,7 @@ const (
 	WorkspaceVolume BuildWorkspace = "volume"
 )
 
-// defaultProviders are the git providers where GIT_PROVIDER_URLS does not say otherwise.
+// defaultProviders are the git providers unless GIT_PROVIDER_URLS sets other URLs.
 // bitbucket.com is what the API calls Bitbucket; its repositories are at bitbucket.org.
 var defaultProviders = map[string]string{
 	"github.com":    "https://github.com",
@@ -95,115 +78,29 @@ func (k *KibaShip) Section() settings.Section {
 		Title:    "KibaShip projects (platform.operator.kibaship.com)",
 		Warnings: k.warnings,
 		Settings: append([]settings.Setting{
-			{
-				Name: "TEKTON_MODE", Default: string(TektonOptional),
-				Help:  "What a Project is while Tekton is not installed: optional, Ready, and completed once Tekton is there; required, Failed until then; off, Tekton is not looked at and nothing is built.",
-				Value: settings.OneOf(&k.Tekton, TektonOptional, TektonRequired, TektonOff),
-			},
-			{
-				Name: "PROJECT_ADMIN_CLUSTER_ROLE", Default: "kibaship-project-admin",
-				Help:  "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it.",
-				Value: settings.Name(&k.ProjectAdmin, content.IsPathSegmentName),
-			},
+			settings.New("TEKTON_MODE", string(TektonOptional), settings.OneOf(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What a Project is while Tekton is not installed: optional, Ready, and completed when Tekton is installed; required, Failed until then; off, Tekton is not used and nothing is built."),
+			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
 		}, k.Builds.settings()...),
 	}
 }
 
 func (b *Builds) settings() []settings.Setting {
 	return []settings.Setting{
-		{
-			Name: "GIT_PROVIDER_URLS", Default: "",
-			Help:  "Where git providers are, if not at their public hosts, as provider=URL with commas between, for example github.com=https://git.example.org. bitbucket.com is bitbucket.org unless set.",
-			Value: settings.Func(b.setProviders),
-		},
-		{
-			Name: "BUILD_GIT_IMAGE", Default: "docker.io/alpine/git:v2.49.1",
-			Help:  "Image that clones repositories: it needs git and a shell.",
-			Value: imageReference(&b.GitImage),
-		},
-		{
-			Name: "BUILD_IMAGE", Default: "ghcr.io/osscontainertools/kaniko:v1.28.2",
-			Help:  "Image that builds, without privileges: kaniko's executor, or one that understands its arguments. It does not push, and has no login. Name it by its digest where it must never change.",
-			Value: imageReference(&b.BuilderImage),
-		},
-		{
-			Name: "BUILD_ARGS", Default: "",
-			Help: "Arguments for the builder beside those that every build needs, with commas between, for example --registry-mirror=mirror.example.org.",
-			Value: settings.Func(func(text string) error {
-				b.BuilderArgs = slices.Collect(settings.Parts(text))
-				for _, arg := range b.BuilderArgs {
-					if !strings.HasPrefix(arg, "--") {
-						return fmt.Errorf("%q: an argument begins with --", arg)
-					}
-				}
-				return nil
-			}),
-		},
-		{
-			Name: "BUILD_PUSH_IMAGE", Default: "",
-			Help: "Image that pushes what was built: one of this operator. Empty: the image that the operator itself runs.",
-			Value: settings.Func(func(text string) error {
-				if b.PushImage = text; text == "" {
-					return nil
-				}
-				return checkImage(text)
-			}),
-		},
-		{
-			Name: "BUILD_BASE_IMAGE", Default: "",
-			Help: "Image with a shell in which the buildCommand of an Application runs that has no Dockerfile. Empty: it needs a Dockerfile.",
-			Value: settings.Func(func(text string) error {
-				if b.BaseImage = text; text == "" {
-					return nil
-				}
-				return checkImage(text)
-			}),
-		},
-		{
-			Name: "BUILD_REGISTRY", Default: "",
-			Help:  "Where built images go, as host[:port][/path], for example registry.example.org/kibaship. Empty: nothing is built.",
-			Value: settings.Func(b.setRegistry),
-		},
-		{
-			Name: "BUILD_REGISTRY_SECRET", Default: "",
-			Help:  "Name of a Secret of type kubernetes.io/dockerconfigjson in the namespace of each Project with which images are pushed. Empty: without login.",
-			Value: settings.OptionalName(&b.RegistrySecret),
-		},
-		{
-			Name: "BUILD_CA_CONFIG_MAP", Default: "",
-			Help:  "Name of a ConfigMap in the namespace of each Project whose key ca.crt holds the certificate authorities of git server and registry. Empty: those that the images trust.",
-			Value: settings.OptionalName(&b.CAConfigMap),
-		},
-		{
-			Name: "BUILD_TIMEOUT", Default: "30m",
-			Help:  "How long a run may take until it is ended.",
-			Value: settings.Duration(&b.Timeout),
-		},
-		{
-			Name: "DEPLOYMENT_RESULT_TIME", Default: "10m",
-			Help:  "How long a Deployment is Succeeded or Failed before it is Waiting for its next change. Its conditions tell the result for ever.",
-			Value: settings.Duration(&b.ResultTime),
-		},
-		{
-			Name: "BUILD_WORKSPACE", Default: string(WorkspaceEmptyDir),
-			Help:  "Where a clone lies until it is built: emptyDir, in the pod that does both; volume, in a volume between two pods.",
-			Value: settings.OneOf(&b.Workspace, WorkspaceEmptyDir, WorkspaceVolume),
-		},
-		{
-			Name: "BUILD_STORAGE_CLASS", Default: "",
-			Help:  "StorageClass of that volume. Empty: the cluster's default.",
-			Value: settings.OptionalName(&b.StorageClass),
-		},
-		{
-			Name: "BUILD_STORAGE_SIZE", Default: "24Gi",
-			Help:  "Size of that volume; with emptyDir, what clone and image together may take on the node before the run is ended.",
-			Value: settings.Amount(&b.StorageSize),
-		},
-		{
-			Name: "BUILD_LIMITS", Default: "cpu=2,memory=4Gi,ephemeral-storage=48Gi",
-			Help:  "What the step that builds may take at most, as resource=amount with commas between: cpu, memory, and ephemeral-storage, which is that of the whole pod with its emptyDir. What is not named is not limited; none: nothing is. Steps that clone and push may take as much, and no more than 1 cpu and 1Gi. Nothing of it is reserved.",
-			Value: settings.Func(b.setLimits),
-		},
+		settings.New("GIT_PROVIDER_URLS", "", settings.Func(b.setProviders), "Comma-separated URLs of git providers that are not at their public hosts, as provider=URL, for example github.com=https://git.example.org. bitbucket.com is bitbucket.org unless set."),
+		settings.New("BUILD_GIT_IMAGE", "docker.io/alpine/git:v2.49.1", settings.Name(&b.GitImage, image), "Image that clones repositories. It needs git and a shell."),
+		settings.New("BUILD_IMAGE", "ghcr.io/osscontainertools/kaniko:v1.28.2", settings.Name(&b.BuilderImage, image), "Image that builds without privileges: kaniko's executor, or one with the same arguments. It does not push and has no credentials. Use a digest to pin it."),
+		settings.New("BUILD_ARGS", "", settings.Func(b.setBuilderArgs), "Comma-separated arguments for the builder in addition to those that every build needs, for example --registry-mirror=mirror.example.org."),
+		settings.New("BUILD_PUSH_IMAGE", "", settings.Optional(settings.Name(&b.PushImage, image)), "Image that pushes the built image: an image of this operator. Empty: the image that the operator itself runs."),
+		settings.New("BUILD_BASE_IMAGE", "", settings.Optional(settings.Name(&b.BaseImage, image)), "Image with a shell that runs the buildCommand of an Application without a Dockerfile. Empty: every Application needs a Dockerfile."),
+		settings.New("BUILD_REGISTRY", "", settings.Func(b.setRegistry), "Where built images are pushed to, as host[:port][/path], for example registry.example.org/kibaship. Empty: nothing is built."),
+		settings.New("BUILD_REGISTRY_SECRET", "", settings.Optional(settings.Name(&b.RegistrySecret, validation.IsDNS1123Subdomain)), "Name of a Secret of type kubernetes.io/dockerconfigjson in the namespace of each Project with the credentials to push images. Empty: no credentials."),
+		settings.New("BUILD_CA_CONFIG_MAP", "", settings.Optional(settings.Name(&b.CAConfigMap, validation.IsDNS1123Subdomain)), "Name of a ConfigMap in the namespace of each Project whose key ca.crt holds the certificate authorities of git server and registry. Empty: those that the images trust."),
+		settings.New("BUILD_TIMEOUT", "30m", settings.Duration(&b.Timeout), "Maximum duration of a run. Then it is stopped."),
+		settings.New("DEPLOYMENT_RESULT_TIME", "10m", settings.Duration(&b.ResultTime), "How long a Deployment is Succeeded or Failed before it is Waiting for its next change. Its conditions keep the result."),
+		settings.New("BUILD_WORKSPACE", string(WorkspaceEmptyDir), settings.OneOf(&b.Workspace, WorkspaceEmptyDir, WorkspaceVolume), "Where a clone is stored until it is built: emptyDir, in the pod that clones and builds; volume, in a volume that two pods use."),
+		settings.New("BUILD_STORAGE_CLASS", "", settings.Optional(settings.Name(&b.StorageClass, validation.IsDNS1123Subdomain)), "StorageClass of that volume. Empty: the cluster's default."),
+		settings.New("BUILD_STORAGE_SIZE", "24Gi", settings.Amount(&b.StorageSize), "Size of that volume. With emptyDir, the size that clone and image together may take on the node before the run is stopped."),
+		settings.New("BUILD_LIMITS", "cpu=2,memory=4Gi,ephemeral-storage=48Gi", settings.Func(b.setLimits), "Comma-separated limits of the step that builds, as resource=amount: cpu, memory, and ephemeral-storage, which is the limit of the whole pod with its emptyDir. A resource that is not listed has no limit; none: no limits. Steps that clone and push have the same limits, but at most 1 cpu and 1Gi. Nothing is requested."),
 	}
 }
 
@@ -217,6 +114,16 @@ func (k *KibaShip) warnings() []string {
 	default:
 		return nil
 	}
+}
+
+func (b *Builds) setBuilderArgs(text string) error {
+	b.BuilderArgs = slices.Collect(settings.Parts(text))
+	for _, arg := range b.BuilderArgs {
+		if !strings.HasPrefix(arg, "--") {
+			return fmt.Errorf("%q: an argument begins with --", arg)
+		}
+	}
+	return nil
 }
 
 func (b *Builds) setProviders(text string) error {
@@ -272,17 +179,10 @@ func (b *Builds) setRegistry(text string) error {
 	return nil
 }
 
-// imageReference is the reference of an image; the kubelet says more of it.
-func imageReference(to *string) settings.Value {
-	return settings.Func(func(text string) error {
-		*to = text
-		return checkImage(text)
-	})
-}
-
-func checkImage(text string) error {
-	if text == "" || strings.ContainsAny(text, " \t\n") || strings.Contains(text, "://") {
-		return errors.New("must be the reference of an image, for example registry.example.org/builder:1.2")
+// image accepts the reference of an image. The kubelet checks it further.
+func image(s string) []string {
+	if s == "" || strings.ContainsAny(s, " \t\n") || strings.Contains(s, "://") {
+		return []string{"must be the reference of an image, for example registry.example.org/builder:1.2"}
 	}
 	return nil
 }

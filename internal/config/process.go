@@ -1,5 +1,5 @@
-// Package config says what an administrator can set: for the process in this file, and for
-// each family in one of its own.
+// Package config holds the settings for administrators: those of the process in this file, and
+// those of each family in a file of its own.
 package config
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// Process is how the operator itself runs.
+// Process configures the operator itself.
 type Process struct {
-	Namespace               string   // its own: its lease lives there, and what it reads for its families
-	EnabledAPIs             []string // groups of the families that take part
+	Namespace               string   // its own, with its lease and the objects that it reads for its families
+	EnabledAPIs             []string // groups of the families that are enabled
 	MetricsBindAddress      string   // "0": not served
 	MetricsSecure           bool
 	HealthProbeBindAddress  string
@@ -36,77 +36,21 @@ func (p *Process) Section(apis []string) settings.Section {
 	return settings.Section{
 		Title: "The operator itself",
 		Settings: []settings.Setting{
-			{
-				Name: "POD_NAMESPACE", Default: "berg-operator-system",
-				Help:  "Namespace of the operator itself: its lease and the pull secret live there.",
-				Value: settings.Name(&p.Namespace, validation.IsDNS1123Label),
-			},
-			{
-				Name: "ENABLED_APIS", Default: "",
-				Help:  "Comma-separated API groups whose resources the operator works on. It does not watch those of the others. Empty: all groups.",
-				Value: settings.SomeOf(&p.EnabledAPIs, apis...),
-			},
-			{
-				Name: "METRICS_BIND_ADDRESS", Default: ":8443",
-				Help:  "Address of the metrics, 0 to serve none.",
-				Value: settings.Address(&p.MetricsBindAddress, "0"),
-			},
-			{
-				Name: "METRICS_SECURE", Default: "true",
-				Help:  "Whether metrics need TLS and a token that may get /metrics.",
-				Value: settings.Bool(&p.MetricsSecure),
-			},
-			{
-				Name: "HEALTH_PROBE_BIND_ADDRESS", Default: ":8081",
-				Help:  "Address of /healthz and /readyz.",
-				Value: settings.Address(&p.HealthProbeBindAddress, ""),
-			},
-			{
-				Name: "PPROF_BIND_ADDRESS", Default: "",
-				Help:  "Address of the profiles of net/http/pprof, for example 127.0.0.1:6060: anyone who reaches it may read them. Empty: none.",
-				Value: settings.Address(&p.PprofBindAddress, ""),
-			},
-			{
-				Name: "WEBHOOK_BIND_ADDRESS", Default: ":9443",
-				Help:  "Address of the admission webhooks, 0 to serve none. They are served where their configuration is installed.",
-				Value: settings.Address(&p.WebhookBindAddress, "0"),
-			},
-			{
-				Name: "WEBHOOK_CERT_DIR", Default: "/tmp/k8s-webhook-server/serving-certs",
-				Help:  "Directory with tls.crt and tls.key of the webhooks, as the Operator Lifecycle Manager or cert-manager mount it. Where there are none, the operator makes and renews a certificate of its own.",
-				Value: settings.Path(&p.WebhookCertDir),
-			},
-			{
-				Name: "LEADER_ELECT", Default: "true",
-				Help:  "Whether replicas elect the one that works.",
-				Value: settings.Bool(&p.LeaderElect),
-			},
-			{
-				Name: "LOG_LEVEL", Default: "0",
-				Help: "How much is logged: 0 what an administrator needs, 1 each reconciliation, 2 each write, 6 each request.",
-				// From 8 on client-go logs the body of every request, and with it the flags.
-				Value: settings.Int(&p.LogLevel, 0, 7),
-			},
-			{
-				Name: "MAX_CONCURRENT_RECONCILES", Default: "32",
-				Help:  "How many resources of each kind are worked on at the same time. Expiries and deletions of instances have workers of their own, half as many each.",
-				Value: settings.Int(&p.MaxConcurrentReconciles, 1, 1000),
-			},
-			{
-				Name: "UPGRADE_HOLD_MAX", Default: "5m",
-				Help:  "How long work that a restart would delay, such as instances being created or removed, may hold up an upgrade by the Operator Lifecycle Manager.",
-				Value: settings.Duration(&p.UpgradeHoldMax),
-			},
-			{
-				Name: "OPERATOR_CONDITION_NAME", Default: "",
-				Help:  "OperatorCondition that holds up an upgrade, in the operator's namespace. The Operator Lifecycle Manager sets it. Empty: none.",
-				Value: settings.OptionalName(&p.OperatorConditionName),
-			},
-			{
-				Name: "TERMINATION_LOG", Default: DefaultTerminationLog,
-				Help:  "File from which Kubernetes reads why the operator stopped. Nothing is written if it does not exist.",
-				Value: settings.Path(&p.TerminationLog),
-			},
+			settings.New("POD_NAMESPACE", "berg-operator-system", settings.Name(&p.Namespace, validation.IsDNS1123Label), "Namespace of the operator itself, with its lease and the pull secret."),
+			settings.New("ENABLED_APIS", "", settings.SomeOf(&p.EnabledAPIs, apis...), "Comma-separated API groups whose resources the operator reconciles. It does not watch the resources of other groups. Empty: all groups."),
+			settings.New("METRICS_BIND_ADDRESS", ":8443", settings.Address(&p.MetricsBindAddress, "0"), "Address of the metrics. 0: metrics are not served."),
+			settings.New("METRICS_SECURE", "true", settings.Bool(&p.MetricsSecure), "Whether metrics need TLS and a token that may get /metrics."),
+			settings.New("HEALTH_PROBE_BIND_ADDRESS", ":8081", settings.Address(&p.HealthProbeBindAddress, ""), "Address of /healthz and /readyz."),
+			settings.New("PPROF_BIND_ADDRESS", "", settings.Address(&p.PprofBindAddress, ""), "Address of the profiles of net/http/pprof, for example 127.0.0.1:6060. Every client that reaches it may read them. Empty: profiles are not served."),
+			settings.New("WEBHOOK_BIND_ADDRESS", ":9443", settings.Address(&p.WebhookBindAddress, "0"), "Address of the admission webhooks. 0: webhooks are not served. They are served only if their configuration is installed."),
+			settings.New("WEBHOOK_CERT_DIR", "/tmp/k8s-webhook-server/serving-certs", settings.Path(&p.WebhookCertDir), "Directory with tls.crt and tls.key of the webhooks, as the Operator Lifecycle Manager or cert-manager mount it. If the files do not exist, the operator issues and renews its own certificate."),
+			settings.New("LEADER_ELECT", "true", settings.Bool(&p.LeaderElect), "Whether replicas elect a leader. Only the leader reconciles."),
+			// From 8 on client-go logs the body of every request, and with it the flags.
+			settings.New("LOG_LEVEL", "0", settings.Int(&p.LogLevel, 0, 7), "Verbosity of the log: 0 what an administrator needs, 1 each reconciliation, 2 each write, 6 each request."),
+			settings.New("MAX_CONCURRENT_RECONCILES", "32", settings.Int(&p.MaxConcurrentReconciles, 1, 1000), "How many resources of each kind are reconciled at the same time. Expiries and deletions of instances have workers of their own, half as many each."),
+			settings.New("UPGRADE_HOLD_MAX", "5m", settings.Duration(&p.UpgradeHoldMax), "How long work that a restart would delay, such as instances being created or removed, may delay an upgrade by the Operator Lifecycle Manager."),
+			settings.New("OPERATOR_CONDITION_NAME", "", settings.Optional(settings.Name(&p.OperatorConditionName, validation.IsDNS1123Subdomain)), "OperatorCondition in the operator's namespace that delays an upgrade. The Operator Lifecycle Manager sets it. Empty: none."),
+			settings.New("TERMINATION_LOG", DefaultTerminationLog, settings.Path(&p.TerminationLog), "File from which Kubernetes reads why the operator stopped. Nothing is written if it does not exist."),
 		},
 	}
 }

@@ -11,24 +11,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// Quix is what every Quix environment gets.
+// Quix configures Quix environments. The help of each setting describes its field.
 type Quix struct {
-	// NamespaceSuffix follows the ID in the name of a new namespace: at most 19
-	// characters, so that the name fits into 63.
-	NamespaceSuffix string
-	// IDPattern must match the ID of a new environment; nil: any ID will do.
-	IDPattern *regexp.Regexp
-	// ServiceAccountName and ServiceAccountNamespace name the platform's
-	// ServiceAccount, which is bound in every environment.
+	NamespaceSuffix         string         // at most 19 characters, so that the name fits into 63
+	IDPattern               *regexp.Regexp // nil: any ID is valid
 	ServiceAccountName      string
 	ServiceAccountNamespace string
-	// ClusterRoleName names the ClusterRole that it is bound to.
-	ClusterRoleName     string
-	RoleViolationPolicy RoleViolationPolicy
-	CacheSyncPeriod     time.Duration
+	ClusterRoleName         string
+	RoleViolationPolicy     RoleViolationPolicy
+	CacheSyncPeriod         time.Duration
 }
 
-// RoleViolationPolicy says what happens to the bindings of live environments
+// RoleViolationPolicy is what happens to the bindings of live environments
 // while their ClusterRole is dangerous.
 type RoleViolationPolicy string
 
@@ -43,41 +37,13 @@ func (q *Quix) Section() settings.Section {
 	return settings.Section{
 		Title: "Environments (quix.io)",
 		Settings: []settings.Setting{
-			{
-				Name: "NAMESPACE_SUFFIX", Default: "-qdep",
-				Help:  "What follows the ID of a new Environment in the name of its namespace, at most 19 characters. Existing environments keep their names.",
-				Value: settings.Name(&q.NamespaceSuffix, namespaceSuffix),
-			},
-			{
-				Name: "ENVIRONMENT_REGEX", Default: "",
-				Help:  "Regular expression that the ID of a new Environment must match. Empty: any ID will do.",
-				Value: settings.Pattern(&q.IDPattern),
-			},
-			{
-				Name: "SERVICE_ACCOUNT_NAME", Default: "quix-platform-account",
-				Help:  "ServiceAccount of the platform, which may work in every environment.",
-				Value: settings.Name(&q.ServiceAccountName, validation.IsDNS1123Subdomain),
-			},
-			{
-				Name: "SERVICE_ACCOUNT_NAMESPACE", Default: "quix-environment",
-				Help:  "Namespace of that ServiceAccount.",
-				Value: settings.Name(&q.ServiceAccountNamespace, validation.IsDNS1123Label),
-			},
-			{
-				Name: "CLUSTER_ROLE_NAME", Default: "quix-platform-account-role",
-				Help:  "ClusterRole that says what the platform may do in an environment. The operator must be allowed to bind it.",
-				Value: settings.Name(&q.ClusterRoleName, content.IsPathSegmentName),
-			},
-			{
-				Name: "ROLE_VIOLATION_POLICY", Default: "Unbind",
-				Help:  "What happens to live environments while that ClusterRole lets the platform gain more rights: Unbind takes the platform's rights away, Report only reports it.",
-				Value: settings.OneOf(&q.RoleViolationPolicy, RoleViolationUnbind, RoleViolationReport),
-			},
-			{
-				Name: "CACHE_SYNC_PERIOD", Default: "10m",
-				Help:  "How often every Environment is looked at again though nothing has changed.",
-				Value: settings.Duration(&q.CacheSyncPeriod),
-			},
+			settings.New("NAMESPACE_SUFFIX", "-qdep", settings.Name(&q.NamespaceSuffix, namespaceSuffix), "Suffix of the namespace of a new Environment, after its ID, at most 19 characters. Existing environments keep their names."),
+			settings.New("ENVIRONMENT_REGEX", "", settings.Pattern(&q.IDPattern), "Regular expression that the ID of a new Environment must match. Empty: any ID is valid."),
+			settings.New("SERVICE_ACCOUNT_NAME", "quix-platform-account", settings.Name(&q.ServiceAccountName, validation.IsDNS1123Subdomain), "ServiceAccount of the platform, which gets access to every environment."),
+			settings.New("SERVICE_ACCOUNT_NAMESPACE", "quix-environment", settings.Name(&q.ServiceAccountNamespace, validation.IsDNS1123Label), "Namespace of that ServiceAccount."),
+			settings.New("CLUSTER_ROLE_NAME", "quix-platform-account-role", settings.Name(&q.ClusterRoleName, content.IsPathSegmentName), "ClusterRole with the rights of the platform in an environment. The operator must be allowed to bind it."),
+			settings.New("ROLE_VIOLATION_POLICY", "Unbind", settings.OneOf(&q.RoleViolationPolicy, RoleViolationUnbind, RoleViolationReport), "What happens to live environments while that ClusterRole lets the platform gain more rights: Unbind removes the platform's rights, Report only reports it."),
+			settings.New("CACHE_SYNC_PERIOD", "10m", settings.Duration(&q.CacheSyncPeriod), "How often every Environment is reconciled even if nothing has changed."),
 		},
 	}
 }

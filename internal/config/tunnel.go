@@ -8,52 +8,35 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// Tunnel is what an administrator can set about container networks and their tunnels.
+// Tunnel configures container networks and their tunnels. The help of each setting describes its
+// field.
 type Tunnel struct {
-	// Backend is how server proxies run.
-	Backend TunnelBackend
-	// HostNode is the node whose loopback servers listen at; "": that of the client proxy.
-	HostNode string
-	// Publish is how server proxies reach client proxies.
-	Publish TunnelPublish
-	// HostPorts is the range that ports of the node are taken from where Publish is HostPort.
-	HostPorts PortRange
-	// ControlPort and DataPort are those of client proxies.
-	ControlPort, DataPort int32
+	Backend               TunnelBackend
+	HostNode              string // "": the node of the client proxy
+	Publish               TunnelPublish
+	HostPorts             PortRange // used if Publish is HostPort
+	ControlPort, DataPort int32     // of client proxies
 
-	// Image is a ready image of both proxies; "": one is built for Registry.
-	Image string
-	// Registry and Repository are where images are pushed to, and pulled from.
+	Image                string // "": an image is built for Registry
 	Registry, Repository string
-	// RegistrySecret is a Secret of type kubernetes.io/dockerconfigjson in the operator's
-	// namespace, for Registry and for base images; "": none.
-	RegistrySecret string
-	// RegistryCAFile is a PEM file with the authorities of Registry's certificate.
-	RegistryCAFile string
-	// RegistryInsecure: Registry speaks HTTP.
-	RegistryInsecure bool
-	// BaseImage is what images are made from where a proxy does not name one.
-	BaseImage string
-	// Binary is the proxy program.
-	Binary string
+	RegistrySecret       string // in the operator's namespace, also for base images; "": none
+	RegistryCAFile       string // "": the authorities of the operator's image
+	RegistryInsecure     bool   // HTTP
+	BaseImage            string
+	Binary               string
 
-	// AllowedServers and DeniedServers bound spec.tunnels[].serverAddress, and DeniedServerPorts
-	// serverPort. What is denied is so even if it is allowed too.
-	AllowedServers, DeniedServers []netip.Prefix
-	DeniedServerPorts             []PortRange
-	// Tunnels and Streams bound what one pair of proxies does, TunnelStreams what one tunnel of
-	// it does. IdleTimeout is how long a stream may carry nothing; 0: for ever.
-	Tunnels, Streams, TunnelStreams int
-	IdleTimeout                     time.Duration
-	// PrepareAttempts is how often a tunnel is tried that cannot be prepared.
-	PrepareAttempts int
-	// StartTimeout is how long a proxy may take to start, CallTimeout one call.
-	StartTimeout, CallTimeout time.Duration
-	// CertificateLifetime is that of the proxies' certificates, renewed after two thirds.
-	CertificateLifetime time.Duration
+	AllowedServers, DeniedServers   []netip.Prefix // what is in both is denied
+	DeniedServerPorts               []PortRange
+	Tunnels, Streams, TunnelStreams int           // the first two of a pair of proxies, the last of one tunnel
+	IdleTimeout                     time.Duration // 0: no limit
+	PrepareAttempts                 int
+	StartTimeout, CallTimeout       time.Duration
+	CertificateLifetime             time.Duration // renewed after two thirds
 }
 
 // TunnelBackend is how server proxies run.
@@ -70,17 +53,17 @@ const (
 // TunnelPublish is how server proxies reach client proxies.
 type TunnelPublish string
 
-// The ways.
+// The ways to publish.
 const (
 	// PublishPodIP is the pod's own address.
 	PublishPodIP TunnelPublish = "PodIP"
 	// PublishNodePort is a port of every node.
 	PublishNodePort TunnelPublish = "NodePort"
-	// PublishHostPort is a port of the loopback of the node that both proxies are on.
+	// PublishHostPort is a port of the loopback of the node that runs both proxies.
 	PublishHostPort TunnelPublish = "HostPort"
 )
 
-// PortRange is some ports, both ends among them.
+// PortRange is a range of ports that includes both ends.
 type PortRange struct{ First, Last int32 }
 
 // Section returns the settings, which are read into t.
@@ -90,139 +73,39 @@ func (t *Tunnel) Section() settings.Section {
 		Check:    t.check,
 		Warnings: t.warnings,
 		Settings: []settings.Setting{
-			{
-				Name: "TUNNEL_BACKEND", Default: string(BackendHostPod),
-				Help:  "How server proxies run: HostPod, a pod in the network of a node, which needs rights of its own (config/tunnel/host), or LocalProcess, a process beside the operator.",
-				Value: settings.OneOf(&t.Backend, BackendHostPod, BackendLocalProcess),
-			},
-			{
-				Name: "TUNNEL_HOST_NODE", Default: "",
-				Help:  "Node whose loopback the servers of tunnels listen at, unless the annotation usvc-dev.developer.microsoft.com/host-node names another. Empty: that of the client proxy.",
-				Value: settings.OptionalName(&t.HostNode),
-			},
-			{
-				Name: "TUNNEL_PUBLISH", Default: string(PublishPodIP),
-				Help:  "How a server proxy reaches its client proxy: PodIP, NodePort, or HostPort on the loopback of the node that both are on.",
-				Value: settings.OneOf(&t.Publish, PublishPodIP, PublishNodePort, PublishHostPort),
-			},
-			{
-				Name: "TUNNEL_HOST_PORTS", Default: "28000-28511",
-				Help:  "Ports of the node for TUNNEL_PUBLISH=HostPort: two for each pair of proxies.",
-				Value: portRange(&t.HostPorts),
-			},
-			{
-				Name: "TUNNEL_CONTROL_PORT", Default: "36672",
-				Help:  "Port at which client proxies are controlled.",
-				Value: settings.Port(&t.ControlPort),
-			},
-			{
-				Name: "TUNNEL_DATA_PORT", Default: "36673",
-				Help:  "Port at which client proxies take data connections.",
-				Value: settings.Port(&t.DataPort),
-			},
-			{
-				Name: "TUNNEL_IMAGE", Default: "",
-				Help:  "Ready image with the proxy program as its entrypoint. Empty: the operator builds one for TUNNEL_REGISTRY.",
-				Value: printable(&t.Image),
-			},
-			{
-				Name: "TUNNEL_REGISTRY", Default: "",
-				Help:  "Registry, as registry.example.com or registry.example.com:5000, to which images of the client proxy are pushed, and which nodes pull from. Empty: none is built.",
-				Value: printable(&t.Registry),
-			},
-			{
-				Name: "TUNNEL_REPOSITORY", Default: "dcptun_developer_ms",
-				Help:  "Repository of these images.",
-				Value: settings.Name(&t.Repository, repository),
-			},
-			{
-				Name: "TUNNEL_REGISTRY_SECRET", Default: "",
-				Help:  "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace with what to log in at registries. Nodes pull with a copy of it in each network. Empty: none.",
-				Value: settings.OptionalName(&t.RegistrySecret),
-			},
-			{
-				Name: "TUNNEL_REGISTRY_CA_FILE", Default: "",
-				Help:  "PEM file with the authorities that the registry's certificate is trusted by. Empty: those of the image.",
-				Value: optionalPath(&t.RegistryCAFile),
-			},
-			{
-				Name: "TUNNEL_REGISTRY_INSECURE", Default: "false",
-				Help:  "Whether the registry speaks HTTP.",
-				Value: settings.Bool(&t.RegistryInsecure),
-			},
-			{
-				Name: "TUNNEL_BASE_IMAGE", Default: "mcr.microsoft.com/azurelinux/base/core:3.0",
-				Help:  "Image that those of client proxies are made from, unless baseImage says another.",
-				Value: settings.Name(&t.BaseImage, notEmpty),
-			},
-			{
-				Name: "TUNNEL_BINARY", Default: "/berg-tunnel",
-				Help:  "The proxy program: it is put into images, and run where TUNNEL_BACKEND is LocalProcess.",
-				Value: settings.Path(&t.Binary),
-			},
-			{
-				Name: "TUNNEL_ALLOWED_SERVERS", Default: "127.0.0.0/8,::1/128",
-				Help:  "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them; a name must lead to such an address each time. Link-local ones cannot be allowed.",
-				Value: networks(&t.AllowedServers),
-			},
-			{
-				Name: "TUNNEL_DENIED_SERVERS", Default: "",
-				Help:  "Comma-separated addresses and address ranges that they may not lead to, whatever is allowed. Where the operator itself finds the API server, by address or by name, is always among them.",
-				Value: networks(&t.DeniedServers),
-			},
-			{
-				Name: "TUNNEL_DENIED_SERVER_PORTS", Default: "2379,2380,6443,10248-10250,10255-10257,10259",
-				Help:  "Comma-separated ports, and ranges of them, that they may not lead to: by default those of etcd, API server, kubelet and the rest of Kubernetes, which listen at the loopback of nodes. The port of the kubelet of the host is always among them.",
-				Value: portRanges(&t.DeniedServerPorts),
-			},
-			{
-				Name: "TUNNEL_MAX_TUNNELS", Default: "256",
-				Help:  "How many tunnels a pair of proxies has at most.",
-				Value: settings.Int(&t.Tunnels, 1, 256),
-			},
-			{
-				Name: "TUNNEL_MAX_STREAMS", Default: "10000",
-				Help:  "How many connections of clients a pair of proxies has at once at most, in all of its tunnels. More are closed.",
-				Value: settings.Int(&t.Streams, 1, 1000000),
-			},
-			{
-				Name: "TUNNEL_MAX_TUNNEL_STREAMS", Default: "5000",
-				Help:  "How many of them one tunnel has at most, so that it leaves some to the others.",
-				Value: settings.Int(&t.TunnelStreams, 1, 1000000),
-			},
-			{
-				Name: "TUNNEL_IDLE_TIMEOUT", Default: "",
-				Help:  "How long a connection of a client may carry nothing in either direction before it is cut. Empty: for ever.",
-				Value: settings.OptionalDuration(&t.IdleTimeout),
-			},
-			{
-				Name: "TUNNEL_PREPARE_ATTEMPTS", Default: "20",
-				Help:  "How often a tunnel is tried that cannot be prepared, about every two seconds. Then it stays Failed until it is changed.",
-				Value: settings.Int(&t.PrepareAttempts, 1, 1000),
-			},
-			{
-				Name: "TUNNEL_START_TIMEOUT", Default: "5m",
-				Help:  "How long a pair of proxies may take to start. Then it is Failed.",
-				Value: settings.Duration(&t.StartTimeout),
-			},
-			{
-				Name: "TUNNEL_CALL_TIMEOUT", Default: "5s",
-				Help:  "How long one call to a server proxy may take.",
-				Value: settings.Duration(&t.CallTimeout),
-			},
-			{
-				Name: "TUNNEL_CERTIFICATE_LIFETIME", Default: "2160h",
-				Help:  "How long certificates of proxies are valid. They are renewed after two thirds of it, and no stream notices.",
-				Value: settings.Duration(&t.CertificateLifetime),
-			},
+			settings.New("TUNNEL_BACKEND", string(BackendHostPod), settings.OneOf(&t.Backend, BackendHostPod, BackendLocalProcess), "How server proxies run: HostPod, a pod in the network of a node, which needs its own rights (config/tunnel/host), or LocalProcess, a process on the machine of the operator."),
+			settings.New("TUNNEL_HOST_NODE", "", settings.Optional(settings.Name(&t.HostNode, validation.IsDNS1123Subdomain)), "Node on whose loopback the servers of tunnels listen, unless the annotation usvc-dev.developer.microsoft.com/host-node names another one. Empty: the node of the client proxy."),
+			settings.New("TUNNEL_PUBLISH", string(PublishPodIP), settings.OneOf(&t.Publish, PublishPodIP, PublishNodePort, PublishHostPort), "How a server proxy reaches its client proxy: PodIP, NodePort, or HostPort on the loopback of the node that runs both."),
+			settings.New("TUNNEL_HOST_PORTS", "28000-28511", portRange(&t.HostPorts), "Ports of the node for TUNNEL_PUBLISH=HostPort. Each pair of proxies needs two."),
+			settings.New("TUNNEL_CONTROL_PORT", "36672", settings.Port(&t.ControlPort), "Control port of client proxies."),
+			settings.New("TUNNEL_DATA_PORT", "36673", settings.Port(&t.DataPort), "Port for data connections of client proxies."),
+			settings.New("TUNNEL_IMAGE", "", printable(&t.Image), "Existing image with the proxy program as its entrypoint. Empty: the operator builds an image for TUNNEL_REGISTRY."),
+			settings.New("TUNNEL_REGISTRY", "", printable(&t.Registry), "Registry, as registry.example.com or registry.example.com:5000, to which images of the client proxy are pushed and from which nodes pull. Empty: no image is built."),
+			settings.New("TUNNEL_REPOSITORY", "dcptun_developer_ms", settings.Name(&t.Repository, repository), "Repository of these images."),
+			settings.New("TUNNEL_REGISTRY_SECRET", "", settings.Optional(settings.Name(&t.RegistrySecret, validation.IsDNS1123Subdomain)), "Secret of type kubernetes.io/dockerconfigjson in the operator's namespace with the credentials for registries. It is copied to each network, for nodes to pull with. Empty: none."),
+			settings.New("TUNNEL_REGISTRY_CA_FILE", "", settings.Optional(settings.Path(&t.RegistryCAFile)), "PEM file with the certificate authorities that the registry's certificate is verified with. Empty: those of the image."),
+			settings.New("TUNNEL_REGISTRY_INSECURE", "false", settings.Bool(&t.RegistryInsecure), "Whether the registry speaks HTTP."),
+			settings.New("TUNNEL_BASE_IMAGE", "mcr.microsoft.com/azurelinux/base/core:3.0", settings.Name(&t.BaseImage, notEmpty), "Base image of client proxies, unless baseImage names another one."),
+			settings.New("TUNNEL_BINARY", "/berg-tunnel", settings.Path(&t.Binary), "The proxy program. It is added to images, and run directly if TUNNEL_BACKEND is LocalProcess."),
+			settings.New("TUNNEL_ALLOWED_SERVERS", "127.0.0.0/8,::1/128", networks(&t.AllowedServers), "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them. A name must resolve to such an address every time. Link-local addresses cannot be allowed."),
+			settings.New("TUNNEL_DENIED_SERVERS", "", networks(&t.DeniedServers), "Comma-separated addresses and address ranges that tunnels must not lead to, even if they are allowed. The address and the name of the API server, as the operator knows them, are always denied."),
+			settings.New("TUNNEL_DENIED_SERVER_PORTS", "2379,2380,6443,10248-10250,10255-10257,10259", portRanges(&t.DeniedServerPorts), "Comma-separated ports and port ranges that tunnels must not lead to. The default holds the ports of etcd, API server, kubelet and the other components of Kubernetes, which listen on the loopback of nodes. The kubelet port of the host is always denied."),
+			settings.New("TUNNEL_MAX_TUNNELS", "256", settings.Int(&t.Tunnels, 1, 256), "Maximum number of tunnels of a pair of proxies."),
+			settings.New("TUNNEL_MAX_STREAMS", "10000", settings.Int(&t.Streams, 1, 1000000), "Maximum number of concurrent client connections of a pair of proxies, in all of its tunnels. Further ones are closed."),
+			settings.New("TUNNEL_MAX_TUNNEL_STREAMS", "5000", settings.Int(&t.TunnelStreams, 1, 1000000), "Maximum number of concurrent client connections of one tunnel, so that it leaves some to the others."),
+			settings.New("TUNNEL_IDLE_TIMEOUT", "", settings.Optional(settings.Duration(&t.IdleTimeout)), "How long a client connection may be idle in both directions before it is closed. Empty: no limit."),
+			settings.New("TUNNEL_PREPARE_ATTEMPTS", "20", settings.Int(&t.PrepareAttempts, 1, 1000), "How often the operator tries to prepare a tunnel, about every two seconds. Then the tunnel stays Failed until it is changed."),
+			settings.New("TUNNEL_START_TIMEOUT", "5m", settings.Duration(&t.StartTimeout), "How long a pair of proxies may take to start. Then it is Failed."),
+			settings.New("TUNNEL_CALL_TIMEOUT", "5s", settings.Duration(&t.CallTimeout), "Timeout of one call to a server proxy."),
+			settings.New("TUNNEL_CERTIFICATE_LIFETIME", "2160h", settings.Duration(&t.CertificateLifetime), "How long certificates of proxies are valid. They are renewed after two thirds of that time, without interrupting streams."),
 		},
 	}
 }
 
 const (
-	// shortestLifetime is that of certificates: their times are in seconds.
-	shortestLifetime = 10 * time.Second
-	// kubeletDelay is about how long the kubelet takes to bring a Secret that has changed into a pod.
+	// minLifetime is that of certificates, whose times are in seconds.
+	minLifetime = 10 * time.Second
+	// kubeletDelay is about how long the kubelet takes to update a changed Secret in a pod.
 	kubeletDelay = 2 * time.Minute
 )
 
@@ -233,29 +116,29 @@ func (t *Tunnel) check() []error {
 		wrong = append(wrong, errors.New("TUNNEL_CONTROL_PORT: must not be TUNNEL_DATA_PORT"))
 	}
 	if t.Publish == PublishHostPort && t.HostPorts.Last <= t.HostPorts.First {
-		wrong = append(wrong, errors.New("TUNNEL_HOST_PORTS: must be two ports at least where TUNNEL_PUBLISH is HostPort"))
+		wrong = append(wrong, errors.New("TUNNEL_HOST_PORTS: must be at least two ports if TUNNEL_PUBLISH is HostPort"))
 	}
-	if t.CertificateLifetime < shortestLifetime {
-		wrong = append(wrong, fmt.Errorf("TUNNEL_CERTIFICATE_LIFETIME: must be %s or more", shortestLifetime))
+	if t.CertificateLifetime < minLifetime {
+		wrong = append(wrong, fmt.Errorf("TUNNEL_CERTIFICATE_LIFETIME: must be %s or more", minLifetime))
 	}
 	if t.RegistryInsecure && t.RegistryCAFile != "" {
-		wrong = append(wrong, errors.New("TUNNEL_REGISTRY_INSECURE: must be false where TUNNEL_REGISTRY_CA_FILE is set"))
+		wrong = append(wrong, errors.New("TUNNEL_REGISTRY_INSECURE: must be false if TUNNEL_REGISTRY_CA_FILE is set"))
 	}
 	return wrong
 }
 
-// warnings returns what can be meant and hardly is.
+// warnings returns valid combinations that are probably not intended.
 func (t *Tunnel) warnings() []string {
 	var all []string
 	if t.CertificateLifetime/3 < kubeletDelay {
-		all = append(all, fmt.Sprintf("TUNNEL_CERTIFICATE_LIFETIME is %s: nodes may take %s to bring a new certificate to a proxy, which is renewed after two thirds. "+
+		all = append(all, fmt.Sprintf("TUNNEL_CERTIFICATE_LIFETIME is %s: certificates are renewed after two thirds of it, and nodes may take %s to update one in a proxy. "+
 			"Make it %s or more", t.CertificateLifetime, kubeletDelay, 3*kubeletDelay))
 	}
 	if t.RegistryInsecure && t.RegistrySecret != "" {
-		all = append(all, "TUNNEL_REGISTRY_INSECURE=true and TUNNEL_REGISTRY_SECRET is set: the password can be read by all who see the connection. Give the registry a certificate")
+		all = append(all, "TUNNEL_REGISTRY_INSECURE=true and TUNNEL_REGISTRY_SECRET is set: the password can be read by everyone who can see the connection. Give the registry a certificate")
 	}
 	if t.Image != "" && t.Registry != "" {
-		all = append(all, "TUNNEL_IMAGE and TUNNEL_REGISTRY are both set: TUNNEL_IMAGE counts, and no image is built. Empty one of them")
+		all = append(all, "TUNNEL_IMAGE and TUNNEL_REGISTRY are both set: TUNNEL_IMAGE is used, and no image is built. Unset one of them")
 	}
 	return all
 }

@@ -32,7 +32,7 @@ func TestTunnelDefaults(t *testing.T) {
 	}
 }
 
-func TestTunnelSettingsThatCannotBe(t *testing.T) {
+func TestInvalidTunnelSettings(t *testing.T) {
 	for name, value := range map[string]string{
 		"TUNNEL_BACKEND": "Docker", "TUNNEL_PUBLISH": "LoadBalancer", "TUNNEL_HOST_PORTS": "5-4", "TUNNEL_DATA_PORT": "36672",
 		"TUNNEL_ALLOWED_SERVERS": "localhost", "TUNNEL_DENIED_SERVERS": "10.0.0.1/8", "TUNNEL_DENIED_SERVER_PORTS": "0",

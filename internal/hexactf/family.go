@@ -62,13 +62,12 @@ func trim(o client.Object) {
 func setup(ctx context.Context, deps family.Dependencies, cfg config.HexaCTF) error {
 	mgr := deps.Manager
 	reconciler := &challenge.Reconciler{
-		Client:    mgr.GetClient(),
-		Writer:    deps.Writer,
-		Events:    mgr.GetEventRecorder("challenge-operator"),
-		Clock:     deps.Clock,
-		ClockSkew: deps.ClockSkew,
-		Config:    cfg,
-		Workers:   deps.Workers,
+		Client:  mgr.GetClient(),
+		Writer:  deps.Writer,
+		Events:  mgr.GetEventRecorder("challenge-operator"),
+		Clock:   deps.Clock,
+		Config:  cfg,
+		Workers: deps.Workers,
 	}
 	if cfg.Kafka.Enabled() {
 		publisher, err := kafka.New(cfg.Kafka)

@@ -22,17 +22,16 @@ func setupDeployments(ctx context.Context, deps family.Dependencies, names *secr
 		return err
 	}
 	return (&deployment.Reconciler{
-		Client:    mgr.GetClient(),
-		Writer:    deps.Writer,
-		Events:    mgr.GetEventRecorder("kibaship-operator"),
-		Clock:     deps.Clock,
-		ClockSkew: deps.ClockSkew,
-		Config:    cfg,
-		Presence:  deps.Presence,
-		Direct:    deps.Direct,
-		Reach:     registry.Public,
-		Pod:       client.ObjectKey{Namespace: deps.Namespace, Name: pod},
-		Secrets:   names,
-		Workers:   deps.Workers,
+		Client:   mgr.GetClient(),
+		Writer:   deps.Writer,
+		Events:   mgr.GetEventRecorder("kibaship-operator"),
+		Clock:    deps.Clock,
+		Config:   cfg,
+		Presence: deps.Presence,
+		Direct:   deps.Direct,
+		Reach:    registry.Public,
+		Pod:      client.ObjectKey{Namespace: deps.Namespace, Name: pod},
+		Secrets:  names,
+		Workers:  deps.Workers,
 	}).SetupWithManager(ctx, mgr)
 }

@@ -17,8 +17,8 @@ import (
 // AwaitAPIServer returns when the API server answers, or with the error of ctx.
 //
 // New needs the API server. A process that exited without it would be restarted
-// after pauses of up to five minutes, and instances would expire that much late
-// once the API server is back. Until then probes is served: alive, not ready.
+// with backoff of up to five minutes, and instances would expire that much late
+// when the API server is back. Until then the probes report alive and not ready.
 func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string, log logr.Logger) error {
 	discovered, err := discovery.NewDiscoveryClientForConfig(restConfig)
 	if err != nil {
@@ -29,12 +29,12 @@ func AwaitAPIServer(ctx context.Context, restConfig *rest.Config, probes string,
 		return err
 	}
 	defer stop()
-	told := ""
+	last := ""
 	return wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
 		_, err := discovered.ServerVersion()
-		if err != nil && err.Error() != told {
-			told = err.Error()
-			log.Info("waiting for the API server", "reason", told)
+		if err != nil && err.Error() != last {
+			last = err.Error()
+			log.Info("waiting for the API server", "reason", last)
 		}
 		return err == nil, nil
 	})

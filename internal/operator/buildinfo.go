@@ -9,12 +9,12 @@ import (
 
 var buildInfo = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "berg_operator_build_info",
-	Help: "Always 1; its labels say what this replica was built from.",
+	Help: "Always 1. The labels are the version and build information of this replica.",
 }, []string{"version", "goversion"})
 
 func init() { metrics.Registry.MustRegister(buildInfo) }
 
-// AnnounceVersion shows the version of the program in the metrics.
+// AnnounceVersion exports the version of the program as a metric.
 func AnnounceVersion(version string) {
 	buildInfo.WithLabelValues(version, runtime.Version()).Set(1)
 }

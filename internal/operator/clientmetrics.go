@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// client-go takes metrics from whoever registers first, once. A package of Cilium
-// that comes with its types does so before controller-runtime, and no request would
-// be counted. So they are set here, after both.
+// client-go accepts only the first registration of metrics. A package of Cilium, which
+// comes with its types, registers before controller-runtime, and no request would be
+// counted. So the metrics are set here, after both.
 func init() {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "rest_client_requests_total",

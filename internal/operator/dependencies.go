@@ -18,7 +18,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 )
 
-// dependencyBuilder makes the sites of families. Each has a cache, clients and a scheme of its own,
+// dependencyBuilder builds the Dependencies of families. Each has its own cache, clients and scheme,
 // over the one connection to the API server and behind the one fence.
 type dependencyBuilder struct {
 	mgr        *reportingManager

@@ -23,16 +23,16 @@ import (
 // LeaseName is the Lease that replicas compete for, in the operator's namespace.
 const LeaseName = "berg-operator.berg.norelect.ch"
 
-// The times of the lease. While nobody leads, no instance starts and none expires,
-// so a leader that is killed is followed within LeaseDuration, which the Lease
-// promises to whoever reads it: the others count HoldDuration from the last
-// renewal that they saw, and look after RetryPeriod, which the election stretches
-// by up to 1.2 of itself, once to see it and once to see that there was no other.
-// One that is told to stop is followed within 2.2 s.
+// The times of the lease. Without a leader no instance starts and none expires. So
+// another replica replaces a killed leader within LeaseDuration, which the Lease object
+// states for all readers. The other replicas count HoldDuration from the last renewal
+// that they have seen, and check every RetryPeriod, which the election extends by a
+// jitter of up to 1.2: one check to see the last renewal, one to see that there was no
+// other. A leader that stops regularly is replaced within 2.2 s.
 //
-// RenewDeadline is as long as that allows: a busy API server must not cost the
-// lease just when there is most to do. A leader that cannot renew for longer
-// exits, and could have done nothing meanwhile anyway.
+// RenewDeadline is as long as that allows: a busy API server must not cost the lease
+// when there is most to do. A leader that cannot renew for longer exits. It could not
+// write during that time anyway.
 const (
 	LeaseDuration = 15 * time.Second
 	HoldDuration  = LeaseDuration - 2*22*RetryPeriod/10 - 100*time.Millisecond
@@ -40,17 +40,17 @@ const (
 	RetryPeriod   = time.Second
 )
 
-// errNotLeading refuses a write of a replica whose lease has run out.
-var errNotLeading = errors.New("not sent: the lease has run out, another replica may lead")
+// errNotLeading rejects a write of a replica whose lease has expired.
+var errNotLeading = errors.New("not sent: the lease has expired, and another replica may lead")
 
-// lease is the lock of the leader election. It knows until when no other replica
-// can lead, because the election itself notices the loss of a lease late: a leader
-// that was paused believes for RenewDeadline that it still leads.
+// lease is the lock of the leader election. It knows until when no other replica can
+// lead. The election itself notices the loss of a lease late: a leader that was paused
+// assumes for RenewDeadline that it still leads.
 type lease struct {
 	resourcelock.Interface
 	// deposed is called once another replica is seen to lead.
 	deposed func()
-	// candidate is closed when this replica first asks who leads.
+	// candidate is closed when this replica first reads the Lease.
 	candidate chan struct{}
 	joined    sync.Once
 
@@ -59,14 +59,14 @@ type lease struct {
 	renewed clockskew.Moment
 }
 
-// newLease returns the lock in the API server.
+// newLease returns the lock, which is a Lease in the API server.
 func newLease(restConfig *rest.Config, namespace string, deposed func()) (*lease, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("name this replica: %w", err)
+		return nil, fmt.Errorf("get the host name for the identity of this replica: %w", err)
 	}
 	restConfig = rest.AddUserAgent(rest.CopyConfig(restConfig), "leader-election")
-	restConfig.Timeout = RenewDeadline / 2 // one request that hangs must not cost the lease
+	restConfig.Timeout = RenewDeadline / 2 // one request without an answer must not cost the lease
 	leases, err := coordinationv1.NewForConfig(restConfig)
 	if err != nil {
 		return nil, err
@@ -83,8 +83,8 @@ func newLease(restConfig *rest.Config, namespace string, deposed func()) (*lease
 	}, nil
 }
 
-// Get reads who leads. Neither it nor the writes are cut off when the operator is
-// told to stop: their client has a timeout, and the lease is given back afterwards.
+// Get reads the holder of the lease. Get and the writes are not cancelled when the
+// operator stops: their client has a timeout, and the lease is released afterwards.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	l.joined.Do(func() { close(l.candidate) })
 	record, raw, err := l.Interface.Get(context.WithoutCancel(ctx))
@@ -94,26 +94,26 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, raw, err
 }
 
-// Create takes a lease that does not exist.
+// Create acquires a lease that does not exist.
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.write(record, func(record resourcelock.LeaderElectionRecord) error {
 		return l.Interface.Create(context.WithoutCancel(ctx), record)
 	})
 }
 
-// Update takes, renews or releases the lease.
+// Update acquires, renews or releases the lease.
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.write(record, func(record resourcelock.LeaderElectionRecord) error {
 		return l.Interface.Update(context.WithoutCancel(ctx), record)
 	})
 }
 
-// write notes when a write that succeeded began: others count from when they see
+// write records when a successful write began: other replicas count from when they see
 // it, which is later.
 func (l *lease) write(record resourcelock.LeaderElectionRecord, send func(resourcelock.LeaderElectionRecord) error) error {
 	record.LeaseDurationSeconds = int(LeaseDuration / time.Second)
 	if record.HolderIdentity == "" {
-		l.end() // from the moment that it is given up, not from the answer on
+		l.end() // before the request, not after its answer
 	}
 	began := l.clocks.Now()
 	if err := send(record); err != nil {
@@ -137,8 +137,8 @@ func (l *lease) end() bool {
 }
 
 // valid reports whether no other replica can lead yet. The longer of both times counts:
-// while this machine was suspended others have counted on, and a clock that is put back
-// here does not matter to them.
+// other replicas keep counting while this machine is suspended, and they do not notice
+// when the clock of this one is set back.
 func (l *lease) valid() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +161,7 @@ type fence struct {
 func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet && !f.lease.valid() {
 		if r.Body != nil {
-			_ = r.Body.Close() // as the interface asks
+			_ = r.Body.Close() // RoundTripper requires it
 		}
 		return nil, errNotLeading
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 )
 
-// record is a lock that lives in memory.
+// record is a lock in memory.
 type record struct {
 	resourcelock.Interface
 	held   resourcelock.LeaderElectionRecord
@@ -44,7 +44,7 @@ func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	deposed := 0
 	l := &lease{Interface: lock, clocks: clockskew.New(now), candidate: make(chan struct{}), deposed: func() { deposed++ }}
-	pass := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
+	advance := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
 	expect := func(when string, valid bool) {
 		t.Helper()
 		if l.valid() != valid {
@@ -66,11 +66,11 @@ func TestOnlyAValidLeaseAdmitsWrites(t *testing.T) {
 
 	update(mine)
 	expect("once acquired", true)
-	pass(HoldDuration - time.Millisecond)
+	advance(HoldDuration - time.Millisecond)
 	expect("just before its end", true)
 	lock.broken = errors.New("the API server is away")
 	update(mine)
-	pass(time.Millisecond)
+	advance(time.Millisecond)
 	expect("at its end, the renewal having failed", false)
 	lock.broken = nil
 	update(mine)

@@ -9,24 +9,27 @@ import (
 )
 
 const (
-	// memoryPause is the time between two looks at the memory.
+	// memoryInterval is the time between two checks of the memory.
 	memoryInterval = 10 * time.Second
-	// memoryWorth is how much that nobody uses, in bytes, is worth a collection of garbage.
+	// memoryThreshold is how much unused memory, in bytes, is worth a garbage collection.
 	memoryThreshold = 16 << 20
-	// smallHeap is what the heap may grow to in any case before garbage is collected. With
-	// few instances a rush is all garbage: to collect it each time that it comes to half of
-	// what is alive takes a sixth of the operator's processor time.
+	// smallHeap is the size up to which the heap may always grow before garbage is collected.
+	// With few instances nearly everything that a burst allocates is garbage. Collecting it
+	// each time that it reaches half of the live heap takes a sixth of the operator's CPU time.
 	smallHeap = 56 << 20
 )
 
-// memoryKeeper suits the collection of garbage to the work.
+// memoryReleaser adapts garbage collection to the load.
 //
-// It gives memory back when a start or a rush is over. The runtime by itself keeps as much
-// as the heap may grow to until the next collection, although it hardly grows where
-// instances are left alone. And it has garbage collected less often while the heap is small.
+// It returns memory to the system after a start or a burst: with 10,000 instances that are
+// left alone the operator then takes 240 MiB instead of 309 (docs/capacity.md). The runtime
+// itself keeps as much as the heap may grow to until the next collection, and nearly nothing
+// is allocated then. GOGC and GOMEMLIMIT cannot express that: a limit low enough for few
+// instances makes the runtime collect all the time with many. It also makes collections less
+// frequent while the heap is small.
 type memoryReleaser struct {
-	// gcPercent is how much the heap may grow between two collections when it is not small,
-	// in percent; zero leaves alone what is set.
+	// gcPercent is how much the heap may grow between two collections if it is not small,
+	// in percent; zero keeps the current setting.
 	gcPercent int
 }
 
@@ -55,36 +58,36 @@ func (k memoryReleaser) Start(ctx context.Context) error {
 	}
 }
 
-// letGrow sets how much the heap may grow, now and after each collection: what is alive
-// doubles within seconds when a rush begins.
+// letGrow sets how much the heap may grow, now and after each collection: the live heap
+// doubles within seconds when a burst begins.
 func (k memoryReleaser) letGrow(ctx context.Context) {
 	debug.SetGCPercent(readMemory().growth(k.gcPercent))
 	if ctx.Err() == nil {
-		// Nobody holds this: the next collection finds it.
+		// Without a reference, the next collection runs the cleanup.
 		runtime.AddCleanup(&struct{ _ [64]byte }{}, k.letGrow, ctx)
 	}
 }
 
 // memory is what the heap has, in bytes.
 type memory struct {
-	// unused is what holds nothing, and what has been allocated since the last
+	// unused is the free part of the heap, and what was allocated since the last
 	// collection, most of which is garbage by now.
 	unused int64
-	// live is what the last collection has left.
+	// live is the size after the last collection.
 	live int64
-	// allocated is the sum of all allocations up to now.
+	// allocated is the sum of all allocations so far.
 	allocated uint64
 }
 
 // growth returns by how many percent the heap may grow until the next collection, at least
-// a number of them.
+// least.
 func (m memory) growth(least int) int {
 	live := max(m.live, 1<<20)
 	return max(least, int((smallHeap-live)*100/live))
 }
 
-// idleSince reports whether there is something to give back. In a rush there is not: half
-// of it would be used again before the next look.
+// idleSince reports whether memory should be returned. In a burst it should not: half of it
+// would be used again before the next check.
 func (m memory) idleSince(before memory) bool {
 	return m.unused >= memoryThreshold && int64(m.allocated-before.allocated) < m.unused/2
 }

@@ -30,18 +30,18 @@ func TestUnusedMemoryIsWhatAReturnFrees(t *testing.T) {
 	}
 }
 
-func TestMemoryIsReturnedAfterARushAndNotInIt(t *testing.T) {
+func TestMemoryIsReturnedAfterABurstAndNotDuringIt(t *testing.T) {
 	const before = 1 << 40
 	for name, c := range map[string]struct {
 		unused    int64
 		allocated uint64
 		want      bool
 	}{
-		"little to give back":                    {memoryThreshold - 1, 0, false},
-		"left alone":                             {memoryThreshold, 0, true},
-		"after a start":                          {200 << 20, 90 << 20, true},
-		"in a rush":                              {200 << 20, 110 << 20, false},
-		"a little work, and little to give back": {memoryThreshold, memoryThreshold, false},
+		"little to return":                    {memoryThreshold - 1, 0, false},
+		"left alone":                          {memoryThreshold, 0, true},
+		"after a start":                       {200 << 20, 90 << 20, true},
+		"in a burst":                          {200 << 20, 110 << 20, false},
+		"a little work, and little to return": {memoryThreshold, memoryThreshold, false},
 	} {
 		now := memory{unused: c.unused, allocated: before + c.allocated}
 		if got := now.idleSince(memory{allocated: before}); got != c.want {
@@ -56,7 +56,7 @@ func TestGrowthFollowsEachCollection(t *testing.T) {
 	defer cancel()
 	memoryReleaser{gcPercent: 50}.letGrow(ctx)
 	alive := make([]byte, 2*smallHeap)
-	for range 3 { // the cleanups run beside us
+	for range 3 { // the cleanups run concurrently
 		runtime.GC()
 	}
 	percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}

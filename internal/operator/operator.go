@@ -1,6 +1,5 @@
 // Package operator is the process around the families: the manager, the leader election and
-// its fence, events, metrics, and one cache for each family. It knows what a family is, and
-// none of them.
+// its fence, events, metrics, and one cache for each family. It imports no family.
 package operator
 
 import (
@@ -29,22 +28,21 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// shutdownTime is how long the process may take to stop: what the
-// reconciliations under way may take, and a little more. The Deployment's
-// terminationGracePeriodSeconds must be longer.
+// shutdownTime is how long the process may take to stop: the time for running
+// reconciliations, and a little more. The Deployment's terminationGracePeriodSeconds
+// must be longer.
 const shutdownTime = reconcile.DrainTime + 5*time.Second
 
 // fieldManager is the operator's name in metadata.managedFields.
 const fieldManager = "berg-operator"
 
-// Options are what differs between a deployed operator and one under test.
+// Options are the differences between a deployed operator and one under test.
 type Options struct {
 	// Clock is the time. Default: the real one.
 	Clock clock.PassiveClock
@@ -53,7 +51,7 @@ type Options struct {
 	// GCPercent is how much the heap may grow between two collections of garbage, in percent;
 	// a small one may grow more. Default: what the runtime is set to, at any size.
 	GCPercent int
-	// Deposed is called when another replica turns out to lead; it must exit.
+	// Deposed is called when another replica leads; it must exit.
 	// Default: a panic.
 	Deposed func()
 }
@@ -66,7 +64,7 @@ func Load(all []family.Family, args []string, getenv func(string) string, out io
 	return process, enabled, effective, err
 }
 
-// about says in the help what the operator is.
+// about is the first line of the help.
 func about(all []family.Family) string {
 	var apis []string
 	for _, f := range all {
@@ -99,8 +97,8 @@ func NewScheme(families ...family.Family) (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// New returns a manager with the controllers of the families, ready to be started. It needs
-// the API server: its kinds are looked up.
+// New returns a manager with the controllers of the families, ready to start. It needs
+// the API server to look up kinds.
 func New(ctx context.Context, restConfig *rest.Config, process config.Process, families []family.Family, opts Options) (ctrl.Manager, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -109,12 +107,12 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err != nil {
 		return nil, err
 	}
-	// Priority and fairness of the API server bounds us; a limit of our own would
+	// The API server limits requests by priority and fairness; a limit of the client would
 	// only add delay. Zero means the client's default, so it must be negative.
 	restConfig = rest.CopyConfig(restConfig)
 	restConfig.QPS = -1
-	// Admission may warn with a text that repeats what was written, flags included,
-	// and the client would log it.
+	// Warnings of admission may quote what was written, flags included, and the client
+	// would log them.
 	restConfig.WarningHandlerWithContext = rest.NoWarnings{}
 
 	options := ctrl.Options{
@@ -146,14 +144,13 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err != nil {
 		return nil, fmt.Errorf("set up events: %w", err)
 	}
-	clockSkew := clockskew.NewWatcher(opts.Clock)
 	dependencies := dependencyBuilder{
 		mgr: mgr, restConfig: restConfig, newClient: options.NewClient,
 		caches: cache.New(fieldManager),
 		dependencies: family.Dependencies{
-			// All who write hold back together.
+			// Shared, so that the drift backoff counts the writes of all controllers.
 			Writer: apply.Writer{Manager: fieldManager, DriftBackoff: apply.NewDriftBackoff(opts.Clock)},
-			Clock:  opts.Clock, ClockSkew: clockSkew, Urgent: urgent,
+			Clock:  opts.Clock, Urgent: urgent,
 			Workers: process.MaxConcurrentReconciles, Namespace: process.Namespace,
 			Probes: process.HealthProbeBindAddress, Metrics: process.MetricsBindAddress,
 		},
@@ -166,7 +163,7 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 			err = f.Setup(ctx, deps)
 		}
 		if meta.IsNoMatchError(err) {
-			return nil, fmt.Errorf("set up %s: %w: install its definition, or take its API out of ENABLED_APIS", f.API, err)
+			return nil, fmt.Errorf("set up %s: %w: install its CRD, or remove its API from ENABLED_APIS", f.API, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("set up %s: %w", f.API, err)
@@ -182,15 +179,11 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if process.OperatorConditionName != "" {
 		gate, err := newGate(ctx, mgr, process, busy, opts.Clock)
 		if err != nil {
-			return nil, fmt.Errorf("set up what holds up an upgrade: %w", err)
+			return nil, fmt.Errorf("set up the gate of upgrades: %w", err)
 		}
-		clockSkew.OnJump(gate.LookAgain)
 		if err := mgr.Add(gate); err != nil {
 			return nil, err
 		}
-	}
-	if err := mgr.Add(clockSkew); err != nil {
-		return nil, err
 	}
 	if err := mgr.Add(memoryReleaser{opts.GCPercent}); err != nil {
 		return nil, err
@@ -198,14 +191,14 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, err
 	}
-	if err := mgr.AddReadyzCheck("caches", seesTheCluster(candidate, mgr.Elected())); err != nil {
+	if err := mgr.AddReadyzCheck("caches", cachesFilled(candidate, mgr.Elected())); err != nil {
 		return nil, err
 	}
 	return mgr, nil
 }
 
-// elect makes the manager work only while it holds the lease, and give the lease
-// back when it is told to stop.
+// elect makes the manager work only while it holds the lease, and release the lease
+// when it stops.
 func elect(options *ctrl.Options, lease *lease) {
 	options.LeaderElection = true
 	options.LeaderElectionID = LeaseName
@@ -221,7 +214,7 @@ func metricsOptions(p config.Process) server.Options {
 	if p.MetricsSecure && p.MetricsBindAddress != "0" {
 		options.SecureServing = true
 		options.FilterProvider = filters.WithAuthenticationAndAuthorization
-		// HTTP/2 has been a way to attack many servers that did not need it.
+		// HTTP/2 is disabled because of its denial-of-service vulnerabilities.
 		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
 	}
 	return options
@@ -230,15 +223,15 @@ func metricsOptions(p config.Process) server.Options {
 func controllerOptions(opts Options) ctrlconfig.Controller {
 	return ctrlconfig.Controller{
 		SkipNameValidation: ptr.To(opts.SkipNameValidation),
-		// A replica that waits for the lease fills its caches meanwhile.
+		// A replica fills its caches while it waits for the lease.
 		EnableWarmup: ptr.To(true),
 	}
 }
 
-// seesTheCluster is ready when the operator takes part in the election, or works
-// without one: the manager does neither before the caches of all controllers are
-// filled. Until then it would neither build nor delete anything.
-func seesTheCluster(candidate, elected <-chan struct{}) healthz.Checker {
+// cachesFilled is ready when the operator takes part in the election, or works without
+// one: the manager does so only after the caches of all controllers are filled. Before
+// that it neither creates nor deletes anything.
+func cachesFilled(candidate, elected <-chan struct{}) healthz.Checker {
 	return func(*http.Request) error {
 		select {
 		case <-candidate:

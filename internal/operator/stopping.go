@@ -2,23 +2,23 @@ package operator
 
 import "github.com/go-logr/logr"
 
-// A manager that has been told to stop gives the lease back last, and then reports its
-// loss as an error: kubernetes-sigs/controller-runtime#3535. Whether it comes to that
-// depends on which is quicker, the log or the exit of the process.
+// A stopping manager releases the lease last, and then logs its loss as an error:
+// kubernetes-sigs/controller-runtime#3535. Whether the line appears depends on whether the
+// process exits first.
 const (
 	falseAlarm       = "error received after stop sequence was engaged"
 	falseAlarmReason = "leader election lost"
-	calmly           = "Takes no part in the leader election any more"
+	calmly           = "Left the leader election"
 )
 
-// calmLogger is a logger for a manager that takes part in the election. A lease that is
-// lost before it was told to stop is still an error, which the manager returns.
+// calmLogger is a logger for a manager with leader election. A lease that is lost before
+// the manager was stopped is still an error, which the manager returns.
 func calmLogger(logger logr.Logger) logr.Logger {
 	return logger.WithSink(calmSink{logger.GetSink()})
 }
 
-// calmSink is for what the manager itself says: a logger with a name or with values, as
-// the controllers have, is made by the sink within.
+// calmSink is for the log lines of the manager itself: loggers with a name or with values,
+// as controllers have, are made by the wrapped sink.
 type calmSink struct{ logr.LogSink }
 
 func (s calmSink) Error(err error, msg string, keysAndValues ...any) {

@@ -17,18 +17,18 @@ import (
 )
 
 // upgradeSettle is how long nothing must be created or removed before an upgrade
-// may begin: players of an event come in groups.
+// may begin: players start instances in groups.
 const upgradeSettle = 30 * time.Second
 
-// busyFamily is what an upgrade waits for, and the cache that shows it.
+// busyFamily is the work that an upgrade waits for, and the cache that shows it.
 type busyFamily struct {
 	family.Busy
 	cache cache.Cache
 }
 
-// newGate returns what holds up an upgrade by OLM while a family is busy.
+// newGate returns a gate that delays an upgrade by OLM while a family is busy.
 func newGate(ctx context.Context, mgr ctrl.Manager, process config.Process, busy []busyFamily, clk clock.PassiveClock) (*upgradeable.Gate, error) {
-	// A client of its own, because nothing of it may come from the caches.
+	// A separate client, because its reads must not come from the caches.
 	scheme := runtime.NewScheme()
 	if err := operatorsv2.AddToScheme(scheme); err != nil {
 		return nil, err

@@ -34,27 +34,27 @@ import (
 	"github.com/bergctf/berg-operator/internal/operator/certificate"
 )
 
-// certificateSlack keeps a renewal from coming a moment too early.
+// certificateSlack keeps a renewal from running slightly too early.
 const certificateSlack = time.Second
 
-// labelName is how the manifests label what belongs to the operator.
+// labelName is the label of the operator's objects in the manifests.
 const (
 	labelName    = "app.kubernetes.io/name"
 	operatorName = "berg-operator"
 )
 
-// certificateKeeper keeps the certificate of the webhooks in a Secret, and the API server told
-// of its authority. Every replica reads it; the leader makes and renews it.
+// certificateRotator keeps the certificate of the webhooks in a Secret, and its authority in
+// the webhook configuration. Every replica reads it; the leader issues and renews it.
 type certificateRotator struct {
 	client client.Client
 	clock  clock.PassiveClock
 	secret types.NamespacedName
-	// open is called when there is something to serve by, and for whom.
+	// open is called when there are a certificate and a webhook configuration.
 	open func()
 
 	pair atomic.Pointer[tls.Certificate]
-	// last is the data of the Secret as it was seen, should somebody delete it: with another
-	// authority, requests would fail until the API server knows it.
+	// last is the data of the Secret when it was last read, in case it is deleted: with a new
+	// authority, requests would fail until the API server trusts it.
 	last atomic.Pointer[map[string][]byte]
 }
 
@@ -76,11 +76,11 @@ func (m dependencyBuilder) keepCertificate(ctx context.Context, namespace string
 		client: deps.Manager.GetClient(), clock: deps.Clock, open: open,
 		secret: types.NamespacedName{Namespace: namespace, Name: webhookSecret},
 	}
-	// A replica is ready when it has them, too: one that is told to stop before would log that it had to wait.
+	// A replica is ready only with a certificate: if it is stopped before, it would log that it had to wait.
 	if err := reconcile.Open(ctx, deps.Manager.GetCache(), &corev1.Secret{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}); err != nil {
 		return nil, err
 	}
-	// Both are about the one certificate, whatever has changed.
+	// All events concern the one certificate.
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: k.secret}}
 	})
@@ -105,21 +105,21 @@ func (k *certificateRotator) certificate(*tls.ClientHelloInfo) (*tls.Certificate
 	if pair := k.pair.Load(); pair != nil {
 		return pair, nil
 	}
-	return nil, errors.New("there is no certificate yet")
+	return nil, errors.New("the webhook server has no certificate yet")
 }
 
-// read takes the certificate from the Secret, and begins to serve when somebody will ask.
+// read takes the certificate from the Secret, and starts serving if the webhooks are configured.
 func (k *certificateRotator) read(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	if err := k.client.Get(ctx, k.secret, secret); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // the leader makes it
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the leader creates it
 	}
 	if secret.Labels[labelName] != operatorName {
-		return ctrl.Result{}, nil // the leader tells
+		return ctrl.Result{}, nil // the leader logs it
 	}
 	pair, err := certificate.Pair(secret.Data)
 	if err != nil {
-		return ctrl.Result{}, nil //nolint:nilerr // the leader makes it anew
+		return ctrl.Result{}, nil //nolint:nilerr // the leader issues a new one
 	}
 	k.pair.Store(pair)
 	k.last.Store(ptr.To(maps.Clone(secret.Data)))
@@ -135,8 +135,8 @@ func (k *certificateRotator) configuration(ctx context.Context) (*admissionregis
 	return c, k.client.Get(ctx, types.NamespacedName{Name: WebhookConfiguration}, c)
 }
 
-// keep makes and renews the certificate, and tells the API server its authorities. Without a
-// configuration there is nobody to prove anything to.
+// keep issues and renews the certificate, and publishes its authorities in the webhook
+// configuration. Without a configuration no certificate is needed.
 func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	configuration, err := k.configuration(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, err
 	}
 	if !missing && secret.Labels[labelName] != operatorName || configuration.Labels[labelName] != operatorName {
-		log.FromContext(ctx).Info("the webhooks are not served: their Secret or their configuration is not the operator's, and was left untouched: rename it, or label it app.kubernetes.io/name=berg-operator",
+		log.FromContext(ctx).Info("the webhooks are not served: their Secret or their configuration does not belong to the operator and was left untouched. Rename it, or label it app.kubernetes.io/name=berg-operator",
 			"secret", k.secret, "configuration", WebhookConfiguration)
 		return ctrl.Result{}, nil
 	}
@@ -183,8 +183,8 @@ func (k *certificateRotator) keep(ctx context.Context, _ ctrl.Request) (ctrl.Res
 	return ctrl.Result{RequeueAfter: max(when.Sub(k.clock.Now()), 0) + certificateSlack}, nil
 }
 
-// write stores the certificate. Of two who make it at the same time, one is refused and looks
-// again.
+// write stores the certificate. If two replicas write at the same time, one gets a conflict and
+// reconciles again.
 func (k *certificateRotator) write(ctx context.Context, secret *corev1.Secret, missing bool, data map[string][]byte) error {
 	if missing {
 		return k.client.Create(ctx, &corev1.Secret{
@@ -214,12 +214,12 @@ func published(c *admissionregistrationv1.ValidatingWebhookConfiguration) []byte
 }
 
 func (k *certificateRotator) publish(ctx context.Context, c *admissionregistrationv1.ValidatingWebhookConfiguration, bundle []byte) error {
-	told := c.DeepCopy()
-	for i := range told.Webhooks {
-		told.Webhooks[i].ClientConfig.CABundle = bundle
+	updated := c.DeepCopy()
+	for i := range updated.Webhooks {
+		updated.Webhooks[i].ClientConfig.CABundle = bundle
 	}
-	if len(told.Webhooks) == 0 || bytes.Equal(published(c), bundle) {
+	if len(updated.Webhooks) == 0 || bytes.Equal(published(c), bundle) {
 		return nil
 	}
-	return k.client.Patch(ctx, told, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
+	return k.client.Patch(ctx, updated, client.MergeFromWithOptions(c, client.MergeFromWithOptimisticLock{}), client.FieldOwner(fieldManager))
 }

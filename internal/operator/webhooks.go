@@ -21,14 +21,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/family"
 )
 
-// The names of what the webhooks have in the cluster, as the manifests give them. The Operator
-// Lifecycle Manager makes its own.
+// The names of the objects of the webhooks, as in the manifests. The Operator Lifecycle Manager
+// creates its own.
 const (
 	// WebhookConfiguration is the ValidatingWebhookConfiguration.
 	WebhookConfiguration = "berg-operator-webhooks"
-	// webhookService leads to the webhooks, in the operator's namespace.
+	// webhookService is the Service of the webhooks, in the operator's namespace.
 	webhookService = "berg-operator-webhook"
-	// webhookSecret holds the certificate that the operator makes.
+	// webhookSecret holds the certificate that the operator issues.
 	webhookSecret = "berg-operator-webhook"
 )
 
@@ -38,10 +38,9 @@ type servedFamily struct {
 	dependencies family.Dependencies
 }
 
-// serveWebhooks adds the webhooks of all families to the process. Files prove it to the API
-// server where there are any; else a certificate that the leader makes, and that all replicas
-// use. Where neither is possible or wanted, nothing is served, and controllers alone tell what
-// is wrong with an object.
+// serveWebhooks adds the webhooks of all families to the process. The server uses certificate
+// files if they exist, else a certificate that the leader issues and all replicas use. Without
+// either, nothing is served, and only the status of an object shows what is invalid.
 func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Process, families []servedFamily) error {
 	if process.WebhookBindAddress == "0" {
 		return nil
@@ -58,7 +57,7 @@ func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Pro
 	installed, err := m.webhooksInstalled(ctx)
 	switch {
 	case apierrors.IsForbidden(err) && server.needed:
-		m.mgr.GetLogger().Info("the webhooks are not served: the operator has no rights to their configuration; what is wrong with an object only its status tells", "configuration", WebhookConfiguration)
+		m.mgr.GetLogger().Info("the webhooks are not served: the operator has no rights to their configuration. Invalid objects are reported only in their status", "configuration", WebhookConfiguration)
 		return nil
 	case apierrors.IsForbidden(err):
 		return nil
@@ -67,16 +66,16 @@ func (m dependencyBuilder) serveWebhooks(ctx context.Context, process config.Pro
 	case !installed && !server.needed:
 		return nil
 	}
-	keeper, err := m.keepCertificate(ctx, process.Namespace, server.open)
+	certificates, err := m.keepCertificate(ctx, process.Namespace, server.open)
 	if err != nil {
 		return err
 	}
-	server.options.TLSOpts = append(server.options.TLSOpts, func(c *tls.Config) { c.GetCertificate = keeper.certificate })
+	server.options.TLSOpts = append(server.options.TLSOpts, func(c *tls.Config) { c.GetCertificate = certificates.certificate })
 	return server.addTo(m)
 }
 
-// webhooksInstalled reports whether the API server is told to ask. A family that is not
-// enabled must answer, too: its objects would be refused otherwise.
+// webhooksInstalled reports whether the webhook configuration exists. The webhooks of disabled
+// families must answer too: otherwise their objects would be rejected.
 func (m dependencyBuilder) webhooksInstalled(ctx context.Context) (bool, error) {
 	c, err := clientadmissionv1.NewForConfigAndClient(m.restConfig, m.mgr.GetHTTPClient())
 	if err != nil {
@@ -111,7 +110,7 @@ func newWebhookServer(process config.Process, families []servedFamily) (*webhook
 	}
 	s := &webhookServer{
 		options: webhook.Options{Host: host, Port: port, WebhookMux: http.NewServeMux(), TLSOpts: []func(*tls.Config){
-			// HTTP/2 has been a way to attack many servers that did not need it.
+			// HTTP/2 is disabled because of its denial-of-service vulnerabilities.
 			func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} },
 		}},
 		handlers: map[string]http.Handler{"/": &admission.Webhook{Handler: admission.HandlerFunc(admit)}},
@@ -126,7 +125,7 @@ func newWebhookServer(process config.Process, families []servedFamily) (*webhook
 	return s, nil
 }
 
-// letPass is for objects of families that are not enabled.
+// admit is for objects of families that are not enabled.
 func admit(context.Context, admission.Request) admission.Response { return admission.Allowed("") }
 
 func (s *webhookServer) addTo(m dependencyBuilder) error {
@@ -140,7 +139,7 @@ func (s *webhookServer) addTo(m dependencyBuilder) error {
 	return m.mgr.Add(s)
 }
 
-// open lets the server begin. It may be called more than once.
+// open lets the server start. It may be called more than once.
 func (s *webhookServer) open() { s.once.Do(func() { close(s.opened) }) }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica answers.
@@ -156,7 +155,7 @@ func (s *webhookServer) Start(ctx context.Context) error {
 	}
 }
 
-// ready tells that a server which is to answer does.
+// ready reports whether a server that has to answer does so.
 func (s *webhookServer) ready(r *http.Request) error {
 	select {
 	case <-s.opened:

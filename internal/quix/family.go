@@ -1,4 +1,4 @@
-// Package quix is the family of Environments: its door to the operator.
+// Package quix is the family of Environments: its entry point for the operator.
 package quix
 
 import (
@@ -44,7 +44,7 @@ func caches(cfg config.Quix) cache.Options {
 	return cache.Options{
 		ByObject: map[client.Object]ctrlcache.ByObject{
 			&quixv1.Environment{}: {Label: labels.Everything(), SyncPeriod: &cfg.CacheSyncPeriod},
-			&corev1.Namespace{}:   {Label: labels.Everything()}, // a foreign one of the same name must be seen
+			&corev1.Namespace{}:   {Label: labels.Everything()}, // one of the same name that belongs to another owner must be found
 			&rbacv1.RoleBinding{}: {Label: environment.RoleBindingLabels.Selector()},
 			&rbacv1.ClusterRole{}: {
 				Label: labels.Everything(),
@@ -55,8 +55,7 @@ func caches(cfg config.Quix) cache.Options {
 	}
 }
 
-// trim leaves of a foreign namespace only that it is there: a cluster has thousands, and what
-// they are does not concern us.
+// trim keeps only the identity of a namespace that belongs to another owner: a cluster may have thousands of them.
 func trim(o client.Object) {
 	ns, ok := o.(*corev1.Namespace)
 	if !ok || ns.Labels[quixv1.LabelManagedBy] == quixv1.ManagedBy || ns.Annotations[quixv1.AnnotationUID] != "" || ns.DeletionTimestamp != nil {

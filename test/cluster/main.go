@@ -70,7 +70,7 @@ const (
 )
 
 func main() {
-	// A second signal ends the process at once: the first one only asks.
+	// The first signal is a request; a second one ends the process immediately.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 

@@ -49,8 +49,8 @@ func settings() (sections [][]setting) {
 // relatedImage is the prefix of variables that are there for operator-sdk.
 const relatedImage = "RELATED_IMAGE_"
 
-// variables: a Subscription can set what the operator reads, and whoever looks at
-// the Deployment sees every variable with the default that holds.
+// variables: a Subscription can set what the operator reads, and the Deployment
+// shows every variable with its default.
 func variables(b bundle) []string {
 	var problems, names []string
 	env := map[string]corev1.EnvVar{}
@@ -207,7 +207,7 @@ func podOperation(b bundle) []string {
 	return problems
 }
 
-// images: whoever mirrors relatedImages has everything that the operator needs.
+// images: a mirror of relatedImages has everything that the operator needs.
 func images(b bundle) []string {
 	var problems []string
 	image := b.container().Image

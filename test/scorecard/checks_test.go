@@ -28,7 +28,7 @@ func loadOurs(t *testing.T) bundle {
 }
 
 func TestOurBundlePasses(t *testing.T) {
-	for _, r := range judge(filepath.Join(root, "bundle")).Results {
+	for _, r := range checkBundle(filepath.Join(root, "bundle")).Results {
 		if r.State != "pass" {
 			t.Errorf("%s: %s: %s", r.Name, r.State, strings.Join(r.Errors, "\n\t"))
 		}
@@ -36,7 +36,7 @@ func TestOurBundlePasses(t *testing.T) {
 }
 
 func TestMissingBundleIsAnError(t *testing.T) {
-	results := judge(t.TempDir()).Results
+	results := checkBundle(t.TempDir()).Results
 	if len(results) != 1 || results[0].State != "error" || len(results[0].Errors) != 1 {
 		t.Errorf("got %+v", results)
 	}
@@ -119,7 +119,7 @@ func TestChecksFindFaults(t *testing.T) {
 		{"another image runs", "images-can-be-mirrored", "relatedImages", func(b *bundle) {
 			container(b).Image = "example.com/another"
 		}},
-		{"an example runs whatever is newest", "images-can-be-mirrored", "not pinned", func(b *bundle) {
+		{"an example runs the newest image", "images-can-be-mirrored", "not pinned", func(b *bundle) {
 			for _, e := range b.examples {
 				if containers, _, _ := unstructured.NestedSlice(e.Object, "spec", "containers"); len(containers) > 0 {
 					containers[0].(map[string]any)["image"] = "ghcr.io:443/example/web"
@@ -128,14 +128,14 @@ func TestChecksFindFaults(t *testing.T) {
 				}
 			}
 		}},
-		{"an example of components runs whatever is newest", "images-can-be-mirrored", "not pinned", func(b *bundle) {
+		{"an example of components runs the newest image", "images-can-be-mirrored", "not pinned", func(b *bundle) {
 			for _, e := range b.examples {
 				for _, c := range componentContainers(e) {
 					c["image"] = "ghcr.io:443/example/web"
 				}
 			}
 		}},
-		{"a test runs whatever is newest", "images-can-be-mirrored", "not pinned", func(b *bundle) {
+		{"a test runs the newest image", "images-can-be-mirrored", "not pinned", func(b *bundle) {
 			b.scorecardImages[0] = "example.com/test:latest"
 		}},
 		{"a kind has no example", "kinds-have-examples", "ChallengeInstance", func(b *bundle) {

@@ -35,23 +35,23 @@ type status struct {
 	Results []result `json:"results"`
 }
 
-// patience bounds how long an example may take to run, and to go. The pod of a
+// timeout bounds how long an example may take to run, and to go. The pod of a
 // test is given up after the time that operator-sdk is told by --wait-time.
-const patience = 3 * time.Minute
+const timeout = 3 * time.Minute
 
 func main() {
-	var verdict status
+	var result status
 	switch {
 	case len(os.Args) == 1:
-		verdict = judge(bundleDir)
+		result = checkBundle(bundleDir)
 	case len(os.Args) == 2 && os.Args[1] == "examples":
-		verdict = tryExamples(context.Background(), bundleDir)
+		result = tryExamples(context.Background(), bundleDir)
 	default:
 		fmt.Fprintf(os.Stderr, "usage: %s [examples]\n", os.Args[0])
 		os.Exit(2)
 	}
 	// The whole output of the pod, standard error too, must be one JSON text.
-	output, err := json.MarshalIndent(verdict, "", "  ")
+	output, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -59,14 +59,14 @@ func main() {
 	_, _ = fmt.Fprintln(os.Stdout, string(output))
 }
 
-func judge(dir string) status {
+func checkBundle(dir string) status {
 	b, err := load(dir)
 	if err != nil {
 		return failed("readable", err)
 	}
 	var s status
 	for _, c := range checks {
-		s.Results = append(s.Results, verdictOf(c.name, c.problems(b)))
+		s.Results = append(s.Results, resultOf(c.name, c.problems(b)))
 	}
 	return s
 }
@@ -89,7 +89,7 @@ func tryExamples(ctx context.Context, dir string) status {
 	}
 	var s status
 	for _, o := range outcomes {
-		s.Results = append(s.Results, verdictOf("example-"+o.Name+"-"+o.Did, o.Problems))
+		s.Results = append(s.Results, resultOf("example-"+o.Name+"-"+o.Did, o.Problems))
 	}
 	return s
 }
@@ -113,7 +113,7 @@ func newRun() (examples.Run, error) {
 		return examples.Run{}, err
 	}
 	text, err := documentation()
-	return examples.Run{Client: k8s, Namespace: namespace, Patience: patience, Documentation: text}, err
+	return examples.Run{Client: k8s, Namespace: namespace, Timeout: timeout, Documentation: text}, err
 }
 
 // documentation is the text of the pages that explain what is: neither why it is so, nor
@@ -136,7 +136,7 @@ func documentation() (string, error) {
 	return b.String(), err
 }
 
-func verdictOf(name string, problems []string) result {
+func resultOf(name string, problems []string) result {
 	if len(problems) > 0 {
 		return result{Name: name, State: "fail", Errors: problems}
 	}

@@ -10,7 +10,7 @@ import (
 
 // allowed is everything that the operator may do: rights_<family>.go says it for a family, this
 // file for the process. What is granted beyond it, or no longer granted, is a decision that
-// somebody takes there.
+// a person makes there.
 var allowed = map[string][]string{}
 
 // allow adds rights, verbs by resource, to those that are allowed.

@@ -419,6 +419,17 @@ const (
 	ConditionUpToDate = "UpToDate"
 )
 
+// BuildConditions are the conditions of the steps that create an instance, in the order of the steps.
+// While one of them is False, the later steps wait.
+var BuildConditions = []string{
+	ConditionChallengeFound, ConditionFlagValidation, ConditionAdmitted, ConditionNamespaceCreated,
+	ConditionNetworkPolicyCreated, ConditionServicesCreated, ConditionRoutesCreated, ConditionDeploymentsCreated,
+}
+
+// ProblemConditions are the conditions whose status False is a problem of the instance, the first
+// problem first. Others, such as UpToDate and NamespaceDeleted, are False for healthy instances, too.
+var ProblemConditions = append(BuildConditions[:len(BuildConditions):len(BuildConditions)], ConditionPodsReady, ConditionHealthy)
+
 // The reasons of conditions and events.
 const (
 	ReasonFound                = "Found"

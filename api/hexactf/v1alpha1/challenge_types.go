@@ -8,8 +8,8 @@ import (
 )
 
 // Challenge is one running copy of a ChallengeDefinition, for one player. Its labels
-// apps.hexactf.io/challengeId and apps.hexactf.io/user say of which problem and for whom:
-// both must be lower-case letters, digits and dashes, because names are made of them.
+// apps.hexactf.io/challengeId and apps.hexactf.io/user identify the problem and the player:
+// both must be lower-case letters, digits and dashes, because they become parts of names.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -32,7 +32,7 @@ type Challenge struct {
 	// +required
 	Spec ChallengeSpec `json:"spec"`
 
-	// What the operator observed. A Challenge that it has not seen yet is in state None.
+	// What the operator observed. A Challenge that it has not reconciled yet is in state None.
 	//
 	// +optional
 	// +kubebuilder:default={currentStatus:{state:"None",errorMsg:""}}
@@ -58,9 +58,9 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Definition"
 	Definition string `json:"definition"`
 
-	// The namespace of this Challenge once more, for clients that send it. A Challenge in
-	// which it is another one is ended with an error: everything is made in
-	// metadata.namespace. Default: not compared.
+	// The namespace of this Challenge, for clients that send it. If it differs from
+	// metadata.namespace, the Challenge is deleted with an error: all objects are created in
+	// metadata.namespace. Default: not checked.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Namespace"
@@ -69,13 +69,13 @@ type ChallengeSpec struct {
 
 // ChallengeStatus is what the operator observed of a Challenge.
 type ChallengeStatus struct {
-	// When the operator began with this Challenge. It is written once; the time of the
-	// Challenge counts from here.
+	// When the operator first reconciled this Challenge. It is written once; the duration of
+	// the Challenge counts from here.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Started At"
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 
-	// Where the Challenge stands.
+	// The state of the Challenge.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Current Status"
 	CurrentStatus CurrentStatus `json:"currentStatus,omitempty"`
@@ -86,15 +86,15 @@ type ChallengeStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Is One"
 	IsOne bool `json:"isOne,omitempty"`
 
-	// Node port at which the Challenge is reached: the first port of its Service of type
-	// NodePort. Of several such Services the last one's counts. Absent without one, and
-	// until it is known.
+	// Node port at which players reach the Challenge: the first port of its Service of type
+	// NodePort. Of several such Services the last one counts. Absent without such a Service,
+	// and until the Challenge runs.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Endpoint"
 	Endpoint int32 `json:"endpoint,omitempty"`
 
-	// When the operator ends the Challenge: startedAt plus the duration of the definition as
-	// it was at the start. Absent for one that does not expire.
+	// When the Challenge expires and is deleted: startedAt plus the duration of the definition
+	// as it was at the start. Absent if it does not expire.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Expires At"
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
@@ -104,12 +104,12 @@ type ChallengeStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Running At"
 	RunningAt *metav1.Time `json:"runningAt,omitempty"`
 
-	// The label apps.hexactf.io/challengeId as it was at the start: names and messages keep it.
+	// The label apps.hexactf.io/challengeId as it was at the start, for names and messages.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Challenge ID"
 	ChallengeID string `json:"challengeId,omitempty"`
 
-	// The label apps.hexactf.io/user as it was at the start: names and messages keep it.
+	// The label apps.hexactf.io/user as it was at the start, for names and messages.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="User"
 	User string `json:"user,omitempty"`
@@ -119,21 +119,21 @@ type ChallengeStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// The messages to the platform: each is recorded here with the change that it is about,
-	// before it is sent. Absent where no message was ever recorded.
+	// The messages to the platform: each is recorded here together with the change of state,
+	// before it is sent. Absent if no message was ever recorded.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Messages"
 	Messages *Messages `json:"messages,omitempty"`
 
-	// What the Challenge was started with, from which its objects are repaired: the
-	// components of the definition, and whether they are isolated.
+	// What the Challenge was started with, and its objects are repaired from: the components
+	// of the definition, and the settings of their isolation.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Definition Snapshot",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	DefinitionSnapshot *runtime.RawExtension `json:"definitionSnapshot,omitempty"`
 
-	// What is done, what is missing and why.
+	// Which steps are done, which are not, and why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -141,29 +141,29 @@ type ChallengeStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// CurrentStatus is where a Challenge stands.
+// CurrentStatus is the state of a Challenge.
 type CurrentStatus struct {
-	// None: nothing was done yet; Creating: its objects are being made, or are not available
+	// None: not reconciled yet; Creating: its objects are being created, or are not available
 	// yet; Running: all Deployments were available and the endpoint is known; Error: it
 	// cannot run, errorMsg says why; Terminating: it is being deleted.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="State",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	State State `json:"state,omitempty"`
 
-	// What is wrong, and what to do about it; empty if nothing is.
+	// The problem, and what to do about it; empty if there is none.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Error Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
 	ErrorMsg string `json:"errorMsg"`
 }
 
-// Messages are those of one Challenge to the platform.
+// Messages are the messages about one Challenge to the platform.
 type Messages struct {
-	// How many were recorded, which is the sequence number of the last one.
+	// Number of recorded messages, which is the sequence number of the last one.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Recorded"
 	Recorded int64 `json:"recorded"`
 
-	// Those that are not known to be acknowledged, in their order. One that was acknowledged
+	// The messages that are not known to be acknowledged, in order. An acknowledged message
 	// stays here for some seconds.
 	// +optional
 	// +listType=atomic
@@ -173,17 +173,17 @@ type Messages struct {
 
 // Message is one message, as it is sent.
 type Message struct {
-	// Number of the message among those of its Challenge, from 1.
+	// Number of the message for its Challenge, from 1.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Sequence"
 	Sequence int64 `json:"sequence"`
 
-	// The state that it tells: Creating, Running, Error or Deleted.
+	// The state in the message: Creating, Running, Error or Deleted.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="New Status"
 	NewStatus State `json:"newStatus"`
 
-	// The endpoint, if the message tells one.
+	// The endpoint in the message, if there is one.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Endpoint"
 	Endpoint int32 `json:"endpoint,omitempty"`
@@ -194,12 +194,12 @@ type Message struct {
 	Timestamp metav1.MicroTime `json:"timestamp"`
 }
 
-// State is a step in the life of a Challenge.
+// State is the state of a Challenge.
 //
 // +kubebuilder:validation:Enum=None;Creating;Running;Error;Terminating;Deleted
 type State string
 
-// The states. Deleted is that of a message only.
+// The states. Deleted occurs only in messages.
 const (
 	StateNone        State = "None"
 	StateCreating    State = "Creating"
@@ -209,13 +209,12 @@ const (
 	StateDeleted     State = "Deleted"
 )
 
-// States lists every state of a resource, in the order of a life.
+// States lists every state of a resource, in their usual order.
 var States = []State{StateNone, StateCreating, StateRunning, StateError, StateTerminating}
 
 // The conditions of a Challenge.
 const (
-	// ConditionDefinitionFound: the labels and the definition are good, and what runs is
-	// taken from there.
+	// ConditionDefinitionFound: the labels and the definition are valid, and the challenge runs that definition.
 	ConditionDefinitionFound = "DefinitionFound"
 	// ConditionResourcesCreated: all its objects are as they should be.
 	ConditionResourcesCreated = "ResourcesCreated"
@@ -260,10 +259,10 @@ const (
 	ReasonMessagesLost          = "MessagesLost"
 )
 
-// Finalizer keeps a Challenge until the platform was told of its end.
+// Finalizer keeps a Challenge until the message about its deletion is sent.
 const Finalizer = "challenge.hexactf.io/finalizer"
 
-// DefaultDuration is how long a Challenge lives whose definition does not say.
+// DefaultDuration is how long a Challenge lives if its definition has no duration.
 const DefaultDuration = 30 * time.Minute
 
 // The labels that clients set on a Challenge.
@@ -283,8 +282,7 @@ const (
 
 	// AnnotationUID proves to which Challenge an object belongs.
 	AnnotationUID = "apps.hexactf.io/challenge-uid"
-	// AnnotationChecksum tells what the operator wrote, so that it finds out when
-	// that is no longer what it would write.
+	// AnnotationChecksum is the checksum of what the operator wrote, so that it detects that it would write something else.
 	AnnotationChecksum = "apps.hexactf.io/plan-checksum"
 
 	// ManagedBy is the value of LabelManagedBy.

@@ -7,7 +7,7 @@ import (
 )
 
 // ChallengeDefinition says what a Challenge consists of. The operator reads it when a
-// Challenge starts and never changes it; what runs already stays as it was started.
+// Challenge starts and never changes it; a running Challenge stays as it was started.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -26,7 +26,7 @@ type ChallengeDefinition struct {
 	// +required
 	Spec ChallengeDefinitionSpec `json:"spec"`
 
-	// Always empty: what becomes of a definition stands in the Challenges that use it.
+	// Always empty: see the status of the Challenges that use the definition.
 	//
 	// +optional
 	Status ChallengeDefinitionStatus `json:"status,omitempty"`
@@ -52,8 +52,8 @@ type ChallengeDefinitionSpec struct {
 	IsOne bool `json:"isOne,omitempty"`
 
 	// How long a Challenge lives, counted from its status.startedAt, for example 30m, 90s or
-	// 1h30m, from 1s to 8760h. Not used where isOne is true. A change concerns Challenges that
-	// start later. Default: 30m.
+	// 1h30m, from 1s to 8760h. Not used if isOne is true. A change affects only Challenges
+	// that start later. Default: 30m.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:Type=string
@@ -62,8 +62,8 @@ type ChallengeDefinitionSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Duration"
 	Duration *metav1.Duration `json:"duration,omitempty"`
 
-	// The components, each of them a Deployment and, if players or other components are to
-	// reach it, a Service. At least one is needed to run anything.
+	// The components, each a Deployment and, if players or other components must reach it, a
+	// Service. A Challenge needs at least one component.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -83,26 +83,26 @@ type Component struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Name"
 	Name string `json:"name"`
 
-	// The Deployment of the component, reduced to what it may say.
+	// The Deployment of the component, with a reduced set of fields.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Deployment"
 	Deployment *Deployment `json:"deployment"`
 
-	// How it is reached. Default: no Service.
+	// How players or other components reach it. Default: no Service.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Service"
 	Service *Service `json:"service,omitempty"`
 }
 
-// Deployment is a Deployment of apps/v1, reduced to what a component may say.
+// Deployment is a Deployment of apps/v1 with a reduced set of fields.
 type Deployment struct {
-	// How many pods of which kind run.
+	// Number and template of the pods.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Spec"
 	Spec DeploymentSpec `json:"spec"`
 }
 
-// DeploymentSpec says which pods run, and how many.
+// DeploymentSpec is the number and the template of the pods.
 type DeploymentSpec struct {
 	// Number of pods. Default: 1.
 	// +optional
@@ -112,7 +112,7 @@ type DeploymentSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Replicas"
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// What each pod is made from.
+	// Template of each pod.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Template"
 	Template PodTemplate `json:"template"`
@@ -126,8 +126,8 @@ type PodTemplate struct {
 	Spec PodSpec `json:"spec"`
 }
 
-// PodSpec is the specification of a pod, reduced to what a component may say. There are no
-// volumes, so that no container may mount one.
+// PodSpec is the specification of a pod with a reduced set of fields. There are no volumes, so
+// no container may mount one.
 type PodSpec struct {
 	// Labels of the nodes on which the pod may run. Default: any node.
 	// +optional
@@ -142,36 +142,36 @@ type PodSpec struct {
 	Containers []corev1.Container `json:"containers"`
 }
 
-// Service is a Service of v1. Of its spec the operator uses the ports and the type; what
-// else stands in it is accepted and not used.
+// Service is a Service of v1. The operator uses the ports and the type of its spec; other
+// fields are accepted and ignored.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.spec.ports) && size(self.spec.ports) > 0",message="spec.ports is needed: a Service without ports leads nowhere; leave the service out instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.type) || self.spec.type != 'ExternalName'",message="spec.type must be ClusterIP, NodePort or LoadBalancer: an ExternalName does not lead to the component"
 type Service struct {
-	// Accepted, because some write whole Services, and not used.
+	// Accepted for clients that write whole Services, and ignored.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="API Version",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// Accepted, because some write whole Services, and not used.
+	// Accepted for clients that write whole Services, and ignored.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Kind",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	Kind string `json:"kind,omitempty"`
 
-	// Accepted, because some write whole Services, and not used.
+	// Accepted for clients that write whole Services, and ignored.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Metadata",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
 	Metadata *runtime.RawExtension `json:"metadata,omitempty"`
 
-	// The ports, and the type: ClusterIP for what components reach, NodePort for what players
-	// reach.
+	// The ports, and the type: ClusterIP if only components reach it, NodePort if players
+	// reach it.
 	// +required
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Spec"
 	Spec corev1.ServiceSpec `json:"spec"`
 
-	// Accepted, because some write whole Services, and not used.
+	// Accepted for clients that write whole Services, and ignored.
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Type=object

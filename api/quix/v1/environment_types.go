@@ -4,10 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Environment is a namespace of its own for the platform. The operator creates
-// the namespace, gives the platform's ServiceAccount the rights of one reviewed
-// ClusterRole in it, keeps both as they should be, and deletes both with the
-// Environment.
+// Environment is a namespace for the platform. The operator creates the
+// namespace, gives the platform's ServiceAccount the rights of one reviewed
+// ClusterRole in it, repairs both, and deletes both with the Environment.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -22,7 +21,7 @@ type Environment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Which namespace is wanted.
+	// The namespace to create.
 	//
 	// +required
 	Spec EnvironmentSpec `json:"spec"`
@@ -42,7 +41,7 @@ type EnvironmentList struct {
 	Items           []Environment `json:"items"`
 }
 
-// EnvironmentSpec says which namespace is wanted and what it carries.
+// EnvironmentSpec is the namespace to create, with its labels and annotations.
 type EnvironmentSpec struct {
 	// Identifier of the environment: lower-case letters, digits and dashes, 3 to
 	// 44 characters, a letter or digit at both ends. The namespace is called
@@ -55,37 +54,36 @@ type EnvironmentSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="ID"
 	ID string `json:"id"`
 
-	// Labels of the namespace, beside those that the operator sets. Each key starts
-	// with quix.io/. A label that is removed here is removed from the namespace;
-	// labels that others gave it stay. Default: none.
+	// Labels of the namespace, in addition to those that the operator sets. Each key
+	// starts with quix.io/. A label that is removed here is removed from the
+	// namespace; labels that other clients set stay. Default: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('quix.io/'))",message="every key must start with quix.io/"
-	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/managed-by', 'quix.io/environment-id', 'quix.io/environment-name'])",message="quix.io/managed-by, quix.io/environment-id and quix.io/environment-name are set by the operator alone"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/managed-by', 'quix.io/environment-id', 'quix.io/environment-name'])",message="quix.io/managed-by, quix.io/environment-id and quix.io/environment-name are set only by the operator"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Labels"
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// Annotations of the namespace, beside those that the operator sets. Each key
-	// starts with quix.io/. An annotation that is removed here is removed from the
-	// namespace; annotations that others gave it stay. Default: none.
+	// Annotations of the namespace, in addition to those that the operator sets.
+	// Each key starts with quix.io/. An annotation that is removed here is removed
+	// from the namespace; annotations that other clients set stay. Default: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('quix.io/'))",message="every key must start with quix.io/"
-	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/created-by', 'quix.io/environment-resource-name', 'quix.io/environment-uid', 'quix.io/applied-metadata', 'quix.io/plan-checksum'])",message="quix.io/created-by, quix.io/environment-resource-name, quix.io/environment-uid, quix.io/applied-metadata and quix.io/plan-checksum are set by the operator alone"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/created-by', 'quix.io/environment-resource-name', 'quix.io/environment-uid', 'quix.io/applied-metadata', 'quix.io/plan-checksum'])",message="quix.io/created-by, quix.io/environment-resource-name, quix.io/environment-uid, quix.io/applied-metadata and quix.io/plan-checksum are set only by the operator"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Annotations"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // EnvironmentStatus is what the operator observed of an environment.
 type EnvironmentStatus struct {
-	// Where the environment stands. InProgress: it is being made, or waits for
-	// something that passes by itself; Ready: namespace and binding are in place;
-	// Failed: something must be fixed, the conditions say what, and it continues
-	// by itself once that is done; Deleting: its binding and namespace are being
-	// deleted.
+	// The phase of the environment. InProgress: it is being created, or waits for
+	// an operation that ends by itself; Ready: namespace and binding are in place;
+	// Failed: a person must fix the problem in the conditions, and then it
+	// continues by itself; Deleting: its binding and namespace are being deleted.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase"}
 	Phase Phase `json:"phase,omitempty"`
 
-	// The phase in words: the problem, if there is one.
+	// Describes the phase: the problem, if there is one.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
 	Message string `json:"message,omitempty"`
@@ -95,7 +93,7 @@ type EnvironmentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed Generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// When anything else in this status changed last.
+	// When this status changed last.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Last Updated"
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
@@ -111,7 +109,7 @@ type EnvironmentStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Role Binding"
 	RoleBindingStatus *ResourceStatus `json:"roleBindingStatus,omitempty"`
 
-	// What is done, what is missing and why.
+	// Which steps are done, which are not, and why.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -121,13 +119,13 @@ type EnvironmentStatus struct {
 
 // ResourceStatus is what the operator observed of one object of an environment.
 type ResourceStatus struct {
-	// Creating: it is being made; Active: it is as it should be; Failed: it is
+	// Creating: it is being created; Active: it is as it should be; Failed: it is
 	// not, the message says why; Deleting: it is being deleted.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Phase"
 	Phase ResourcePhase `json:"phase,omitempty"`
 
-	// The phase in words.
+	// Describes the phase.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Message"
 	Message string `json:"message,omitempty"`
@@ -138,7 +136,7 @@ type ResourceStatus struct {
 	ResourceName string `json:"resourceName,omitempty"`
 }
 
-// Phase is a step in the life of an environment.
+// Phase is the phase of an environment.
 //
 // +kubebuilder:validation:Enum=InProgress;Ready;Failed;Deleting
 type Phase string
@@ -151,10 +149,10 @@ const (
 	PhaseDeleting   Phase = "Deleting"
 )
 
-// Phases lists every phase, in the order of a life.
+// Phases lists every phase, in their usual order.
 var Phases = []Phase{PhaseInProgress, PhaseReady, PhaseFailed, PhaseDeleting}
 
-// ResourcePhase is a step in the life of one object of an environment.
+// ResourcePhase is the phase of one object of an environment.
 //
 // +kubebuilder:validation:Enum=Creating;Active;Failed;Deleting
 type ResourcePhase string
@@ -167,13 +165,11 @@ const (
 	ResourceDeleting ResourcePhase = "Deleting"
 )
 
-// The conditions of an environment, in the order in which it is made. A
-// condition that is False stops the later ones.
+// The conditions of an environment, in the order of the steps. A condition that is False stops the later steps.
 const (
-	// ConditionNamespaceReady: the namespace exists and is this environment's.
+	// ConditionNamespaceReady: the namespace exists and belongs to this environment.
 	ConditionNamespaceReady = "NamespaceReady"
-	// ConditionRoleValidated: the platform's ClusterRole exists and lets nobody
-	// gain more rights than it lists.
+	// ConditionRoleValidated: the platform's ClusterRole exists, and its holder cannot gain more rights than it lists.
 	ConditionRoleValidated = "RoleValidated"
 	// ConditionRoleBindingReady: the platform's ServiceAccount is bound to it in
 	// the namespace.
@@ -215,25 +211,23 @@ const Finalizer = "quix.io/environment-finalizer"
 
 // The labels and annotations that the operator writes.
 const (
-	// MetadataPrefix begins every key that an Environment may set.
+	// MetadataPrefix is the beginning of every key that an Environment may set.
 	MetadataPrefix = "quix.io/"
 
 	LabelManagedBy       = "quix.io/managed-by"
 	LabelEnvironmentID   = "quix.io/environment-id"
 	LabelEnvironmentName = "quix.io/environment-name"
-	// LabelPlatform marks what belongs to the platform; it hands its certificate
-	// authorities to the namespaces that carry it.
+	// LabelPlatform identifies the namespaces of the platform, which copies its certificate authorities into them.
 	LabelPlatform = "ManagedBy"
 
 	AnnotationCreatedBy    = "quix.io/created-by"
 	AnnotationResourceName = "quix.io/environment-resource-name"
 	// AnnotationUID proves to which Environment an object belongs.
 	AnnotationUID = "quix.io/environment-uid"
-	// AnnotationApplied notes which labels and annotations the operator set, so
-	// that those removed from an Environment are removed from its namespace.
+	// AnnotationApplied records which labels and annotations the operator set, so that those removed from an Environment are
+	// removed from its namespace.
 	AnnotationApplied = "quix.io/applied-metadata"
-	// AnnotationChecksum tells what the operator wrote, so that it finds out when
-	// that is no longer what it would write.
+	// AnnotationChecksum is the checksum of what the operator wrote, so that it detects that it would write something else.
 	AnnotationChecksum = "quix.io/plan-checksum"
 
 	// ManagedBy is the value of LabelManagedBy and AnnotationCreatedBy on the

@@ -1,4 +1,4 @@
-// The documents and manifests that an administrator reads agree with the settings.
+// The documents and manifests for administrators agree with the settings.
 package families_test
 
 import (
@@ -26,8 +26,7 @@ var update = flag.Bool("update", false, "rewrite the pages that administrators r
 // sections are the tables of all families and of the process.
 func sections() []settings.Section { return operator.Sections(new(config.Process), families.All()) }
 
-// What an administrator reads is the table that the operator follows: run with -update to
-// write it.
+// The page shows the tables that the operator reads: run with -update to write it.
 func TestPageShowsTheSettings(t *testing.T) { shows(t, "docs/settings.md", "settings", markdown()) }
 
 // The index of the pages names each family's own; run with -update to write it.
@@ -57,7 +56,7 @@ func TestIndexNamesTheFamilies(t *testing.T) {
 	shows(t, "docs/README.md", "families", list.String())
 }
 
-// shows compares what a page has between two marks with what belongs there, and writes it
+// shows compares the text between two marks of a page with the expected text, and writes it
 // with -update.
 func shows(t *testing.T, path, mark, want string) {
 	t.Helper()
@@ -99,7 +98,7 @@ func markdown() string {
 	return b.String()
 }
 
-// Two families cannot have a setting of the same name: one would get what is meant for the other.
+// Two families must not have a setting of the same name: one would get the value for the other.
 func TestNamesOfSettingsAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, section := range sections() {
@@ -112,9 +111,9 @@ func TestNamesOfSettingsAreUnique(t *testing.T) {
 	}
 }
 
-// The deployed manifests list every variable with its default, so that it is found there, in
-// the order of its table, and no other: those of the process in its Deployment, those of a
-// family in the patch of its folder.
+// The deployed manifests list every variable with its default, in the order of its table, and no
+// other variables: those of the process in its Deployment, those of a family in the patch of its
+// folder.
 func TestManifestsListTheSettings(t *testing.T) {
 	files, err := filepath.Glob("../../../config/*/settings.yaml")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package families is the only list of what the operator runs.
+// Package families is the only list of the families that the operator runs.
 package families
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel"
 )
 
-// All returns every family, with places of its own for the settings of each.
+// All returns every family, with new variables for its settings.
 func All() []family.Family {
 	return []family.Family{
 		berg.New(&config.Berg{}),

@@ -1,6 +1,5 @@
-// Package bulk does one thing to many instances: so many at a time, at a pace if wanted, with
-// progress, across a connection that is lost, and so that doing it again does only what is
-// missing.
+// Package bulk changes many instances: several concurrently, with an optional maximum rate, with progress,
+// and across lost connections. A repeated run does only what is missing.
 package bulk
 
 import (
@@ -20,34 +19,33 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// Workers are how many requests are under way at a time. More wait in the API server instead of
-// here.
+// Workers is the default number of concurrent requests. More would only wait in the API server.
 const Workers = 24
 
-// Outcome is what became of one.
+// Outcome is the result for one instance.
 type Outcome struct {
-	// Skipped is why there was nothing to do, "" where something was done.
+	// Skipped is why the instance was skipped, "" if it was not.
 	Skipped string
-	// Already says that an earlier run has done it.
+	// Already reports that an earlier run has done it.
 	Already bool
 }
 
-// Already is the outcome of what was done before.
+// Already is the outcome for an instance that an earlier run has changed.
 var Already = Outcome{Already: true}
 
-// Skip is the outcome of what need not be done.
+// Skip is the outcome for an instance that cannot be changed.
 func Skip(why string) Outcome { return Outcome{Skipped: why} }
 
-// Told is one that was not done, and why.
-type Told struct {
+// Item is an instance that was not changed, and why.
+type Item struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Why       string `json:"why"`
-	// Code is the exit code that belongs to a failure, 0 of what was skipped.
+	// Code is the exit code of a failure, 0 if the instance was skipped.
 	Code int `json:"code,omitempty"`
 }
 
-// Report is what a run did.
+// Report is the result of a run.
 type Report struct {
 	Action  string  `json:"action"`
 	ID      string  `json:"id,omitempty"`
@@ -55,49 +53,49 @@ type Report struct {
 	Total   int     `json:"total"`
 	Done    int     `json:"done"`
 	Already int     `json:"alreadyDone"`
-	Skipped []Told  `json:"skipped,omitempty"`
-	Failed  []Told  `json:"failed,omitempty"`
+	Skipped []Item  `json:"skipped,omitempty"`
+	Failed  []Item  `json:"failed,omitempty"`
 	Seconds float64 `json:"seconds"`
-	// Unreached are those that were not tried any more.
+	// Unreached is the number of instances that were not tried.
 	Unreached int `json:"unreached,omitempty"`
 }
 
-// Action is what is to be done.
+// Action describes a run.
 type Action[T client.Object] struct {
 	// Verb is what progress shows, as in "extend".
 	Verb string
-	// Do does it to one. It is called again after an error that may pass, and must see by itself
-	// whether it was done meanwhile.
+	// Do changes one instance. It is called again after a transient error, and must check whether the
+	// earlier call has succeeded.
 	Do func(ctx context.Context, item T) (Outcome, error)
-	// Pace is how many are begun in a second at most, 0 for no limit.
+	// Pace is the maximum number of calls per second, 0 for no limit.
 	Pace float64
-	// Timeout is for how long to go on without any answer of the API server.
+	// Timeout limits the time without any answer of the API server.
 	Timeout time.Duration
-	// Workers are how many are done at a time; default Workers.
+	// Workers is the number of concurrent calls; default Workers.
 	Workers int
-	// Halt is asked before each, and may wait; an error ends the run. Optional. With more than one
-	// worker it is asked for several at a time.
+	// Halt is called before each call of Do, and may block. An error ends the run. Workers call it
+	// concurrently. Optional.
 	Halt func(ctx context.Context) error
 }
 
-// run is the state of one.
+// run is the state of a run.
 type run[T client.Object] struct {
 	Action[T]
 	console  *console.Console
 	cluster  *cluster.Cluster
 	progress *console.Progress
 
-	mu       sync.Mutex
-	report   Report
-	answered time.Time
-	lost     bool
+	mu           sync.Mutex
+	report       Report
+	lastAnswer   time.Time
+	disconnected bool
 }
 
-// Run does it to all. The error is that of the run: interrupted, or no answer for too long; what
-// is wrong with single ones stands in the report.
+// Run changes all items. The error is that of the whole run: interrupted, or no answer for too long.
+// Errors of single items are in the report.
 func Run[T client.Object](ctx context.Context, c *cluster.Cluster, out *console.Console, items []T, a Action[T]) (Report, error) {
 	now := c.Clock()
-	r := &run[T]{Action: a, console: out, cluster: c, progress: out.Progress(now, a.Verb, len(items)), answered: now.Now()}
+	r := &run[T]{Action: a, console: out, cluster: c, progress: out.Progress(now, a.Verb, len(items)), lastAnswer: now.Now()}
 	r.report = Report{Action: a.Verb, Total: len(items)}
 	began := now.Now()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -116,7 +114,7 @@ func Run[T client.Object](ctx context.Context, c *cluster.Cluster, out *console.
 	for range min(workers, len(items)) {
 		group.Go(func() {
 			for item := range queue {
-				// Here and not before it is handed over: what was begun before must count.
+				// Not before the item is handed over: Halt must count the items that were begun before.
 				if a.Halt != nil && ctx.Err() == nil {
 					if err := a.Halt(ctx); err != nil {
 						stop(err)
@@ -150,7 +148,7 @@ feed:
 	return r.report, nil
 }
 
-// one does one, and tries again while it is the connection that fails.
+// one changes one item, and retries while the connection fails.
 func (r *run[T]) one(ctx context.Context, item T, stop context.CancelCauseFunc) {
 	backoff := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}
 	for {
@@ -163,16 +161,16 @@ func (r *run[T]) one(ctx context.Context, item T, stop context.CancelCauseFunc) 
 		case ctx.Err() != nil && err != nil:
 			return
 		case cluster.Transient(err):
-			if !r.lostLine(err) {
-				stop(console.Errorf(console.ExitUnreachable, "no answer from the API server for %s, given up: %s",
+			if !r.noAnswer(err) {
+				stop(console.Errorf(console.ExitUnreachable, "gave up: no answer from the API server for %s: %s",
 					console.Duration(r.Timeout), console.OneLine(err.Error())))
 				return
 			}
 		case apierrors.IsConflict(err):
-			r.found()
+			r.connected()
 		default:
-			r.found()
-			r.note(item, outcome, err)
+			r.connected()
+			r.record(item, outcome, err)
 			return
 		}
 		select {
@@ -183,95 +181,98 @@ func (r *run[T]) one(ctx context.Context, item T, stop context.CancelCauseFunc) 
 	}
 }
 
-// lostLine notes that there was no answer, and reports whether to go on.
-func (r *run[T]) lostLine(err error) bool {
+// noAnswer records a request without an answer, and reports whether to retry.
+func (r *run[T]) noAnswer(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	since := r.cluster.Clock().Since(r.answered)
-	if !r.lost {
-		r.lost = true
-		r.progress.Note("no connection, trying again: " + console.OneLine(err.Error()))
+	since := r.cluster.Clock().Since(r.lastAnswer)
+	if !r.disconnected {
+		r.disconnected = true
+		r.progress.Note("no connection, retrying: " + console.OneLine(err.Error()))
 	}
 	return since < r.Timeout
 }
 
-func (r *run[T]) found() {
+func (r *run[T]) connected() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answered = r.cluster.Clock().Now()
-	if r.lost {
-		r.lost = false
+	r.lastAnswer = r.cluster.Clock().Now()
+	if r.disconnected {
+		r.disconnected = false
 		r.progress.Note("")
 	}
 }
 
-func (r *run[T]) note(item T, outcome Outcome, err error) {
+func (r *run[T]) record(item T, outcome Outcome, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	told := Told{Namespace: item.GetNamespace(), Name: item.GetName(), Why: outcome.Skipped}
+	skipped := Item{Namespace: item.GetNamespace(), Name: item.GetName(), Why: outcome.Skipped}
 	switch {
 	case apierrors.IsNotFound(err):
-		told.Why = "gone"
-		r.report.Skipped = append(r.report.Skipped, told)
+		skipped.Why = "gone"
+		r.report.Skipped = append(r.report.Skipped, skipped)
 	case err != nil:
-		told.Why, told.Code = console.OneLine(err.Error()), console.Code(cluster.Explain(r.Verb, err))
-		r.report.Failed = append(r.report.Failed, told)
+		skipped.Why, skipped.Code = console.OneLine(err.Error()), console.Code(cluster.Explain(r.Verb, err))
+		r.report.Failed = append(r.report.Failed, skipped)
 	case outcome.Already:
 		r.report.Already++
 	case outcome.Skipped != "":
-		r.report.Skipped = append(r.report.Skipped, told)
+		r.report.Skipped = append(r.report.Skipped, skipped)
 	default:
 		r.report.Done++
 	}
 	r.progress.Add(1)
 }
 
-// shown is how many of those that were not done are named in text.
-const shown = 5
+// maxShown is how many skipped and failed items the text output names.
+const maxShown = 5
 
-// Show writes a report, and returns the error that decides about the exit code. again is what to
-// do when something is missing, done a word such as "extended".
-func Show(out *console.Console, r Report, done, again string, err error) error {
-	if out.Format == console.JSON {
-		if written := out.WriteJSON(r); written != nil {
-			return written
-		}
-	} else {
-		text := fmt.Sprintf("%s %d of %d", done, r.Done, r.Total)
-		if r.Already > 0 {
-			text += fmt.Sprintf(", %d were already", r.Already)
-		}
-		if len(r.Skipped) > 0 {
-			text += fmt.Sprintf(", %d skipped", len(r.Skipped))
-		}
-		if len(r.Failed) > 0 {
-			text += fmt.Sprintf(", %d failed", len(r.Failed))
-		}
-		if r.Unreached > 0 {
-			text += fmt.Sprintf(", %d not tried", r.Unreached)
-		}
-		out.Printf("%s (%.1fs)\n", text, r.Seconds)
-		tell := func(what string, all []Told, colour console.Colour) {
-			for i, t := range all {
-				if i == shown {
-					out.Notef("  … and %d more: -o json names all", len(all)-shown)
-					break
-				}
-				out.Notef("  %s %s/%s: %s", out.PaintErr(colour, what), t.Namespace, t.Name, t.Why)
-			}
-		}
-		tell("skipped", r.Skipped, console.Yellow)
-		tell("failed", r.Failed, console.Red)
+// Show writes a report, and returns the error that sets the exit code. done is a verb such as
+// "extended", hint what to do about the rest.
+func Show(out *console.Console, r Report, done, hint string, err error) error {
+	if out.Format != console.JSON {
+		Print(out, r, done)
+	} else if written := out.WriteJSON(r); written != nil {
+		return written
 	}
+	return Error(r, hint, err)
+}
+
+// Print writes a report as text.
+func Print(out *console.Console, r Report, done string) {
+	text := fmt.Sprintf("%s %d of %d", done, r.Done, r.Total)
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{r.Already, "already done"}, {len(r.Skipped), "skipped"}, {len(r.Failed), "failed"}, {r.Unreached, "not tried"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
+	out.Printf("%s (%.1fs)\n", text, r.Seconds)
+	list := func(what string, all []Item, colour console.Colour) {
+		for _, t := range all[:min(len(all), maxShown)] {
+			out.Notef("  %s %s/%s: %s", out.PaintErr(colour, what), t.Namespace, t.Name, t.Why)
+		}
+		if more := len(all) - maxShown; more > 0 {
+			out.Notef("  … and %d more; -o json lists all", more)
+		}
+	}
+	list("skipped", r.Skipped, console.Yellow)
+	list("failed", r.Failed, console.Red)
+}
+
+// Error returns the error of a run, with the exit code.
+func Error(r Report, hint string, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return console.Errorf(console.ExitInterrupted, "interrupted: %d of %d are not done. %s", r.Unreached+len(r.Failed), r.Total, again)
+		return console.Errorf(console.ExitInterrupted, "interrupted: %d of %d are not done. %s", r.Unreached+len(r.Failed), r.Total, hint)
 	case err != nil:
-		return &console.Error{Code: code(err), Err: fmt.Errorf("%w. %s", err, again)}
-	case len(r.Failed) > 0 && !slices.ContainsFunc(r.Failed, func(t Told) bool { return t.Code != console.ExitForbidden }):
-		return console.Errorf(console.ExitForbidden, "you are not allowed to do it to %d of %d: ask the administrator; kubectl berg doctor shows which rights you have", len(r.Failed), r.Total)
+		return &console.Error{Code: code(err), Err: fmt.Errorf("%w. %s", err, hint)}
+	case len(r.Failed) > 0 && !slices.ContainsFunc(r.Failed, func(t Item) bool { return t.Code != console.ExitForbidden }):
+		return console.Errorf(console.ExitForbidden, "you are not allowed to change %d of %d: ask the administrator; kubectl berg doctor shows your permissions", len(r.Failed), r.Total)
 	case len(r.Failed) > 0:
-		return console.Errorf(console.ExitPartly, "%d of %d failed. %s", len(r.Failed), r.Total, again)
+		return console.Errorf(console.ExitPartly, "%d of %d failed. %s", len(r.Failed), r.Total, hint)
 	default:
 		return nil
 	}

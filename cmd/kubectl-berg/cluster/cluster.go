@@ -1,5 +1,4 @@
-// Package cluster is the program's line to the API server: with the rights of whoever runs it,
-// and no others.
+// Package cluster connects the program to the API server, with the permissions of its user.
 package cluster
 
 import (
@@ -27,30 +26,34 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
-// Cluster is a connection.
+func negotiated() runtime.NegotiatedSerializer {
+	scheme, _ := kinds()
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}
+
+// Cluster is a connection to an API server.
 type Cluster struct {
 	client.WithWatch
-	// Config is what it was made of, for the few requests that are not about one object.
+	// Config is for the few requests that are not about one object.
 	Config *rest.Config
-	// Namespace is the one that kubectl would use.
+	// Namespace is the namespace that kubectl would use.
 	Namespace string
-	// Context is the name of kubectl's context, "" where there is none.
-	Context string
 
 	clock clock.PassiveClock
 	skew  skew
 }
 
-// FieldOwner is the name under which managedFields show what this program wrote.
+// FieldOwner is the name of the program in managedFields.
 const FieldOwner = "kubectl-berg"
 
-// attemptTimeout bounds a request where --request-timeout does not, so that a line that is cut
-// without a word is noticed.
+// attemptTimeout limits a request where --request-timeout does not, so that a silently broken connection
+// is noticed.
 const attemptTimeout = 30 * time.Second
 
-// Connect reads the flags that kubectl has, too. It sends no request.
+// Connect reads the flags of kubectl. It sends no request.
 func Connect(flags *genericclioptions.ConfigFlags, userAgent string, now clock.PassiveClock, warn rest.WarningHandler) (*Cluster, error) {
 	loader := flags.ToRawKubeConfigLoader()
 	config, err := flags.ToRESTConfig()
@@ -62,24 +65,17 @@ func Connect(flags *genericclioptions.ConfigFlags, userAgent string, now clock.P
 		return nil, err
 	}
 	c := &Cluster{Config: rest.CopyConfig(config), Namespace: namespace, clock: now}
-	if raw, err := loader.RawConfig(); err == nil {
-		c.Context = raw.CurrentContext
-		if flags.Context != nil && *flags.Context != "" {
-			c.Context = *flags.Context
-		}
-	}
 	c.Config.UserAgent = userAgent
-	// The API server's priority and fairness sets the pace, and says when to come back.
+	// The API server limits the rate by priority and fairness.
 	c.Config.QPS, c.Config.Burst = -1, 0
 	c.Config.WarningHandler = warn
-	c.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dates{next, c} })
+	c.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dateObserver{next, c} })
 	scheme, mapper := kinds()
 	c.WithWatch, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme, Mapper: mapper, FieldOwner: FieldOwner})
 	return c, err
 }
 
-// kinds are those that the program works with. They are known beforehand, so that no command
-// begins with questions about what the cluster has.
+// kinds are the Kinds that the program uses. They are fixed, so that no command needs discovery.
 func kinds() (*runtime.Scheme, meta.RESTMapper) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -110,29 +106,29 @@ func kinds() (*runtime.Scheme, meta.RESTMapper) {
 			mapper.Add(group.WithKind(kind), scope)
 		}
 	}
-	// Of the kind alone the mapper makes "gatewaies".
+	// The mapper would guess "gatewaies".
 	gateways := schema.GroupVersion{Group: gatewayv1.GroupName, Version: "v1"}
 	mapper.AddSpecific(gateways.WithKind("Gateway"), gateways.WithResource("gateways"), gateways.WithResource("gateway"), meta.RESTScopeNamespace)
 	return scheme, mapper
 }
 
-// dates notes what time the API server says that it is.
-type dates struct {
+// dateObserver observes the time of the API server.
+type dateObserver struct {
 	next http.RoundTripper
 	to   *Cluster
 }
 
-func (d dates) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d dateObserver) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := d.to.clock.Now()
 	response, err := d.next.RoundTrip(r)
 	if err == nil {
-		d.to.skew.note(response.Header.Get("Date"), began, d.to.clock.Now())
+		d.to.skew.observe(response.Header.Get("Date"), began, d.to.clock.Now())
 	}
 	return response, err
 }
 
-// WrappedRoundTripper lets client-go find what is wrapped, to close its connections.
-func (d dates) WrappedRoundTripper() http.RoundTripper { return d.next }
+// WrappedRoundTripper lets client-go close the connections of the wrapped transport.
+func (d dateObserver) WrappedRoundTripper() http.RoundTripper { return d.next }
 
 type skew struct {
 	mu    sync.Mutex
@@ -140,19 +136,19 @@ type skew struct {
 	by    time.Duration
 }
 
-// note takes a date, which is cut to the second: the middle of what it can mean is compared with
-// the middle of the request.
-func (s *skew) note(date string, began, ended time.Time) {
-	told, err := http.ParseTime(date)
+// observe compares a date with the middle of the request. A date is truncated to seconds: the middle of
+// its second is used.
+func (s *skew) observe(date string, began, ended time.Time) {
+	serverTime, err := http.ParseTime(date)
 	if err != nil || ended.Sub(began) > 5*time.Second {
-		return // a watch, or too slow to say
+		return // a watch, or too slow to compare
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.by = true, told.Add(500*time.Millisecond).Sub(began.Add(ended.Sub(began)/2))
+	s.known, s.by = true, serverTime.Add(500*time.Millisecond).Sub(began.Add(ended.Sub(began)/2))
 }
 
-// Skew is how far the API server's clock is ahead of this machine's, to about a second; known
+// Skew returns how far the API server's clock is ahead of this machine's, to about a second. It is known
 // after the first answer.
 func (c *Cluster) Skew() (by time.Duration, known bool) {
 	c.skew.mu.Lock()
@@ -160,10 +156,10 @@ func (c *Cluster) Skew() (by time.Duration, known bool) {
 	return c.skew.by, c.skew.known
 }
 
-// notableSkew is from when on the clock of this machine is not taken for that of the cluster.
+// notableSkew is the difference from which Now corrects the clock of this machine.
 const notableSkew = 2 * time.Second
 
-// Now is the time of the cluster, as far as it is known to differ from that of this machine.
+// Now returns the time of the cluster.
 func (c *Cluster) Now() time.Time {
 	now := c.clock.Now()
 	if by, known := c.Skew(); known && by.Abs() > notableSkew {
@@ -172,10 +168,10 @@ func (c *Cluster) Now() time.Time {
 	return now
 }
 
-// Clock is that of this machine.
+// Clock is the clock of this machine.
 func (c *Cluster) Clock() clock.PassiveClock { return c.clock }
 
-// Raw returns the client of a group's requests that are not about a whole object.
+// Raw returns a client for requests to a group that are not about a whole object.
 func (c *Cluster) Raw(gv schema.GroupVersion) (*rest.RESTClient, error) {
 	config := rest.CopyConfig(c.Config)
 	config.GroupVersion = &gv
@@ -187,7 +183,7 @@ func (c *Cluster) Raw(gv schema.GroupVersion) (*rest.RESTClient, error) {
 	return rest.RESTClientFor(config)
 }
 
-// pageSize is how many instances a list returns at a time.
+// pageSize is the number of instances in a page of a list.
 const pageSize = 500
 
 // Instances lists instances, page by page.
@@ -206,7 +202,7 @@ func (c *Cluster) Instances(ctx context.Context, opts ...client.ListOption) (all
 	}
 }
 
-// Attempt gives one request an end, so that a line that is cut is noticed.
+// Attempt limits the time of one request, so that a broken connection is noticed.
 func Attempt(ctx context.Context, do func(context.Context) error) error {
 	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A resource that is guessed wrongly is not found, which is then said of the object.
-func TestKindsAreKnownByTheirResources(t *testing.T) {
+// With a wrong resource, the API server would answer that the object was not found.
+func TestMapperKnowsTheResourceOfEveryKind(t *testing.T) {
 	_, mapper := kinds()
 	for kind, want := range map[schema.GroupVersionKind]string{
 		{Group: "berg.norelect.ch", Version: "v1", Kind: "Challenge"}:                    "challenges",

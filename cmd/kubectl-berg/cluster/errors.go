@@ -11,8 +11,6 @@ import (
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -21,8 +19,8 @@ import (
 
 var errNoAnswer = errors.New("the API server did not answer")
 
-// Transient reports whether an error may be gone at the next attempt: no connection, no answer,
-// or one that says to come back.
+// Transient reports whether the next attempt may succeed: there was no connection, no answer, or the
+// answer was to retry.
 func Transient(err error) bool {
 	var network net.Error
 	var asked *url.Error
@@ -45,8 +43,8 @@ func Transient(err error) bool {
 	}
 }
 
-// Explain turns what a request returned into what went wrong and what to do, with the exit code
-// that belongs to it. what is what was tried, as in "list instances".
+// Explain turns the error of a request into one that says what failed and what to do, with an exit code.
+// what is the action, as in "list instances".
 func Explain(what string, err error) error {
 	var known *console.Error
 	if err == nil || errors.As(err, &known) {
@@ -60,15 +58,15 @@ func Explain(what string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return console.Errorf(console.ExitInterrupted, "interrupted")
 	case errors.Is(err, context.DeadlineExceeded):
-		return console.Errorf(console.ExitTimeout, "%s: not done in time", what)
+		return console.Errorf(console.ExitTimeout, "%s: timed out", what)
 	case clientcmd.IsEmptyConfig(err):
-		return console.Errorf(console.ExitUnreachable, "no cluster is configured: set KUBECONFIG, or say --kubeconfig")
+		return console.Errorf(console.ExitUnreachable, "no cluster is configured: set KUBECONFIG, or use --kubeconfig")
 	case apierrors.IsUnauthorized(err):
-		return fail(console.ExitForbidden, "%s: the API server does not know you: log in again (kubectl auth whoami)", what)
+		return fail(console.ExitForbidden, "%s: the API server does not accept your credentials: log in again (check with kubectl auth whoami)", what)
 	case apierrors.IsForbidden(err):
 		return fail(console.ExitForbidden, "%s: %s. Ask the administrator for a binding to the ClusterRole "+
-			"berg-operator-challengeinstance-editor (viewer to read); kubectl berg doctor shows which rights you have", what, text)
-	case notServed(err):
+			"berg-operator-challengeinstance-editor (or -viewer to read); kubectl berg doctor shows your permissions", what, text)
+	case NotServed(err):
 		return fail(console.ExitNotFound, "%s: this cluster does not serve %s: install the operator, "+
 			"or choose another cluster with --context", what, group)
 	case apierrors.IsNotFound(err):
@@ -80,42 +78,27 @@ func Explain(what string, err error) error {
 	}
 }
 
-// explainedError says in words for people what went wrong, and keeps what it was made of: callers
-// that go on ask it whether that may pass.
+// explainedError has a message for people and wraps the original error, so that callers can still test
+// whether it is transient.
 type explainedError struct {
 	text  string
 	cause error
 }
 
 func (e *explainedError) Error() string { return e.text }
+
 func (e *explainedError) Unwrap() error { return e.cause }
 
-// group is the one that all commands need.
+// group is the API that all commands need.
 const group = "berg.norelect.ch/v1"
 
-// notServed reports whether the API server does not know the kind at all. It then names no
+// NotServed reports whether the API server does not serve the kind at all. Its answer then names no
 // resource.
-func notServed(err error) bool {
+func NotServed(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
 		return false
 	}
 	details := status.Status().Details
 	return details == nil || details.Name == "" && (details.Kind == "" || strings.Contains(err.Error(), "could not find the requested resource"))
-}
-
-// NotServed reports whether the API server does not know the kind that was asked for.
-func NotServed(err error) bool { return notServed(err) }
-
-// Unreadable describes what the user may not read, "" if the error says something else.
-func Unreadable(what string, err error) string {
-	if apierrors.IsForbidden(err) {
-		return fmt.Sprintf("you may not read %s", what)
-	}
-	return ""
-}
-
-func negotiated() runtime.NegotiatedSerializer {
-	scheme, _ := kinds()
-	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }

@@ -14,41 +14,39 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Change is what Follow tells of an instance.
+// Change is a change of an instance.
 type Change struct {
 	Instance *bergv1.ChallengeInstance
 	Gone     bool
 }
 
-// Follower is told what happens to instances.
+// Follower receives the changes of instances.
 type Follower struct {
-	// Changed is called for every instance at the beginning and for each change from then on,
-	// one after the other; it ends Follow by returning true or an error.
+	// Changed is called for every existing instance and then for each change, never concurrently. It
+	// ends Follow by returning true or an error.
 	Changed func(Change) (done bool, err error)
-	// Begun is called when all that exist at the beginning were told. Optional.
+	// Begun is called after Changed was called for all existing instances. Optional.
 	Begun func() (done bool, err error)
-	// Lost is called when the connection is lost, and with nil when it is there again.
-	// Optional.
+	// Lost is called with an error when the connection is lost, and with nil when it is back. Optional.
 	Lost func(err error)
-	// Timeout is for how long the API server may not be reached at the beginning, before anything
-	// was told; default firstPatience.
+	// Timeout limits the time until the first connection; default firstTimeout.
 	Timeout time.Duration
 }
 
-// firstTimeout is enough for a hiccup, and short for who mistyped the address of a cluster.
+// firstTimeout is long enough for a short outage, and short enough after a mistyped address.
 const firstTimeout = 5 * time.Second
 
-// pauses are those between attempts to reach an API server that cannot be reached.
-func pauses() wait.Backoff {
+// retryBackoff is the backoff between attempts to reach the API server.
+func retryBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 1.5, Jitter: 0.2, Steps: 8, Cap: 5 * time.Second}
 }
 
-// Follow tells of instances until its context ends or it is told to stop. A
-// connection that is lost is made again, and what happened meanwhile is told then. One that was
-// never there is an error after the follower's patience.
+// Follow reports changes of instances until its context or the follower ends it. It restores a lost
+// connection and then reports what changed in between. Without a first connection it returns an error after
+// the follower's Timeout.
 func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOption) error {
 	known := map[types.UID]*bergv1.ChallengeInstance{}
-	backoff, lost := pauses(), false
+	backoff, lost := retryBackoff(), false
 	first, began := true, c.clock.Now()
 	for {
 		all, version, err := c.Instances(ctx, opts...)
@@ -56,8 +54,8 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 			if lost && f.Lost != nil {
 				f.Lost(nil)
 			}
-			backoff, lost = pauses(), false
-			if done, err := tell(f, known, all, first); done || err != nil {
+			backoff, lost = retryBackoff(), false
+			if done, err := reportList(f, known, all, first); done || err != nil {
 				return err
 			}
 			first = false
@@ -79,20 +77,20 @@ func (c *Cluster) Follow(ctx context.Context, f Follower, opts ...client.ListOpt
 				f.Lost(err)
 			}
 		}
-		pause := 50 * time.Millisecond // a watch that ended as watches do
+		delay := 50 * time.Millisecond // a watch that ended as usual
 		if lost {
-			pause = backoff.Step()
+			delay = backoff.Step()
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(delay):
 		}
 	}
 }
 
-// tell tells what a list says and was not known.
-func tell(f Follower, known map[types.UID]*bergv1.ChallengeInstance, all []bergv1.ChallengeInstance, first bool) (done bool, err error) {
+// reportList reports the differences between a list and the known instances.
+func reportList(f Follower, known map[types.UID]*bergv1.ChallengeInstance, all []bergv1.ChallengeInstance, first bool) (done bool, err error) {
 	here := map[types.UID]bool{}
 	for i := range all {
 		instance := &all[i]
@@ -120,7 +118,7 @@ func tell(f Follower, known map[types.UID]*bergv1.ChallengeInstance, all []bergv
 	return false, nil
 }
 
-// watch tells of changes until the connection ends; done says that the follower has enough.
+// watch reports changes until the connection ends; done reports that the follower has ended it.
 func (c *Cluster) watch(ctx context.Context, f Follower, known map[types.UID]*bergv1.ChallengeInstance, version string, opts ...client.ListOption) (done bool, err error) {
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)

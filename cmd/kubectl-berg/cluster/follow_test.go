@@ -21,15 +21,15 @@ import (
 
 var errRefused = fmt.Errorf("dial tcp 192.0.2.1:6443: connect: %w", syscall.ECONNREFUSED)
 
-// line answers lists with one instance, after so many that fail; its watches end at once.
-type line struct {
+// flakyServer answers lists with one instance after some failures; its watches end immediately.
+type flakyServer struct {
 	client.WithWatch
 	failures int
 	err      error
 	lists    int
 }
 
-func (l *line) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+func (l *flakyServer) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
 	l.lists++
 	if l.lists <= l.failures {
 		return l.err
@@ -38,42 +38,42 @@ func (l *line) List(_ context.Context, into client.ObjectList, _ ...client.ListO
 	return nil
 }
 
-func (l *line) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+func (l *flakyServer) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 	return watch.NewEmptyWatch(), nil
 }
 
-func TestALineThatIsNotThereAtTheBeginning(t *testing.T) {
+func TestFollowWithoutConnectionAtStart(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "challengeinstances"}, "", errors.New("no"))
 	for name, tc := range map[string]struct {
-		line    line
+		server  flakyServer
 		timeout time.Duration
 		code    int
 	}{
-		"never there":      {line{failures: 1000, err: errRefused}, 10 * time.Millisecond, console.ExitUnreachable},
-		"not allowed":      {line{failures: 1000, err: forbidden}, time.Hour, console.ExitForbidden},
-		"there after once": {line{failures: 1, err: errRefused}, time.Hour, console.ExitOK},
+		"never connected":             {flakyServer{failures: 1000, err: errRefused}, 10 * time.Millisecond, console.ExitUnreachable},
+		"not allowed":                 {flakyServer{failures: 1000, err: forbidden}, time.Hour, console.ExitForbidden},
+		"connected after one failure": {flakyServer{failures: 1, err: errRefused}, time.Hour, console.ExitOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			c := &Cluster{WithWatch: &tc.line, clock: clock.RealClock{}}
-			told := 0
+			c := &Cluster{WithWatch: &tc.server, clock: clock.RealClock{}}
+			reported := 0
 			err := c.Follow(ctx, Follower{
 				Timeout: tc.timeout,
-				Changed: func(Change) (bool, error) { told++; return false, nil },
+				Changed: func(Change) (bool, error) { reported++; return false, nil },
 				Begun:   func() (bool, error) { return true, nil },
 			})
 			if got := console.Code(Explain("follow", err)); got != tc.code {
 				t.Errorf("exit code %d, want %d: %v", got, tc.code, err)
 			}
-			if tc.code == console.ExitOK && told != 1 {
-				t.Errorf("%d instances were told", told)
+			if tc.code == console.ExitOK && reported != 1 {
+				t.Errorf("%d instances were reported", reported)
 			}
 		})
 	}
 }
 
-func TestWhatIsExplainedCanStillBeJudged(t *testing.T) {
+func TestExplainedErrorStaysTransient(t *testing.T) {
 	err := Explain("list the pods of alice", errRefused)
 	if !Transient(err) || console.Code(err) != console.ExitUnreachable {
 		t.Errorf("%v: transient %t, exit code %d", err, Transient(err), console.Code(err))

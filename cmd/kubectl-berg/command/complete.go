@@ -13,10 +13,10 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// completionTimeout is how long somebody who pressed Tab waits.
+// completionTimeout is how long a shell waits after Tab.
 const completionTimeout = 3 * time.Second
 
-// complete asks the cluster for names; without an answer there are none.
+// complete reads names from the cluster, none if it does not answer.
 func (r *root) complete(prefix string, ask func(ctx context.Context, c *cluster.Cluster) []string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
@@ -43,8 +43,8 @@ func (r *root) completeInstances(_ *cobra.Command, _ []string, prefix string) ([
 	})
 }
 
-// one completes the first argument only.
-func one(complete cobra.CompletionFunc) cobra.CompletionFunc {
+// firstArgument completes the first argument only.
+func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -36,20 +36,20 @@ func (r *root) connect() *cobra.Command {
 		Short: "Connect to an instance as a player does",
 		Long: `Connect to a service of an instance as a player does, through the Gateway or a node port.
 
-What is raw TCP, TLS or UDP is joined to standard input and output, as nc and ncat do. Of what is for
-a browser the address is printed, and whether it answers. SERVICE is the name of the port in the
-Challenge; it may be left out where there is only one.`,
+The command connects standard input and output to a service with TCP, TLS or UDP, as nc and ncat do. For
+a web service it prints the address and checks whether it answers. SERVICE is the name of the port in
+the Challenge. It is optional if there is only one.`,
 		Example: `  kubectl berg connect alice-guestbook
   kubectl berg connect alice-pwn game < exploit.bin
   kubectl berg connect alice-guestbook --print`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: one(r.completeInstances),
+		ValidArgsFunction: firstArgument(r.completeInstances),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := r.open()
 			if err != nil {
 				return err
 			}
-			i, err := r.awaitRunning(cmd.Context(), to, trimmed(args[0]), o.wait)
+			i, err := r.waitRunning(cmd.Context(), to, trimmed(args[0]), o.wait)
 			if err != nil {
 				return err
 			}
@@ -64,25 +64,25 @@ Challenge; it may be left out where there is only one.`,
 			if err != nil {
 				return err
 			}
-			return r.join(cmd.Context(), chosen, o)
+			return r.connectTo(cmd.Context(), chosen, o)
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&o.print, "print", false, "print the addresses and the commands, and do not connect")
-	f.BoolVar(&o.insecure, "insecure", false, "take any certificate, as one that you signed yourself")
-	f.StringVar(&o.ca, "ca", "", "file with the authority's certificate, instead of those of the system")
-	f.StringVar(&o.via, "via", "", "connect to this host, as to the Gateway's address where DNS does not lead to it")
-	f.DurationVar(&o.wait, "wait", time.Minute, "how long to wait until it runs")
+	f.BoolVar(&o.print, "print", false, "print the addresses and the commands without connecting")
+	f.BoolVar(&o.insecure, "insecure", false, "accept any certificate, such as a self-signed one")
+	f.StringVar(&o.ca, "ca", "", "file with the certificate of the authority to trust, instead of the system's")
+	f.StringVar(&o.via, "via", "", "connect to this host, such as the Gateway's address if DNS does not resolve to it")
+	f.DurationVar(&o.wait, "wait", time.Minute, "how long to wait for the instance to run")
 	return c
 }
 
-// awaitRunning waits until an instance runs.
-func (r *root) awaitRunning(ctx context.Context, c *cluster.Cluster, name string, patience time.Duration) (*bergv1.ChallengeInstance, error) {
+// waitRunning waits until an instance runs.
+func (r *root) waitRunning(ctx context.Context, c *cluster.Cluster, name string, timeout time.Duration) (*bergv1.ChallengeInstance, error) {
 	i, err := instance(ctx, c, name)
 	if err != nil || i.Status.Phase == bergv1.PhaseRunning && i.DeletionTimestamp == nil {
 		return i, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	latest := i
 	err = c.Follow(waiting, cluster.Follower{
@@ -93,11 +93,11 @@ func (r *root) awaitRunning(ctx context.Context, c *cluster.Cluster, name string
 			}
 			return latest.Status.Phase == bergv1.PhaseRunning, nil
 		},
-		Lost: r.tellLost,
+		Lost: r.reportConnection,
 	}, client.InNamespace(c.Namespace), client.MatchingFields{"metadata.name": name})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		f := why.Explain(gather(ctx, c, latest))
-		return nil, console.Errorf(console.ExitTimeout, "instance %s does not run after %s: %s %s", name, console.Duration(patience), f.Sentence, f.Do)
+		f := why.Explain(readView(ctx, c, latest))
+		return nil, console.Errorf(console.ExitTimeout, "instance %s is not Running after %s: %s %s", name, console.Duration(timeout), f.Sentence, f.Do)
 	}
 	return latest, cluster.Explain("wait for instance "+name, err)
 }
@@ -112,18 +112,18 @@ func chooseService(i *bergv1.ChallengeInstance, name string) (bergv1.ServiceEndp
 	}
 	switch {
 	case len(names) == 0:
-		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitNotFound, "instance %s has no port that is not internal: there is nothing to connect to", i.Name)
+		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitNotFound, "instance %s has internal ports only: players cannot connect to them", i.Name)
 	case name == "" && len(names) == 1:
 		return i.Status.Services[0], nil
 	case name == "":
-		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitUsage, "which one? %s", strings.Join(names, ", "))
+		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitUsage, "which service? Choose one of: %s", strings.Join(names, ", "))
 	default:
-		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitNotFound, "instance %s has no service %s: it has %s", i.Name, name, strings.Join(names, ", "))
+		return bergv1.ServiceEndpoint{}, console.Errorf(console.ExitNotFound, "instance %s has no service %s. Its services: %s", i.Name, name, strings.Join(names, ", "))
 	}
 }
 
-// way is a service with the command that leads to it, as JSON has it.
-type way struct {
+// serviceCommand is a service with the command to connect to it, in JSON.
+type serviceCommand struct {
 	bergv1.ServiceEndpoint `json:",inline"`
 	Command                string `json:"command"`
 	Browser                bool   `json:"browser"`
@@ -139,25 +139,25 @@ func (r *root) printServices(i *bergv1.ChallengeInstance, name string) error {
 		services = []bergv1.ServiceEndpoint{s}
 	}
 	if r.Format == console.JSON {
-		ways := []way{}
+		connections := []serviceCommand{}
 		for _, s := range services {
-			command, browser := howTo(s)
-			ways = append(ways, way{s, command, browser})
+			command, browser := connectCommand(s)
+			connections = append(connections, serviceCommand{s, command, browser})
 		}
-		return r.WriteJSON(ways)
+		return r.WriteJSON(connections)
 	}
 	r.writeServices(services)
 	return nil
 }
 
-// writeServices prints addresses and commands.
+// writeServices prints the addresses and commands.
 func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
 	if len(services) == 0 {
-		r.Printf("  all its ports are internal: there is nothing to connect to\n")
+		r.Printf("  all ports are internal: players cannot connect to them\n")
 		return
 	}
 	for _, s := range services {
-		command, browser := howTo(s)
+		command, browser := connectCommand(s)
 		how := command
 		if browser {
 			how = "in a browser, or " + command
@@ -167,11 +167,11 @@ func (r *root) writeServices(services []bergv1.ServiceEndpoint) {
 	}
 }
 
-// answerTimeout is how long a connection may take to be made.
+// answerTimeout limits the time to establish a connection.
 const answerTimeout = 10 * time.Second
 
-func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOptions) error {
-	config := &tls.Config{ServerName: s.Hostname, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.insecure} //nolint:gosec // the user says so
+func (r *root) connectTo(ctx context.Context, s bergv1.ServiceEndpoint, o connectOptions) error {
+	config := &tls.Config{ServerName: s.Hostname, MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.insecure} //nolint:gosec // by --insecure only
 	if o.ca != "" {
 		pem, err := os.ReadFile(o.ca)
 		if err != nil {
@@ -179,7 +179,7 @@ func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOpti
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return console.Errorf(console.ExitUsage, "--ca %s: there is no certificate in it", o.ca)
+			return console.Errorf(console.ExitUsage, "--ca %s: the file has no certificate", o.ca)
 		}
 	}
 	host := s.Hostname
@@ -187,8 +187,8 @@ func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOpti
 		host = o.via
 	}
 	address := net.JoinHostPort(host, strconv.Itoa(int(s.Port)))
-	if _, browser := howTo(s); browser {
-		return r.visit(ctx, s, address, config)
+	if _, browser := connectCommand(s); browser {
+		return r.probe(ctx, s, address, config)
 	}
 	dialer := &net.Dialer{Timeout: answerTimeout}
 	network := strings.ToLower(s.Protocol)
@@ -197,7 +197,7 @@ func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOpti
 	}
 	connection, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
-		return unreached(s, err)
+		return connectError(s, err)
 	}
 	if s.TLS {
 		secure := tls.Client(connection, config)
@@ -205,25 +205,25 @@ func (r *root) join(ctx context.Context, s bergv1.ServiceEndpoint, o connectOpti
 		defer cancel()
 		if err := secure.HandshakeContext(shaking); err != nil {
 			_ = connection.Close()
-			return unreached(s, err)
+			return connectError(s, err)
 		}
 		connection = secure
 	}
 	defer func() { _ = connection.Close() }()
 	r.Notef("%s %s", r.PaintErr(console.Green, "connected to"), s.URL)
-	return r.pipe(ctx, connection)
+	return r.copyStreams(ctx, connection)
 }
 
-func unreached(s bergv1.ServiceEndpoint, err error) error {
+func connectError(s bergv1.ServiceEndpoint, err error) error {
 	var refused *tls.CertificateVerificationError
 	if errors.As(err, &refused) {
-		return console.Errorf(console.ExitProblem, "%s shows a certificate that is not to be trusted: %w. For a try: --insecure, or --ca FILE", s.URL, refused.Err)
+		return console.Errorf(console.ExitProblem, "the certificate of %s is not trusted: %w. To test anyway, use --insecure or --ca FILE", s.URL, refused.Err)
 	}
-	return console.Errorf(console.ExitUnreachable, "no connection to %s: %w. kubectl berg doctor looks at DNS and Gateway; --via goes past DNS", s.URL, err)
+	return console.Errorf(console.ExitUnreachable, "no connection to %s: %w. kubectl berg doctor checks DNS and Gateway; --via bypasses DNS", s.URL, err)
 }
 
-// pipe joins a connection to the streams of the program, until the other side ends.
-func (r *root) pipe(ctx context.Context, connection net.Conn) error {
+// copyStreams connects a connection to the streams of the program until the other side ends.
+func (r *root) copyStreams(ctx context.Context, connection net.Conn) error {
 	received := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(r.Out, connection)
@@ -243,26 +243,26 @@ func (r *root) pipe(ctx context.Context, connection net.Conn) error {
 		return nil
 	case err := <-received:
 		if err != nil && !errors.Is(err, net.ErrClosed) {
-			return console.Errorf(console.ExitFailed, "the connection ended: %w", err)
+			return console.Errorf(console.ExitFailed, "the connection broke: %w", err)
 		}
 		return nil
 	case <-sent:
 	}
-	// All is sent. Of a datagram nothing tells whether there is an answer.
-	var late <-chan time.Time
+	// Everything is sent. Whether a datagram is answered is unknown.
+	var timedOut <-chan time.Time
 	if !stream {
-		late = r.clock.After(time.Second)
+		timedOut = r.clock.After(time.Second)
 	}
 	select {
 	case <-ctx.Done():
 	case <-received:
-	case <-late:
+	case <-timedOut:
 	}
 	return nil
 }
 
-// visit asks once what a browser would.
-func (r *root) visit(ctx context.Context, s bergv1.ServiceEndpoint, address string, config *tls.Config) error {
+// probe sends the request of a browser once.
+func (r *root) probe(ctx context.Context, s bergv1.ServiceEndpoint, address string, config *tls.Config) error {
 	r.Printf("%s\n", s.URL)
 	transport := &http.Transport{
 		TLSClientConfig: config,
@@ -273,20 +273,20 @@ func (r *root) visit(ctx context.Context, s bergv1.ServiceEndpoint, address stri
 	defer transport.CloseIdleConnections()
 	asking, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(asking, http.MethodGet, s.URL, http.NoBody)
+	request, err := http.NewRequestWithContext(asking, http.MethodGet, s.URL, nil)
 	if err != nil {
 		return err
 	}
 	began := r.clock.Now()
 	response, err := (&http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(request)
 	if err != nil {
-		return unreached(s, err)
+		return connectError(s, err)
 	}
 	_ = response.Body.Close()
 	took := r.clock.Since(began).Round(time.Millisecond)
 	if response.StatusCode >= http.StatusInternalServerError {
-		return console.Errorf(console.ExitProblem, "it answers %s, after %s", response.Status, took)
+		return console.Errorf(console.ExitProblem, "the service answered %s after %s", response.Status, took)
 	}
-	r.Notef("%s", r.PaintErr(console.Green, fmt.Sprintf("it answers %s, after %s", response.Status, took)))
+	r.Notef("%s", r.PaintErr(console.Green, fmt.Sprintf("the service answered %s after %s", response.Status, took)))
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// howTo returns the command by which a player connects to a service, and whether it is one for a
-// browser.
-func howTo(s bergv1.ServiceEndpoint) (command string, browser bool) {
+// connectCommand returns the command with which a player connects to a service, and whether a browser
+// can open it.
+func connectCommand(s bergv1.ServiceEndpoint) (command string, browser bool) {
 	u, err := url.Parse(s.URL)
 	switch {
 	case err == nil && (u.Scheme == "http" || u.Scheme == "https"):
@@ -26,7 +26,7 @@ func howTo(s bergv1.ServiceEndpoint) (command string, browser bool) {
 	}
 }
 
-// quoted is text as a shell takes it for one word.
+// quoted quotes text for a shell.
 func quoted(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/@%+=,", r)

@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -10,14 +9,8 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 )
 
-var levels = map[doctor.Level]struct {
-	mark   string
-	colour console.Colour
-}{
-	doctor.OK:      {"✓", console.Green},
-	doctor.Warning: {"!", console.Yellow},
-	doctor.Problem: {"✗", console.Red},
-	doctor.Unknown: {"?", console.Faint},
+var checkSymbols = map[doctor.Level]symbol{
+	doctor.OK: okSymbol, doctor.Warning: warningSymbol, doctor.Problem: problemSymbol, doctor.Unknown: unknownSymbol,
 }
 
 func (r *root) doctor() *cobra.Command {
@@ -25,9 +18,9 @@ func (r *root) doctor() *cobra.Command {
 	var strict bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "See whether the cluster is ready: APIs, Gateway, DNS, isolation, images, quotas, rights",
-		Long: `See whether the cluster is ready for challenges. Each line is ok, or says what to do; it only looks,
-and what you may not read is left out. Exit code 4: there is a problem.`,
+		Short: "Check whether the cluster is ready: APIs, Gateway, DNS, isolation, images, quotas, permissions",
+		Long: `Check whether the cluster is ready for challenges. Each line is ok or says what to do. The command
+changes nothing, and skips what you may not read. Exit code 4: a problem was found.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			to, err := r.open()
@@ -39,54 +32,43 @@ and what you may not read is left out. Exit code 4: there is a problem.`,
 			if err != nil {
 				return err
 			}
-			lines := doctor.Check(survey)
-			worst := doctor.Worst(lines)
+			results := doctor.Check(survey)
+			worst := doctor.Worst(results)
 			if r.Format == console.JSON {
-				if err := r.WriteJSON(map[string]any{"verdict": worst, "checks": lines}); err != nil {
+				if err := r.WriteJSON(map[string]any{"level": worst, "checks": results}); err != nil {
 					return err
 				}
 			} else {
-				r.showLines(lines)
+				r.showResults(results)
 			}
-			return verdictOf(worst == doctor.Problem || strict && worst == doctor.Warning)
+			return problemError(worst == doctor.Problem || strict && worst == doctor.Warning)
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.OperatorNamespace, "operator-namespace", "", "where the operator is; looked for by default")
-	f.BoolVar(&o.Offline, "offline", false, "ask nobody but the API server: no DNS, no connection to the Gateway")
-	f.BoolVar(&strict, "strict", false, "exit with 4 on a warning, too")
+	f.StringVar(&o.OperatorNamespace, "operator-namespace", "", "namespace of the operator (default: search all)")
+	f.BoolVar(&o.Offline, "offline", false, "use the API server only: no DNS, no connection to the Gateway")
+	f.BoolVar(&strict, "strict", false, "exit with code 4 on warnings, too")
 	return c
 }
 
-func (r *root) showLines(lines []doctor.Line) {
+func (r *root) showResults(results []doctor.Result) {
 	widest := 0
-	for _, l := range lines {
+	count := map[doctor.Level]int{}
+	for _, l := range results {
 		widest = max(widest, len(l.Check))
-	}
-	width := 0
-	if r.OutTerminal {
-		width = r.Width()
+		count[l.Level]++
 	}
 	indent := fmt.Sprintf("%*s", widest+5, "")
-	for _, l := range lines {
-		m := levels[l.Level]
-		r.Printf("%s %-*s   %s\n", r.Paint(m.colour, m.mark), widest, l.Check, console.Wrap(l.Text, width-len(indent), indent))
+	width := r.TextWidth() - len(indent)
+	for _, l := range results {
+		r.Printf("%s %-*s   %s\n", r.paintSymbol(checkSymbols[l.Level]), widest, l.Check, console.Wrap(l.Text, width, indent))
 		if l.Do != "" && l.Level != doctor.OK {
-			r.Printf("%s%s %s\n", indent, r.Paint(console.Bold, "→"), console.Wrap(l.Do, width-len(indent)-2, indent+"  "))
+			r.Printf("%s%s %s\n", indent, r.Paint(console.Bold, "→"), console.Wrap(l.Do, width-2, indent+"  "))
 		}
 	}
-	count := func(level doctor.Level) int {
-		n := 0
-		for _, l := range lines {
-			if l.Level == level {
-				n++
-			}
-		}
-		return n
-	}
-	if slices.ContainsFunc(lines, func(l doctor.Line) bool { return l.Level != doctor.OK }) {
-		r.Printf("%d ok, %d warnings, %d problems, %d unknown\n", count(doctor.OK), count(doctor.Warning), count(doctor.Problem), count(doctor.Unknown))
+	if count[doctor.OK] == len(results) {
+		r.Printf("No problems found.\n")
 		return
 	}
-	r.Printf("All is well.\n")
+	r.Printf("%d ok, %d warnings, %d problems, %d unknown\n", count[doctor.OK], count[doctor.Warning], count[doctor.Problem], count[doctor.Unknown])
 }

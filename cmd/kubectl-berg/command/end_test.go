@@ -12,23 +12,23 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-func TestOneThatIsFrozenDoesNotEndByItself(t *testing.T) {
+func TestEndAfterSkipsAFrozenInstance(t *testing.T) {
 	i := running("alice", func(i *bergv1.ChallengeInstance) {
 		i.Annotations[bergv1.AnnotationFrozen] = noon.Format(time.RFC3339)
 		i.Status.StartedAt = &metav1.Time{Time: noon}
 	})
-	// Nothing may be written: there is no cluster.
+	// There is no cluster: a write would panic.
 	got, err := endAt(t.Context(), nil, i, noon.Add(time.Hour))
-	if want := bulk.Skip("frozen: thaw it first, or end it without --after"); got != want || err != nil {
+	if want := bulk.Skip("frozen: unfreeze it first, or end it without --after"); got != want || err != nil {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
 }
 
-func TestATimeIsReadBeforeAnybodyIsAsked(t *testing.T) {
+func TestDurationsAreValidatedBeforeAnyRequest(t *testing.T) {
 	for _, args := range [][]string{
 		{"extend", "--until", "nonsense", "--all", "--dry-run"},
 		{"end", "--after", "nonsense", "--all", "--dry-run"},
-		{"rollout", "guestbook", "--settle", "0s"},
+		{"rollout", "guestbook", "--ready-timeout", "0s"},
 	} {
 		var out bytes.Buffer
 		c := New(console.New(nil, &out, &out, func(string) string { return "" }), "test")
@@ -40,7 +40,7 @@ func TestATimeIsReadBeforeAnybodyIsAsked(t *testing.T) {
 	}
 }
 
-func TestADryRunOfAFreezeNamesChallengesToo(t *testing.T) {
+func TestFreezeDryRunListsChallenges(t *testing.T) {
 	var out bytes.Buffer
 	r := &root{Console: console.New(nil, &out, &out, func(string) string { return "" })}
 	frozen := map[string]string{bergv1.AnnotationFrozen: "x"}
@@ -48,7 +48,8 @@ func TestADryRunOfAFreezeNamesChallengesToo(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "guestbook"}},
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "still", Annotations: frozen}},
 	}
-	if err := r.dryFreeze("freeze", true, challenges, []*bergv1.ChallengeInstance{running("alice")}); err != nil {
+	instances := []*bergv1.ChallengeInstance{running("alice")}
+	if err := r.showDryRun("freeze", namesOf(changing(challenges, true)), namesOf(changing(instances, true))); err != nil {
 		t.Fatal(err)
 	}
 	const want = "would freeze Challenge berg/guestbook\nwould freeze instance berg/alice\n1 Challenges and 1 instances; nothing was done\n"

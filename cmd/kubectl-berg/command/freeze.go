@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,34 +14,34 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// frozen is what freeze and thaw report.
+// frozenReport is the result of freeze and unfreeze.
 type frozenReport struct {
 	Challenges bulk.Report `json:"challenges"`
 	Instances  bulk.Report `json:"instances"`
 }
 
 func (r *root) freeze() *cobra.Command {
-	return r.freezing("freeze", "Stop the clock: no new instance starts, and none expires",
-		`Stop the clock, as while the network of an event is down. Challenges and live instances get the
-annotation berg.norelect.ch/frozen: the operator starts no new instance of such a Challenge, which waits
-in Pending instead, and ends no such instance because its time is over. Players play on, and instances
-can be ended. Whatever is created later is caught by the same command again.`,
+	return r.freezing("freeze", "Stop the clock: no new instance starts, and no instance expires",
+		`Stop the clock, for example while the network of an event is down. Challenges and live instances get
+the annotation berg.norelect.ch/frozen. The operator then starts no new instance of a frozen Challenge
+(it stays Pending), and a frozen instance does not expire. Players can continue, and instances can be
+ended. Repeat the command to freeze what was created later.`,
 		`  kubectl berg freeze -n berg
   kubectl berg freeze -A
   kubectl berg freeze --challenge guestbook`, true)
 }
 
 func (r *root) unfreeze() *cobra.Command {
-	return r.freezing("thaw", "Let the clock go on; every instance keeps the time that it had left",
-		`Let the clock go on. Every instance has the time left that it had when it was frozen: it goes into
-spec.timeout, in the same write. CHALLENGE_MAX_LIFETIME still caps.`,
-		`  kubectl berg thaw -n berg
-  kubectl berg thaw -A`, false)
+	return r.freezing("unfreeze", "Restart the clock; every instance keeps the time that it had left",
+		`Restart the clock. Every instance keeps the time that it had left when it was frozen: the command adds
+the frozen time to spec.timeout in the same write. CHALLENGE_MAX_LIFETIME remains the upper limit.`,
+		`  kubectl berg unfreeze -n berg
+  kubectl berg unfreeze -A`, false)
 }
 
 func (r *root) freezing(verb, short, long, example string, freeze bool) *cobra.Command {
 	var s selection
-	var m many
+	var m bulkOptions
 	c := &cobra.Command{
 		Use: verb, Short: short, Long: long, Example: example, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,14 +53,14 @@ func (r *root) freezing(verb, short, long, example string, freeze bool) *cobra.C
 		},
 	}
 	f := c.Flags()
-	f.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "in all namespaces")
+	f.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "Challenges and instances in all namespaces")
 	f.StringVar(&s.challenge, "challenge", "", "only this Challenge and its instances")
 	_ = c.RegisterFlagCompletionFunc("challenge", r.completeChallenges)
 	m.add(c)
 	return c
 }
 
-func (r *root) freezeAll(ctx context.Context, s *selection, m many, verb string, freeze bool) error {
+func (r *root) freezeAll(ctx context.Context, s *selection, m bulkOptions, verb string, freeze bool) error {
 	c, err := r.open()
 	if err != nil {
 		return err
@@ -75,19 +76,19 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m many, verb string,
 		}
 	}
 	if s.challenge != "" && len(challenges) == 0 {
-		return console.Errorf(console.ExitNotFound, "there is no Challenge %s", s.challenge)
+		return console.Errorf(console.ExitNotFound, "Challenge %s does not exist", s.challenge)
 	}
 	if m.dryRun {
 		found, err := s.find(ctx, c)
 		if err != nil {
 			return err
 		}
-		return r.dryFreeze(verb, freeze, challenges, live(found))
+		return r.showDryRun(verb, namesOf(changing(challenges, freeze)), namesOf(changing(live(found), freeze)))
 	}
 	at := c.Now().UTC().Truncate(time.Second)
 	var report frozenReport
-	// While they are frozen no new instance can slip in behind the list of instances; while they
-	// thaw, one that was waiting starts with all of its time.
+	// Challenges first: then no new instance can start after the instances were listed, and an
+	// instance that waited for the end of the freeze starts with its full time.
 	report.Challenges, err = bulk.Run(ctx, c, r.Console, challenges, bulk.Action[*bergv1.Challenge]{
 		Verb: verb + " challenges", Pace: m.pace, Timeout: m.timeout,
 		Do: func(ctx context.Context, o *bergv1.Challenge) (bulk.Outcome, error) {
@@ -108,68 +109,31 @@ func (r *root) freezeAll(ctx context.Context, s *selection, m many, verb string,
 	return r.showFrozen(report, freeze, err)
 }
 
-// dryFreeze writes what would be done: those that are as they should be are left out.
-func (r *root) dryFreeze(verb string, freeze bool, challenges []*bergv1.Challenge, instances []*bergv1.ChallengeInstance) error {
-	type planned struct {
-		bulk.Report
-		Challenges []string `json:"challenges"`
-		Instances  []string `json:"instances"`
-	}
-	p := planned{Challenges: changing(challenges, freeze), Instances: changing(instances, freeze)}
-	p.Report = bulk.Report{Action: verb, DryRun: true, Total: len(p.Challenges) + len(p.Instances)}
-	if r.Format == console.JSON {
-		return r.WriteJSON(p)
-	}
-	for _, name := range p.Challenges {
-		r.Printf("would %s Challenge %s\n", verb, name)
-	}
-	for _, name := range p.Instances {
-		r.Printf("would %s instance %s\n", verb, name)
-	}
-	r.Printf("%d Challenges and %d instances; nothing was done\n", len(p.Challenges), len(p.Instances))
-	return nil
-}
-
-// changing are the names of those that are not yet as they should be.
-func changing[T client.Object](all []T, freeze bool) []string {
-	names := []string{}
-	for _, o := range all {
-		if (o.GetAnnotations()[bergv1.AnnotationFrozen] != "") != freeze {
-			names = append(names, o.GetNamespace()+"/"+o.GetName())
-		}
-	}
-	return names
+// changing are the objects that freeze or unfreeze changes.
+func changing[T client.Object](all []T, freeze bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(o T) bool { return isFrozen(o) == freeze })
 }
 
 func (r *root) showFrozen(report frozenReport, freeze bool, err error) error {
 	done := "froze"
 	if !freeze {
-		done = "thawed"
+		done = "unfroze"
 	}
-	if r.Format == console.JSON {
-		if err := r.WriteJSON(report); err != nil {
-			return err
-		}
+	if r.Format != console.JSON {
+		bulk.Print(r.Console, report.Challenges, done+" Challenges:")
+		bulk.Print(r.Console, report.Instances, done+" instances:")
+	} else if err := r.WriteJSON(report); err != nil {
+		return err
 	}
-	const rest = "The same command does the rest."
-	plain := *r.Console
-	if r.Format == console.JSON {
-		plain.Format, plain.Out, plain.Err = console.Text, discard{}, discard{}
+	const hint = "Repeat the command for the rest."
+	if err := bulk.Error(report.Instances, hint, err); err != nil {
+		return err
 	}
-	first := bulk.Show(&plain, report.Challenges, done+" Challenges:", rest, nil)
-	if second := bulk.Show(&plain, report.Instances, done+" instances:", rest, err); second != nil {
-		return second
-	}
-	return first
+	return bulk.Error(report.Challenges, hint, nil)
 }
 
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-
 func freezeChallenge(ctx context.Context, c *cluster.Cluster, o *bergv1.Challenge, at time.Time, freeze bool) (bulk.Outcome, error) {
-	is := o.Annotations[bergv1.AnnotationFrozen] != ""
-	if is == freeze {
+	if isFrozen(o) == freeze {
 		return bulk.Already, nil
 	}
 	var value any
@@ -179,14 +143,14 @@ func freezeChallenge(ctx context.Context, c *cluster.Cluster, o *bergv1.Challeng
 	return bulk.Outcome{}, annotate(ctx, c, o.DeepCopy(), value)
 }
 
-// annotate sets the annotation of exactly this object, or takes it off.
+// annotate sets the annotation of exactly this object, or removes it.
 func annotate(ctx context.Context, c *cluster.Cluster, o client.Object, value any) error {
 	return patchObject(ctx, c, o, map[string]any{"metadata": map[string]any{
 		"uid": o.GetUID(), "annotations": map[string]any{bergv1.AnnotationFrozen: value},
 	}})
 }
 
-// freezeInstance stops the clock of one, or lets it go on with the time that was left.
+// freezeInstance stops the clock of an instance, or restarts it with the time that was left.
 func freezeInstance(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, at time.Time, freeze bool) (bulk.Outcome, error) {
 	since := i.Annotations[bergv1.AnnotationFrozen]
 	switch {
@@ -196,15 +160,15 @@ func freezeInstance(ctx context.Context, c *cluster.Cluster, i *bergv1.Challenge
 		return bulk.Outcome{}, annotate(ctx, c, i.DeepCopy(), at.Format(time.RFC3339))
 	}
 	change := map[string]any{"metadata": map[string]any{"annotations": map[string]any{bergv1.AnnotationFrozen: nil}}}
-	began, err := time.Parse(time.RFC3339, since)
-	if has, known := lives(i); known && err == nil {
-		if i.Status.StartedAt.After(began) {
-			began = i.Status.StartedAt.Time
+	from, err := time.Parse(time.RFC3339, since)
+	if has, known := lifetimeOf(i); known && err == nil {
+		if i.Status.StartedAt.After(from) {
+			from = i.Status.StartedAt.Time
 		}
-		if stood := at.Sub(began).Truncate(time.Second); stood > 0 {
-			change["spec"] = map[string]any{"timeout": timeoutText(has + stood)}
+		if stopped := at.Sub(from).Truncate(time.Second); stopped > 0 {
+			change["spec"] = map[string]any{"timeout": timeoutText(has + stopped)}
 		}
 	}
-	// With the lock: in between somebody may have given it more time.
+	// With its resourceVersion: the timeout may have changed since it was read.
 	return bulk.Outcome{}, patchLatest(ctx, c, i, change)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// Row is an instance as list shows it, and as its JSON has it. A flag is nowhere in it.
+// Row is an instance in the output of list. It never contains the flag.
 type Row struct {
-	// Event is what happened, of a watch: seen, changed or gone.
+	// Event is for a watch: seen, changed or gone.
 	Event       string                   `json:"event,omitempty"`
 	Namespace   string                   `json:"namespace"`
 	Name        string                   `json:"name"`
@@ -42,7 +42,7 @@ func rowOf(i *bergv1.ChallengeInstance, now time.Time) Row {
 		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID,
 		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: problemOf(i), Cause: i.Status.Cause,
 		Created: &created, Started: i.Status.StartedAt, Expires: i.Status.ExpiresAt,
-		Frozen: i.Annotations[bergv1.AnnotationFrozen] != "", InNamespace: i.Status.Namespace, Services: i.Status.Services,
+		Frozen: isFrozen(i), InNamespace: i.Status.Namespace, Services: i.Status.Services,
 		Outdated: meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionUpToDate),
 	}
 	if at := i.Status.ExpiresAt; at != nil && !row.Frozen {
@@ -52,35 +52,12 @@ func rowOf(i *bergv1.ChallengeInstance, now time.Time) Row {
 	return row
 }
 
-// problemOf is the reason of the first condition that is False, "" if nothing is wrong.
-func problemOf(i *bergv1.ChallengeInstance) string {
-	for _, c := range i.Status.Conditions {
-		if c.Status != metav1.ConditionFalse {
-			continue
-		}
-		switch c.Type {
-		case bergv1.ConditionUpToDate:
-			continue
-		case bergv1.ConditionNamespaceDeleted:
-			if c.Reason != bergv1.ReasonDeletionBlocked {
-				continue
-			}
-		case bergv1.ConditionChallengeFound:
-			if i.Status.InstanceID != "" && c.Reason == bergv1.ReasonChallengeMissing {
-				continue
-			}
-		}
-		return c.Reason
-	}
-	return ""
-}
-
 func (r *root) list() *cobra.Command {
 	var s selection
 	var watch, problems bool
 	c := &cobra.Command{
 		Use: "list [NAME...]", Aliases: []string{"ls", "get"},
-		Short: "List instances: where players connect, how much time is left, what is wrong",
+		Short: "List instances with their addresses, time left and problems",
 		Example: `  kubectl berg list -n berg
   kubectl berg list -A --phase Starting,Failed -w
   kubectl berg list --challenge guestbook -o json`,
@@ -109,56 +86,28 @@ func (r *root) list() *cobra.Command {
 			slices.SortFunc(rows, func(a, b Row) int {
 				return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 			})
-			return r.showRows(rows, s.allNamespaces)
+			return writeRows(r, rows, "No instances found.", r.table(s.allNamespaces), func(row Row) (string, []console.Cell) {
+				return row.Name, r.cells(row, s.allNamespaces)
+			})
 		},
 	}
 	s.add(c, r, false)
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "go on and tell of every change")
-	c.Flags().BoolVar(&problems, "problems", false, "only those with a problem")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "keep watching and show every change")
+	c.Flags().BoolVar(&problems, "problems", false, "only instances with a problem")
 	return c
 }
 
-func (r *root) showRows(rows []Row, namespaces bool) error {
-	switch r.Format {
-	case console.JSON:
-		return r.WriteJSON(rows)
-	case console.Name:
-		for _, row := range rows {
-			r.Printf("%s\n", row.Name)
-		}
-		return nil
-	case console.Text, console.Wide:
-	}
-	if len(rows) == 0 {
-		r.Notef("No instances found.")
-		return nil
-	}
-	t := console.Table{Header: r.header(namespaces), Shrink: r.shrink(namespaces)}
-	for _, row := range rows {
-		t.Row(r.cells(row, namespaces)...)
-	}
-	t.Write(r.Console)
-	return nil
-}
-
-func (r *root) header(namespaces bool) []string {
+// table shrinks the names of instances and Challenges, and the addresses.
+func (r *root) table(namespaces bool) *console.Table {
 	header := []string{"NAME", "CHALLENGE", "PHASE", "LEFT", "ADDRESS"}
 	if r.Format == console.Wide {
 		header = []string{"NAME", "CHALLENGE", "PHASE", "CAUSE", "LEFT", "OWNER", "STARTED", "ADDRESS"}
 	}
+	first := 0
 	if namespaces {
-		header = append([]string{"NAMESPACE"}, header...)
+		header, first = append([]string{"NAMESPACE"}, header...), 1
 	}
-	return header
-}
-
-// shrink are name, Challenge and address.
-func (r *root) shrink(namespaces bool) []int {
-	n := 0
-	if namespaces {
-		n = 1
-	}
-	return []int{n, n + 1, len(r.header(namespaces)) - 1}
+	return &console.Table{Console: r.Console, Header: header, Shrink: []int{first, first + 1, len(header) - 1}}
 }
 
 func (r *root) cells(row Row, namespaces bool) []console.Cell {
@@ -218,7 +167,7 @@ func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *select
 	if err != nil {
 		return err
 	}
-	stream := console.Stream{Console: r.Console, Header: r.header(s.allNamespaces), Shrink: r.shrink(s.allNamespaces)}
+	table := r.table(s.allNamespaces)
 	shown := map[string]bool{}
 	err = to.Follow(ctx, cluster.Follower{
 		Changed: func(change cluster.Change) (bool, error) {
@@ -243,23 +192,14 @@ func (r *root) watchInstances(cmd *cobra.Command, to *cluster.Cluster, s *select
 			case console.Name:
 				r.Printf("%s\n", row.Name)
 			case console.Text, console.Wide:
-				stream.Write(r.cells(row, s.allNamespaces)...)
+				table.Write(r.cells(row, s.allNamespaces))
 			}
 			return false, nil
 		},
-		Lost: r.tellLost,
+		Lost: r.reportConnection,
 	}, s.options(to)...)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // that is how a watch ends
+		return nil //nolint:nilerr // a watch ends by Ctrl-C
 	}
 	return cluster.Explain("watch instances", err)
-}
-
-// tellLost tells that the connection is lost, and there again.
-func (r *root) tellLost(err error) {
-	if err == nil {
-		r.Notef("%s", r.PaintErr(console.Green, "connected again"))
-		return
-	}
-	r.Notef("%s %s", r.PaintErr(console.Yellow, "no connection, trying again:"), console.OneLine(err.Error()))
 }

@@ -24,6 +24,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
 type logOptions struct {
@@ -39,12 +40,12 @@ func (r *root) logs() *cobra.Command {
 	var o logOptions
 	c := &cobra.Command{
 		Use:   "logs NAME",
-		Short: "Print what the containers of an instance wrote",
+		Short: "Print the logs of the containers of an instance",
 		Example: `  kubectl berg logs alice-guestbook -n berg
   kubectl berg logs alice-guestbook -c web -f
   kubectl berg logs alice-guestbook -c web --previous`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: one(r.completeInstances),
+		ValidArgsFunction: firstArgument(r.completeInstances),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			to, err := r.open()
 			if err != nil {
@@ -58,12 +59,12 @@ func (r *root) logs() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVarP(&o.container, "container", "c", "", "only this container (a hostname of the Challenge); all by default")
-	f.BoolVarP(&o.follow, "follow", "f", false, "go on while the instance lives, also when a container starts anew")
-	f.BoolVarP(&o.previous, "previous", "p", false, "of the run before: the last words of a container that was restarted")
-	f.Int64Var(&o.tail, "tail", -1, "only so many lines of each container; all by default")
-	f.DurationVar(&o.since, "since", 0, "only what is newer than this, as in 10m")
-	f.BoolVar(&o.times, "timestamps", false, "with the time of each line")
+	f.StringVarP(&o.container, "container", "c", "", "only this container: a hostname in the Challenge (default: all)")
+	f.BoolVarP(&o.follow, "follow", "f", false, "follow the logs until the instance is deleted, also across restarts")
+	f.BoolVarP(&o.previous, "previous", "p", false, "print the logs of the previous run of a restarted container")
+	f.Int64Var(&o.tail, "tail", -1, "number of lines of each container, from the end (default: all)")
+	f.DurationVar(&o.since, "since", 0, "only lines newer than this, as in 10m")
+	f.BoolVar(&o.times, "timestamps", false, "print the time of each line")
 	c.MarkFlagsMutuallyExclusive("follow", "previous")
 	_ = c.RegisterFlagCompletionFunc("container", func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		return r.complete(prefix, func(ctx context.Context, to *cluster.Cluster) (names []string) {
@@ -86,7 +87,7 @@ func (r *root) logs() *cobra.Command {
 
 func instancePods(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	var all corev1.PodList
-	if err := c.List(ctx, &all, client.InNamespace(namespaceOf(i)), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod}); err != nil {
+	if err := c.List(ctx, &all, client.InNamespace(why.NamespaceOf(i)), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod}); err != nil {
 		return nil, cluster.Explain("list the pods of "+i.Name, err)
 	}
 	pods := slices.DeleteFunc(all.Items, func(p corev1.Pod) bool { return !ofInstance(p, i) })
@@ -96,12 +97,12 @@ func instancePods(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeIn
 
 var prefixColours = []console.Colour{console.Cyan, console.Yellow, console.Green, console.Red}
 
-// nextLook is how often is looked for further pods, and at a container that has ended or a line that
-// is broken.
-const nextLook = 2 * time.Second
+// podPollInterval is how often new pods are looked for, and the wait after a container has ended or a
+// stream has broken.
+const podPollInterval = 2 * time.Second
 
-// lastWords is how long the logs of an instance that is gone are read on, unless they end before.
-const lastWords = 10 * time.Second
+// drainTimeout limits the time to read the rest of the logs of a deleted instance.
+const drainTimeout = 10 * time.Second
 
 func (r *root) showLogs(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, o logOptions) error {
 	raw, err := c.Raw(corev1.SchemeGroupVersion)
@@ -121,13 +122,13 @@ type logReader struct {
 	raw     *rest.RESTClient
 	options logOptions
 
-	mu       sync.Mutex
-	prefixed bool
-	colours  map[string]console.Colour
-	lost     bool
+	mu           sync.Mutex
+	prefixed     bool
+	colours      map[string]console.Colour
+	disconnected bool
 }
 
-// pods are those whose logs are wanted.
+// pods returns the pods whose logs to read.
 func (l *logReader) pods(ctx context.Context, i *bergv1.ChallengeInstance) ([]corev1.Pod, error) {
 	pods, err := instancePods(ctx, l.cluster, i)
 	if err != nil {
@@ -147,16 +148,16 @@ func (l *logReader) pods(ctx context.Context, i *bergv1.ChallengeInstance) ([]co
 	return pods, nil
 }
 
-// once copies what is there.
+// once copies the present logs.
 func (l *logReader) once(ctx context.Context, i *bergv1.ChallengeInstance) error {
 	pods, err := l.pods(ctx, i)
 	switch {
 	case err != nil:
 		return err
 	case len(pods) == 0 && l.options.container != "":
-		return console.Errorf(console.ExitNotFound, "instance %s has no pod of a container %s: kubectl berg why %s -n %s", i.Name, l.options.container, i.Name, i.Namespace)
+		return console.Errorf(console.ExitNotFound, "instance %s has no pod with a container %s. For the reason: kubectl berg why %s -n %s", i.Name, l.options.container, i.Name, i.Namespace)
 	case len(pods) == 0:
-		return console.Errorf(console.ExitNotFound, "instance %s has no pods: kubectl berg why %s -n %s", i.Name, i.Name, i.Namespace)
+		return console.Errorf(console.ExitNotFound, "instance %s has no pods. For the reason: kubectl berg why %s -n %s", i.Name, i.Name, i.Namespace)
 	}
 	failed := make([]error, len(pods))
 	var group sync.WaitGroup
@@ -168,13 +169,13 @@ func (l *logReader) once(ctx context.Context, i *bergv1.ChallengeInstance) error
 	}
 	group.Wait()
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // whoever interrupts it has read enough
+		return nil //nolint:nilerr // an interruption is no error
 	}
 	return cmp.Or(failed...)
 }
 
-// follow copies what the pods of an instance write until it is gone: each pod on its own, so that
-// one that is silent, or ends, keeps no other waiting.
+// follow copies the logs of the pods of an instance until it is deleted. Each pod has a goroutine, so
+// that a silent pod does not block the others.
 func (l *logReader) follow(ctx context.Context, i *bergv1.ChallengeInstance) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
@@ -184,14 +185,14 @@ func (l *logReader) follow(ctx context.Context, i *bergv1.ChallengeInstance) err
 	for first := true; ; {
 		pods, err := l.pods(ctx, i)
 		switch {
-		case ctx.Err() != nil: // by a source, or by the user, of whom nothing is to be said
+		case ctx.Err() != nil: // by the error of a source, or by Ctrl-C
 			return l.cause(ctx)
 		case err != nil && !cluster.Transient(err):
 			return err
 		case err != nil:
-			l.line(err)
+			l.setConnection(err)
 		default:
-			l.line(nil)
+			l.setConnection(nil)
 			here := map[types.UID]bool{}
 			for _, p := range pods {
 				here[p.UID] = true
@@ -199,14 +200,14 @@ func (l *logReader) follow(ctx context.Context, i *bergv1.ChallengeInstance) err
 					s := l.source(p, first)
 					sources[p.UID] = s
 					group.Go(func() {
-						if err := l.keepUp(ctx, s); err != nil {
+						if err := l.followSource(ctx, s); err != nil {
 							stop(err)
 						}
 					})
 				}
 			}
 			for uid, s := range sources {
-				if !here[uid] { // it reads to the end what was written
+				if !here[uid] { // it reads the rest of its log
 					close(s.gone)
 					delete(sources, uid)
 				}
@@ -216,15 +217,15 @@ func (l *logReader) follow(ctx context.Context, i *bergv1.ChallengeInstance) err
 		select {
 		case <-ctx.Done():
 			return l.cause(ctx)
-		case <-l.clock.After(nextLook):
+		case <-l.clock.After(podPollInterval):
 		}
 		if latest, err := instance(ctx, l.cluster, i.Name); console.Code(err) == console.ExitNotFound || err == nil && latest.UID != i.UID {
-			return l.finish(ctx, &group, sources) // the end of the instance is the end of its logs
+			return l.finish(ctx, &group, sources) // the instance is gone
 		}
 	}
 }
 
-// finish lets the sources of an instance that is gone read to the end what was written.
+// finish waits until the sources of a deleted instance have read the rest of their logs.
 func (l *logReader) finish(ctx context.Context, group *sync.WaitGroup, sources map[types.UID]*source) error {
 	for _, s := range sources {
 		close(s.gone)
@@ -236,14 +237,14 @@ func (l *logReader) finish(ctx context.Context, group *sync.WaitGroup, sources m
 	}()
 	select {
 	case <-done:
-	case <-l.clock.After(lastWords): // of a node that does not close the line
+	case <-l.clock.After(drainTimeout): // a node may not close the stream
 	case <-ctx.Done():
 		return l.cause(ctx)
 	}
 	return nil
 }
 
-// cause is why the logs ended: nothing where the user has ended them.
+// cause is the error that ended the logs, nil after Ctrl-C.
 func (l *logReader) cause(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
@@ -251,46 +252,47 @@ func (l *logReader) cause(ctx context.Context) error {
 	return nil
 }
 
-// line tells once that the connection is lost, and that it is there again.
-func (l *logReader) line(err error) {
+// setConnection reports once that the connection is lost, and that it is back.
+func (l *logReader) setConnection(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if lost := err != nil; lost != l.lost {
-		l.lost = lost
-		l.tellLost(err)
+	if lost := err != nil; lost != l.disconnected {
+		l.disconnected = lost
+		l.reportConnection(err)
 	}
 }
 
-// source is the log of one pod, and how far it has been read.
+// source is the log of one pod with the position up to which it was read.
 type source struct {
 	namespace, pod, container string
 	options                   corev1.PodLogOptions
-	// last is the time of the last line, and same how many lines have that time.
+	// last is the time of the last line, same the number of lines with that time.
 	last time.Time
 	same int
-	// gone is closed when the pod is not there any more.
+	// gone is closed when the pod is gone.
 	gone chan struct{}
 }
 
-// source makes that of a pod. Of one that was there at the beginning not all may be wanted.
-func (l *logReader) source(p corev1.Pod, fromTheBeginning bool) *source {
+// source returns the source of a pod. The options --tail and --since apply to the pods that exist at
+// the start.
+func (l *logReader) source(p corev1.Pod, first bool) *source {
 	s := &source{namespace: p.Namespace, pod: p.Name, container: p.Labels[bergv1.LabelContainer], gone: make(chan struct{})}
-	// While it follows, the times tell where to go on after a line that broke.
+	// With -f, the times of the lines tell where to resume after a stream has broken.
 	s.options = corev1.PodLogOptions{
 		Container: s.container, Follow: l.options.follow, Previous: l.options.previous, Timestamps: l.options.times || l.options.follow,
 	}
-	if fromTheBeginning && l.options.tail >= 0 {
+	if first && l.options.tail >= 0 {
 		s.options.TailLines = &l.options.tail
 	}
-	if fromTheBeginning && l.options.since > 0 {
+	if first && l.options.since > 0 {
 		seconds := int64(max(1, l.options.since.Seconds()))
 		s.options.SinceSeconds = &seconds
 	}
 	return s
 }
 
-// resume makes the next request go on where the last one has ended. Of a log of which not all is
-// wanted, and which was empty, everything is new from the first request on.
+// resume makes the next request start where the last one has ended. If --tail or --since limited a log
+// that was empty, the next request starts at the time of the first one.
 func (s *source) resume(asked time.Time) {
 	if s.last.IsZero() && s.options.TailLines == nil && s.options.SinceSeconds == nil && s.options.SinceTime == nil {
 		return
@@ -305,15 +307,15 @@ func (s *source) resume(asked time.Time) {
 	s.options.TailLines, s.options.SinceSeconds, s.options.SinceTime = nil, nil, &metav1.Time{Time: since}
 }
 
-// keepUp copies what a pod writes, through restarts of its container and lines that break. The
-// error is that of who may not read it.
-func (l *logReader) keepUp(ctx context.Context, s *source) error {
+// followSource copies the log of a pod across restarts of its container and broken streams. It returns
+// an error only if the user may not read the log.
+func (l *logReader) followSource(ctx context.Context, s *source) error {
 	for {
 		began := l.cluster.Now()
 		err := l.read(ctx, s)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // that is how it ends
+			return nil //nolint:nilerr // an interruption is no error
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 			return cluster.Explain("read the log of container "+s.container, err)
 		case err == nil, errors.Is(err, errBroken):
@@ -324,15 +326,15 @@ func (l *logReader) keepUp(ctx context.Context, s *source) error {
 			return nil
 		case <-s.gone:
 			return nil
-		case <-l.clock.After(nextLook):
+		case <-l.clock.After(podPollInterval):
 		}
 	}
 }
 
-// errBroken is that of a stream that ended before its container.
+// errBroken is the error of a stream that ended before its container.
 var errBroken = errors.New("the stream broke")
 
-// read copies what one request returns.
+// read copies the answer of one request.
 func (l *logReader) read(ctx context.Context, s *source) error {
 	stream, err := l.raw.Get().Namespace(s.namespace).Resource("pods").Name(s.pod).SubResource("log").
 		VersionedParams(&s.options, scheme.ParameterCodec).Stream(ctx)
@@ -344,9 +346,9 @@ func (l *logReader) read(ctx context.Context, s *source) error {
 	s.same = 0
 	for {
 		text, err := lines.ReadString('\n')
-		// Half a line of a stream that breaks comes again, whole.
+		// The next request returns an incomplete line of a broken stream again.
 		if text != "" && (err == nil || errors.Is(err, io.EOF)) {
-			if text, fresh := l.fresh(s, strings.TrimSuffix(text, "\n"), &skip); fresh {
+			if text, isNew := l.isNew(s, strings.TrimSuffix(text, "\n"), &skip); isNew {
 				l.write(s.container, text)
 			}
 		}
@@ -360,17 +362,17 @@ func (l *logReader) read(ctx context.Context, s *source) error {
 	}
 }
 
-// fresh reports whether a line was not written yet, and returns it as it is to be written. since of
-// a request is cut to the second, and so lines come again; skip is how many there are left of those
-// with the time of the last one.
-func (l *logReader) fresh(s *source, text string, skip *int) (line string, fresh bool) {
+// isNew reports whether a line was not written yet, and returns the text to write. The API server
+// truncates sinceTime to seconds, so that lines come again. skip is the number of lines with the time of
+// the last line that are still to be skipped.
+func (l *logReader) isNew(s *source, text string, skip *int) (line string, isNew bool) {
 	if !l.options.follow {
 		return text, true
 	}
 	stamp, rest, _ := strings.Cut(text, " ")
 	at, err := time.Parse(time.RFC3339Nano, stamp)
 	if err != nil {
-		return text, true // the kubelet's own words
+		return text, true // a message of the kubelet
 	}
 	switch {
 	case at.Before(s.last):
@@ -390,14 +392,14 @@ func (l *logReader) fresh(s *source, text string, skip *int) (line string, fresh
 	return rest, true
 }
 
-// logLine is a line as JSON has it.
+// logLine is a line of the JSON output.
 type logLine struct {
 	Container string `json:"container"`
 	Line      string `json:"line"`
 }
 
-// write writes a line whole. A terminal gets no commands from it: what a container writes is a
-// player's, too.
+// write writes one line. Players control what a container writes: a terminal must not get control
+// characters from it.
 func (l *logReader) write(container, line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,13 +25,13 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// hurried is a clock on which one waits a hundredth of the time.
-type hurried struct{ clock.RealClock }
+// fastClock is a clock on which waits take a hundredth of the time.
+type fastClock struct{ clock.RealClock }
 
-func (hurried) After(d time.Duration) <-chan time.Time { return time.After(d / 100) }
+func (fastClock) After(d time.Duration) <-chan time.Time { return time.After(d / 100) }
 
-// podLogs is an API server with one instance. Each request for a log is answered by the next of its
-// pod's answers; the instance is gone when all are used up.
+// podLogs is an API server with one instance. Each request for the log of a pod gets its next answer.
+// When all answers are used, the instance is gone.
 type podLogs struct {
 	mu      sync.Mutex
 	answers map[string][]func(http.ResponseWriter)
@@ -51,7 +51,7 @@ func refuse(code int, reason metav1.StatusReason) func(http.ResponseWriter) {
 	}
 }
 
-// podsNamed answers with pods, each of the container that it is named after.
+// podsNamed answers with pods that have the names of their containers.
 func podsNamed(names ...string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		all := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
@@ -65,7 +65,7 @@ func podsNamed(names ...string) func(http.ResponseWriter) {
 	}
 }
 
-// writing answers with lines that have the second of their number; a broken stream ends within one.
+// writing answers with lines. The last digit of a line is its second. A broken stream ends within a line.
 func writing(broken bool, lines ...string) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
 		for _, text := range lines {
@@ -110,7 +110,7 @@ func theInstance() *bergv1.ChallengeInstance {
 	return i
 }
 
-// connected is the program, in a hurry, with a line to a server, and what it writes.
+// connected returns the program on a fast clock, connected to a server, and its output.
 func connected(t *testing.T, to http.Handler) (*root, *cluster.Cluster, *bytes.Buffer) {
 	t.Helper()
 	server := httptest.NewServer(to)
@@ -119,7 +119,7 @@ func connected(t *testing.T, to http.Handler) (*root, *cluster.Cluster, *bytes.B
 	flags := genericclioptions.NewConfigFlags(false)
 	flags.APIServer = &server.URL
 	var out bytes.Buffer
-	r := &root{Console: console.New(nil, &out, &out, func(string) string { return "" }), flags: flags, clock: hurried{}}
+	r := &root{Console: console.New(nil, &out, &out, func(string) string { return "" }), flags: flags, clock: fastClock{}}
 	c, err := r.open()
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func connected(t *testing.T, to http.Handler) (*root, *cluster.Cluster, *bytes.B
 	return r, c, &out
 }
 
-// followed is what logs -f writes.
+// followed returns the output of logs -f.
 func followed(t *testing.T, p *podLogs, o logOptions) (string, error) {
 	t.Helper()
 	p.asked = map[string][]url.Values{}
@@ -137,23 +137,23 @@ func followed(t *testing.T, p *podLogs, o logOptions) (string, error) {
 	o.follow = true
 	err := r.showLogs(ctx, c, theInstance(), o)
 	if ctx.Err() != nil {
-		t.Fatal("it goes on although the instance is gone")
+		t.Fatal("logs -f does not end although the instance is gone")
 	}
 	return out.String(), err
 }
 
-func TestLogsGoOnWhereTheyBroke(t *testing.T) {
+func TestFollowedLogsResumeAfterABrokenStream(t *testing.T) {
 	p := &podLogs{
 		lists: []func(http.ResponseWriter){podsNamed("web")},
 		answers: map[string][]func(http.ResponseWriter){"web": {
-			refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest), // it does not run yet
+			refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest), // the container does not run yet
 			writing(true, "one 1", "also 1", "two 2", "also 2"),
 			writing(false, "two 2", "also 2", "third 2", "three 3"),
-			writing(false, "anew 4"),
+			writing(false, "four 4"),
 		}},
 	}
 	got, err := followed(t, p, logOptions{tail: 10})
-	if want := "one 1\nalso 1\ntwo 2\nalso 2\nthird 2\nthree 3\nanew 4\n"; got != want || err != nil {
+	if want := "one 1\nalso 1\ntwo 2\nalso 2\nthird 2\nthree 3\nfour 4\n"; got != want || err != nil {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
 	}
 	p.mu.Lock()
@@ -164,12 +164,12 @@ func TestLogsGoOnWhereTheyBroke(t *testing.T) {
 	}
 }
 
-func TestLogsOfAFurtherPodWhileAnotherIsSilent(t *testing.T) {
+func TestFollowedLogsOfALaterPod(t *testing.T) {
 	read := make(chan struct{})
 	p := &podLogs{
 		lists: []func(http.ResponseWriter){podsNamed("web"), refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable), podsNamed("web", "db")},
 		answers: map[string][]func(http.ResponseWriter){
-			"web": {func(w http.ResponseWriter) { // silent until the other one was read
+			"web": {func(w http.ResponseWriter) { // silent until the other log was read
 				_ = http.NewResponseController(w).Flush()
 				<-read
 				writing(false, "web 1")(w)
@@ -181,14 +181,14 @@ func TestLogsOfAFurtherPodWhileAnotherIsSilent(t *testing.T) {
 	if err != nil || !strings.Contains(got, "db │ db 1\n") || !strings.Contains(got, "web 1\n") {
 		t.Errorf("%v\n%s", err, got)
 	}
-	for _, words := range []string{"no connection, trying again", "connected again"} {
+	for _, words := range []string{"no connection, retrying", "connected again"} {
 		if strings.Count(got, words) != 1 {
-			t.Errorf("%q is not said once:\n%s", words, got)
+			t.Errorf("%q is not reported exactly once:\n%s", words, got)
 		}
 	}
 }
 
-func TestLogsThatOneMayNotRead(t *testing.T) {
+func TestForbiddenLogs(t *testing.T) {
 	p := &podLogs{
 		lists:   []func(http.ResponseWriter){podsNamed("web")},
 		answers: map[string][]func(http.ResponseWriter){"web": {refuse(http.StatusForbidden, metav1.StatusReasonForbidden)}, "never asked": {writing(false)}},

@@ -52,39 +52,39 @@ func (r *root) plan() *cobra.Command {
 	var o planOptions
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Calculate what an event needs: nodes, memory, node ports, requests, cost, and what breaks first",
-		Long: `Calculate what an event needs. Challenges come from files (-f, also - and folders), which needs no
-cluster, or from the cluster; with them come the operator's settings. One owner has one instance, so
-there are as many instances as owners who play at the same time. Exit code 4: something breaks before.
+		Short: "Calculate what an event needs: nodes, memory, node ports, requests, cost, and the first limit",
+		Long: `Calculate what an event needs. Challenges come from files (-f; folders and - also work), which needs no
+cluster, or from the cluster together with the operator's settings. An owner has one instance at a time,
+so there are as many instances as owners who play at the same time. Exit code 4: a limit is exceeded.
 
-Sizes of nodes are what a pod can be given (allocatable). Without --node-cpu and the like they are those
-of the cluster's smallest node, or 16 processors and 64 GiB where there is none to ask.`,
+The size of a node is its allocatable size. By default it is that of the cluster's smallest node, or 16
+CPUs and 64 GiB if nodes cannot be read.`,
 		Example: `  kubectl berg plan --players 500 --playing 60% -n berg
   kubectl berg plan -f challenges/ --players 2000 --start 5m --node-cpu 8 --node-memory 32Gi --price 0.40 --duration 24h`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.planFor(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringSliceVarP(&o.files, "filename", "f", nil, "files or folders with Challenges; - for standard input")
-	f.IntVar(&o.players, "players", 0, "how many players or teams there are")
-	f.StringVar(&o.playing, "playing", "100%", "how many of them have an instance at the busiest time, as in 60% or 300")
-	f.DurationVar(&o.start, "start", 5*time.Minute, "within which time these start")
-	f.DurationVar(&o.lifetime, "lifetime", 0, "how long an instance lives; by default the operator's CHALLENGE_INSTANCE_TIMEOUT")
-	f.DurationVar(&o.duration, "duration", 24*time.Hour, "how long the event takes")
-	f.StringVar(&o.nodeCPU, "node-cpu", "", "processors of a node")
+	f.StringSliceVarP(&o.files, "filename", "f", nil, "files or folders with Challenges, - for standard input")
+	f.IntVar(&o.players, "players", 0, "number of players or teams")
+	f.StringVar(&o.playing, "playing", "100%", "how many of them have an instance at peak, as in 60% or 300")
+	f.DurationVar(&o.start, "start", 5*time.Minute, "period in which these instances start")
+	f.DurationVar(&o.lifetime, "lifetime", 0, "lifetime of an instance (default: the operator's CHALLENGE_INSTANCE_TIMEOUT)")
+	f.DurationVar(&o.duration, "duration", 24*time.Hour, "duration of the event")
+	f.StringVar(&o.nodeCPU, "node-cpu", "", "CPUs of a node")
 	f.StringVar(&o.nodeMem, "node-memory", "", "memory of a node, as in 64Gi")
-	f.StringVar(&o.nodeDisk, "node-disk", "", "disk of a node beside images, as in 50Gi")
-	f.IntVar(&o.nodePods, "node-pods", 0, "pods of a node at most (110)")
-	f.IntVar(&o.overhead, "node-overhead", -1, "pods that every node runs besides; by default as many as now")
-	f.Float64Var(&o.price, "price", 0, "price of a node for an hour")
-	f.StringVar(&o.currency, "currency", "", "of the price, as in EUR")
-	f.IntVar(&o.nodePorts, "node-ports", 2768, "how many node ports the API server has")
-	f.StringVar(&o.etcd, "etcd", "2Gi", "how large etcd's database may become")
-	f.Float64Var(&o.starts, "starts-per-second", 10, "how many instances of one container the API server starts in a second; 10 was measured on two processors")
-	f.StringSliceVar(&o.weights, "weight", nil, "how often a Challenge is started beside others, as in guestbook=3")
-	f.StringSliceVar(&o.settings, "setting", nil, "the operator's settings where they are not read from the cluster, as in CHALLENGE_CPU_REQUEST=50m")
-	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Challenges of all namespaces")
-	f.StringVar(&o.operatorNamespace, "operator-namespace", "", "where the operator is; looked for by default")
+	f.StringVar(&o.nodeDisk, "node-disk", "", "disk of a node without images, as in 50Gi")
+	f.IntVar(&o.nodePods, "node-pods", 0, "maximum number of pods of a node (default 110)")
+	f.IntVar(&o.overhead, "node-overhead", -1, "number of other pods on every node (default: as many as now)")
+	f.Float64Var(&o.price, "price", 0, "price of a node per hour")
+	f.StringVar(&o.currency, "currency", "", "currency of the price, as in EUR")
+	f.IntVar(&o.nodePorts, "node-ports", 2768, "number of node ports of the API server")
+	f.StringVar(&o.etcd, "etcd", "2Gi", "maximum size of etcd's database")
+	f.Float64Var(&o.starts, "starts-per-second", 10, "how many instances with one container the API server starts per second; 10 was measured on two CPUs")
+	f.StringSliceVar(&o.weights, "weight", nil, "how often a Challenge is started relative to others, as in guestbook=3")
+	f.StringSliceVar(&o.settings, "setting", nil, "setting of the operator, instead of the one in the cluster, as in CHALLENGE_CPU_REQUEST=50m")
+	f.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "use the Challenges of all namespaces")
+	f.StringVar(&o.operatorNamespace, "operator-namespace", "", "namespace of the operator (default: search all)")
 	_ = c.MarkFlagRequired("players")
 	return c
 }
@@ -94,13 +94,13 @@ func playingOf(text string, players int) (int, error) {
 	if share, ok := strings.CutSuffix(text, "%"); ok {
 		percent, err := strconv.ParseFloat(share, 64)
 		if err != nil || percent <= 0 || percent > 100 {
-			return 0, console.Errorf(console.ExitUsage, "--playing %s: must be a share above 0%% and up to 100%%, or a number", text)
+			return 0, console.Errorf(console.ExitUsage, "--playing %s: must be a percentage from above 0%% to 100%%, or a number", text)
 		}
 		return int(float64(players)*percent/100 + 0.999999), nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, console.Errorf(console.ExitUsage, "--playing %s: must be a share such as 60%%, or a number", text)
+		return 0, console.Errorf(console.ExitUsage, "--playing %s: must be a percentage such as 60%%, or a number", text)
 	}
 	return n, nil
 }
@@ -110,7 +110,7 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		return console.Errorf(console.ExitUsage, "--players must be 1 or more")
 	}
 	if o.start <= 0 || o.duration <= 0 || o.lifetime < 0 {
-		return console.Errorf(console.ExitUsage, "--start, --duration and --lifetime must be longer than zero")
+		return console.Errorf(console.ExitUsage, "--start, --duration and --lifetime must be positive")
 	}
 	active, err := playingOf(o.playing, o.players)
 	if err != nil {
@@ -143,28 +143,28 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		}
 		challenges = list.Items
 		if len(challenges) == 0 {
-			return console.Errorf(console.ExitNotFound, "there is no Challenge in namespace %s: give another one with -n, or files with -f", c.Namespace)
+			return console.Errorf(console.ExitNotFound, "namespace %s has no Challenge: choose another namespace with -n, or files with -f", c.Namespace)
 		}
 		if survey, err = doctor.SettingsOf(ctx, c, o.operatorNamespace); err != nil {
 			return err
 		}
 		nodes, overhead = nodesOf(ctx, c)
 	}
-	settings, byDefault, err := settingsOf(survey, o.settings)
+	settings, defaultLifetime, err := settingsOf(survey, o.settings)
 	if err != nil {
 		return err
 	}
 	if o.lifetime == 0 {
-		o.lifetime = byDefault
+		o.lifetime = defaultLifetime
 	}
 	var shapes []plan.Shape
 	for i := range challenges {
 		if len(challenges[i].Spec.Containers) == 0 {
-			r.Notef("%s Challenge %s has no containers: left out", r.PaintErr(console.Yellow, "warning:"), challenges[i].Name)
+			r.Notef("%s Challenge %s has no containers: skipped", r.PaintErr(console.Yellow, "warning:"), challenges[i].Name)
 			continue
 		}
-		weight, told := weights[challenges[i].Name]
-		if !told {
+		weight, given := weights[challenges[i].Name]
+		if !given {
 			weight = 1
 		}
 		delete(weights, challenges[i].Name)
@@ -175,7 +175,7 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		shapes = append(shapes, shape)
 	}
 	for name := range weights {
-		return console.Errorf(console.ExitUsage, "--weight %s: there is no such Challenge", name)
+		return console.Errorf(console.ExitUsage, "--weight %s: the Challenge does not exist", name)
 	}
 	node, err := nodeOf(o, nodes, overhead)
 	if err != nil {
@@ -196,7 +196,7 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		if err := r.WriteJSON(result); err != nil {
 			return err
 		}
-		return verdictOf(!result.Fits())
+		return problemError(!result.Fits())
 	}
 	return r.showPlan(result, o, node)
 }
@@ -214,13 +214,13 @@ func weightsOf(texts []string) (map[string]float64, error) {
 	return out, nil
 }
 
-// settingsOf takes what the command line says, then the operator's Deployment, then defaults.
-func settingsOf(s doctor.Survey, told []string) (plan.Settings, time.Duration, error) {
+// settingsOf reads settings from the command line, then from the operator's Deployment, then defaults.
+func settingsOf(s doctor.Survey, given []string) (plan.Settings, time.Duration, error) {
 	own := map[string]string{}
-	for _, text := range told {
+	for _, text := range given {
 		name, value, ok := strings.Cut(text, "=")
 		if _, known := doctor.Defaults[name]; !ok || !known {
-			return plan.Settings{}, 0, console.Errorf(console.ExitUsage, "--setting %s: must be NAME=VALUE, with the name of a setting that a plan depends on", text)
+			return plan.Settings{}, 0, console.Errorf(console.ExitUsage, "--setting %s: must be NAME=VALUE, with the name of a setting that affects the plan", text)
 		}
 		own[name] = value
 	}
@@ -251,7 +251,7 @@ func settingsOf(s doctor.Survey, told []string) (plan.Settings, time.Duration, e
 	out.PullSecret = value("PULL_SECRET_NAME") != ""
 	most, err := strconv.Atoi(value("CHALLENGE_MAX_INSTANCES"))
 	if err != nil || most < 0 {
-		return out, 0, console.Errorf(console.ExitUsage, "CHALLENGE_MAX_INSTANCES=%s: must be a number, 0 for any", value("CHALLENGE_MAX_INSTANCES"))
+		return out, 0, console.Errorf(console.ExitUsage, "CHALLENGE_MAX_INSTANCES=%s: must be a number, 0 for no limit", value("CHALLENGE_MAX_INSTANCES"))
 	}
 	out.MaxInstances = most
 	timeout, err := time.ParseDuration(value("CHALLENGE_INSTANCE_TIMEOUT"))
@@ -261,8 +261,8 @@ func settingsOf(s doctor.Survey, told []string) (plan.Settings, time.Duration, e
 	return out, timeout, nil
 }
 
-// nodesOf are those of the cluster that take pods, and how many pods that are not of instances
-// each runs. Without the right to read them there are none.
+// nodesOf returns the schedulable nodes of the cluster, and how many other pods each runs. It returns
+// none if the user may not read them.
 func nodesOf(ctx context.Context, c *cluster.Cluster) (nodes []corev1.Node, overhead int) {
 	var list corev1.NodeList
 	if c.List(ctx, &list) != nil {
@@ -299,7 +299,7 @@ func nodeOf(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error)
 		}
 		q, err := resource.ParseQuantity(given.text)
 		if err != nil || q.Sign() <= 0 {
-			return out, console.Errorf(console.ExitUsage, "%s %s: must be an amount above zero, as in 16 or 64Gi", flag, given.text)
+			return out, console.Errorf(console.ExitUsage, "%s %s: must be a positive amount, as in 16 or 64Gi", flag, given.text)
 		}
 		*given.to = q
 	}
@@ -312,7 +312,7 @@ func nodeOf(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error)
 	return out, nil
 }
 
-// readChallenges reads all Challenges of files and folders; other kinds are left aside.
+// readChallenges reads the Challenges in files and folders, and skips other kinds.
 func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
 	var out []bergv1.Challenge
 	add := func(name string, in io.Reader) error {
@@ -353,7 +353,7 @@ func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
 		if info.IsDir() {
 			paths = nil
 			for _, pattern := range []string{"*.yaml", "*.yml", "*.json"} {
-				found, _ := filepath.Glob(filepath.Join(file, pattern)) // the pattern is a good one
+				found, _ := filepath.Glob(filepath.Join(file, pattern)) // the pattern is valid
 				paths = append(paths, found...)
 			}
 		}
@@ -368,49 +368,48 @@ func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, console.Errorf(console.ExitNotFound, "there is no Challenge in %s", strings.Join(files, ", "))
+		return nil, console.Errorf(console.ExitNotFound, "no Challenge found in %s", strings.Join(files, ", "))
 	}
 	return out, nil
 }
 
 func (r *root) showPlan(p plan.Result, o planOptions, n plan.Node) error {
 	if p.Impossible != "" {
-		r.Printf("%s %s\n", r.Paint(console.Red, "✗"), p.Impossible)
-		return verdictOf(true)
+		r.Printf("%s %s\n", r.paintSymbol(problemSymbol), p.Impossible)
+		return problemError(true)
 	}
-	t := console.Table{Header: []string{"", "NEEDED", ""}}
+	var needs, limits [][]console.Cell
 	row := func(what, amount, note string) {
-		t.Row(console.Cell{Text: what}, console.Cell{Text: amount, Colour: console.Bold}, console.Cell{Text: note, Colour: console.Faint})
+		needs = append(needs, []console.Cell{{Text: what}, {Text: amount, Colour: console.Bold}, {Text: note, Colour: console.Faint}})
 	}
-	row("instances", strconv.Itoa(p.Instances), fmt.Sprintf("of %d players, over %d Challenges", o.players, len(p.Shapes)))
+	row("instances", strconv.Itoa(p.Instances), fmt.Sprintf("for %d players and %d Challenges", o.players, len(p.Shapes)))
 	row("pods", strconv.Itoa(p.Pods), "")
-	row("nodes", strconv.Itoa(p.Nodes), fmt.Sprintf("of %s processors, %s, %d pods; by their %s", n.CPU.String(), n.Memory.String(), n.Pods, p.NodesBy))
-	row("processors", fmt.Sprintf("%.1f", p.CPU), "set aside; they may take more")
-	row("memory", fmt.Sprintf("%.1f GiB", p.MemoryGiB), "set aside")
-	row("disk", fmt.Sprintf("%.1f GiB", p.DiskGiB), "set aside, beside images")
+	row("nodes", strconv.Itoa(p.Nodes), fmt.Sprintf("with %s CPUs, %s and %d pods each; determined by: %s", n.CPU.String(), n.Memory.String(), n.Pods, p.NodesBy))
+	row("CPU", fmt.Sprintf("%.1f", p.CPU), "reserved; pods may use more")
+	row("memory", fmt.Sprintf("%.1f GiB", p.MemoryGiB), "reserved")
+	row("disk", fmt.Sprintf("%.1f GiB", p.DiskGiB), "reserved, without images")
 	row("node ports", strconv.Itoa(p.NodePorts), fmt.Sprintf("of %d", o.nodePorts))
 	row("routes", strconv.Itoa(p.Routes), "")
-	row("requests", fmt.Sprintf("%.1f per second", p.RequestsPerSecond), fmt.Sprintf("of the operator while all start within %s: %.1f starts per second", console.Duration(o.start), p.StartsPerSecond))
-	row("", fmt.Sprintf("%.1f per second", p.SteadyPerSecond), "afterwards, while instances end and start")
+	row("requests", fmt.Sprintf("%.1f per second", p.RequestsPerSecond), fmt.Sprintf("of the operator, while all start within %s: %.1f starts per second", console.Duration(o.start), p.StartsPerSecond))
+	row("", fmt.Sprintf("%.1f per second", p.SteadyPerSecond), "of the operator later, while instances end and start")
 	row("etcd", fmt.Sprintf("%.0f MB", p.EtcdMB), "")
-	row("API server", fmt.Sprintf("%.0f MiB", p.APIServerMiB), "of memory")
-	row("operator", fmt.Sprintf("%.0f MiB", p.OperatorMiB), "of memory")
+	row("API server", fmt.Sprintf("%.0f MiB", p.APIServerMiB), "memory")
+	row("operator", fmt.Sprintf("%.0f MiB", p.OperatorMiB), "memory")
 	if o.price > 0 {
 		row("cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", p.Cost, o.currency)), fmt.Sprintf("%d nodes for %s", p.Nodes, console.Duration(o.duration)))
 	}
-	t.Write(r.Console)
-	r.Printf("\nWhat breaks first:\n")
-	b := console.Table{Header: []string{"AT INSTANCES", "WHAT", "TAKEN", "WHAT TO DO"}, Shrink: []int{3}}
+	(&console.Table{Console: r.Console, Header: []string{"", "NEEDED", ""}}).Write(needs...)
+	r.Printf("\nFirst limits:\n")
 	for _, limit := range p.Breaks[:min(5, len(p.Breaks))] {
-		taken := console.Cell{Text: fmt.Sprintf("%.0f%%", limit.Share*100), Colour: console.Green}
+		used := console.Cell{Text: fmt.Sprintf("%.0f%%", limit.Share*100), Colour: console.Green}
 		switch {
 		case limit.Share > 1:
-			taken.Colour = console.Red
+			used.Colour = console.Red
 		case limit.Share > 0.8:
-			taken.Colour = console.Yellow
+			used.Colour = console.Yellow
 		}
-		b.Row(console.Cell{Text: strconv.Itoa(limit.At)}, console.Cell{Text: limit.What}, taken, console.Cell{Text: limit.Do})
+		limits = append(limits, []console.Cell{{Text: strconv.Itoa(limit.At)}, {Text: limit.What}, used, {Text: limit.Do}})
 	}
-	b.Write(r.Console)
-	return verdictOf(!p.Fits())
+	(&console.Table{Console: r.Console, Header: []string{"AT INSTANCES", "LIMIT", "USED", "WHAT TO DO"}, Shrink: []int{3}}).Write(limits...)
+	return problemError(!p.Fits())
 }

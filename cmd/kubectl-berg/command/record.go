@@ -15,33 +15,31 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
 )
 
-// recordsNamespace is where the operator writes records unless RECORD_NAMESPACE says otherwise.
-const recordsNamespace = "berg-records"
-
-// recordsFlag adds the option that names another one.
+// recordsFlag adds the option for the namespace of the records.
 func recordsFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "records", recordsNamespace, "namespace of the records: RECORD_NAMESPACE of the operator")
+	c.Flags().StringVar(to, "records", doctor.Defaults["RECORD_NAMESPACE"], "namespace of the records: the operator's RECORD_NAMESPACE")
 }
 
 func (r *root) record() *cobra.Command {
 	var from string
 	c := &cobra.Command{
 		Use:   "record NAME",
-		Short: "Show what is left of an instance that has ended: why, when, and what it wrote last",
-		Long: `Show the latest record of an instance that has ended, by its name or its UID. The operator writes
-records when RECORD_RETENTION is set. To read them takes the right to get challengeinstancerecords in
-their namespace.`,
+		Short: "Show the record of an ended instance: why and when it ended, and its last logs",
+		Long: `Show the latest record of an ended instance, by its name or its UID. The operator writes records if
+RECORD_RETENTION is set. You need permission to list and get challengeinstancerecords in their
+namespace.`,
 		Example: `  kubectl berg record alice-guestbook -n berg
   kubectl berg record alice-guestbook -n berg -o json`,
 		Args: cobra.ExactArgs(1),
-		ValidArgsFunction: one(func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		ValidArgsFunction: firstArgument(func(_ *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			return r.complete(prefix, func(ctx context.Context, to *cluster.Cluster) (names []string) {
 				all, _ := listRecords(ctx, to, from)
 				seen := map[string]bool{}
 				for _, row := range recordRows(all, to.Namespace, false) {
-					if seen[row.Instance] { // the newest one is shown
+					if seen[row.Instance] { // rows are newest first
 						continue
 					}
 					seen[row.Instance] = true
@@ -67,7 +65,7 @@ func (r *root) records() *cobra.Command {
 	var everywhere bool
 	c := &cobra.Command{
 		Use:   "records",
-		Short: "List what is left of instances that have ended",
+		Short: "List the records of ended instances",
 		Example: `  kubectl berg records -n berg
   kubectl berg records -A`,
 		Args: cobra.NoArgs,
@@ -83,12 +81,12 @@ func (r *root) records() *cobra.Command {
 			return r.showRecords(recordRows(all, to.Namespace, everywhere), everywhere)
 		},
 	}
-	c.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "of instances in all namespaces")
+	c.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "list the records of instances in all namespaces")
 	recordsFlag(c, &from)
 	return c
 }
 
-// listRecords reads what records are about, and not what is in them: a thousand logs are large.
+// listRecords reads the metadata of the records only: a thousand logs are large.
 func listRecords(ctx context.Context, c *cluster.Cluster, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	var all metav1.PartialObjectMetadataList
 	all.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceRecordList"))
@@ -123,7 +121,7 @@ func (r *root) showRecord(ctx context.Context, c *cluster.Cluster, from, name st
 	}
 	found := latestRecord(all, c.Namespace, name)
 	if found == "" {
-		return console.Errorf(console.ExitNotFound, "there is no record of instance %s of namespace %s in namespace %s: kubectl berg records -A", name, c.Namespace, from)
+		return console.Errorf(console.ExitNotFound, "namespace %[3]s has no record of instance %[1]s of namespace %[2]s. List all records: kubectl berg records -A", name, c.Namespace, from)
 	}
 	record := &bergv1.ChallengeInstanceRecord{}
 	if err := c.Get(ctx, key(from, found), record); err != nil {
@@ -145,11 +143,11 @@ func (r *root) printRecord(record *bergv1.ChallengeInstanceRecord) {
 	s := record.Spec
 	r.Printf("%s of challenge %s, owner %s\n", r.Paint(console.Bold, console.OneLine(s.Instance.Namespace+"/"+s.Instance.Name)),
 		console.OneLine(s.ChallengeRef.Name), console.OneLine(s.OwnerID))
-	was := ""
+	phase := ""
 	if s.Phase != "" {
-		was = ", while " + string(s.Phase)
+		phase = ", in phase " + string(s.Phase)
 	}
-	r.Printf("ended for %s%s at %s\n", s.Reason, was, s.EndedAt.UTC().Format(time.RFC3339))
+	r.Printf("ended at %s%s: %s\n", s.EndedAt.UTC().Format(time.RFC3339), phase, s.Reason)
 	if p := s.Problem; p != nil {
 		r.Printf("%s %s: %s\n", r.Paint(console.Red, console.OneLine(p.Condition)), console.OneLine(p.Reason), console.OneLine(p.Message))
 	}
@@ -184,7 +182,7 @@ func (r *root) printContainer(c bergv1.RecordedContainer) {
 	case c.LogMissing != "":
 		r.Printf("  no log: %s\n", console.OneLine(c.LogMissing))
 	case c.LogCut:
-		r.Printf("  the end of its log:\n")
+		r.Printf("  end of the log:\n")
 	}
 	if c.Log == "" {
 		return
@@ -197,7 +195,7 @@ func (r *root) printContainer(c bergv1.RecordedContainer) {
 	}
 }
 
-// RecordRow is a record as records shows it, and as its JSON has it.
+// RecordRow is a record in the output of records.
 type RecordRow struct {
 	Namespace string       `json:"namespace"`
 	Instance  string       `json:"instance"`
@@ -208,7 +206,7 @@ type RecordRow struct {
 	DeleteAt  *metav1.Time `json:"deleteAt,omitempty"`
 }
 
-// recordRows are the records of a namespace's instances, or of all, newest first.
+// recordRows returns the records of instances of a namespace, or of all, newest first.
 func recordRows(all []metav1.PartialObjectMetadata, namespace string, everywhere bool) []RecordRow {
 	rows := []RecordRow{}
 	for i := range all {
@@ -233,25 +231,11 @@ func recordRows(all []metav1.PartialObjectMetadata, namespace string, everywhere
 }
 
 func (r *root) showRecords(rows []RecordRow, namespaces bool) error {
-	switch r.Format {
-	case console.JSON:
-		return r.WriteJSON(rows)
-	case console.Name:
-		for _, row := range rows {
-			r.Printf("%s\n", row.Record)
-		}
-		return nil
-	case console.Text, console.Wide:
-	}
-	if len(rows) == 0 {
-		r.Notef("No records found.")
-		return nil
-	}
-	t := console.Table{Header: []string{"INSTANCE", "CHALLENGE", "ENDED", "KEPT UNTIL", "RECORD"}, Shrink: []int{0, 1}}
+	t := &console.Table{Console: r.Console, Header: []string{"INSTANCE", "CHALLENGE", "ENDED", "KEPT UNTIL", "RECORD"}, Shrink: []int{0, 1}}
 	if namespaces {
 		t.Header, t.Shrink = append([]string{"NAMESPACE"}, t.Header...), []int{0, 1, 2}
 	}
-	for _, row := range rows {
+	return writeRows(r, rows, "No records found.", t, func(row RecordRow) (string, []console.Cell) {
 		until := "-"
 		if row.DeleteAt != nil {
 			until = row.DeleteAt.UTC().Format(time.RFC3339)
@@ -262,8 +246,6 @@ func (r *root) showRecords(rows []RecordRow, namespaces bool) error {
 		if namespaces {
 			cells = append([]console.Cell{{Text: row.Namespace}}, cells...)
 		}
-		t.Row(cells...)
-	}
-	t.Write(r.Console)
-	return nil
+		return row.Record, cells
+	})
 }

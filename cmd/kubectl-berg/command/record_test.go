@@ -22,7 +22,7 @@ func recordAbout(name, of string, minute int) metav1.PartialObjectMetadata {
 	}}
 }
 
-func TestTheLatestRecordOfAnInstance(t *testing.T) {
+func TestLatestRecord(t *testing.T) {
 	all := []metav1.PartialObjectMetadata{
 		recordAbout("a", "berg/alice", 1), recordAbout("b", "berg/alice", 3), recordAbout("c", "berg/alice", 2), recordAbout("d", "other/alice", 4),
 	}
@@ -43,7 +43,7 @@ func TestTheLatestRecordOfAnInstance(t *testing.T) {
 	}
 }
 
-func TestARecordIsPrintedWithoutCommandsForTheTerminal(t *testing.T) {
+func TestPrintRecordStripsControlCharacters(t *testing.T) {
 	var out bytes.Buffer
 	r := &root{Console: console.New(nil, &out, &out, func(string) string { return "" })}
 	r.printRecord(&bergv1.ChallengeInstanceRecord{Spec: bergv1.ChallengeInstanceRecordSpec{
@@ -58,9 +58,9 @@ func TestARecordIsPrintedWithoutCommandsForTheTerminal(t *testing.T) {
 	}})
 	got := out.String()
 	for _, want := range []string{
-		"berg/alice of challenge web, owner owner\n", "ended for Timeout, while Running at 2026-07-11T12:00:00Z\n", "Healthy CrashLoopBackOff: web: ",
+		"berg/alice of challenge web, owner owner\n", "ended at 2026-07-11T12:00:00Z, in phase Running: Timeout\n", "Healthy CrashLoopBackOff: web: ",
 		"in part\n", "  2026-07-11T12:00:00Z  Created\n", "web-1/web: Waiting, CrashLoopBackOff, 3 restarts, last exit 139 Error\n",
-		"  the end of its log:\n  │ one\n  │ two\n", "db-1/db: Running\n  no log: there was no answer within 2s\n",
+		"  end of the log:\n  │ one\n  │ two\n", "db-1/db: Running\n  no log: there was no answer within 2s\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in:\n%s", want, got)

@@ -21,9 +21,9 @@ import (
 )
 
 type rolloutOptions struct {
-	many
-	atOnce, stopAfter int
-	settle            time.Duration
+	bulkOptions
+	maxUnavailable, stopAfter int
+	readyTimeout              time.Duration
 }
 
 func (r *root) rollout() *cobra.Command {
@@ -31,21 +31,21 @@ func (r *root) rollout() *cobra.Command {
 	o := rolloutOptions{}
 	c := &cobra.Command{
 		Use:   "rollout CHALLENGE",
-		Short: "Bring live instances to their edited Challenge, a few at a time, after a preview",
-		Long: `Bring the live instances of a Challenge to what it says now. First it shows whose pods restart, and
-asks. Then it goes on by so many at a time: the next one begins when one is well again. One that is not
-well after --settle counts as broken by it; where --stop-after are, it stops. The same command goes on
-with those that are left.`,
+		Short: "Update running instances to their edited Challenge, a few at a time, after a preview",
+		Long: `Update the running instances of a Challenge to its present form. The command first shows which pods
+restart, and asks for confirmation. It then updates up to --max-unavailable instances concurrently, and
+the next one when one is healthy again. An instance that is not healthy after --ready-timeout counts as
+failed. The rollout stops after --stop-after failures. Repeat the command to continue with the rest.`,
 		Example: `  kubectl berg rollout guestbook --dry-run
-  kubectl berg rollout guestbook --at-once 5 --yes`,
+  kubectl berg rollout guestbook --max-unavailable 5 --yes`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: one(r.completeChallenges),
+		ValidArgsFunction: firstArgument(r.completeChallenges),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.atOnce < 1 || o.stopAfter < 1 {
-				return console.Errorf(console.ExitUsage, "--at-once and --stop-after must be 1 or more")
+			if o.maxUnavailable < 1 || o.stopAfter < 1 {
+				return console.Errorf(console.ExitUsage, "--max-unavailable and --stop-after must be 1 or more")
 			}
-			if o.settle < time.Second {
-				return console.Errorf(console.ExitUsage, "--settle %s: must be a second or longer", o.settle)
+			if o.readyTimeout < time.Second {
+				return console.Errorf(console.ExitUsage, "--ready-timeout %s: must be a second or longer", o.readyTimeout)
 			}
 			s.challenge = args[0]
 			if err := s.check(nil, true); err != nil {
@@ -55,17 +55,17 @@ with those that are left.`,
 		},
 	}
 	f := c.Flags()
-	f.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "instances in all namespaces")
-	f.StringVarP(&s.selector, "selector", "l", "", "only instances with these labels")
+	f.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "update instances in all namespaces")
+	f.StringVarP(&s.selector, "selector", "l", "", "only instances with these labels, as in team=red")
 	o.add(c)
 	o.addYes(c)
-	f.IntVar(&o.atOnce, "at-once", 10, "how many may be not well again at a time")
-	f.IntVar(&o.stopAfter, "stop-after", 3, "stop when so many are broken by it")
-	f.DurationVar(&o.settle, "settle", 5*time.Minute, "how long one may take until it is well again, a new image included")
+	f.IntVar(&o.maxUnavailable, "max-unavailable", 10, "how many instances may be unhealthy at the same time")
+	f.IntVar(&o.stopAfter, "stop-after", 3, "stop after this many failed instances")
+	f.DurationVar(&o.readyTimeout, "ready-timeout", 5*time.Minute, "time in which an instance must be healthy again, including the pull of a new image")
 	return c
 }
 
-// group is what happens to some instances alike.
+// previewGroup is the preview of instances to which the same happens.
 type previewGroup struct {
 	Summary   string          `json:"summary"`
 	Instances []string        `json:"instances"`
@@ -110,7 +110,7 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 		}); err != nil {
 			return err
 		}
-		return verdictOf(len(refused) > 0)
+		return problemError(len(refused) > 0)
 	}
 	if r.Format != console.JSON {
 		for _, g := range groups {
@@ -119,14 +119,14 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 	}
 	switch {
 	case len(found) == 0 && len(refused) == 0 && r.Format != console.JSON:
-		r.Printf("All instances of %s are up to date.\n", s.challenge)
+		r.Printf("All instances of Challenge %s are up to date.\n", s.challenge)
 		return nil
 	case o.dryRun:
 		for _, t := range refused {
 			r.Printf("%s %s/%s: %s\n", r.Paint(console.Red, "cannot"), t.Namespace, t.Name, t.Why)
 		}
 		r.Printf("%d pods restart; nothing was done\n", pods)
-		return verdictOf(len(refused) > 0)
+		return problemError(len(refused) > 0)
 	case !o.yes && len(found) > 0:
 		if err := r.Confirm(fmt.Sprintf("Roll out to %d instances (%d pods restart)?", len(found), pods)); err != nil {
 			return err
@@ -135,17 +135,16 @@ func (r *root) rollOut(ctx context.Context, s *selection, o rolloutOptions) erro
 	return r.rollOutTo(ctx, c, s, found, refused, restarting, o)
 }
 
-// outdated are those that run an earlier state and can be brought to that of today, and those that
-// cannot: the operator would never carry their rollout out. Where one was asked for already it is
-// about to be carried out.
-func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstance, refused []bulk.Told) {
-	refused = []bulk.Told{}
+// outdated returns the instances that run an earlier version of their Challenge, without those whose
+// rollout was requested already. refused are those that the operator cannot update.
+func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstance, refused []bulk.Item) {
+	refused = []bulk.Item{}
 	for _, i := range all {
 		c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate)
 		switch {
 		case c == nil || c.Status != metav1.ConditionFalse:
 		case !adoptable(c):
-			refused = append(refused, bulk.Told{Namespace: i.Namespace, Name: i.Name, Why: console.OneLine(c.Reason + ": " + c.Message)})
+			refused = append(refused, bulk.Item{Namespace: i.Namespace, Name: i.Name, Why: console.OneLine(c.Reason + ": " + c.Message)})
 		case !underway(i):
 			found = append(found, i)
 		}
@@ -153,7 +152,7 @@ func outdated(all []*bergv1.ChallengeInstance) (found []*bergv1.ChallengeInstanc
 	return found, refused
 }
 
-// adoptable reports whether the operator carries a rollout out, by what it says in UpToDate.
+// adoptable reports whether the operator can carry out a rollout, by the condition UpToDate.
 func adoptable(c *metav1.Condition) bool {
 	switch c.Reason {
 	case bergv1.ReasonChallengeChanged, bergv1.ReasonConfigurationChanged, bergv1.ReasonUpToDate, bergv1.ReasonWaiting:
@@ -163,7 +162,7 @@ func adoptable(c *metav1.Condition) bool {
 	}
 }
 
-// underway reports whether a rollout was asked for that is not carried out yet.
+// underway reports whether a requested rollout is not carried out yet.
 func underway(i *bergv1.ChallengeInstance) bool {
 	asked := i.Annotations[bergv1.AnnotationRollout]
 	return asked != "" && asked != i.Status.ObservedRollout
@@ -178,7 +177,7 @@ func (r *root) previewOf(ctx context.Context, c *cluster.Cluster, i *bergv1.Chal
 			return preview.Preview{}, err
 		}
 		if found == nil {
-			return preview.Preview{}, console.Errorf(console.ExitForbidden, "you may not read the Challenge %s, and so there is no preview", name)
+			return preview.Preview{}, console.Errorf(console.ExitForbidden, "you may not read the Challenge %s, which the preview needs", name)
 		}
 		challenge, known[at] = found, found
 	}
@@ -190,35 +189,35 @@ func (r *root) previewOf(ctx context.Context, c *cluster.Cluster, i *bergv1.Chal
 }
 
 const (
-	// steady is for how long one that restarts pods must look well: its status says so until the
-	// old pods are gone, and again before a new one has crashed.
-	steady = 5 * time.Second
-	// look is how often the time is looked at.
-	look = 500 * time.Millisecond
+	// minReadyTime is how long an instance must be healthy after its pods restart. Its status is healthy
+	// until the old pods are gone, and again until a new one crashes.
+	minReadyTime = 5 * time.Second
+	// pollInterval is how often timeouts are checked.
+	pollInterval = 500 * time.Millisecond
 )
 
-// progress is what is known of one to which was rolled out.
+// progress is the state of an instance that is updated.
 type progress struct {
 	restarts bool
-	// since is when it was seen with the rollout, or when it became well after that; unwell is
-	// from when on it has not been well with it.
-	since, unwell time.Time
-	// marked says that it was seen with the rollout's ID.
-	marked, adopted, well bool
-	broken                string
+	// since is when it was first seen with the rollout, or when it became healthy after that.
+	// unhealthySince is since when it is not healthy with the rollout.
+	since, unhealthySince time.Time
+	// annotated reports that it was seen with the ID of the rollout.
+	annotated, adopted, healthy bool
+	broken                      string
 }
 
-// fine reports whether the rollout is behind it.
-func (s *progress) fine(now time.Time) bool {
-	return s.adopted && s.well && (!s.restarts || now.Sub(s.since) >= steady)
+// isDone reports whether the rollout of the instance is complete.
+func (s *progress) isDone(now time.Time) bool {
+	return s.adopted && s.healthy && (!s.restarts || now.Sub(s.since) >= minReadyTime)
 }
 
-// late reports whether it has had its time.
-func (s *progress) late(now time.Time, settle time.Duration) bool {
-	return (!s.adopted || !s.well) && now.Sub(s.unwell) >= settle
+// timedOut reports whether it was not healthy in time.
+func (s *progress) timedOut(now time.Time, readyTimeout time.Duration) bool {
+	return (!s.adopted || !s.healthy) && now.Sub(s.unhealthySince) >= readyTimeout
 }
 
-// pacer knows which of those that were begun are not well yet.
+// pacer limits how many instances are unhealthy at the same time.
 type pacer struct {
 	options rolloutOptions
 	id      string
@@ -226,86 +225,86 @@ type pacer struct {
 
 	mu    sync.Mutex
 	begun map[types.UID]*progress
-	// taken are those that somebody else's rollout took over before this one was behind them.
-	taken []bulk.Told
-	// watching says that changes are told, failed why they are not any more, lost since when there
-	// is no connection.
-	watching bool
-	failed   error
-	lost     time.Time
-	change   chan struct{}
+	// superseded are instances that another rollout took over before this one was complete.
+	superseded []bulk.Item
+	// watching reports that changes are received, failed why they no longer are. disconnected is the time
+	// since which there is no connection.
+	watching     bool
+	failed       error
+	disconnected time.Time
+	change       chan struct{}
 }
 
 func (p *pacer) begin(uid types.UID, restarts bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.begun[uid] == nil {
-		p.begun[uid] = &progress{restarts: restarts, unwell: p.now()}
+		p.begun[uid] = &progress{restarts: restarts, unhealthySince: p.now()}
 	}
 }
 
-// forget leaves out one to which nothing was written.
+// forget removes an instance to which nothing was written.
 func (p *pacer) forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.begun, uid)
 }
 
-// ready notes that changes are told from now on.
+// ready is called when changes are received.
 func (p *pacer) ready() (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watching = true
-	p.wake()
+	p.notify()
 	return false, nil
 }
 
-// fail notes that changes are not told any more.
+// fail is called when changes are no longer received.
 func (p *pacer) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failed = err
-	p.wake()
+	p.notify()
 }
 
-// lose notes that there is no connection, and, with nil, that there is one again: nobody's time
-// runs in between, as nobody knows what became of them.
-func (p *pacer) lose(err error) {
+// setConnection is called with an error when the connection is lost, and with nil when it is back. No
+// timeout runs in between, because the state of the instances is not known.
+func (p *pacer) setConnection(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case err != nil && p.lost.IsZero():
-		p.lost = p.now()
-	case err == nil && !p.lost.IsZero():
+	case err != nil && p.disconnected.IsZero():
+		p.disconnected = p.now()
+	case err == nil && !p.disconnected.IsZero():
 		for _, seen := range p.begun {
-			seen.unwell = seen.unwell.Add(p.now().Sub(p.lost))
+			seen.unhealthySince = seen.unhealthySince.Add(p.now().Sub(p.disconnected))
 		}
-		p.lost = time.Time{}
+		p.disconnected = time.Time{}
 	}
-	p.wake()
+	p.notify()
 }
 
-// see takes up what became of one.
-func (p *pacer) see(i *bergv1.ChallengeInstance, gone bool) {
+// observe records a change of an instance.
+func (p *pacer) observe(i *bergv1.ChallengeInstance, gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	defer p.wake()
+	defer p.notify()
 	seen := p.begun[i.UID]
 	if seen == nil {
 		return
 	}
 	now := p.now()
-	fine := seen.fine(now)
+	done := seen.isDone(now)
 	asked := i.Annotations[bergv1.AnnotationRollout]
-	seen.marked = seen.marked || asked == p.id
+	seen.annotated = seen.annotated || asked == p.id
 	switch {
 	case gone || i.DeletionTimestamp != nil || i.Spec.TerminationReason != "":
 		delete(p.begun, i.UID)
 		return
-	case seen.marked && asked != p.id:
+	case seen.annotated && asked != p.id:
 		delete(p.begun, i.UID)
-		if !fine {
-			p.taken = append(p.taken, bulk.Told{Namespace: i.Namespace, Name: i.Name, Why: console.OneLine("taken over by another rollout: " + asked)})
+		if !done {
+			p.superseded = append(p.superseded, bulk.Item{Namespace: i.Namespace, Name: i.Name, Why: console.OneLine("superseded by another rollout: " + asked)})
 		}
 		return
 	}
@@ -315,16 +314,16 @@ func (p *pacer) see(i *bergv1.ChallengeInstance, gone bool) {
 	}
 	healthy := meta.IsStatusConditionTrue(i.Status.Conditions, bergv1.ConditionHealthy) && i.Status.Phase == bergv1.PhaseRunning
 	switch {
-	case healthy && !seen.well:
+	case healthy && !seen.healthy:
 		seen.since = now
-	case !healthy && fine:
-		seen.unwell = now
+	case !healthy && done:
+		seen.unhealthySince = now
 	}
-	seen.well = healthy
+	seen.healthy = healthy
 	seen.broken = brokenBy(i, seen)
 }
 
-// brokenBy is why one will hardly become well by itself, "" while it may.
+// brokenBy is the reason for which an instance will not become healthy by itself, "" if it may.
 func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 	if !seen.adopted {
 		if c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionUpToDate); c != nil && !adoptable(c) {
@@ -333,68 +332,68 @@ func brokenBy(i *bergv1.ChallengeInstance, seen *progress) string {
 		return ""
 	}
 	why := problemOf(i)
-	if seen.well || why == bergv1.ReasonPodsNotReady || why == bergv1.ReasonStarting {
+	if seen.healthy || why == bergv1.ReasonPodsNotReady || why == bergv1.ReasonStarting {
 		return ""
 	}
 	return why
 }
 
-func (p *pacer) wake() {
+func (p *pacer) notify() {
 	select {
 	case p.change <- struct{}{}:
 	default:
 	}
 }
 
-// tally is how those are that were begun.
-type tally struct {
-	// pending are not well yet, and busy those of them that have some time left. broken are those
-	// that hardly become well, or have had their time, and why is the reason of one.
+// counts are the numbers of instances that were begun.
+type counts struct {
+	// pending are not healthy yet, busy those of them that have time left. broken are those that will
+	// not become healthy or have timed out, with the reason of one of them.
 	pending, busy, broken int
 	why                   string
 }
 
-func (p *pacer) count() tally {
+func (p *pacer) count() counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
-	if !p.lost.IsZero() {
-		now = p.lost
+	if !p.disconnected.IsZero() {
+		now = p.disconnected
 	}
-	var t tally
+	var t counts
 	for _, seen := range p.begun {
-		if seen.fine(now) {
+		if seen.isDone(now) {
 			continue
 		}
 		t.pending++
-		late := seen.late(now, p.options.settle)
-		if !late {
+		timedOut := seen.timedOut(now, p.options.readyTimeout)
+		if !timedOut {
 			t.busy++
 		}
 		switch {
 		case seen.broken != "":
 			t.broken, t.why = t.broken+1, seen.broken
-		case late:
+		case timedOut:
 			t.broken++
 			if t.why == "" {
-				t.why = "not within " + console.Duration(p.options.settle)
+				t.why = "not healthy within " + console.Duration(p.options.readyTimeout)
 			}
 		}
 	}
 	return t
 }
 
-// halt waits until a further one may begin; it ends a rollout that breaks instances.
-func (p *pacer) halt(ctx context.Context) error {
+// waitForSlot waits until the next instance may be updated. It stops a rollout that breaks instances.
+func (p *pacer) waitForSlot(ctx context.Context) error {
 	for {
 		t := p.count()
-		watching, err := p.line()
+		watching, err := p.connectionState()
 		switch {
 		case err != nil:
 			return err
 		case t.broken >= p.options.stopAfter:
-			return console.Errorf(console.ExitProblem, "stopped: %d instances are not well after it (%s): kubectl berg why --all says more", t.broken, t.why)
-		case watching && t.busy < p.options.atOnce:
+			return console.Errorf(console.ExitProblem, "stopped: %d instances are unhealthy after the rollout (%s). For details: kubectl berg why --all", t.broken, t.why)
+		case watching && t.busy < p.options.maxUnavailable:
 			return nil
 		}
 		if err := p.wait(ctx); err != nil {
@@ -403,22 +402,22 @@ func (p *pacer) halt(ctx context.Context) error {
 	}
 }
 
-// settle waits until the last ones are well, or clearly are not.
-func (p *pacer) settle(ctx context.Context) error {
-	// Each has its time; this is for those that are well and unwell by turns.
-	deadline := p.now().Add(2 * p.options.settle)
+// waitForAll waits until the last instances are healthy or have failed.
+func (p *pacer) waitForAll(ctx context.Context) error {
+	// For instances that keep changing between healthy and unhealthy.
+	deadline := p.now().Add(2 * p.options.readyTimeout)
 	for {
 		t := p.count()
-		_, err := p.line()
+		_, err := p.connectionState()
 		switch {
 		case t.pending == 0:
 			return nil
 		case t.broken == t.pending:
-			return console.Errorf(console.ExitProblem, "%d instances are not well after it (%s): kubectl berg why --all says more", t.broken, t.why)
+			return console.Errorf(console.ExitProblem, "%d instances are unhealthy after the rollout (%s). For details: kubectl berg why --all", t.broken, t.why)
 		case err != nil:
 			return err
 		case p.now().After(deadline):
-			return console.Errorf(console.ExitTimeout, "%d instances are not well again yet: kubectl berg why --all says more", t.pending)
+			return console.Errorf(console.ExitTimeout, "%d instances are not healthy yet. For details: kubectl berg why --all", t.pending)
 		}
 		if err := p.wait(ctx); err != nil {
 			return err
@@ -426,12 +425,12 @@ func (p *pacer) settle(ctx context.Context) error {
 	}
 }
 
-// line reports whether changes are told, and why they will not be any more.
-func (p *pacer) line() (watching bool, err error) {
+// connectionState reports whether changes are received, and why they no longer will be.
+func (p *pacer) connectionState() (watching bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.failed == nil && !p.lost.IsZero() && p.now().Sub(p.lost) >= p.options.timeout {
-		return false, console.Errorf(console.ExitUnreachable, "no answer from the API server for %s, given up", console.Duration(p.options.timeout))
+	if p.failed == nil && !p.disconnected.IsZero() && p.now().Sub(p.disconnected) >= p.options.timeout {
+		return false, console.Errorf(console.ExitUnreachable, "gave up: no answer from the API server for %s", console.Duration(p.options.timeout))
 	}
 	return p.watching, p.failed
 }
@@ -441,12 +440,12 @@ func (p *pacer) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-p.change:
-	case <-time.After(look):
+	case <-time.After(pollInterval):
 	}
 	return nil
 }
 
-func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, refused []bulk.Told, restarting map[types.UID]bool, o rolloutOptions) error {
+func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, found []*bergv1.ChallengeInstance, refused []bulk.Item, restarting map[types.UID]bool, o rolloutOptions) error {
 	p := &pacer{
 		options: o, id: r.clock.Now().UTC().Format("20060102T150405.000Z"), now: r.clock.Now,
 		begun: map[types.UID]*progress{}, change: make(chan struct{}, 1),
@@ -456,17 +455,17 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 	group.Go(func() {
 		err := c.Follow(watching, cluster.Follower{
 			Changed: func(change cluster.Change) (bool, error) {
-				p.see(change.Instance, change.Gone)
+				p.observe(change.Instance, change.Gone)
 				return false, nil
 			},
-			Begun: p.ready, Lost: p.lose, Timeout: o.timeout,
+			Begun: p.ready, Lost: p.setConnection, Timeout: o.timeout,
 		}, s.options(c)...)
 		if watching.Err() == nil {
 			p.fail(cluster.Explain("follow the instances", err))
 		}
 	})
 	report, err := bulk.Run(ctx, c, r.Console, found, bulk.Action[*bergv1.ChallengeInstance]{
-		Verb: "rollout", Pace: o.pace, Timeout: o.timeout, Workers: 1, Halt: p.halt,
+		Verb: "rollout", Pace: o.pace, Timeout: o.timeout, Workers: 1, Halt: p.waitForSlot,
 		Do: func(ctx context.Context, i *bergv1.ChallengeInstance) (bulk.Outcome, error) {
 			p.begin(i.UID, restarting[i.UID])
 			err := patch(ctx, c, i.DeepCopy(), "", map[string]any{
@@ -479,16 +478,16 @@ func (r *root) rollOutTo(ctx context.Context, c *cluster.Cluster, s *selection, 
 		},
 	})
 	if err == nil {
-		err = p.settle(ctx)
+		err = p.waitForAll(ctx)
 	}
 	stop()
 	group.Wait()
 	report.ID = p.id
 	report.Total += len(refused)
-	report.Done -= len(p.taken)
-	report.Skipped = slices.Concat(report.Skipped, p.taken, refused)
+	report.Done -= len(p.superseded)
+	report.Skipped = slices.Concat(report.Skipped, p.superseded, refused)
 	if err == nil && len(refused) > 0 {
-		err = console.Errorf(console.ExitProblem, "%d instances cannot be brought to the Challenge as it is now: kubectl berg why --all says what to mend", len(refused))
+		err = console.Errorf(console.ExitProblem, "%d instances cannot be updated to the present Challenge. For what to fix: kubectl berg why --all", len(refused))
 	}
-	return bulk.Show(r.Console, report, "rolled out to", "The same command goes on with the rest.", err)
+	return bulk.Show(r.Console, report, "rolled out to", "Repeat the command to continue with the rest.", err)
 }

@@ -13,50 +13,54 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// running is an instance that runs what its Challenge says, changed.
+// running is an instance that is up to date, after some changes.
 func running(name string, change ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeInstance {
 	i := &bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: name, UID: types.UID(name), Annotations: map[string]string{}}}
 	i.Status.Phase = bergv1.PhaseRunning
-	says(i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
-	says(i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+	setCondition(i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+	setCondition(i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 	for _, c := range change {
 		c(i)
 	}
 	return i
 }
 
-func says(i *bergv1.ChallengeInstance, condition string, status metav1.ConditionStatus, reason string) {
+func setCondition(i *bergv1.ChallengeInstance, condition string, status metav1.ConditionStatus, reason string) {
 	i.Status.Conditions = slices.DeleteFunc(i.Status.Conditions, func(c metav1.Condition) bool { return c.Type == condition })
 	i.Status.Conditions = append(i.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: reason})
 }
 
-func stale(reason string) func(*bergv1.ChallengeInstance) {
-	return func(i *bergv1.ChallengeInstance) { says(i, bergv1.ConditionUpToDate, metav1.ConditionFalse, reason) }
+func outdatedFor(reason string) func(*bergv1.ChallengeInstance) {
+	return func(i *bergv1.ChallengeInstance) {
+		setCondition(i, bergv1.ConditionUpToDate, metav1.ConditionFalse, reason)
+	}
 }
 
-func askedFor(id string) func(*bergv1.ChallengeInstance) {
+func rolloutRequested(id string) func(*bergv1.ChallengeInstance) {
 	return func(i *bergv1.ChallengeInstance) { i.Annotations[bergv1.AnnotationRollout] = id }
 }
 
 func adopted(id string) func(*bergv1.ChallengeInstance) {
 	return func(i *bergv1.ChallengeInstance) {
-		askedFor(id)(i)
+		rolloutRequested(id)(i)
 		i.Status.ObservedRollout = id
 	}
 }
 
-func unwell(reason string) func(*bergv1.ChallengeInstance) {
-	return func(i *bergv1.ChallengeInstance) { says(i, bergv1.ConditionHealthy, metav1.ConditionFalse, reason) }
+func unhealthy(reason string) func(*bergv1.ChallengeInstance) {
+	return func(i *bergv1.ChallengeInstance) {
+		setCondition(i, bergv1.ConditionHealthy, metav1.ConditionFalse, reason)
+	}
 }
 
-func TestARolloutTakesWhatCanBeBroughtUpToDate(t *testing.T) {
+func TestRolloutSelectsOutdatedInstances(t *testing.T) {
 	found, refused := outdated([]*bergv1.ChallengeInstance{
 		running("current"),
-		running("changed", stale(bergv1.ReasonChallengeChanged)),
-		running("configured", stale(bergv1.ReasonConfigurationChanged)),
-		running("underway", stale(bergv1.ReasonChallengeChanged), askedFor("2")),
-		running("invalid", stale(bergv1.ReasonInvalidChallenge)),
-		running("stuck", stale(bergv1.ReasonNothingToRun), askedFor("2")),
+		running("changed", outdatedFor(bergv1.ReasonChallengeChanged)),
+		running("configured", outdatedFor(bergv1.ReasonConfigurationChanged)),
+		running("underway", outdatedFor(bergv1.ReasonChallengeChanged), rolloutRequested("2")),
+		running("invalid", outdatedFor(bergv1.ReasonInvalidChallenge)),
+		running("stuck", outdatedFor(bergv1.ReasonNothingToRun), rolloutRequested("2")),
 	})
 	var names []string
 	for _, i := range found {
@@ -66,8 +70,8 @@ func TestARolloutTakesWhatCanBeBroughtUpToDate(t *testing.T) {
 		t.Errorf("%v, want %v", names, want)
 	}
 	names = nil
-	for _, told := range refused {
-		names = append(names, told.Name)
+	for _, given := range refused {
+		names = append(names, given.Name)
 	}
 	if want := []string{"invalid", "stuck"}; !slices.Equal(names, want) {
 		t.Errorf("refused: %v, want %v", names, want)
@@ -79,12 +83,12 @@ const (
 	allowed      = time.Minute
 )
 
-// pacing is a rollout that has begun with some, which restart.
+// pacing is a rollout that has begun with some instances, whose pods restart.
 func pacing(names ...string) (p *pacer, now *time.Time) {
 	now = &time.Time{}
 	*now = noon
 	p = &pacer{
-		options: rolloutOptions{atOnce: 1, stopAfter: 1, settle: allowed, many: many{timeout: allowed}}, id: ours,
+		options: rolloutOptions{maxUnavailable: 1, stopAfter: 1, readyTimeout: allowed, bulkOptions: bulkOptions{timeout: allowed}}, id: ours,
 		now: func() time.Time { return *now }, begun: map[types.UID]*progress{}, change: make(chan struct{}, 1),
 	}
 	for _, name := range names {
@@ -93,64 +97,64 @@ func pacing(names ...string) (p *pacer, now *time.Time) {
 	return p, now
 }
 
-func TestWhatBecomesOfOneThatIsRolledOut(t *testing.T) {
+func TestRolloutProgressOfAnInstance(t *testing.T) {
 	type seen struct {
 		after  time.Duration
 		change []func(*bergv1.ChallengeInstance)
 	}
 	see := func(after time.Duration, change ...func(*bergv1.ChallengeInstance)) seen { return seen{after, change} }
 	for name, tc := range map[string]struct {
-		seen  []seen
-		at    time.Duration
-		want  tally
-		taken bool
+		seen       []seen
+		at         time.Duration
+		want       counts
+		superseded bool
 	}{
-		"nothing is known yet":   {nil, time.Second, tally{pending: 1, busy: 1}, false},
-		"nothing comes":          {nil, allowed, tally{pending: 1, broken: 1, why: "not within 1m00s"}, false},
-		"well":                   {[]seen{see(0, adopted(ours))}, steady, tally{}, false},
-		"well, not steadily yet": {[]seen{see(0, adopted(ours))}, steady - time.Second, tally{pending: 1, busy: 1}, false},
-		"not ready yet":          {[]seen{see(0, adopted(ours), unwell(bergv1.ReasonPodsNotReady))}, time.Second, tally{pending: 1, busy: 1}, false},
-		"never ready":            {[]seen{see(0, adopted(ours), unwell(bergv1.ReasonPodsNotReady))}, allowed, tally{pending: 1, broken: 1, why: "not within 1m00s"}, false},
-		"broken":                 {[]seen{see(0, adopted(ours), unwell("CrashLoopBackOff"))}, time.Second, tally{pending: 1, busy: 1, broken: 1, why: "CrashLoopBackOff"}, false},
-		"broken, and well again": {[]seen{see(0, adopted(ours), unwell("CrashLoopBackOff")), see(time.Second, adopted(ours))}, steady + time.Second, tally{}, false},
-		"became invalid":         {[]seen{see(0, askedFor(ours), stale(bergv1.ReasonInvalidChallenge))}, time.Second, tally{pending: 1, busy: 1, broken: 1, why: bergv1.ReasonInvalidChallenge}, false},
-		"well and unwell by turns": {[]seen{
-			see(0, adopted(ours), unwell(bergv1.ReasonPodsNotReady)), see(20*time.Second, adopted(ours)), see(22*time.Second, adopted(ours), unwell(bergv1.ReasonPodsNotReady)),
-		}, allowed, tally{pending: 1, broken: 1, why: "not within 1m00s"}, false},
-		"unwell after it was behind it": {[]seen{see(0, adopted(ours)), see(30*time.Second, adopted(ours), unwell(bergv1.ReasonPodsNotReady))}, allowed, tally{pending: 1, busy: 1}, false},
-		"taken over":                    {[]seen{see(0, askedFor(ours), stale(bergv1.ReasonChallengeChanged)), see(time.Second, askedFor(theirs), stale(bergv1.ReasonChallengeChanged))}, time.Second, tally{}, true},
-		"not marked yet":                {[]seen{see(0, askedFor(theirs), stale(bergv1.ReasonChallengeChanged))}, time.Second, tally{pending: 1, busy: 1}, false},
-		"another one afterwards":        {[]seen{see(0, adopted(ours)), see(20*time.Second, askedFor(theirs))}, 20 * time.Second, tally{}, false},
-		"ending":                        {[]seen{see(0, func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} })}, time.Second, tally{}, false},
+		"no change yet":        {nil, time.Second, counts{pending: 1, busy: 1}, false},
+		"no change in time":    {nil, allowed, counts{pending: 1, broken: 1, why: "not healthy within 1m00s"}, false},
+		"healthy":              {[]seen{see(0, adopted(ours))}, minReadyTime, counts{}, false},
+		"healthy only just":    {[]seen{see(0, adopted(ours))}, minReadyTime - time.Second, counts{pending: 1, busy: 1}, false},
+		"not ready yet":        {[]seen{see(0, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady))}, time.Second, counts{pending: 1, busy: 1}, false},
+		"never ready":          {[]seen{see(0, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady))}, allowed, counts{pending: 1, broken: 1, why: "not healthy within 1m00s"}, false},
+		"broken":               {[]seen{see(0, adopted(ours), unhealthy("CrashLoopBackOff"))}, time.Second, counts{pending: 1, busy: 1, broken: 1, why: "CrashLoopBackOff"}, false},
+		"broken, then healthy": {[]seen{see(0, adopted(ours), unhealthy("CrashLoopBackOff")), see(time.Second, adopted(ours))}, minReadyTime + time.Second, counts{}, false},
+		"became invalid":       {[]seen{see(0, rolloutRequested(ours), outdatedFor(bergv1.ReasonInvalidChallenge))}, time.Second, counts{pending: 1, busy: 1, broken: 1, why: bergv1.ReasonInvalidChallenge}, false},
+		"healthy and unhealthy in turn": {[]seen{
+			see(0, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady)), see(20*time.Second, adopted(ours)), see(22*time.Second, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady)),
+		}, allowed, counts{pending: 1, broken: 1, why: "not healthy within 1m00s"}, false},
+		"unhealthy after completion": {[]seen{see(0, adopted(ours)), see(30*time.Second, adopted(ours), unhealthy(bergv1.ReasonPodsNotReady))}, allowed, counts{pending: 1, busy: 1}, false},
+		"superseded":                 {[]seen{see(0, rolloutRequested(ours), outdatedFor(bergv1.ReasonChallengeChanged)), see(time.Second, rolloutRequested(theirs), outdatedFor(bergv1.ReasonChallengeChanged))}, time.Second, counts{}, true},
+		"not annotated yet":          {[]seen{see(0, rolloutRequested(theirs), outdatedFor(bergv1.ReasonChallengeChanged))}, time.Second, counts{pending: 1, busy: 1}, false},
+		"another rollout later":      {[]seen{see(0, adopted(ours)), see(20*time.Second, rolloutRequested(theirs))}, 20 * time.Second, counts{}, false},
+		"terminating":                {[]seen{see(0, func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} })}, time.Second, counts{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, now := pacing("a")
 			for _, s := range tc.seen {
 				*now = noon.Add(s.after)
-				p.see(running("a", s.change...), false)
+				p.observe(running("a", s.change...), false)
 			}
 			*now = noon.Add(tc.at)
 			if got := p.count(); got != tc.want {
 				t.Errorf("%+v, want %+v", got, tc.want)
 			}
-			if got := len(p.taken) == 1; got != tc.taken {
-				t.Errorf("taken over: %v", p.taken)
+			if got := len(p.superseded) == 1; got != tc.superseded {
+				t.Errorf("superseded: %v", p.superseded)
 			}
 		})
 	}
 }
 
-func TestARolloutEndsByItself(t *testing.T) {
+func TestRolloutStops(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(p *pacer, now *time.Time)
 		code  int
 	}{
-		"one is never ready": {func(_ *pacer, now *time.Time) { *now = noon.Add(allowed) }, console.ExitProblem},
-		"changes are not told any more": {func(p *pacer, _ *time.Time) {
+		"an instance is never ready": {func(_ *pacer, now *time.Time) { *now = noon.Add(allowed) }, console.ExitProblem},
+		"changes are no longer received": {func(p *pacer, _ *time.Time) {
 			p.fail(console.Errorf(console.ExitForbidden, "you may not watch"))
 		}, console.ExitForbidden},
 		"no connection": {func(p *pacer, now *time.Time) {
-			p.lose(errors.New("refused"))
+			p.setConnection(errors.New("refused"))
 			*now = noon.Add(allowed)
 		}, console.ExitUnreachable},
 	} {
@@ -158,7 +162,7 @@ func TestARolloutEndsByItself(t *testing.T) {
 			p, now := pacing("a")
 			_, _ = p.ready()
 			tc.spoil(p, now)
-			for what, wait := range map[string]error{"halt": p.halt(t.Context()), "settle": p.settle(t.Context())} {
+			for what, wait := range map[string]error{"halt": p.waitForSlot(t.Context()), "settle": p.waitForAll(t.Context())} {
 				if got := console.Code(wait); got != tc.code {
 					t.Errorf("%s: exit code %d, want %d: %v", what, got, tc.code, wait)
 				}
@@ -167,37 +171,37 @@ func TestARolloutEndsByItself(t *testing.T) {
 	}
 }
 
-func TestOneThatHasHadItsTimeHoldsNobodyUp(t *testing.T) {
+func TestTimedOutInstanceFreesItsSlot(t *testing.T) {
 	p, now := pacing("a")
 	p.options.stopAfter = 2
 	_, _ = p.ready()
 	*now = noon.Add(allowed)
-	if err := p.halt(t.Context()); err != nil {
-		t.Errorf("one of two that may be broken: %v", err)
+	if err := p.waitForSlot(t.Context()); err != nil {
+		t.Errorf("one of two allowed failures: %v", err)
 	}
 }
 
-func TestNobodysTimeRunsWithoutAConnection(t *testing.T) {
+func TestReadyTimeoutPausesWithoutConnection(t *testing.T) {
 	p, now := pacing("a")
-	p.lose(errors.New("refused"))
+	p.setConnection(errors.New("refused"))
 	*now = noon.Add(time.Hour)
 	if got := p.count(); got.broken != 0 {
-		t.Errorf("while there is none: %+v", got)
+		t.Errorf("without a connection: %+v", got)
 	}
-	p.lose(nil)
+	p.setConnection(nil)
 	if got := p.count(); got.broken != 0 {
-		t.Errorf("when it is there again: %+v", got)
+		t.Errorf("when the connection is back: %+v", got)
 	}
 	*now = noon.Add(time.Hour + allowed)
 	if got := p.count(); got.broken != 1 {
-		t.Errorf("a while later: %+v", got)
+		t.Errorf("after the timeout: %+v", got)
 	}
 }
 
-func TestNothingIsWaitedForToWhichNothingWasWritten(t *testing.T) {
+func TestForgottenInstanceIsNotAwaited(t *testing.T) {
 	p, _ := pacing("a")
 	p.forget("a")
-	if got := p.count(); got != (tally{}) {
+	if got := p.count(); got != (counts{}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -9,40 +9,36 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
-func key(namespace, name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: namespace, Name: name}
-}
-
-// selection says which instances are meant.
+// selection selects instances.
 type selection struct {
 	all, allNamespaces               bool
 	selector, challenge, owner, node string
 	phases                           []string
 	names                            []string
 	labels                           labels.Selector
-	// filtered says that something else than names and --all tells which.
+	// filtered reports whether an option other than --all selects.
 	filtered bool
 }
 
-// add puts the flags on a command. Those that act on many ask for --all.
+// add adds the flags to a command. acts is for commands that need --all to select every instance.
 func (s *selection) add(c *cobra.Command, r *root, acts bool) {
 	f := c.Flags()
-	f.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "in all namespaces")
-	f.StringVarP(&s.selector, "selector", "l", "", "only those with these labels, as in team=red")
-	f.StringVar(&s.challenge, "challenge", "", "only those of this Challenge")
-	f.StringVar(&s.owner, "owner", "", "only that of this owner (a UUID)")
-	f.StringSliceVar(&s.phases, "phase", nil, "only those in these phases, as in Running,Starting")
-	f.StringVar(&s.node, "node", "", "only those with a pod on this node")
+	f.BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "select from all namespaces")
+	f.StringVarP(&s.selector, "selector", "l", "", "only instances with these labels, as in team=red")
+	f.StringVar(&s.challenge, "challenge", "", "only instances of this Challenge")
+	f.StringVar(&s.owner, "owner", "", "only the instance of this owner (a UUID)")
+	f.StringSliceVar(&s.phases, "phase", nil, "only instances in these phases, as in Running,Starting")
+	f.StringVar(&s.node, "node", "", "only instances with a pod on this node")
 	if acts {
-		f.BoolVar(&s.all, "all", false, "all in the namespace; with -A in all namespaces")
+		f.BoolVar(&s.all, "all", false, "all instances in the namespace, or with -A in all namespaces")
 	}
 	_ = c.RegisterFlagCompletionFunc("challenge", r.completeChallenges)
 	_ = c.RegisterFlagCompletionFunc("phase", cobra.FixedCompletions(phaseNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -55,7 +51,7 @@ func phaseNames() (all []string) {
 	return all
 }
 
-// check looks whether it says something.
+// check validates the selection.
 func (s *selection) check(names []string, acts bool) error {
 	for _, n := range names {
 		s.names = append(s.names, trimmed(n))
@@ -73,14 +69,14 @@ func (s *selection) check(names []string, acts bool) error {
 	s.filtered = s.selector != "" || s.challenge != "" || s.owner != "" || s.node != "" || len(s.phases) > 0
 	switch {
 	case len(s.names) > 0 && (s.all || s.filtered || s.allNamespaces):
-		return console.Errorf(console.ExitUsage, "give names, or say which with --all, -l, --challenge, --owner, --phase or --node: not both")
+		return console.Errorf(console.ExitUsage, "use either names, or --all, -A, -l, --challenge, --owner, --phase and --node")
 	case acts && len(s.names) == 0 && !s.all && !s.filtered:
-		return console.Errorf(console.ExitUsage, "which instances? Give names, or --all, -l, --challenge, --owner, --phase or --node")
+		return console.Errorf(console.ExitUsage, "no instances are selected: use names, --all, -l, --challenge, --owner, --phase or --node")
 	}
 	return nil
 }
 
-// options are those of a list or watch.
+// options are the options of a list or watch.
 func (s *selection) options(c *cluster.Cluster) []client.ListOption {
 	var opts []client.ListOption
 	if !s.allNamespaces {
@@ -92,16 +88,16 @@ func (s *selection) options(c *cluster.Cluster) []client.ListOption {
 	return opts
 }
 
-// matches reports whether an instance is meant. onNode are the UIDs of those on the node.
+// matches reports whether an instance is selected. onNode are the namespaces with a pod on the node.
 func (s *selection) matches(i *bergv1.ChallengeInstance, onNode map[string]bool) bool {
 	return (len(s.names) == 0 || slices.Contains(s.names, i.Name)) &&
 		(s.challenge == "" || i.Spec.ChallengeRef.Name == s.challenge) &&
 		(s.owner == "" || i.Spec.OwnerID == s.owner) &&
 		(len(s.phases) == 0 || slices.ContainsFunc(s.phases, func(p string) bool { return strings.EqualFold(p, string(i.Status.Phase)) })) &&
-		(s.node == "" || onNode[namespaceOf(i)])
+		(s.node == "" || onNode[why.NamespaceOf(i)])
 }
 
-// find reads those that are meant. A name that is not found is an error.
+// find reads the selected instances. A name that does not exist is an error.
 func (s *selection) find(ctx context.Context, c *cluster.Cluster) ([]*bergv1.ChallengeInstance, error) {
 	if n := len(s.names); n > 0 && n <= 5 {
 		var found []*bergv1.ChallengeInstance
@@ -132,13 +128,13 @@ func (s *selection) find(ctx context.Context, c *cluster.Cluster) ([]*bergv1.Cha
 	}
 	for _, name := range s.names {
 		if !here[name] {
-			return nil, console.Errorf(console.ExitNotFound, "there is no instance %s in namespace %s", name, c.Namespace)
+			return nil, console.Errorf(console.ExitNotFound, "instance %s does not exist in namespace %s", name, c.Namespace)
 		}
 	}
 	return found, nil
 }
 
-// onNode returns the namespaces of instances that have a pod on the node.
+// onNode returns the namespaces that have a pod of an instance on the node.
 func (s *selection) onNode(ctx context.Context, c *cluster.Cluster) (map[string]bool, error) {
 	if s.node == "" {
 		return nil, nil
@@ -152,11 +148,4 @@ func (s *selection) onNode(ctx context.Context, c *cluster.Cluster) (map[string]
 		found[p.Namespace] = true
 	}
 	return found, nil
-}
-
-// live leaves out what is ending.
-func live(all []*bergv1.ChallengeInstance) []*bergv1.ChallengeInstance {
-	return slices.DeleteFunc(all, func(i *bergv1.ChallengeInstance) bool {
-		return i.DeletionTimestamp != nil || i.Spec.TerminationReason != ""
-	})
 }

@@ -1,17 +1,20 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -30,28 +33,31 @@ type tryOptions struct {
 	labels               []string
 }
 
-// farewell is how long the end of an instance is waited for.
-const farewell = 2 * time.Minute
+const (
+	// cleanupTimeout limits the wait for the deletion.
+	cleanupTimeout     = 2 * time.Minute
+	deletePollInterval = 500 * time.Millisecond
+)
 
 func (r *root) try() *cobra.Command {
 	var o tryOptions
 	c := &cobra.Command{
 		Use:   "try CHALLENGE",
-		Short: "Start an instance of your own, show how it starts and how to connect, end it on Ctrl-C",
-		Long: `Start an instance of your own of a Challenge, for an owner that nobody else has. It shows the start
-as it goes, then how to connect, and ends the instance on Ctrl-C. What you forget, or lose the
-connection to, ends by itself after --timeout.`,
+		Short: "Start a test instance, show its start and how to connect, delete it on Ctrl-C",
+		Long: `Start a test instance of a Challenge, for a new random owner. The command shows the progress of the
+start, then how to connect, and deletes the instance on Ctrl-C. If the command is killed or loses its
+connection, the instance expires after --timeout.`,
 		Example: `  kubectl berg try guestbook -n berg
-  kubectl berg try guestbook --once      # for scripts: does it start?
+  kubectl berg try guestbook --once      # for scripts: check that it starts
   kubectl berg try guestbook --keep      # leave it running`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: one(r.completeChallenges),
+		ValidArgsFunction: firstArgument(r.completeChallenges),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.timeout < time.Second {
 				return console.Errorf(console.ExitUsage, "--timeout %s: must be a second or longer", o.timeout)
 			}
 			if o.owner != "" && uuid.Validate(o.owner) != nil {
-				return console.Errorf(console.ExitUsage, "--owner %s: must be a UUID, in lower case", o.owner)
+				return console.Errorf(console.ExitUsage, "--owner %s: must be a UUID in lower case", o.owner)
 			}
 			to, err := r.open()
 			if err != nil {
@@ -61,20 +67,20 @@ connection to, ends by itself after --timeout.`,
 		},
 	}
 	f := c.Flags()
-	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "how long it lives at most")
-	f.DurationVar(&o.wait, "wait", 5*time.Minute, "how long it may take until it runs")
-	f.StringVar(&o.owner, "owner", "", "a UUID; by default one that nobody has")
-	f.StringVar(&o.flag, "flag", "", "its flag; by default one that is made up")
-	f.BoolVar(&o.showFlag, "show-flag", false, "print its flag, to compare with what you find")
-	f.BoolVar(&o.keep, "keep", false, "leave it running when it runs")
-	f.BoolVar(&o.once, "once", false, "end it as soon as it runs")
-	f.StringSliceVar(&o.labels, "label", nil, "labels to put on it, as in team=red")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum lifetime of the instance")
+	f.DurationVar(&o.wait, "wait", 5*time.Minute, "how long to wait for the instance to run")
+	f.StringVar(&o.owner, "owner", "", "owner of the instance, a UUID (default: a random one)")
+	f.StringVar(&o.flag, "flag", "", "flag of the instance (default: a random one)")
+	f.BoolVar(&o.showFlag, "show-flag", false, "print the flag, to compare it with the one that you find")
+	f.BoolVar(&o.keep, "keep", false, "leave the instance running")
+	f.BoolVar(&o.once, "once", false, "delete the instance as soon as it runs")
+	f.StringSliceVar(&o.labels, "label", nil, "labels of the instance, as in team=red")
 	c.MarkFlagsMutuallyExclusive("keep", "once")
 	return c
 }
 
-// wanted makes the instance that is to be tried.
-func (r *root) wanted(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (*bergv1.ChallengeInstance, error) {
+// newInstance returns the instance to create.
+func (r *root) newInstance(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (*bergv1.ChallengeInstance, error) {
 	namespace, short := challengeOf(name)
 	challenge, err := findChallenge(ctx, c, namespace, short)
 	if err != nil {
@@ -109,12 +115,12 @@ func (r *root) wanted(ctx context.Context, c *cluster.Cluster, name string, o tr
 		format = challenge.Spec.FlagFormat
 	}
 	if i.Spec.Flag == "" {
-		i.Spec.Flag = madeUp(format)
+		i.Spec.Flag = randomFlag(format)
 	}
 	return i, nil
 }
 
-// challengeOf reads NAME or NAMESPACE/NAME; the namespace is "" where none is said.
+// challengeOf reads NAME or NAMESPACE/NAME. The namespace is "" if there is none.
 func challengeOf(text string) (namespace, name string) {
 	text = trimmedChallenge(text)
 	if namespace, name, qualified := strings.Cut(text, "/"); qualified {
@@ -123,14 +129,12 @@ func challengeOf(text string) (namespace, name string) {
 	return "", text
 }
 
-// findChallenge looks where the user is, then everywhere; nil where it may not be looked for.
+// findChallenge reads a Challenge from the namespace of the user or, if it is not there, from any other.
+// It returns nil if the user may not read it.
 func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name string) (*bergv1.Challenge, error) {
 	challenge := &bergv1.Challenge{}
-	place := namespace
-	if place == "" {
-		place = c.Namespace
-	}
-	err := c.Get(ctx, key(place, name), challenge)
+	first := cmp.Or(namespace, c.Namespace)
+	err := c.Get(ctx, key(first, name), challenge)
 	switch {
 	case err == nil:
 		return challenge, nil
@@ -139,11 +143,11 @@ func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name stri
 	case !apierrors.IsNotFound(err) || cluster.NotServed(err):
 		return nil, cluster.Explain("read Challenge "+name, err)
 	case namespace != "":
-		return nil, console.Errorf(console.ExitNotFound, "there is no Challenge %s in namespace %s", name, place)
+		return nil, console.Errorf(console.ExitNotFound, "Challenge %s does not exist in namespace %s", name, first)
 	}
 	var all bergv1.ChallengeList
 	if err := c.List(ctx, &all); apierrors.IsForbidden(err) {
-		return nil, console.Errorf(console.ExitNotFound, "there is no Challenge %s in namespace %s: give it as NAMESPACE/NAME if it is elsewhere", name, place)
+		return nil, console.Errorf(console.ExitNotFound, "Challenge %s does not exist in namespace %s. If it is in another namespace, use NAMESPACE/NAME", name, first)
 	} else if err != nil {
 		return nil, cluster.Explain("look for Challenge "+name, err)
 	}
@@ -157,18 +161,18 @@ func findChallenge(ctx context.Context, c *cluster.Cluster, namespace, name stri
 	}
 	switch len(found) {
 	case 0:
-		return nil, console.Errorf(console.ExitNotFound, "there is no Challenge %s: kubectl get challenges -A lists those that are there", name)
+		return nil, console.Errorf(console.ExitNotFound, "Challenge %s does not exist. List Challenges: kubectl get challenges -A", name)
 	case 1:
 		return found[0], nil
 	default:
-		return nil, console.Errorf(console.ExitUsage, "which one? %s", strings.Join(places, ", "))
+		return nil, console.Errorf(console.ExitUsage, "several Challenges have this name. Choose one of: %s", strings.Join(places, ", "))
 	}
 }
 
-// madeUp is a flag that nobody can guess, in the shape that players know.
-func madeUp(format string) string {
+// randomFlag returns a flag that cannot be guessed, in the format of the Challenge.
+func randomFlag(format string) string {
 	random := make([]byte, 12)
-	_, _ = rand.Read(random) // it never fails
+	_, _ = rand.Read(random) // never fails
 	text := "try_" + hex.EncodeToString(random)
 	if strings.Count(format, "...") == 1 && len(format) < 256 {
 		return strings.Replace(format, "...", text, 1)
@@ -176,58 +180,56 @@ func madeUp(format string) string {
 	return "flag{" + text + "}"
 }
 
-// trial is one instance from its creation to its end.
+// trial is the test instance from its creation to its deletion.
 type trial struct {
 	*root
 	cluster  *cluster.Cluster
 	options  tryOptions
 	instance *bergv1.ChallengeInstance
 	began    time.Time
-	spinner  spinner
 	done     map[string]bool
 	cause    bergv1.Cause
 	ready    bool
-	unwell   string
+	problem  string
 	expires  string
 }
 
-// moment is what try tells as JSON, in a line each.
-type moment struct {
-	Event    string       `json:"event"`
-	Name     string       `json:"name"`
-	Place    string       `json:"namespace"`
-	Seconds  float64      `json:"seconds"`
-	Phase    bergv1.Phase `json:"phase,omitempty"`
-	What     string       `json:"what,omitempty"`
-	Services []way        `json:"services,omitempty"`
-	Finding  *why.Finding `json:"finding,omitempty"`
-	Cause    bergv1.Cause `json:"cause,omitempty"`
-	Start    []why.Stage  `json:"start,omitempty"`
+// tryEvent is a line of the JSON output of try.
+type tryEvent struct {
+	Event     string           `json:"event"`
+	Name      string           `json:"name"`
+	Namespace string           `json:"namespace"`
+	Seconds   float64          `json:"seconds"`
+	Phase     bergv1.Phase     `json:"phase,omitempty"`
+	What      string           `json:"what,omitempty"`
+	Services  []serviceCommand `json:"services,omitempty"`
+	Finding   *why.Finding     `json:"finding,omitempty"`
+	Cause     bergv1.Cause     `json:"cause,omitempty"`
+	Start     []why.Stage      `json:"start,omitempty"`
 }
 
 func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tryOptions) (err error) {
-	i, err := r.wanted(ctx, c, name, o)
+	i, err := r.newInstance(ctx, c, name, o)
 	if err != nil {
 		return err
 	}
 	t := &trial{root: r, cluster: c, options: o, instance: i, began: r.clock.Now(), done: map[string]bool{}}
-	t.spinner = spinner{console: r.Console, clock: r.clock}
-	defer t.spinner.stop()
+	defer t.status("")
 	flag := i.Spec.Flag
 	if err := t.create(ctx); err != nil {
-		if ctx.Err() != nil { // the answer may be lost, and the instance there
-			return t.leave(console.Errorf(console.ExitInterrupted, "interrupted before it was started")) //nolint:contextcheck // it has to be done after an interruption
+		if ctx.Err() != nil {
+			err = console.Errorf(console.ExitInterrupted, "interrupted before the instance was created")
 		}
-		if console.Code(err) == console.ExitUnreachable { // likewise
-			return t.leave(err) //nolint:contextcheck // likewise
+		if ctx.Err() != nil || console.Code(err) == console.ExitUnreachable { // it may exist although the answer was lost
+			return t.cleanUp(err) //nolint:contextcheck // it must work after an interruption
 		}
 		return err
 	}
-	t.tell(moment{Event: "created", What: i.Spec.ChallengeRef.Name})
+	t.emit(tryEvent{Event: "created", What: i.Spec.ChallengeRef.Name})
 	if r.Format != console.JSON {
-		r.Printf("%s is being started for you: %s in namespace %s\n", r.Paint(console.Bold, i.Spec.ChallengeRef.Name), i.Name, i.Namespace)
+		r.Printf("Starting instance %s of Challenge %s in namespace %s\n", i.Name, r.Paint(console.Bold, i.Spec.ChallengeRef.Name), i.Namespace)
 		if o.showFlag {
-			r.Printf("its flag is %s\n", console.OneLine(flag))
+			r.Printf("flag: %s\n", console.OneLine(flag))
 		}
 	}
 	err = t.start(ctx)
@@ -237,75 +239,64 @@ func (r *root) tryOne(ctx context.Context, c *cluster.Cluster, name string, o tr
 		}
 	}
 	if err == nil && o.keep {
-		t.spinner.stop()
+		t.status("")
 		if r.Format != console.JSON {
-			r.Printf("It is left running; to end it: kubectl berg end %s -n %s\n", i.Name, i.Namespace)
+			r.Printf("The instance keeps running. To end it: kubectl berg end %s -n %s\n", i.Name, i.Namespace)
 		}
 		return nil
 	}
-	return t.leave(err) //nolint:contextcheck // likewise
+	return t.cleanUp(err) //nolint:contextcheck // likewise
 }
 
-// create makes the instance. Its name was chosen beforehand: an answer that is lost leaves no
+// create creates the instance. Its name is fixed, so that a retry after a lost answer does not create a
 // second one.
 func (t *trial) create(ctx context.Context) error {
-	pause := 300 * time.Millisecond
+	delay := 300 * time.Millisecond
 	for range 5 {
-		wanted := t.instance.DeepCopy()
-		err := cluster.Attempt(ctx, func(ctx context.Context) error { return t.cluster.Create(ctx, wanted) })
+		created := t.instance.DeepCopy()
+		err := cluster.Attempt(ctx, func(ctx context.Context) error { return t.cluster.Create(ctx, created) })
 		if apierrors.IsAlreadyExists(err) {
-			err = t.cluster.Get(ctx, client.ObjectKeyFromObject(t.instance), wanted)
-			if err == nil && wanted.Spec.OwnerID != t.instance.Spec.OwnerID {
-				return console.Errorf(console.ExitFailed, "an instance %s of somebody else exists: try again", t.instance.Name)
+			err = t.cluster.Get(ctx, client.ObjectKeyFromObject(t.instance), created)
+			if err == nil && created.Spec.OwnerID != t.instance.Spec.OwnerID {
+				return console.Errorf(console.ExitFailed, "instance %s already exists and has another owner: try again", t.instance.Name)
 			}
 		}
 		if err == nil {
-			t.instance = wanted
+			t.instance = created
 			return nil
 		}
 		if !cluster.Transient(err) {
-			return cluster.Explain("start an instance", err)
+			return cluster.Explain("create the instance", err)
 		}
-		t.tellLost(err)
+		t.reportConnection(err)
 		select {
 		case <-ctx.Done():
-			return cluster.Explain("start an instance", ctx.Err())
-		case <-t.clock.After(pause):
+			return cluster.Explain("create the instance", ctx.Err())
+		case <-t.clock.After(delay):
 		}
-		pause *= 2
+		delay *= 2
 	}
-	return console.Errorf(console.ExitUnreachable, "start an instance: the API server cannot be reached")
+	return console.Errorf(console.ExitUnreachable, "create the instance: the API server cannot be reached")
 }
 
-// tell tells it to programs.
-func (t *trial) tell(m moment) {
+// emit writes an event as JSON.
+func (t *trial) emit(m tryEvent) {
 	if t.Format != console.JSON {
 		return
 	}
-	m.Name, m.Place, m.Seconds = t.instance.Name, t.instance.Namespace, t.clock.Since(t.began).Seconds()
+	m.Name, m.Namespace, m.Seconds = t.instance.Name, t.instance.Namespace, t.clock.Since(t.began).Seconds()
 	_ = t.WriteLine(m)
 }
 
-// milestones are the conditions that are told, in their order, in words.
-var milestones = []struct{ condition, words string }{
-	{bergv1.ConditionChallengeFound, "the Challenge can be run"},
-	{bergv1.ConditionNamespaceCreated, "it has a namespace"},
-	{bergv1.ConditionNetworkPolicyCreated, "a network policy isolates it"},
-	{bergv1.ConditionServicesCreated, "it has Services"},
-	{bergv1.ConditionRoutesCreated, "it has routes"},
-	{bergv1.ConditionDeploymentsCreated, "its pods are ordered"},
-	{bergv1.ConditionPodsReady, "its pods are ready"},
-}
-
-// start waits until it runs.
+// start waits until the instance runs.
 func (t *trial) start(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, t.options.wait)
 	defer cancel()
-	t.spinner.show("starting")
+	t.status("starting")
 	err := t.follow(waiting, func(change cluster.Change) (bool, error) {
 		t.instance = change.Instance
 		if change.Gone || change.Instance.DeletionTimestamp != nil {
-			return true, console.Errorf(console.ExitProblem, "somebody ended it before it ran")
+			return true, console.Errorf(console.ExitProblem, "the instance was deleted before it ran")
 		}
 		t.milestones()
 		t.causes()
@@ -313,31 +304,31 @@ func (t *trial) start(ctx context.Context) error {
 			return true, nil
 		}
 		f := why.Explain(why.View{Instance: t.instance, Now: t.cluster.Now()})
-		t.spinner.show(f.Sentence)
-		// What its author or an administrator must mend does not come right while one waits.
+		t.status(f.Sentence)
+		// Waiting does not help in phase Failed: the author or an administrator must act.
 		if t.instance.Status.Phase == bergv1.PhaseFailed {
-			return true, t.failed(ctx, console.ExitProblem, "it cannot be started")
+			return true, t.failed(ctx, console.ExitProblem, "the instance cannot start")
 		}
 		return false, nil
 	}, nil)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return t.failed(ctx, console.ExitTimeout, fmt.Sprintf("it does not run after %s", console.Duration(t.options.wait)))
+		return t.failed(ctx, console.ExitTimeout, fmt.Sprintf("the instance is not Running after %s", console.Duration(t.options.wait)))
 	case err != nil:
 		return cluster.Explain("follow the start", err)
 	}
 	t.ready = true
-	t.spinner.stop()
-	ways := make([]way, 0, len(t.instance.Status.Services))
+	t.status("")
+	connections := make([]serviceCommand, 0, len(t.instance.Status.Services))
 	for _, s := range t.instance.Status.Services {
-		command, browser := howTo(s)
-		ways = append(ways, way{s, command, browser})
+		command, browser := connectCommand(s)
+		connections = append(connections, serviceCommand{s, command, browser})
 	}
 	took := why.Stages(t.instance)
-	t.tell(moment{Event: "running", Phase: bergv1.PhaseRunning, Services: ways, Start: took})
+	t.emit(tryEvent{Event: "running", Phase: bergv1.PhaseRunning, Services: connections, Start: took})
 	if t.Format != console.JSON {
-		t.Printf("%s it runs, after %.1fs\n", t.Paint(console.Green, "✓"), t.clock.Since(t.began).Seconds())
-		if words := why.InWords(took); words != "" {
+		t.Printf("%s running after %.1fs\n", t.paintSymbol(okSymbol), t.clock.Since(t.began).Seconds())
+		if words := why.FormatStages(took); words != "" {
 			t.Printf("  %s\n", t.Paint(console.Faint, words))
 		}
 		t.Printf("\n")
@@ -347,97 +338,104 @@ func (t *trial) start(ctx context.Context) error {
 	return nil
 }
 
-// failed says why, and returns the error for it.
+// failed shows the reason, and returns the error.
 func (t *trial) failed(ctx context.Context, code int, what string) error {
-	t.spinner.stop()
-	f := why.Explain(gather(ctx, t.cluster, t.instance))
-	t.tell(moment{Event: "failed", Phase: t.instance.Status.Phase, Finding: &f})
+	t.status("")
+	f := why.Explain(readView(ctx, t.cluster, t.instance))
+	t.emit(tryEvent{Event: "failed", Phase: t.instance.Status.Phase, Finding: &f})
 	if t.Format != console.JSON {
 		t.writeFinding(f, "")
 	}
 	return console.Errorf(code, "%s", what)
 }
 
-// milestones tells of what is done and was not told.
+// milestones shows the steps that are done and were not shown.
 func (t *trial) milestones() {
-	for _, m := range milestones {
-		for _, c := range t.instance.Status.Conditions {
-			if c.Type != m.condition || c.Status != metav1.ConditionTrue || t.done[m.condition] {
-				continue
-			}
-			t.done[m.condition] = true
-			if c.Reason == bergv1.ReasonNotNeeded {
-				continue
-			}
-			t.tell(moment{Event: "condition", What: m.condition, Phase: t.instance.Status.Phase})
-			if t.Format != console.JSON {
-				t.spinner.stop()
-				t.Printf("%s %s\n", t.Paint(console.Green, "✓"), m.words)
-			}
+	for _, step := range slices.Concat(bergv1.BuildConditions, []string{bergv1.ConditionPodsReady}) {
+		c := meta.FindStatusCondition(t.instance.Status.Conditions, step)
+		if c == nil || c.Status != metav1.ConditionTrue || t.done[step] {
+			continue
 		}
+		t.done[step] = true
+		if c.Reason == bergv1.ReasonNotNeeded || c.Reason == bergv1.ReasonFlagNotNeeded {
+			continue
+		}
+		t.emit(tryEvent{Event: "condition", What: step, Phase: t.instance.Status.Phase})
+		t.printStep(okSymbol, strings.Join(why.Words(step), " "))
 	}
 }
 
-// causes tells what keeps it, once for each cause.
+// causes shows each cause once, in the word that players see.
 func (t *trial) causes() {
 	c := t.instance.Status.Cause
 	if c == t.cause || c == "" || c == bergv1.CauseNotReadyYet {
 		return
 	}
 	t.cause = c
-	t.tell(moment{Event: "cause", Phase: t.instance.Status.Phase, Cause: c})
+	t.emit(tryEvent{Event: "cause", Phase: t.instance.Status.Phase, Cause: c})
+	t.printStep(waitingSymbol, string(c))
+}
+
+func (t *trial) printStep(s symbol, text string) {
 	if t.Format != console.JSON {
-		t.spinner.stop()
-		t.Printf("%s %s\n", t.Paint(console.Yellow, "…"), c)
+		t.status("")
+		t.Printf("%s %s\n", t.paintSymbol(s), text)
 	}
 }
 
-// stay waits for Ctrl-C, and tells of what changes.
+// status replaces the last line of the terminal.
+func (t *trial) status(text string) {
+	if t.Format != console.JSON {
+		t.ShowStatus(text)
+	}
+}
+
+// stay shows changes until Ctrl-C.
 func (t *trial) stay(ctx context.Context) error {
 	if t.Format != console.JSON {
-		t.Printf("Ctrl-C ends it; else it ends by itself%s.\n", t.atItsEnd())
+		t.Printf("Press Ctrl-C to delete the instance. Otherwise it expires%s.\n", t.expiryText())
 	}
-	t.expires = t.atItsEnd()
+	t.expires = t.expiryText()
 	err := t.follow(ctx, func(change cluster.Change) (bool, error) {
 		t.instance = change.Instance
 		if change.Gone || change.Instance.DeletionTimestamp != nil {
-			t.tell(moment{Event: "ended"})
+			t.emit(tryEvent{Event: "ended"})
 			if change.Instance.Spec.TerminationReason == bergv1.TerminationTimeout {
-				t.Notef("its time is over")
+				t.Notef("the instance has expired")
 				return true, nil
 			}
-			return true, console.Errorf(console.ExitProblem, "somebody ended it")
+			return true, console.Errorf(console.ExitProblem, "the instance was deleted")
 		}
-		if p := problemOf(t.instance); p != t.unwell {
-			t.unwell = p
-			f := why.Explain(gather(ctx, t.cluster, t.instance))
-			t.tell(moment{Event: "changed", Phase: t.instance.Status.Phase, Finding: &f})
+		if p := problemOf(t.instance); p != t.problem {
+			t.problem = p
+			f := why.Explain(readView(ctx, t.cluster, t.instance))
+			t.emit(tryEvent{Event: "changed", Phase: t.instance.Status.Phase, Finding: &f})
 			if t.Format != console.JSON {
 				t.writeFinding(f, "")
 			}
 		}
-		if at := t.atItsEnd(); at != t.expires {
+		if at := t.expiryText(); at != t.expires {
 			t.expires = at
 			if t.Format != console.JSON {
-				t.Printf("It now ends by itself%s.\n", at)
+				t.Printf("It now expires%s.\n", at)
 			}
 		}
 		return false, nil
 	}, nil)
 	if ctx.Err() != nil {
-		return nil //nolint:nilerr // that is what was waited for
+		return nil //nolint:nilerr // Ctrl-C is the usual end
 	}
 	return cluster.Explain("follow the instance", err)
 }
 
-func (t *trial) atItsEnd() string {
+func (t *trial) expiryText() string {
 	if at := t.instance.Status.ExpiresAt; at != nil {
 		return " at " + at.Local().Format("15:04:05")
 	}
 	return ""
 }
 
-// follow tells of the instance; begun, which may be nil, is called when it was told whether it is there.
+// follow reports changes of the instance. begun, which may be nil, is called after the first list.
 func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, error), begun func() (bool, error)) error {
 	uid := t.instance.UID
 	return t.cluster.Follow(ctx, cluster.Follower{
@@ -449,39 +447,36 @@ func (t *trial) follow(ctx context.Context, changed func(cluster.Change) (bool, 
 			return changed(change)
 		},
 		Lost: func(err error) {
-			t.spinner.stop()
-			t.tellLost(err)
+			t.status("")
+			t.reportConnection(err)
 		},
-		// It is there, and has to be looked after while it lives.
+		// The instance exists and must be deleted in the end.
 		Timeout: t.options.timeout,
 	}, client.InNamespace(t.instance.Namespace), client.MatchingFields{"metadata.name": t.instance.Name})
 }
 
-// leave ends the instance, whatever happened, and returns the error of what happened.
-func (t *trial) leave(before error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+// cleanUp deletes the instance, and returns the error from before.
+func (t *trial) cleanUp(before error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	if t.Format != console.JSON {
-		t.spinner.stop()
-		t.spinner.show("ending it; Ctrl-C again leaves at once")
-	}
+	t.status("deleting the instance; press Ctrl-C again to exit immediately")
 	err := t.delete(ctx)
-	t.spinner.stop()
+	t.status("")
 	if err != nil {
-		by := fmt.Sprintf("it may still run, until its time is over: kubectl berg end %s -n %s", t.instance.Name, t.instance.Namespace)
+		hint := fmt.Sprintf("The instance may run until it expires. To end it: kubectl berg end %s -n %s", t.instance.Name, t.instance.Namespace)
 		if before == nil {
-			return console.Errorf(console.Code(err), "%w: %s", err, by)
+			return console.Errorf(console.Code(err), "%w. %s", err, hint)
 		}
-		return console.Errorf(console.Code(before), "%w; and %s: %s", before, err.Error(), by)
+		return console.Errorf(console.Code(before), "%w; and %s. %s", before, err.Error(), hint)
 	}
-	t.tell(moment{Event: "gone"})
+	t.emit(tryEvent{Event: "gone"})
 	if t.Format != console.JSON {
-		t.Printf("%s it is gone, and nothing is left of it\n", t.Paint(console.Green, "✓"))
+		t.Printf("%s the instance and all its objects are deleted\n", t.paintSymbol(okSymbol))
 	}
 	return before
 }
 
-// delete deletes exactly the instance that was made, and waits until it is gone.
+// delete deletes exactly the instance that was created, and waits until it is gone.
 func (t *trial) delete(ctx context.Context) error {
 	for {
 		latest := &bergv1.ChallengeInstance{}
@@ -501,21 +496,21 @@ func (t *trial) delete(ctx context.Context) error {
 		switch {
 		case err == nil && latest.UID != "":
 			t.instance = latest
-			here := false
+			exists := false
 			err = t.follow(ctx, func(change cluster.Change) (bool, error) {
-				here = true
+				exists = true
 				return change.Gone, nil
-			}, func() (bool, error) { return !here, nil })
+			}, func() (bool, error) { return !exists, nil })
 			if err == nil || ctx.Err() != nil {
-				return cluster.Explain("wait for its end", err)
+				return cluster.Explain("wait for the deletion of the instance", err)
 			}
 		case err != nil && !cluster.Transient(err) && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-			return cluster.Explain("end it", err)
+			return cluster.Explain("delete the instance", err)
 		}
 		select {
 		case <-ctx.Done():
-			return cluster.Explain("end it", ctx.Err())
-		case <-t.clock.After(nextLook / 4):
+			return cluster.Explain("delete the instance", ctx.Err())
+		case <-t.clock.After(deletePollInterval):
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-func TestTheNameOfAChallenge(t *testing.T) {
+func TestChallengeNameForms(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"guestbook":                             {"", "guestbook"},
 		"berg/guestbook":                        {"berg", "guestbook"},
@@ -32,13 +32,13 @@ func TestTheNameOfAChallenge(t *testing.T) {
 	}
 }
 
-// answerless makes what it is asked to make, and never says so.
-type answerless struct {
+// silentServer creates what it is asked to create, and never answers.
+type silentServer struct {
 	t     *testing.T
 	ended atomic.Bool
 }
 
-func (a *answerless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *silentServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/challenges/guestbook"):
 		replyWith(w, http.StatusOK, &bergv1.Challenge{
@@ -48,21 +48,21 @@ func (a *answerless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost:
 		panic(http.ErrAbortHandler)
 	case r.Method == http.MethodGet:
-		a.ended.Store(true) // it looks for what may be there, to end it
+		a.ended.Store(true) // it looks for the instance, to delete it
 		refuse(http.StatusNotFound, metav1.StatusReasonNotFound)(w)
 	default:
 		a.t.Errorf("%s %s", r.Method, r.URL)
 	}
 }
 
-func TestTryEndsWhatMayHaveBeenMade(t *testing.T) {
-	server := &answerless{t: t}
+func TestTryDeletesAnInstanceOfUnknownFate(t *testing.T) {
+	server := &silentServer{t: t}
 	r, c, out := connected(t, server)
 	err := r.tryOne(t.Context(), c, "challenge/guestbook", tryOptions{once: true, timeout: time.Minute, wait: time.Second})
 	if got := console.Code(err); got != console.ExitUnreachable {
 		t.Errorf("exit code %d, want %d: %v\n%s", got, console.ExitUnreachable, err, out)
 	}
 	if !server.ended.Load() {
-		t.Errorf("nobody looked whether it is there:\n%s", out)
+		t.Errorf("the command did not look for the instance:\n%s", out)
 	}
 }

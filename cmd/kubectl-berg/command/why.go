@@ -25,11 +25,12 @@ func (r *root) why() *cobra.Command {
 	var s selection
 	c := &cobra.Command{
 		Use:   "why NAME",
-		Short: "Say the first thing that is wrong with an instance, and what to do",
-		Long: `Say the first thing that is wrong with an instance, in a sentence, and what to do.
+		Short: "Explain the first problem of an instance, and what to do about it",
+		Long: `Explain the first problem of an instance, and what to do about it.
 
-It reads the status, and the pods, events and routes of the instance as far as you may. With --all
-it looks at all instances, and tells alike ones together. Exit code 4: something is wrong.`,
+It reads the status, and the pods, events and routes of the instance as far as your permissions allow.
+With --all it checks all instances and groups those with the same problem. Exit code 4: a problem was
+found.`,
 		Example: `  kubectl berg why alice-guestbook -n berg
   kubectl berg why --all -A`,
 		ValidArgsFunction: r.completeInstances,
@@ -48,12 +49,12 @@ it looks at all instances, and tells alike ones together. Exit code 4: something
 			single := len(args) == 1
 			findings := make([]why.Finding, 0, len(found))
 			for _, i := range found {
-				if !single && quiet(i) {
+				if !single && isHealthy(i) {
 					continue
 				}
-				findings = append(findings, why.Explain(gather(cmd.Context(), to, i)))
+				findings = append(findings, why.Explain(readView(cmd.Context(), to, i)))
 				if cmd.Context().Err() != nil {
-					return cluster.Explain("look", cmd.Context().Err())
+					return cluster.Explain("read the instances", cmd.Context().Err())
 				}
 			}
 			if single {
@@ -66,41 +67,36 @@ it looks at all instances, and tells alike ones together. Exit code 4: something
 	return c
 }
 
-// quiet reports whether the status alone says that all is well: of thousands most are.
-func quiet(i *bergv1.ChallengeInstance) bool {
-	return i.Status.Phase == bergv1.PhaseRunning && problemOf(i) == "" && i.DeletionTimestamp == nil
-}
-
-// gather reads what the user may read about an instance.
-func gather(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance) why.View {
+// readView reads what the user may read about an instance.
+func readView(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance) why.View {
 	v := why.View{Instance: i, Now: c.Now()}
 	if i.Status.InstanceID == "" {
-		return v // nothing is there that could be its own
+		return v // it has no objects yet
 	}
-	place := namespaceOf(i)
-	kept := func(what string, err error) bool {
+	namespace := why.NamespaceOf(i)
+	readable := func(what string, err error) bool {
 		if apierrors.IsForbidden(err) {
-			v.Unreadable = append(v.Unreadable, what+" in "+place)
+			v.Unreadable = append(v.Unreadable, what+" in "+namespace)
 		}
 		return err == nil
 	}
 	var pods corev1.PodList
-	if kept("pods", c.List(ctx, &pods, client.InNamespace(place), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod})) {
+	if readable("pods", c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{bergv1.LabelComponent: bergv1.ComponentPod})) {
 		v.Pods = pods.Items
 	}
-	if quiet(i) {
-		v.Routes = routes(ctx, c, i, place, kept)
+	if isHealthy(i) {
+		v.Routes = routes(ctx, c, i, namespace, readable)
 		return v
 	}
 	var events corev1.EventList
-	if kept("events", c.List(ctx, &events, client.InNamespace(place), client.Limit(500))) {
+	if readable("events", c.List(ctx, &events, client.InNamespace(namespace), client.Limit(500))) {
 		v.Events = events.Items
 	}
 	return v
 }
 
 // routes are those of an instance that has some.
-func routes(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, place string, kept func(string, error) bool) []why.Route {
+func routes(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance, namespace string, readable func(string, error) bool) []why.Route {
 	var out []why.Route
 	if !slices.ContainsFunc(i.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == bergv1.ConditionRoutesCreated && c.Reason == bergv1.ReasonCreated
@@ -108,24 +104,24 @@ func routes(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance
 		return nil
 	}
 	read := func(name string, parents []gatewayv1.RouteParentStatus) {
-		route := why.Route{Name: name, Unseen: len(parents) == 0}
+		route := why.Route{Name: name, Unclaimed: len(parents) == 0}
 		for _, p := range parents {
 			for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 				if c := meta.FindStatusCondition(p.Conditions, string(kind)); c != nil && c.Status == metav1.ConditionFalse {
-					route.Refused = fmt.Sprintf("%s: %s", c.Reason, c.Message)
+					route.Rejected = fmt.Sprintf("%s: %s", c.Reason, c.Message)
 				}
 			}
 		}
 		out = append(out, route)
 	}
 	var http gatewayv1.HTTPRouteList
-	if kept("HTTPRoutes", c.List(ctx, &http, client.InNamespace(place))) {
+	if readable("HTTPRoutes", c.List(ctx, &http, client.InNamespace(namespace))) {
 		for _, h := range http.Items {
 			read(h.Name, h.Status.Parents)
 		}
 	}
 	var tls gatewayv1.TLSRouteList
-	if kept("TLSRoutes", c.List(ctx, &tls, client.InNamespace(place))) {
+	if readable("TLSRoutes", c.List(ctx, &tls, client.InNamespace(namespace))) {
 		for _, t := range tls.Items {
 			read(t.Name, t.Status.Parents)
 		}
@@ -133,33 +129,22 @@ func routes(ctx context.Context, c *cluster.Cluster, i *bergv1.ChallengeInstance
 	return out
 }
 
-var marks = map[why.Verdict]struct {
-	mark   string
-	colour console.Colour
-}{
-	why.Fine:     {"✓", console.Green},
-	why.Underway: {"…", console.Yellow},
-	why.Wrong:    {"✗", console.Red},
-}
+var levelSymbols = map[why.Level]symbol{why.OK: okSymbol, why.Waiting: waitingSymbol, why.Problem: problemSymbol}
 
 func (r *root) showFinding(f why.Finding) error {
 	if r.Format == console.JSON {
 		if err := r.WriteJSON(f); err != nil {
 			return err
 		}
-		return verdictOf(f.Verdict == why.Wrong)
+		return problemError(f.Level == why.Problem)
 	}
 	r.writeFinding(f, "")
-	return verdictOf(f.Verdict == why.Wrong)
+	return problemError(f.Level == why.Problem)
 }
 
 func (r *root) writeFinding(f why.Finding, subject string) {
-	m := marks[f.Verdict]
-	width := 0
-	if r.OutTerminal {
-		width = r.Width()
-	}
-	r.Printf("%s %s\n", r.Paint(m.colour, m.mark), console.Wrap(f.Sentence, width-2, "  "))
+	width := r.TextWidth()
+	r.Printf("%s %s\n", r.paintSymbol(levelSymbols[f.Level]), console.Wrap(f.Sentence, width-2, "  "))
 	if subject != "" {
 		r.Printf("  %s\n", r.Paint(console.Faint, console.Wrap(subject, width-2, "  ")))
 	}
@@ -170,34 +155,27 @@ func (r *root) writeFinding(f why.Finding, subject string) {
 		r.Printf("  %s\n", r.Paint(console.Faint, console.Wrap(e, width-2, "    ")))
 	}
 	if f.Cause != "" {
-		r.Printf("  %s\n", r.Paint(console.Faint, "players are told: "+string(f.Cause)))
+		r.Printf("  %s\n", r.Paint(console.Faint, "shown to players: "+string(f.Cause)))
 	}
-	if took := why.InWords(f.Start); took != "" {
-		r.Printf("  %s\n", r.Paint(console.Faint, console.Wrap("its start: "+took, width-2, "    ")))
+	if took := why.FormatStages(f.Start); took != "" {
+		r.Printf("  %s\n", r.Paint(console.Faint, console.Wrap("start: "+took, width-2, "    ")))
 	}
 	for _, u := range f.Unreadable {
-		r.Printf("  %s\n", r.Paint(console.Faint, "you may not read "+u+", which may say more"))
+		r.Printf("  %s\n", r.Paint(console.Faint, "you may not read "+u+", which could have more details"))
 	}
 }
 
-func verdictOf(wrong bool) error {
-	if wrong {
-		return console.Warn(console.ExitProblem, "something is wrong")
-	}
-	return nil
-}
-
-// namesShown are how many of those with the same problem are named.
+// namesShown is how many instances with the same problem are named.
 const namesShown = 8
 
-func (r *root) showFindings(findings []why.Finding, looked int) error {
-	slices.SortStableFunc(findings, func(a, b why.Finding) int { return order(a.Verdict) - order(b.Verdict) })
-	wrong := slices.ContainsFunc(findings, func(f why.Finding) bool { return f.Verdict == why.Wrong })
+func (r *root) showFindings(findings []why.Finding, total int) error {
+	slices.SortStableFunc(findings, func(a, b why.Finding) int { return order(a.Level) - order(b.Level) })
+	wrong := slices.ContainsFunc(findings, func(f why.Finding) bool { return f.Level == why.Problem })
 	if r.Format == console.JSON {
 		if err := r.WriteJSON(findings); err != nil {
 			return err
 		}
-		return verdictOf(wrong)
+		return problemError(wrong)
 	}
 	type group struct {
 		first why.Finding
@@ -207,10 +185,10 @@ func (r *root) showFindings(findings []why.Finding, looked int) error {
 	byText := map[string]*group{}
 	bad := 0
 	for _, f := range findings {
-		if f.Verdict == why.Fine {
+		if f.Level == why.OK {
 			continue
 		}
-		if f.Verdict == why.Wrong {
+		if f.Level == why.Problem {
 			bad++
 		}
 		alike := strings.NewReplacer(f.Name, "NAME", f.Namespace, "NAMESPACE").Replace(f.Sentence)
@@ -228,18 +206,18 @@ func (r *root) showFindings(findings []why.Finding, looked int) error {
 		}
 		if len(g.names) > 1 {
 			g.first.Evidence = g.first.Evidence[:min(1, len(g.first.Evidence))]
-			g.first.Start = nil // each has its own
+			g.first.Start = nil // it differs between them
 		}
 		r.writeFinding(g.first, names)
 	}
 	if bad == 0 {
-		r.Printf("%s nothing is wrong with %d instances\n", r.Paint(console.Green, "✓"), looked)
+		r.Printf("%s no problem found in %d instances\n", r.paintSymbol(okSymbol), total)
 		return nil
 	}
-	r.Printf("%d of %d instances have a problem\n", bad, looked)
-	return verdictOf(true)
+	r.Printf("%d of %d instances have a problem\n", bad, total)
+	return problemError(true)
 }
 
-func order(v why.Verdict) int {
-	return slices.Index([]why.Verdict{why.Wrong, why.Underway, why.Fine}, v)
+func order(v why.Level) int {
+	return slices.Index([]why.Level{why.Problem, why.Waiting, why.OK}, v)
 }

@@ -1,11 +1,12 @@
-// Package console is what a person, or a script, sees of the program: colours where there is a
-// terminal, columns as wide as it is, a line that tells of progress, JSON for programs.
+// Package console writes what a person or a script sees of the program: colours on a terminal,
+// columns that fit its width, a line of progress, and JSON for programs.
 //
-// Standard output has what was asked for and nothing else; progress, warnings and errors go to
-// standard error.
+// Standard output has the result and nothing else. Progress, warnings and errors go to standard
+// error.
 package console
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,9 +15,18 @@ import (
 	"unicode"
 
 	"golang.org/x/term"
+	"unicode/utf8"
 )
 
-// Format is how results are written.
+// truncate shortens text to a number of columns.
+func truncate(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(0, width-1)]) + "…"
+}
+
+// Format is the format of a result.
 type Format string
 
 // The formats of results.
@@ -27,21 +37,21 @@ const (
 	Name Format = "name"
 )
 
-// Console is where results and progress go.
+// Console holds the streams of the program.
 type Console struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// OutTerminal and ErrTerminal say whether these are terminals.
+	// OutTerminal, ErrTerminal and InTerminal report whether the streams are terminals.
 	OutTerminal, ErrTerminal, InTerminal bool
-	// OutColor and ErrColor say whether colours are written to them.
+	// OutColor and ErrColor report whether the streams get colours.
 	OutColor, ErrColor bool
 	Format             Format
-	// width returns the columns of the terminal, 0 where there is none.
+	// width returns the number of columns of the terminal, 0 if there is none.
 	width func() int
 }
 
-// New looks at what the streams are. NO_COLOR (no-color.org) and a dumb terminal have no
-// colours.
+// New returns a console on these streams. Nothing is coloured if NO_COLOR is set (no-color.org) or
+// the terminal is dumb.
 func New(in io.Reader, out, err io.Writer, getenv func(string) string) *Console {
 	c := &Console{In: in, Out: out, Err: err, width: func() int { return 0 }}
 	inFile, _ := in.(*os.File)
@@ -50,16 +60,12 @@ func New(in io.Reader, out, err io.Writer, getenv func(string) string) *Console 
 	c.InTerminal, c.OutTerminal, c.ErrTerminal = isTerminal(inFile), isTerminal(outFile), isTerminal(errFile)
 	colours := getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 	c.OutColor, c.ErrColor = colours && c.OutTerminal, colours && c.ErrTerminal
-	for _, f := range []*os.File{outFile, errFile} {
+	for _, f := range []*os.File{errFile, outFile} {
 		if isTerminal(f) {
 			c.width = func() int {
-				columns, _, err := term.GetSize(int(f.Fd()))
-				if err != nil {
-					return 0
-				}
+				columns, _, _ := term.GetSize(int(f.Fd())) // 0 with an error
 				return columns
 			}
-			break
 		}
 	}
 	return c
@@ -67,13 +73,18 @@ func New(in io.Reader, out, err io.Writer, getenv func(string) string) *Console 
 
 func isTerminal(f *os.File) bool { return f != nil && term.IsTerminal(int(f.Fd())) }
 
-// Width returns how many columns the terminal has now, 0 where there is none.
-func (c *Console) Width() int { return c.width() }
+// TextWidth returns the number of columns of standard output now, 0 if it is no terminal.
+func (c *Console) TextWidth() int {
+	if !c.OutTerminal {
+		return 0
+	}
+	return c.width()
+}
 
 // Colour is how a terminal shows text.
 type Colour string
 
-// The colours, as a terminal of eight has them.
+// The colours of a terminal that has eight.
 const (
 	Plain  Colour = ""
 	Bold   Colour = "1"
@@ -109,39 +120,78 @@ func (c *Console) Notef(format string, args ...any) {
 	fmt.Fprintf(c.Err, format+"\n", args...)
 }
 
-// WriteJSON writes a result as JSON, indented.
-func (c *Console) WriteJSON(v any) error {
-	encoder := json.NewEncoder(c.Out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(v)
+// ShowStatus replaces the last line of a terminal's standard error by text, or removes it if text is
+// empty. Elsewhere it writes nothing.
+func (c *Console) ShowStatus(text string) {
+	if !c.ErrTerminal {
+		return
+	}
+	if width := c.width(); width > 0 {
+		text = truncate(text, width-1)
+	}
+	fmt.Fprint(c.Err, "\r"+text+"\x1b[K")
 }
+
+// Confirm asks a question on a terminal and returns nil if the answer is yes. Without a terminal the
+// error names the option that answers in advance.
+func (c *Console) Confirm(question string) error {
+	if !c.InTerminal || !c.ErrTerminal {
+		return Errorf(ExitUsage, "%s There is no terminal for the answer: use --yes", question)
+	}
+	c.Notef("%s [y/N]", question)
+	answer, err := bufio.NewReader(c.In).ReadString('\n')
+	if err != nil && answer == "" {
+		return Errorf(ExitInterrupted, "no answer: nothing was done")
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	default:
+		return Errorf(ExitInterrupted, "nothing was done")
+	}
+}
+
+// WriteJSON writes a result as indented JSON.
+func (c *Console) WriteJSON(v any) error { return c.encode(v, "  ") }
 
 // WriteLine writes one of many results as JSON in one line.
-func (c *Console) WriteLine(v any) error {
+func (c *Console) WriteLine(v any) error { return c.encode(v, "") }
+
+func (c *Console) encode(v any, indent string) error {
 	encoder := json.NewEncoder(c.Out)
+	encoder.SetIndent("", indent)
 	encoder.SetEscapeHTML(false)
 	return encoder.Encode(v)
 }
 
-// OneLine returns text of others as it may be shown: in one line, and without what a terminal
-// takes for a command.
+// OneLine returns untrusted text in one line and without control characters, which a terminal would
+// take for commands.
 func OneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
-		case r == '\n' || r == '\r' || r == '\t' || r == '\u2028' || r == '\u2029':
+		case r == '\n' || r == '\r' || r == '\u2028' || r == '\u2029':
 			return ' '
-		case r == unicode.ReplacementChar, unicode.IsControl(r), unicode.In(r, unicode.Cf):
+		case r == unicode.ReplacementChar:
 			return -1
 		default:
 			return r
 		}
 	}, text)
-	return strings.Join(strings.Fields(text), " ")
+	return strings.Join(strings.Fields(StripControl(text)), " ")
 }
 
-// Wrap breaks text into lines of at most width columns, 0 for one line; each but the first
-// begins with an indent.
+// StripControl removes control characters from a line, except for tabs.
+func StripControl(line string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf)) {
+			return -1
+		}
+		return r
+	}, line)
+}
+
+// Wrap breaks text into lines of at most width columns; 0 is for one line. Every line but the first
+// begins with the indent.
 func Wrap(text string, width int, indent string) string {
 	if width <= len(indent)+20 {
 		return text
@@ -163,18 +213,4 @@ func Wrap(text string, width int, indent string) string {
 		column += size
 	}
 	return out.String()
-}
-
-// StripControl takes out of a line what a terminal takes for a command, and leaves all else as it is.
-func StripControl(line string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return r
-		case unicode.IsControl(r), unicode.In(r, unicode.Cf):
-			return -1
-		default:
-			return r
-		}
-	}, line)
 }

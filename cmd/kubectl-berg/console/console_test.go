@@ -9,17 +9,16 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// on is a console of so many columns, 0 for a pipe.
+// consoleOf returns a console with this number of columns, 0 for a pipe.
 func consoleOf(columns int) (*Console, *bytes.Buffer) {
 	out := &bytes.Buffer{}
 	return &Console{Out: out, Err: out, OutTerminal: columns > 0, ErrTerminal: columns > 0, width: func() int { return columns }}, out
 }
 
-func TestATableFitsTheTerminalAndIsWholeInAPipe(t *testing.T) {
+func TestTableFitsTheTerminal(t *testing.T) {
 	fill := func(c *Console) {
-		table := Table{Header: []string{"NAME", "PHASE", "ADDRESS"}, Shrink: []int{0, 2}}
-		table.Row(Cell{Text: "alice-guestbook"}, Cell{Text: "Running"}, Cell{Text: "https://5f0c3e64-4c6e-4f6a.challenges.example.com"})
-		table.Write(c)
+		table := Table{Console: c, Header: []string{"NAME", "PHASE", "ADDRESS"}, Shrink: []int{0, 2}}
+		table.Write([]Cell{{Text: "alice-guestbook"}, {Text: "Running"}, {Text: "https://5f0c3e64-4c6e-4f6a.challenges.example.com"}})
 	}
 	for _, columns := range []int{40, 60, 120} {
 		c, out := consoleOf(columns)
@@ -30,13 +29,13 @@ func TestATableFitsTheTerminalAndIsWholeInAPipe(t *testing.T) {
 			}
 		}
 		if !strings.Contains(out.String(), "Running") {
-			t.Errorf("a column that may not shrink is cut: %s", out)
+			t.Errorf("a column that may not shrink is truncated: %s", out)
 		}
 	}
 	c, out := consoleOf(0)
 	fill(c)
 	if !strings.Contains(out.String(), "challenges.example.com") {
-		t.Errorf("cut in a pipe: %s", out)
+		t.Errorf("truncated in a pipe: %s", out)
 	}
 	tiny, out := consoleOf(5)
 	fill(tiny)
@@ -45,7 +44,7 @@ func TestATableFitsTheTerminalAndIsWholeInAPipe(t *testing.T) {
 	}
 }
 
-func TestWhatATerminalTakesForACommandIsTakenOut(t *testing.T) {
+func TestControlCharactersAreStripped(t *testing.T) {
 	if got := OneLine("a\x1b[2J\nb\t\u202ec\x00"); got != "a[2J b c" {
 		t.Errorf("%q", got)
 	}
@@ -54,7 +53,7 @@ func TestWhatATerminalTakesForACommandIsTakenOut(t *testing.T) {
 	}
 }
 
-func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
+func TestColoursOnlyOnTerminals(t *testing.T) {
 	env := func(pairs ...string) func(string) string {
 		return func(name string) string {
 			for i := 0; i < len(pairs); i += 2 {
@@ -66,7 +65,7 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if c := New(nil, &out, &out, env()); c.OutColor || c.OutTerminal || c.Width() != 0 {
+	if c := New(nil, &out, &out, env()); c.OutColor || c.OutTerminal || c.TextWidth() != 0 {
 		t.Errorf("a buffer is a terminal: %+v", c)
 	}
 	if paint(false, Red, "x") != "x" || paint(true, Red, "x") != "\x1b[31mx\x1b[0m" {
@@ -74,7 +73,7 @@ func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
 	}
 }
 
-func TestProgressIsRewrittenOnATerminalAndToldEveryTenSecondsElsewhere(t *testing.T) {
+func TestProgressOnTerminalsAndInPipes(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	c, out := consoleOf(0)
 	p := c.Progress(now, "extend", 100)

@@ -5,42 +5,42 @@ import (
 	"fmt"
 )
 
-// The exit codes of the program, for scripts. docs/kubectl-berg.md lists them.
+// The exit codes of the program. docs/kubectl-berg.md lists them.
 const (
-	// ExitOK: done, and nothing is wrong.
+	// ExitOK: done, no problem found.
 	ExitOK = 0
-	// ExitFailed: it did not work, for a reason that none of the others names.
+	// ExitFailed: failed for a reason that has no code of its own.
 	ExitFailed = 1
-	// ExitUsage: the command line cannot be understood; nothing was done.
+	// ExitUsage: the command line is invalid; nothing was done.
 	ExitUsage = 2
-	// ExitNotFound: there is no such instance, Challenge or API.
+	// ExitNotFound: the instance, Challenge or API does not exist.
 	ExitNotFound = 3
-	// ExitProblem: the command did its work and found something wrong.
+	// ExitProblem: the command succeeded and found a problem.
 	ExitProblem = 4
-	// ExitTimeout: it did not happen in time.
+	// ExitTimeout: timed out.
 	ExitTimeout = 5
-	// ExitPartly: of many some could not be done; the same command does the rest.
+	// ExitPartly: some of many failed; the same command does the rest.
 	ExitPartly = 6
-	// ExitForbidden: the cluster does not let this user do it.
+	// ExitForbidden: this user is not allowed to do it.
 	ExitForbidden = 7
-	// ExitUnreachable: the API server cannot be reached.
+	// ExitUnreachable: the API server, or the service of an instance, cannot be reached.
 	ExitUnreachable = 8
-	// ExitInterrupted: Ctrl-C, before the work was done.
+	// ExitInterrupted: Ctrl-C before the work was done, or a question was answered with no.
 	ExitInterrupted = 130
 )
 
-// Error is an error with the exit code that belongs to it.
+// Error is an error with its exit code.
 type Error struct {
 	Code int
 	Err  error
-	// Silent is one that was told already: only its code counts.
+	// Silent marks an error that was already shown: only its code counts.
 	Silent bool
 }
 
 // Error returns the text of the error.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Errorf returns an error with an exit code.
@@ -48,8 +48,8 @@ func Errorf(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
-// Warn returns an error that has been shown and only decides about the exit code.
-func Warn(code int, format string, args ...any) error {
+// Silentf returns an error that was already shown and only sets the exit code.
+func Silentf(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...), Silent: true}
 }
 

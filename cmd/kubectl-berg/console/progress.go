@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	// redraw is how often the line of progress is written on a terminal, report where there is
-	// none.
-	redraw = 100 * time.Millisecond
-	report = 10 * time.Second
-	// barWidth is how many columns the bar takes.
+	// redrawInterval is for terminals, reportInterval for everything else.
+	redrawInterval = 100 * time.Millisecond
+	reportInterval = 10 * time.Second
+	// barWidth is the number of columns of the bar.
 	barWidth = 24
 )
 
-// Progress is a line on standard error that tells how far a bulk action is: one that is
-// rewritten on a terminal, one every ten seconds elsewhere.
+// Progress shows on standard error how much of a bulk operation is done: one line that is rewritten
+// on a terminal, one line every ten seconds elsewhere.
 type Progress struct {
 	console *Console
 	clock   clock.PassiveClock
@@ -29,17 +28,17 @@ type Progress struct {
 	mu      sync.Mutex
 	done    int
 	note    string
-	began   time.Time
+	started time.Time
 	written time.Time
 	drawn   bool
 }
 
-// Progress begins one.
+// Progress starts one.
 func (c *Console) Progress(now clock.PassiveClock, verb string, total int) *Progress {
-	return &Progress{console: c, clock: now, verb: verb, total: total, began: now.Now(), written: now.Now()}
+	return &Progress{console: c, clock: now, verb: verb, total: total, started: now.Now(), written: now.Now()}
 }
 
-// Add tells that n more are done.
+// Add counts n more as done.
 func (p *Progress) Add(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,15 +46,14 @@ func (p *Progress) Add(n int) {
 	p.draw(false)
 }
 
-// Note shows what is the matter, "" for nothing.
+// Note shows a note behind the figures, "" for none.
 func (p *Progress) Note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.note == text {
-		return
+	if p.note != text {
+		p.note = text
+		p.draw(true)
 	}
-	p.note = text
-	p.draw(true)
 }
 
 // Finish removes the line from a terminal.
@@ -63,30 +61,25 @@ func (p *Progress) Finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.drawn {
-		fmt.Fprint(p.console.Err, "\r\x1b[K")
-		p.drawn = false
+		p.console.ShowStatus("")
 	}
 }
 
 func (p *Progress) draw(now bool) {
-	every := redraw
+	interval := redrawInterval
 	if !p.console.ErrTerminal {
-		every = report
+		interval = reportInterval
 	}
 	at := p.clock.Now()
-	if !now && at.Sub(p.written) < every {
+	if !now && at.Sub(p.written) < interval {
 		return
 	}
 	p.written = at
-	line := p.line(at)
 	if !p.console.ErrTerminal {
-		fmt.Fprintln(p.console.Err, line)
+		p.console.Notef("%s", p.line(at))
 		return
 	}
-	if width := p.console.Width(); width > 0 {
-		line = cut(line, width-1)
-	}
-	fmt.Fprint(p.console.Err, "\r"+line+"\x1b[K")
+	p.console.ShowStatus(p.line(at))
 	p.drawn = true
 }
 
@@ -96,8 +89,10 @@ func (p *Progress) line(at time.Time) string {
 		filled := barWidth * p.done / p.total
 		text = fmt.Sprintf("%s %s%s %d/%d", p.verb, strings.Repeat("━", filled), strings.Repeat("─", barWidth-filled), p.done, p.total)
 	}
-	if left := p.left(at); left > time.Second {
-		text += fmt.Sprintf(", %s left", Duration(left))
+	if p.done > 0 && p.done < p.total {
+		if left := at.Sub(p.started) / time.Duration(p.done) * time.Duration(p.total-p.done); left > time.Second {
+			text += fmt.Sprintf(", %s left", Duration(left))
+		}
 	}
 	if p.note != "" {
 		text += " — " + p.note
@@ -105,15 +100,7 @@ func (p *Progress) line(at time.Time) string {
 	return text
 }
 
-// left is how long the rest takes at the rate so far.
-func (p *Progress) left(at time.Time) time.Duration {
-	if p.done == 0 || p.done >= p.total {
-		return 0
-	}
-	return at.Sub(p.began) / time.Duration(p.done) * time.Duration(p.total-p.done)
-}
-
-// Duration writes a time as people do: 2h05m, 4m10s, 12s; negative ones with a minus.
+// Duration formats a duration for people: 2h05m, 4m10s, 12s; negative ones with a minus.
 func Duration(d time.Duration) string {
 	if d < 0 {
 		return "-" + Duration(-d)

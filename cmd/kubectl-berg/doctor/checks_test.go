@@ -25,8 +25,8 @@ func env(s *Survey, pairs ...string) {
 	}
 }
 
-// well is a survey of a cluster that lacks nothing.
-func well() Survey {
+// healthySurvey is the survey of a cluster without problems.
+func healthySurvey() Survey {
 	s := Survey{
 		Now: noon, SkewKnown: true, Server: "v1.37.1", Plugin: "v0.1.0", Unreadable: map[string]string{},
 		APIs: map[string]Served{
@@ -52,7 +52,7 @@ func well() Survey {
 		{Name: "tls", Protocol: gatewayv1.TLSProtocolType, Port: 8443},
 	}
 	for i := range s.Gateway.Spec.Listeners {
-		takes(&s.Gateway.Spec.Listeners[i], gatewayv1.NamespacesFromSelector, bergv1.LabelManagedBy, "berg")
+		allowRoutes(&s.Gateway.Spec.Listeners[i], gatewayv1.NamespacesFromSelector, bergv1.LabelManagedBy, "berg")
 	}
 	s.InstancePods = []corev1.Pod{{}}
 	s.Nodes = []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
@@ -63,38 +63,38 @@ func well() Survey {
 	return s
 }
 
-// takes says from which namespaces a listener takes routes.
-func takes(l *gatewayv1.Listener, from gatewayv1.FromNamespaces, label ...string) {
+// allowRoutes sets the namespaces from which a listener allows routes.
+func allowRoutes(l *gatewayv1.Listener, from gatewayv1.FromNamespaces, label ...string) {
 	l.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &from}}
 	if len(label) > 0 {
 		l.AllowedRoutes.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{label[0]: label[1]}}
 	}
 }
 
-// challengeSays is a Challenge with a word about its images.
-func challengeSays(s *Survey, status metav1.ConditionStatus, reason, message string) {
+// setImagesReady sets the condition ImagesReady of the Challenge.
+func setImagesReady(s *Survey, status metav1.ConditionStatus, reason, message string) {
 	s.InstancePods = nil
 	c := &s.Challenges[0]
 	c.Namespace, c.Name = "berg", "guestbook"
 	c.Status.Conditions = []metav1.Condition{{Type: bergv1.ChallengeConditionImagesReady, Status: status, Reason: reason, Message: message}}
 }
 
-func TestWhatIsWellInAnotherWay(t *testing.T) {
+func TestAlternativeHealthySetups(t *testing.T) {
 	for name, change := range map[string]func(*Survey){
 		"a wider wildcard":       func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.Example.org") },
 		"any hostname":           func(s *Survey) { s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("") },
-		"routes from everywhere": func(s *Survey) { takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromAll) },
+		"routes from everywhere": func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromAll) },
 		"the other label": func(s *Survey) {
-			takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, bergv1.LabelComponent, bergv1.ComponentNamespace)
+			allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, bergv1.LabelComponent, bergv1.ComponentNamespace)
 		},
-		"images on every node": func(s *Survey) { challengeSays(s, metav1.ConditionTrue, bergv1.ImagesPulled, "") },
+		"images on every node": func(s *Survey) { setImagesReady(s, metav1.ConditionTrue, bergv1.ImagesPulled, "") },
 		"settings of a ConfigMap": func(s *Survey) {
 			s.Sources = map[string]string{"CHALLENGE_DOMAIN": "play.example.org"}
 			s.Deployment.Spec.Template.Spec.Containers[0].Env = s.Deployment.Spec.Template.Spec.Containers[0].Env[1:]
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := well()
+			s := healthySurvey()
 			change(&s)
 			for _, l := range Check(s) {
 				if l.Level != OK {
@@ -105,33 +105,33 @@ func TestWhatIsWellInAnotherWay(t *testing.T) {
 	}
 }
 
-func TestAClusterThatLacksNothing(t *testing.T) {
-	for _, l := range Check(well()) {
+func TestHealthyCluster(t *testing.T) {
+	for _, l := range Check(healthySurvey()) {
 		if l.Level != OK {
 			t.Errorf("%s: %s: %s", l.Check, l.Level, l.Text)
 		}
 	}
 }
 
-func TestEachThingThatIsWrong(t *testing.T) {
+func TestEveryCheckReportsItsProblem(t *testing.T) {
 	for name, tc := range map[string]struct {
-		spoil func(*Survey)
-		check string
-		level Level
-		says  string
+		change func(*Survey)
+		check  string
+		level  Level
+		text   string
 	}{
 		"old Kubernetes":    {func(s *Survey) { s.Server = "v1.31.2" }, "Kubernetes", Problem, "1.33"},
 		"clock":             {func(s *Survey) { s.Skew = 2 * time.Minute }, "clock", Problem, "behind"},
 		"clock, the other":  {func(s *Survey) { s.Skew = -10 * time.Second }, "clock", Warning, "ahead"},
-		"no definitions":    {func(s *Survey) { delete(s.APIs, APIBerg) }, "definitions", Problem, "not installed"},
-		"a right":           {func(s *Survey) { s.Rights = []Right{{Verb: "patch", Resource: "challenges", For: "freeze"}} }, "your rights", Warning, "patch challenges (freeze)"},
-		"no operator":       {func(s *Survey) { s.Deployment = nil }, "operator", Problem, "no Deployment"},
+		"no CRDs":           {func(s *Survey) { delete(s.APIs, APIBerg) }, "CRDs", Problem, "not installed"},
+		"a permission":      {func(s *Survey) { s.Rights = []Right{{Verb: "patch", Resource: "challenges", For: "freeze"}} }, "your permissions", Warning, "patch challenges (freeze)"},
+		"no operator":       {func(s *Survey) { s.Deployment = nil }, "operator", Problem, "was not found"},
 		"operator hidden":   {func(s *Survey) { s.Unreadable["operator"] = "you may not" }, "operator", Unknown, "you may not"},
 		"scaled to nothing": {func(s *Survey) { s.Deployment.Spec.Replicas = ptr.To[int32](0) }, "operator", Problem, "scaled to 0"},
 		"none ready":        {func(s *Survey) { s.Deployment.Status.ReadyReplicas = 0 }, "operator", Problem, "no replica"},
-		"wrong setting":     {func(s *Survey) { s.Deployment.Status.UpdatedReplicas = 1 }, "operator", Warning, "old ones work on"},
-		"nobody leads":      {func(s *Survey) { s.Leader = "" }, "leader", Problem, "no replica leads"},
-		"silent leader":     {func(s *Survey) { s.Renewed = noon.Add(-time.Minute) }, "leader", Problem, "silent"},
+		"wrong setting":     {func(s *Survey) { s.Deployment.Status.UpdatedReplicas = 1 }, "operator", Warning, "old pods keep working"},
+		"no leader":         {func(s *Survey) { s.Leader = "" }, "leader", Problem, "no replica is leader"},
+		"silent leader":     {func(s *Survey) { s.Renewed = noon.Add(-time.Minute) }, "leader", Problem, "not renewed its lease"},
 		"other version":     {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", Warning, "plugin 0.3.0"},
 		"no routes":         {func(s *Survey) { s.APIs[APIGateway] = Served{Resources: []string{"httproutes"}} }, "Gateway API", Warning, "tlsroutes"},
 		"no Gateway":        {func(s *Survey) { s.Gateway = nil }, "Gateway", Problem, "berg/berg-gateway"},
@@ -145,14 +145,14 @@ func TestEachThingThatIsWrong(t *testing.T) {
 			s.Gateway.Spec.Listeners[0].Hostname = ptr.To[gatewayv1.Hostname]("*.x.play.example.org")
 		}, "listener http", Problem, "*.x.play.example.org"},
 		"nothing allowed": {func(s *Survey) { s.Gateway.Spec.Listeners[0].AllowedRoutes = nil }, "listener http", Problem, "its own namespace only"},
-		"same namespace":  {func(s *Survey) { takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSame) }, "listener http", Problem, "its own namespace only"},
+		"same namespace":  {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSame) }, "listener http", Problem, "its own namespace only"},
 		"other label": {func(s *Survey) {
-			takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, "routes", "yes")
+			allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector, "routes", "yes")
 		}, "listener http", Problem, "routes=yes"},
-		"no label":        {func(s *Survey) { takes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", Problem, "no labels"},
-		"no pod":          {func(s *Survey) { s.InstancePods = nil }, "image pulls", Unknown, "not known yet"},
-		"not pulled":      {func(s *Survey) { challengeSays(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", Problem, "berg/guestbook: web:1: denied"},
-		"being pulled":    {func(s *Survey) { challengeSays(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", Unknown, "not known yet"},
+		"no label":        {func(s *Survey) { allowRoutes(&s.Gateway.Spec.Listeners[0], gatewayv1.NamespacesFromSelector) }, "listener http", Problem, "empty selector"},
+		"no pod":          {func(s *Survey) { s.InstancePods = nil }, "image pulls", Unknown, "no instance has pods"},
+		"not pulled":      {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPullFailed, "web:1: denied") }, "images before the event", Problem, "berg/guestbook: web:1: denied"},
+		"being pulled":    {func(s *Survey) { setImagesReady(s, metav1.ConditionFalse, bergv1.ImagesPulling, "1 of 2") }, "image pulls", Unknown, "no instance has pods"},
 		"hidden settings": {func(s *Survey) { s.Unread = []string{"ConfigMap berg"} }, "settings", Unknown, "ConfigMap berg"},
 		"a setting of a Secret": {func(s *Survey) {
 			c := &s.Deployment.Spec.Template.Spec.Containers[0]
@@ -164,18 +164,18 @@ func TestEachThingThatIsWrong(t *testing.T) {
 		}, "listener http", Problem, "InvalidCertificateRef"},
 		"no name": {func(s *Survey) {
 			s.Names = map[string][]string{}
-			s.NameErrors = map[string]string{ProbeName + ".play.example.org": "no such name"}
-		}, "DNS name", Problem, "no such name"},
+			s.NameErrors = map[string]string{ProbeName + ".play.example.org": "the name does not exist"}
+		}, "DNS name", Problem, "does not exist"},
 		"name elsewhere":     {func(s *Survey) { s.Names[ProbeName+".play.example.org"] = []string{"192.0.2.9"} }, "DNS name", Warning, "192.0.2.9"},
 		"expired":            {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(-time.Hour) }, "certificate, HTTPS", Problem, "expired"},
 		"expires soon":       {func(s *Survey) { s.HTTPS.NotAfter = noon.Add(48 * time.Hour) }, "certificate, HTTPS", Warning, "expires in"},
-		"signed by yourself": {func(s *Survey) { s.HTTPS.Err, s.HTTPS.Distrusted = "unknown authority", true }, "certificate, HTTPS", Warning, "unknown authority"},
+		"signed by yourself": {func(s *Survey) { s.HTTPS.Err, s.HTTPS.Untrusted = "unknown authority", true }, "certificate, HTTPS", Warning, "unknown authority"},
 		"no Cilium":          {func(s *Survey) { delete(s.APIs, APICilium); env(s, "NETWORK_POLICY", "cilium") }, "network policy", Problem, "no instance starts"},
-		"not isolated":       {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation, by packets", Problem, ""},
-		"not tried":          {func(s *Survey) { s.Pods = nil }, "isolation, by packets", Warning, "nobody has tried"},
-		"tried long ago": {func(s *Survey) {
+		"not isolated":       {func(s *Survey) { s.Pods[0].Status.Conditions[0].Status = corev1.ConditionFalse }, "isolation test", Problem, ""},
+		"not verified":       {func(s *Survey) { s.Pods = nil }, "isolation test", Warning, "has not been verified"},
+		"verified long ago": {func(s *Survey) {
 			s.Pods[0].Status.Conditions[0].LastProbeTime = metav1.NewTime(noon.Add(-24 * time.Hour))
-		}, "isolation, by packets", Warning, "24h00m ago"},
+		}, "isolation test", Warning, "24h00m ago"},
 		"an image": {func(s *Survey) {
 			s.InstancePods = []corev1.Pod{{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Image: "x:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "denied"}}}}}}}
 		}, "image pulls", Problem, "x:1 (1 pods: denied)"},
@@ -183,7 +183,7 @@ func TestEachThingThatIsWrong(t *testing.T) {
 		"full nodes":     {func(s *Survey) { s.PodsOnNodes["a"] = 105 }, "nodes", Warning, "105 of 110"},
 		"no node ready":  {func(s *Survey) { s.Nodes[0].Spec.Unschedulable = true }, "nodes", Problem, "0 of 1"},
 		"node ports":     {func(s *Survey) { s.NodePorts = 2700 }, "node ports", Warning, "2700"},
-		"a quota": {func(s *Survey) {
+		"quota": {func(s *Survey) {
 			q := corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "berg", Name: "q"}}
 			q.Status.Hard = corev1.ResourceList{"count/pods": resource.MustParse("10")}
 			q.Status.Used = corev1.ResourceList{"count/pods": resource.MustParse("10")}
@@ -194,21 +194,21 @@ func TestEachThingThatIsWrong(t *testing.T) {
 		}, "instances", Warning, "1 with a problem"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := well()
-			tc.spoil(&s)
+			s := healthySurvey()
+			tc.change(&s)
 			for _, l := range Check(s) {
 				if l.Check != tc.check || l.Level == OK {
 					continue
 				}
-				if l.Level != tc.level || !strings.Contains(l.Text, tc.says) {
-					t.Errorf("%s: %s, want %s with %q", l.Level, l.Text, tc.level, tc.says)
+				if l.Level != tc.level || !strings.Contains(l.Text, tc.text) {
+					t.Errorf("%s: %s, want %s with %q", l.Level, l.Text, tc.level, tc.text)
 				}
 				if l.Level != Unknown && l.Do == "" {
-					t.Errorf("nothing to do: %s", l.Text)
+					t.Errorf("no action: %s", l.Text)
 				}
 				return
 			}
-			t.Errorf("no line of %q says so", tc.check)
+			t.Errorf("check %q reports no problem", tc.check)
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 )
 
-// readable has a ConfigMap, and a Secret that its user may not read.
+// readable has a ConfigMap that the user may read, and a Secret that the user may not read.
 type readable struct{ client.WithWatch }
 
 func (readable) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -30,17 +30,17 @@ func (readable) Get(_ context.Context, key client.ObjectKey, into client.Object,
 	}
 }
 
-func TestSettingsOfWholeObjects(t *testing.T) {
+func TestSettingsFromEnvFrom(t *testing.T) {
 	from := func(name string) corev1.EnvFromSource {
 		return corev1.EnvFromSource{Prefix: "CHALLENGE_", ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
 	}
-	s := &surveyor{Cluster: &cluster.Cluster{WithWatch: readable{}}, Survey: well()}
+	s := &surveyor{Cluster: &cluster.Cluster{WithWatch: readable{}}, Survey: healthySurvey()}
 	c := s.container()
 	c.Env = []corev1.EnvVar{{Name: "CHALLENGE_HTTP_PORT", Value: "443"}}
 	c.EnvFrom = []corev1.EnvFromSource{from("settings"), from("nowhere")}
 	for name, want := range map[string]string{
 		"CHALLENGE_DOMAIN":    "play.example.org",
-		"CHALLENGE_HTTP_PORT": "443", // the container's own goes first
+		"CHALLENGE_HTTP_PORT": "443", // the container's env has priority over envFrom
 		"CHALLENGE_TLS_PORT":  Defaults["CHALLENGE_TLS_PORT"],
 	} {
 		if err := s.sources(t.Context()); err != nil {
@@ -55,6 +55,6 @@ func TestSettingsOfWholeObjects(t *testing.T) {
 		t.Errorf("%v, unread: %v", err, s.Unread)
 	}
 	if _, known := s.Setting("CHALLENGE_TLS_PORT"); known {
-		t.Error("a setting that the Secret may hold is known")
+		t.Error("a setting that the Secret may contain is known")
 	}
 }

@@ -1,5 +1,5 @@
-// Package plan calculates what an event needs of a cluster. It is pure: Challenges and an event
-// come in, figures come out. docs/capacity.md has the measurements that it rests on.
+// Package plan calculates what an event needs of a cluster. It is pure. docs/capacity.md has the
+// measurements on which it is based.
 package plan
 
 import (
@@ -16,80 +16,78 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Settings of the operator that a plan depends on.
+// Settings are the settings of the operator that affect a plan.
 type Settings struct {
 	CPURequest, CPULimit       resource.Quantity
 	MemoryRequest, MemoryLimit resource.Quantity
 	DiskRequest                resource.Quantity
-	// Policies are how many network policies an instance has: one, or two with
+	// Policies is the number of network policies of an instance: one, or two with
 	// NETWORK_POLICY=both.
 	Policies int
 	// Headless is CHALLENGE_ADDITIONAL_HEADLESS_SERVICE, PullSecret that PULL_SECRET_NAME is set.
 	Headless, PullSecret bool
-	// MaxInstances is CHALLENGE_MAX_INSTANCES, 0 for any number.
+	// MaxInstances is CHALLENGE_MAX_INSTANCES, 0 for no limit.
 	MaxInstances int
 }
 
-// Event is what is to happen.
+// Event describes an event.
 type Event struct {
-	// Players are all that may start an instance, Active how many of them have one at the busiest
-	// time. One owner has one instance.
+	// Players is the number of owners, Active how many of them have an instance at peak. An owner has
+	// one instance.
 	Players, Active int
-	// Start is within which time they start at the busiest.
+	// Start is the period in which the instances of the peak start.
 	Start time.Duration
-	// Lifetime is how long an instance lives, Duration how long the event takes.
+	// Lifetime is that of an instance, Duration that of the event.
 	Lifetime, Duration time.Duration
-	// Weights say how often a Challenge is started, by name; default 1 each.
-	Weights map[string]float64
 }
 
-// Node is one of the cluster's, as far as it has room for challenges.
+// Node is the size of a node.
 type Node struct {
 	CPU, Memory, Disk resource.Quantity
 	Pods              int
-	// Overhead are pods that every node runs besides.
+	// Overhead is the number of other pods on every node.
 	Overhead int
-	// Price of a node for an hour, 0 for unknown.
+	// Price is that of a node per hour, 0 if unknown.
 	Price float64
 }
 
-// Limits are those of the cluster.
+// Limits are the limits of the cluster.
 type Limits struct {
 	// NodePorts is the size of --service-node-port-range.
 	NodePorts int
 	// EtcdMB is --quota-backend-bytes.
 	EtcdMB float64
-	// StartsPerSecond is what the API server takes, in instances of one container.
+	// StartsPerSecond is the rate at which the API server can start instances with one container.
 	StartsPerSecond float64
-	// Nodes is how many there are, 0 where none were read.
+	// Nodes is the number of nodes, 0 if they were not read.
 	Nodes int
-	// Instances is CHALLENGE_MAX_INSTANCES, 0 for any number.
+	// Instances is CHALLENGE_MAX_INSTANCES, 0 for no limit.
 	Instances int
 }
 
-// The cost of an instance, as docs/capacity.md measures it. What is for each object is what
-// scales with a Challenge; that of one container with one route has six.
+// The cost of an instance, as measured in docs/capacity.md. The cost per object scales with the
+// Challenge. One container with one route has six objects.
 const (
-	// writesOfInstance are those of the resource itself: its finalizer and three of its status.
+	// writesOfInstance are the writes of the resource itself: one of its finalizer, three of its status.
 	writesOfInstance = 4
 	eventsOfInstance = 2
-	// etcdBase, etcdPerContainer and etcdPerObject make 75 kB for six objects: the pod and what Kubernetes adds
-	// to it grow with the containers.
+	// etcdBase, etcdPerContainer and etcdPerObject are kB, together 75 kB for six objects. Pods, and what
+	// Kubernetes adds to them, are per container.
 	etcdBase         = 33.0
 	etcdPerContainer = 30.0
 	etcdPerObject    = 3.0
-	// operatorBase and operatorPerInstance are MiB of memory; rush is what a start takes anyway.
+	// operatorBase and operatorPerInstance are MiB of memory; startMemory is the minimum.
 	operatorBase        = 105.0
 	operatorPerInstance = 22.0 / 1024
 	operatorPerObject   = operatorPerInstance / 6
-	rush                = 140.0
+	startMemory         = 140.0
 	operatorLimit       = 1024.0
 	// apiServerBase and apiServerPerInstance are MiB.
 	apiServerBase        = 920.0
 	apiServerPerInstance = 0.42
 )
 
-// Shape is what one instance of a Challenge is made of.
+// Shape is what one instance of a Challenge consists of.
 type Shape struct {
 	Challenge  string            `json:"challenge"`
 	Containers int               `json:"containers"`
@@ -99,12 +97,12 @@ type Shape struct {
 	NodePorts  int               `json:"nodePorts"`
 	Routes     int               `json:"routes"`
 	Services   int               `json:"services"`
-	// Objects are those that the operator creates.
+	// Objects is the number of objects that the operator creates.
 	Objects int `json:"objects"`
-	// Requests are those of the operator from its creation until it runs.
+	// Requests is the number of requests of the operator until the instance runs.
 	Requests int     `json:"requests"`
 	Weight   float64 `json:"weight"`
-	// MaxInstances is how many of them may exist, 0 for any number.
+	// MaxInstances is spec.maxInstances, 0 for no limit.
 	MaxInstances int `json:"maxInstances,omitempty"`
 	// pods are the requests of each container.
 	pods []load
@@ -112,7 +110,7 @@ type Shape struct {
 
 type load struct{ cpu, memory, disk float64 }
 
-// ShapeOf reads a Challenge.
+// ShapeOf returns the shape of a Challenge.
 func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
 	out := Shape{Challenge: c.Name, Containers: len(c.Spec.Containers), Weight: weight, MaxInstances: int(c.Spec.MaxInstances)}
 	objects := 1 + max(1, s.Policies) // the namespace
@@ -161,7 +159,7 @@ func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
 	return out, nil
 }
 
-// nodePorts are those of a container's public ports. TCP and UDP of one number share one.
+// nodePorts counts the node ports of a container. TCP and UDP with one number share one.
 func nodePorts(c bergv1.Container) int {
 	numbers := map[int32]bool{}
 	for _, p := range c.Ports {
@@ -172,9 +170,9 @@ func nodePorts(c bergv1.Container) int {
 	return len(numbers)
 }
 
-// request is what a container sets aside, as the operator fills in what its author left out.
-func request(c bergv1.Container, byDefault, limitByDefault resource.Quantity, field func(bergv1.Resources) *bergv1.Amount) (resource.Quantity, error) {
-	requested, limit := byDefault, limitByDefault
+// request returns the resource request of a container, with the defaults of the operator.
+func request(c bergv1.Container, defaultRequest, defaultLimit resource.Quantity, field func(bergv1.Resources) *bergv1.Amount) (resource.Quantity, error) {
+	requested, limit := defaultRequest, defaultLimit
 	var err error
 	own, limited := false, false
 	if c.ResourceRequests != nil && field(*c.ResourceRequests) != nil {
@@ -195,10 +193,10 @@ func request(c bergv1.Container, byDefault, limitByDefault resource.Quantity, fi
 	return requested, nil
 }
 
-// Break is one thing that ends an event's growth.
+// Break is a limit that an event can reach.
 type Break struct {
 	What string `json:"what"`
-	// At is the number of instances at which it does, Share how much of it the event takes.
+	// At is the number of instances that reach the limit, Share the part of it that the event uses.
 	At    int     `json:"atInstances"`
 	Share float64 `json:"share"`
 	Do    string  `json:"do"`
@@ -208,8 +206,8 @@ type Break struct {
 type Result struct {
 	Instances int `json:"instances"`
 	Pods      int `json:"pods"`
-	// Impossible is what cannot run on such nodes at all, "" if all can; it has no number of nodes
-	// and no cost then.
+	// Impossible names what cannot run on such nodes at all, "" if everything can. It excludes Nodes
+	// and Cost.
 	Impossible string  `json:"impossible,omitempty"`
 	Nodes      int     `json:"nodes,omitempty"`
 	NodesBy    string  `json:"nodesBy,omitempty"`
@@ -218,8 +216,8 @@ type Result struct {
 	DiskGiB    float64 `json:"diskGiB"`
 	NodePorts  int     `json:"nodePorts"`
 	Routes     int     `json:"routes"`
-	// Requests are those of the operator while all start, and afterwards while instances end and
-	// start again.
+	// The requests of the operator: per start, per second while all instances start, and per second
+	// later, while instances end and start again.
 	RequestsPerInstance float64 `json:"requestsPerInstance"`
 	RequestsPerSecond   float64 `json:"requestsPerSecond"`
 	SteadyPerSecond     float64 `json:"steadyRequestsPerSecond"`
@@ -232,20 +230,20 @@ type Result struct {
 	Shapes              []Shape `json:"challenges"`
 }
 
-// deletionRequests are those of the operator to end an instance: four writes and one read.
+// deletionRequests are the requests of the operator to delete an instance: four writes and one read.
 const deletionRequests = 5
 
-// Of calculates.
+// Of calculates what an event needs.
 func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 	if len(shapes) == 0 {
-		return Result{}, errors.New("there is no Challenge to plan with")
+		return Result{}, errors.New("there are no Challenges")
 	}
 	var weights float64
 	for _, s := range shapes {
 		weights += s.Weight
 	}
 	if weights <= 0 {
-		return Result{}, errors.New("no Challenge has a weight above zero")
+		return Result{}, errors.New("no Challenge has a positive weight")
 	}
 	r := Result{Instances: min(e.Active, e.Players), Shapes: shapes}
 	total := float64(r.Instances)
@@ -274,7 +272,7 @@ func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 		r.SteadyPerSecond = total / e.Lifetime.Seconds() * (r.RequestsPerInstance + deletionRequests)
 	}
 	r.EtcdMB = (total*etcdBase + containers*etcdPerContainer + max(0, objects-2*total)*etcdPerObject) / 1000
-	r.OperatorMiB = max(rush, operatorBase+objects*operatorPerObject)
+	r.OperatorMiB = max(startMemory, operatorBase+objects*operatorPerObject)
 	r.APIServerMiB = apiServerBase + total*apiServerPerInstance
 
 	needs := []struct {
@@ -282,11 +280,11 @@ func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 		need float64
 	}{
 		{"pods", pods / max(1, float64(n.Pods-n.Overhead))},
-		{"processors", divide(cpu, n.CPU)},
+		{"CPU", divide(cpu, n.CPU)},
 		{"memory", divide(memory, n.Memory)},
 		{"disk", divide(disk, n.Disk)},
 	}
-	most := slices.MaxFunc(needs, func(a, b struct {
+	largest := slices.MaxFunc(needs, func(a, b struct {
 		by   string
 		need float64
 	},
@@ -294,14 +292,14 @@ func Of(shapes []Shape, e Event, n Node, l Limits) (Result, error) {
 		return cmp.Compare(a.need, b.need)
 	})
 	if r.Impossible = impossible(shapes, n); r.Impossible == "" && r.Instances > 0 {
-		r.NodesBy = most.by
+		r.NodesBy = largest.by
 		r.Nodes = pack(shapes, weights, r.Instances, n)
-		if r.Nodes > ceil(most.need) {
-			r.NodesBy = most.by + ", and what does not fit side by side"
+		if r.Nodes > ceil(largest.need) {
+			r.NodesBy = largest.by + ", and unused remainders of nodes"
 		}
 	}
 	r.Cost = n.Price * float64(r.Nodes) * e.Duration.Hours()
-	r.Breaks = breaks(r, l, most.need, objects)
+	r.Breaks = breaks(r, l, largest.need, objects)
 	return r, nil
 }
 
@@ -314,33 +312,33 @@ func divide(need float64, has resource.Quantity) float64 {
 	return need / has.AsApproximateFloat64()
 }
 
-// roomOf is what a node has.
-func roomOf(n Node) load {
+// capacityOf returns the capacity of a node.
+func capacityOf(n Node) load {
 	return load{n.CPU.AsApproximateFloat64(), n.Memory.AsApproximateFloat64(), n.Disk.AsApproximateFloat64()}
 }
 
-// shareOf is how much of a node a pod takes.
-func shareOf(pod, room load) float64 {
-	return max(part(pod.cpu, room.cpu), part(pod.memory, room.memory), part(pod.disk, room.disk))
+// shareOf returns the share of a node that a pod uses.
+func shareOf(pod, capacity load) float64 {
+	return max(part(pod.cpu, capacity.cpu), part(pod.memory, capacity.memory), part(pod.disk, capacity.disk))
 }
 
-// impossible names the Challenges of which a container asks for more than a node has, "" if none
-// does.
+// impossible names the Challenges with a container that requests more than a node has, "" if there are
+// none.
 func impossible(shapes []Shape, n Node) string {
 	var names []string
 	for _, s := range shapes {
-		if s.Weight > 0 && slices.ContainsFunc(s.pods, func(p load) bool { return shareOf(p, roomOf(n)) > 1 }) {
+		if s.Weight > 0 && slices.ContainsFunc(s.pods, func(p load) bool { return shareOf(p, capacityOf(n)) > 1 }) {
 			names = append(names, s.Challenge)
 		}
 	}
 	if len(names) == 0 {
 		return ""
 	}
-	return "a container asks for more than a node has: Challenge " + strings.Join(names, ", ")
+	return "a container requests more than a node has: Challenge " + strings.Join(names, ", ")
 }
 
-// pack returns how many nodes take the pods of all instances, the largest pods first: the
-// scheduler does no better, and not much worse.
+// pack returns how many nodes the pods of all instances need, with the largest pods first. The scheduler
+// needs a few more at most.
 func pack(shapes []Shape, weights float64, instances int, n Node) int {
 	type kind struct {
 		load
@@ -353,13 +351,13 @@ func pack(shapes []Shape, weights float64, instances int, n Node) int {
 			kinds = append(kinds, kind{p, count})
 		}
 	}
-	whole := roomOf(n)
+	whole := capacityOf(n)
 	slices.SortStableFunc(kinds, func(a, b kind) int { return cmp.Compare(shareOf(b.load, whole), shareOf(a.load, whole)) })
 	type free struct {
 		load
 		pods, same int
 	}
-	// Nodes that are filled alike are counted together: thousands are few kinds.
+	// Equal nodes are counted together: thousands of nodes are of a few kinds.
 	var nodes []free
 	slots := max(1, n.Pods-n.Overhead)
 	for _, k := range kinds {
@@ -373,7 +371,7 @@ func pack(shapes []Shape, weights float64, instances int, n Node) int {
 				continue
 			}
 			full := min(nodes[i].same, left/fits)
-			if full == 0 { // the last one takes what is left
+			if full == 0 { // the last node takes the rest
 				rest := nodes[i]
 				rest.same = nodes[i].same - 1
 				nodes[i] = free{nodes[i].minus(k.load, left), nodes[i].pods - left, 1}
@@ -410,11 +408,11 @@ func pack(shapes []Shape, weights float64, instances int, n Node) int {
 	return count
 }
 
-func part(need, room float64) float64 {
-	if room == 0 {
-		return 0 // not told
+func part(need, capacity float64) float64 {
+	if capacity == 0 {
+		return 0 // unknown
 	}
-	return need / room
+	return need / capacity
 }
 
 func (l load) minus(o load, times int) load {
@@ -422,11 +420,11 @@ func (l load) minus(o load, times int) load {
 	return load{l.cpu - o.cpu*f, l.memory - o.memory*f, l.disk - o.disk*f}
 }
 
-// fitting is how many fit, as far as a node's size is told.
-func fitting(has, each, room load) int {
+// fitting returns how many pods fit, as far as the size of the node is known.
+func fitting(has, each, capacity load) int {
 	n := math.Inf(1)
 	for _, d := range []struct{ has, each, room float64 }{
-		{has.cpu, each.cpu, room.cpu}, {has.memory, each.memory, room.memory}, {has.disk, each.disk, room.disk},
+		{has.cpu, each.cpu, capacity.cpu}, {has.memory, each.memory, capacity.memory}, {has.disk, each.disk, capacity.disk},
 	} {
 		if d.room > 0 && d.each > 0 {
 			n = min(n, math.Floor(d.has/d.each+1e-9))
@@ -438,8 +436,8 @@ func fitting(has, each, room load) int {
 	return max(0, int(n))
 }
 
-// breaks are what ends the growth, that which comes first at the beginning. nodes is how many full
-// ones are needed, objects how many the operator makes.
+// breaks returns the limits, the first one that is reached first. nodes is the number of full nodes that
+// are needed, objects the number of objects of all instances.
 func breaks(r Result, l Limits, nodes, objects float64) []Break {
 	n := max(1, float64(r.Instances))
 	var out []Break
@@ -449,29 +447,29 @@ func breaks(r Result, l Limits, nodes, objects float64) []Break {
 		}
 		out = append(out, Break{What: what, At: int(math.Min(n*limit/taken, math.MaxInt32)), Share: taken / limit, Do: do})
 	}
-	add("CHALLENGE_MAX_INSTANCES", float64(l.Instances), float64(r.Instances), "raise it: those beyond it wait in the queue")
+	add("CHALLENGE_MAX_INSTANCES", float64(l.Instances), float64(r.Instances), "raise it: further instances are queued")
 	var weights float64
 	for _, s := range r.Shapes {
 		weights += s.Weight
 	}
 	for _, s := range r.Shapes {
-		add("maxInstances of Challenge "+s.Challenge, float64(s.MaxInstances), float64(r.Instances)*s.Weight/weights, "raise it: those beyond it wait in the queue")
+		add("maxInstances of Challenge "+s.Challenge, float64(s.MaxInstances), float64(r.Instances)*s.Weight/weights, "raise it: further instances are queued")
 	}
 	if r.Impossible == "" {
-		add("nodes ("+r.NodesBy+")", float64(l.Nodes), nodes, fmt.Sprintf("have %d nodes", r.Nodes))
+		add("nodes ("+r.NodesBy+")", float64(l.Nodes), nodes, fmt.Sprintf("provide %d nodes", r.Nodes))
 	}
-	add("node ports", float64(l.NodePorts), float64(r.NodePorts), "prefer routes, or widen --service-node-port-range of the API server")
+	add("node ports", float64(l.NodePorts), float64(r.NodePorts), "use routes, or extend --service-node-port-range of the API server")
 	add("starts per second", l.StartsPerSecond, r.StartsPerSecond,
-		"open the challenges one after the other, let starts take longer, or give the API server and etcd more processors")
+		"open the challenges one after the other, spread the starts, or give the API server and etcd more CPUs")
 	add("etcd's database", l.EtcdMB, r.EtcdMB, "raise --quota-backend-bytes, up to 8 GiB")
-	add("the operator's memory limit of 1 GiB", operatorLimit-operatorBase, objects*operatorPerObject, "raise the memory limit of its pod")
-	add("namespaces that Kubernetes is tested with", 10000, float64(r.Instances), "take several clusters")
-	add("pods that Kubernetes is tested with", 150000, float64(r.Pods), "take several clusters")
+	add("the operator's memory limit of 1 GiB", operatorLimit-operatorBase, objects*operatorPerObject, "raise the memory limit of the operator's pod")
+	add("namespaces with which Kubernetes is tested", 10000, float64(r.Instances), "use several clusters")
+	add("pods with which Kubernetes is tested", 150000, float64(r.Pods), "use several clusters")
 	slices.SortStableFunc(out, func(a, b Break) int { return cmp.Compare(a.At, b.At) })
 	return out
 }
 
-// Fits reports whether nothing breaks before the event has all its instances.
+// Fits reports whether the event reaches no limit.
 func (r Result) Fits() bool {
 	return r.Impossible == "" && !slices.ContainsFunc(r.Breaks, func(b Break) bool { return b.Share > 1 })
 }

@@ -35,7 +35,7 @@ func shape(t *testing.T, text string, s Settings) Shape {
 
 const oneWeb = `containers: [{hostname: web, image: a, ports: [{name: web, port: 80, type: publicHttpRoute}]}]`
 
-func TestAnInstanceCostsWhatIsMeasured(t *testing.T) {
+func TestShapeOfAnInstance(t *testing.T) {
 	// docs/performance.md: 10 writes and two events.
 	if got := shape(t, oneWeb, settings); got.Requests != 12 || got.Objects != 6 {
 		t.Errorf("%d requests, %d objects", got.Requests, got.Objects)
@@ -58,7 +58,7 @@ containers:
 	}
 }
 
-func TestRequestsAreFilledInAsTheOperatorDoes(t *testing.T) {
+func TestResourceRequestDefaults(t *testing.T) {
 	for text, want := range map[string]string{
 		`{hostname: a, image: a}`:                                                             "100m",
 		`{hostname: a, image: a, resourceRequests: {cpu: "2"}}`:                               "2",
@@ -74,7 +74,7 @@ func TestRequestsAreFilledInAsTheOperatorDoes(t *testing.T) {
 	bad := bergv1.Amount("much")
 	c.Spec.Containers = []bergv1.Container{{Hostname: "web", ResourceRequests: &bergv1.Resources{CPU: &bad}}}
 	if _, err := ShapeOf(c, settings, 1); err == nil {
-		t.Error("an amount that is none passes")
+		t.Error("an invalid amount is accepted")
 	}
 }
 
@@ -90,8 +90,8 @@ func of(t *testing.T, shapes []Shape, active int, n Node) Result {
 	return r
 }
 
-// The table of docs/capacity.md, within 15 percent.
-func TestTheTableOfThePage(t *testing.T) {
+// Within 15 percent.
+func TestPlanMatchesTheTableInCapacityMD(t *testing.T) {
 	raw := shape(t, `containers: [{hostname: pwn, image: a, ports: [{port: 1, type: publicPort}]}]`, settings)
 	for _, row := range []struct {
 		instances, nodes, ports  int
@@ -111,13 +111,13 @@ func TestTheTableOfThePage(t *testing.T) {
 			"requests": {got.RequestsPerSecond, row.requests}, "etcd": {got.EtcdMB, row.etcd}, "operator": {got.OperatorMiB, row.operator},
 		} {
 			if math.Abs(pair[0]/pair[1]-1) > 0.15 {
-				t.Errorf("%d instances, %s: %.1f, the page says %.1f", row.instances, what, pair[0], pair[1])
+				t.Errorf("%d instances, %s: %.1f, docs/capacity.md has %.1f", row.instances, what, pair[0], pair[1])
 			}
 		}
 	}
 }
 
-func TestWhatDoesNotFitSideBySide(t *testing.T) {
+func TestNodePacking(t *testing.T) {
 	large := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "9"}, resourceLimits: {cpu: "9"}}]`, settings)
 	// Nine processors of sixteen: one for each node, however much is left.
 	if got := of(t, []Shape{large}, 10, node); got.Nodes != 10 {
@@ -126,7 +126,7 @@ func TestWhatDoesNotFitSideBySide(t *testing.T) {
 	small := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "1"}}]`, settings)
 	small.Weight = 7
 	if got := of(t, []Shape{large, small}, 80, node); got.Nodes != 10 {
-		t.Errorf("%d nodes, and ten large pods leave room for seventy small ones", got.Nodes)
+		t.Errorf("%d nodes, although ten large pods leave room for seventy small ones", got.Nodes)
 	}
 	huge := shape(t, `containers: [{hostname: a, image: a, resourceRequests: {cpu: "17"}, resourceLimits: {cpu: "17"}}]`, settings)
 	got := of(t, []Shape{huge}, 1, node)
@@ -134,7 +134,7 @@ func TestWhatDoesNotFitSideBySide(t *testing.T) {
 		t.Errorf("17 processors on a node of 16: %+v", got)
 	}
 	text, err := json.Marshal(got)
-	if err != nil || !strings.Contains(string(text), `"impossible":"a container asks`) || strings.Contains(string(text), `"nodes":`) || strings.Contains(string(text), `"cost":`) {
+	if err != nil || !strings.Contains(string(text), `"impossible":"a container requests`) || strings.Contains(string(text), `"nodes":`) || strings.Contains(string(text), `"cost":`) {
 		t.Errorf("%v, %s", err, text)
 	}
 	crowded := node
@@ -144,18 +144,18 @@ func TestWhatDoesNotFitSideBySide(t *testing.T) {
 	}
 }
 
-func TestWhatBreaksFirst(t *testing.T) {
+func TestFirstLimitOfAPlan(t *testing.T) {
 	raw := shape(t, `containers: [{hostname: pwn, image: a, ports: [{port: 1, type: publicPort}]}]`, settings)
 	got := of(t, []Shape{raw}, 2769, node)
 	if got.Breaks[0].What != "node ports" || got.Breaks[0].At != 2768 || got.Fits() {
 		t.Errorf("first %+v, fits: %t", got.Breaks[0], got.Fits())
 	}
 	if got := of(t, []Shape{raw}, 2768, node); !got.Fits() {
-		t.Errorf("2768 node ports are there: %+v", got.Breaks[0])
+		t.Errorf("2768 node ports are enough: %+v", got.Breaks[0])
 	}
 }
 
-func TestAQueueBreaksFirst(t *testing.T) {
+func TestInstanceLimitsOfAPlan(t *testing.T) {
 	first := func(shapes []Shape, l Limits) Break {
 		r, err := Of(shapes, Event{Players: 100, Active: 100, Start: time.Hour}, node, l)
 		if err != nil {
@@ -180,11 +180,11 @@ func TestAQueueBreaksFirst(t *testing.T) {
 	}
 }
 
-func TestNobodyPlays(t *testing.T) {
+func TestPlanWithoutInstances(t *testing.T) {
 	if got := of(t, []Shape{shape(t, oneWeb, settings)}, 0, node); got.Nodes != 0 || got.Pods != 0 {
 		t.Errorf("%+v", got)
 	}
 	if _, err := Of(nil, Event{}, node, Limits{}); err == nil {
-		t.Error("no Challenge is no error")
+		t.Error("no error without Challenges")
 	}
 }

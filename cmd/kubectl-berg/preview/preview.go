@@ -1,5 +1,4 @@
-// Package preview tells beforehand what a rollout does to an instance: whose pods restart, and
-// what makes them.
+// Package preview computes what a rollout will do to an instance: which pods restart, and why.
 package preview
 
 import (
@@ -12,7 +11,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Effect is what happens to a container.
+// Effect is the effect of a rollout on a container.
 type Effect string
 
 // The effects.
@@ -23,54 +22,54 @@ const (
 	Ends     Effect = "ends"
 )
 
-// Change is what a rollout does to one container, and why.
+// Change is the effect of a rollout on one container, and the reasons.
 type Change struct {
 	Container string   `json:"container"`
 	Effect    Effect   `json:"effect"`
 	Why       []string `json:"why,omitempty"`
 }
 
-// Preview is what a rollout does to an instance.
+// Preview is the effect of a rollout on an instance.
 type Preview struct {
 	Containers []Change `json:"containers"`
-	// Policy says that the network policy changes, which restarts nothing.
+	// Policy reports that the network policy changes, which restarts no pod.
 	Policy bool `json:"networkPolicyChanges,omitempty"`
-	// Settings says that the operator's settings have changed: which pods that restarts is not
-	// known from the Challenge.
+	// Settings reports that the operator's settings have changed. The Challenge does not tell which
+	// pods that restarts.
 	Settings bool `json:"settingsChanged,omitempty"`
 }
 
-// snapshot is what an instance was started with.
+// snapshot is the part of status.challengeSnapshot that the preview needs.
 type snapshot struct {
 	AllowOutboundTraffic bool               `json:"allowOutboundTraffic"`
 	Containers           []bergv1.Container `json:"containers"`
 }
 
-// Of compares what an instance was started with to its Challenge as it is.
+// Of compares the Challenge with the snapshot that an instance runs.
 func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
-	var pinned snapshot
+	var started snapshot
 	if raw := i.Status.ChallengeSnapshot; raw != nil {
-		if err := json.Unmarshal(raw.Raw, &pinned); err != nil {
+		if err := json.Unmarshal(raw.Raw, &started); err != nil {
 			return Preview{}, fmt.Errorf("status.challengeSnapshot: %w", err)
 		}
 	}
-	p := Preview{Policy: pinned.AllowOutboundTraffic != c.Spec.AllowOutboundTraffic}
+	p := Preview{Policy: started.AllowOutboundTraffic != c.Spec.AllowOutboundTraffic}
 	for _, condition := range i.Status.Conditions {
 		p.Settings = p.Settings || condition.Type == bergv1.ConditionUpToDate && condition.Reason == bergv1.ReasonConfigurationChanged
 	}
-	told := ""
-	if before, after := variables(pinned.Containers), variables(c.Spec.Containers); !slices.Equal(before, after) {
-		told = "addresses in *_ENDPOINT: " + difference(before, after)
+	endpointChange := ""
+	if before, after := variables(started.Containers), variables(c.Spec.Containers); !slices.Equal(before, after) {
+		endpointChange = "addresses in *_ENDPOINT: " + difference(before, after)
 	}
-	before := byName(pinned.Containers)
+	before := byName(started.Containers)
 	for _, now := range c.Spec.Containers {
 		was, known := before[now.Hostname]
 		delete(before, now.Hostname)
 		change := Change{Container: now.Hostname, Effect: Starts}
 		if known {
 			change.Why = differences(was, now)
-			if told != "" {
-				change.Why = append(change.Why, told)
+			if endpointChange != "" {
+				change.Why = append(change.Why, endpointChange)
 			}
 			change.Effect = Stays
 			if len(change.Why) > 0 {
@@ -79,7 +78,7 @@ func Of(i *bergv1.ChallengeInstance, c *bergv1.Challenge) (Preview, error) {
 		}
 		p.Containers = append(p.Containers, change)
 	}
-	for _, was := range pinned.Containers {
+	for _, was := range started.Containers {
 		if _, gone := before[was.Hostname]; gone {
 			p.Containers = append(p.Containers, Change{Container: was.Hostname, Effect: Ends})
 		}
@@ -95,7 +94,7 @@ func byName(all []bergv1.Container) map[string]bergv1.Container {
 	return out
 }
 
-// variables are the addresses that every container is told: those of the ports with a name.
+// variables are the addresses in the environment of every container: those of ports with a name.
 func variables(all []bergv1.Container) (out []string) {
 	for _, c := range all {
 		for _, p := range c.Ports {
@@ -122,13 +121,13 @@ func difference(before, after []string) string {
 		}
 	}
 	if len(out) == 0 {
-		return "in another order"
+		return "different order"
 	}
 	return strings.Join(out, " ")
 }
 
-// differences are those of a container's own that restart its pod. What is not told is the value
-// of a variable, which may be a secret.
+// differences are the changes of a container that restart its pod. They do not contain values of
+// variables, which may be secret.
 func differences(was, now bergv1.Container) (out []string) {
 	add := func(what string, a, b any) {
 		if !same(a, b) {
@@ -170,7 +169,7 @@ func differences(was, now bergv1.Container) (out []string) {
 	return out
 }
 
-// numbers are what a pod says of its ports: name, type and application protocol stand elsewhere.
+// numbers are the port numbers and protocols: the pod template has no other fields of a port.
 func numbers(all []bergv1.Port) (out []string) {
 	for _, p := range all {
 		out = append(out, fmt.Sprintf("%d/%s", p.Port, transport(p)))
@@ -185,7 +184,7 @@ func capabilities(c bergv1.Container) (out []string) {
 	return out
 }
 
-// amounts writes quantities in one way: 0.5 and 500m are the same.
+// amounts normalises quantities: 0.5 and 500m are equal.
 func amounts(r *bergv1.Resources) (out [2]string) {
 	if r == nil {
 		return out
@@ -208,7 +207,7 @@ func same(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// Summary is one line about what happens, equal for instances to which the same happens.
+// Summary describes the preview in one line, which is equal for equal previews.
 func (p Preview) Summary() string {
 	var out []string
 	for _, c := range p.Containers {
@@ -227,7 +226,7 @@ func (p Preview) Summary() string {
 	return strings.Join(out, "; ")
 }
 
-// Restarting are how many pods restart, start or end.
+// Restarting returns the number of pods that restart, start or end.
 func (p Preview) Restarting() int {
 	n := 0
 	for _, c := range p.Containers {

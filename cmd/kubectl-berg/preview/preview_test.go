@@ -15,7 +15,7 @@ containers:
 - {hostname: db, image: "db:1", ports: [{port: 5432}], additionalCapabilities: [CAP_CHOWN]}
 `
 
-func TestWhoRestarts(t *testing.T) {
+func TestSummaryOfARollout(t *testing.T) {
 	for name, tc := range map[string]struct{ after, want string }{
 		"nothing":    {before, "web stays; db stays"},
 		"an image":   {`{containers: [{hostname: web, image: "web:2", environment: {COLOUR: red, N: 1}, ports: [{name: web, port: 80, type: publicHttpRoute}], resourceRequests: {cpu: 0.5}}, {hostname: db, image: "db:1", ports: [{port: 5432}], additionalCapabilities: [CHOWN]}]}`, "web restarts (image web:1 → web:2); db stays"},

@@ -15,80 +15,79 @@ import (
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 )
 
-// slow is from when a start is not usual any more.
-const slow = 2 * time.Minute
+const (
+	// slowStart is the time after which a start is no longer usual.
+	slowStart = 2 * time.Minute
+	// recentExit is how long ago a container may have exited to be reported of a healthy instance.
+	recentExit = 10 * time.Minute
+)
 
-// pods says why pods are not ready: the reason is the condition's, the details are theirs.
-func (v View) pods(f *Finding, c *metav1.Condition, reason string, verdict Verdict) bool {
-	f.from(c)
+// pods explains why pods are not ready: the reason is that of the condition, the details come from
+// the pods.
+func (v View) pods(f *Finding, c *metav1.Condition, reason string, level Level) bool {
+	f.addCondition(c)
 	i := v.Instance
 	name := containerOf(c.Message)
 	subject := "A container"
 	if name != "" {
 		subject = "Container " + name
 	}
-	if reason == bergv1.ReasonStartDeadline {
-		sentence := "It was not ready within the operator's CHALLENGE_START_DEADLINE"
-		inner := *c
-		inner.Reason = deeper(v, c.Message)
-		if inner.Reason != "" {
-			g := Finding{}
-			v.pods(&g, &inner, inner.Reason, Wrong)
-			f.Evidence = append(f.Evidence, g.Evidence[min(1, len(g.Evidence)):]...)
-			return f.says(Wrong, sentence+": "+g.Sentence, g.Do)
-		}
-		return f.says(Wrong, sentence+".", logsOf(i, name))
-	}
 	switch reason {
+	case bergv1.ReasonStartDeadline:
+		return v.startDeadline(f, c, name)
 	case "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError":
-		image := v.imageOf(name)
-		text, do := pullProblem(v.told(f, "Failed", "pull") + " " + c.Message)
-		return f.says(Wrong, fmt.Sprintf("%s does not start: its image%s cannot be pulled%s.", subject, image, text), do)
+		text, do := pullFailure(v.newestEvent(f, "Failed", "pull") + " " + c.Message)
+		return f.set(Problem, fmt.Sprintf("%s does not start: its image%s cannot be pulled%s.", subject, v.imageOf(name), text), do)
 	case "CrashLoopBackOff", "RunContainerError", "StartError", "ContainerCannotRun", "CreateContainerError", "CreateContainerConfigError":
-		return v.crash(f, subject, name, reason)
+		return v.crashed(f, subject, name, reason)
 	case "Unschedulable":
-		return f.says(verdictOf(verdict, Wrong), fmt.Sprintf("%s finds no node that has room for it.", subject),
-			"Add nodes, end instances, or lower resourceRequests in the Challenge; the message is the scheduler's. kubectl berg plan tells what the event needs.")
+		return f.set(Problem, fmt.Sprintf("%s does not start: no node has enough free resources.", subject),
+			"Add nodes, end instances, or lower resourceRequests in the Challenge. The message is the scheduler's. kubectl berg plan calculates what an event needs.")
 	case bergv1.ReasonRefused:
-		return f.says(Wrong, fmt.Sprintf("%s does not start: the API server refuses its pod.", subject),
-			"Change what the message names, a RuntimeClass, a quota, a LimitRange or an admission policy; it is tried again within a minute.")
+		return f.set(Problem, fmt.Sprintf("%s does not start: the API server refuses its pod.", subject),
+			"Change what the message names: a RuntimeClass, a quota, a LimitRange or an admission policy. Kubernetes retries within a minute.")
 	case "FailedCreatePodSandBox":
-		return f.says(Wrong, fmt.Sprintf("%s does not start: its node cannot make a sandbox for it.", subject),
-			"The node's container runtime or network plugin is at fault, in the words of the message; the node tries again.")
+		return f.set(Problem, fmt.Sprintf("%s does not start: its node cannot create the pod sandbox.", subject),
+			"The message names the fault of the node's container runtime or network plugin. The node retries.")
 	case "Evicted":
-		return f.says(Wrong, fmt.Sprintf("%s was evicted: its node ran short of memory or disk, or it wrote more than CHALLENGE_EPHEMERAL_STORAGE_LIMIT.", subject),
-			"If it lasts, raise resourceRequests.memory in the Challenge, or add nodes.")
+		return f.set(Problem, fmt.Sprintf("%s was evicted: its node ran out of memory or disk, or the container exceeded CHALLENGE_EPHEMERAL_STORAGE_LIMIT.", subject),
+			"If this continues, raise resourceRequests.memory in the Challenge, or add nodes.")
 	case bergv1.ReasonWaiting:
-		return f.says(verdict, "It waits for something before its pods.", "Wait: it goes on by itself.")
+		return f.set(level, "The pods wait for an earlier step.", "Wait: the operator continues by itself.")
 	case bergv1.ReasonPodsNotReady, bergv1.ReasonStarting:
-		return v.notReady(f, verdict)
+		return v.notReady(f, level)
 	default:
-		return f.says(Wrong, fmt.Sprintf("%s does not come up: %s.", subject, reason), logsOf(i, name))
+		return f.set(Problem, fmt.Sprintf("%s does not start: %s.", subject, reason), logsCommand(i, name))
 	}
 }
 
-// verdictOf is the graver of two.
-func verdictOf(a, b Verdict) Verdict {
-	if a == Wrong || b == Wrong {
-		return Wrong
+// startDeadline explains what kept the pods from becoming ready in time.
+func (v View) startDeadline(f *Finding, c *metav1.Condition, name string) bool {
+	const sentence = "The instance was not ready within the operator's setting CHALLENGE_START_DEADLINE"
+	inner := *c
+	if inner.Reason = reasonBehindDeadline(v, c.Message); inner.Reason == "" {
+		return f.set(Problem, sentence+".", logsCommand(v.Instance, name))
 	}
-	return cmp.Or(a, b)
+	g := Finding{}
+	v.pods(&g, &inner, inner.Reason, Problem)
+	f.Evidence = append(f.Evidence, g.Evidence[min(1, len(g.Evidence)):]...)
+	return f.set(Problem, sentence+". "+g.Sentence, g.Do)
 }
 
-// named finds the container that a message of the operator begins with.
-var named = regexp.MustCompile(`(?:^|\. )Container ([a-z][-a-z0-9]*):|Not ready: ([a-z][-a-z0-9]*)`)
+// containerPattern finds the container in a message of the operator.
+var containerPattern = regexp.MustCompile(`(?:^|\. )Container ([a-z][-a-z0-9]*):|Not ready: ([a-z][-a-z0-9]*)`)
 
 func containerOf(message string) string {
-	m := named.FindStringSubmatch(message)
+	m := containerPattern.FindStringSubmatch(message)
 	if m == nil {
 		return ""
 	}
 	return cmp.Or(m[1], m[2])
 }
 
-// deeper is the reason that stands behind a deadline, "" if none is known.
-func deeper(v View, message string) string {
-	for _, p := range ownPods(v) {
+// reasonBehindDeadline is the reason for an exceeded deadline, "" if it is not known.
+func reasonBehindDeadline(v View, message string) string {
+	for _, p := range currentPods(v) {
 		for _, s := range p.Status.ContainerStatuses {
 			if s.State.Waiting != nil && s.State.Waiting.Reason != "ContainerCreating" {
 				return s.State.Waiting.Reason
@@ -108,16 +107,17 @@ func deeper(v View, message string) string {
 	return ""
 }
 
-func logsOf(i *bergv1.ChallengeInstance, container string) string {
-	if container == "" {
-		return fmt.Sprintf("Read what its containers say: kubectl berg logs %s -n %s", i.Name, i.Namespace)
+func logsCommand(i *bergv1.ChallengeInstance, container string) string {
+	command := fmt.Sprintf("Read the logs: kubectl berg logs %s -n %s", i.Name, i.Namespace)
+	if container != "" {
+		command += " -c " + container
 	}
-	return fmt.Sprintf("Read what it says: kubectl berg logs %s -n %s -c %s", i.Name, i.Namespace, container)
+	return command
 }
 
 // imageOf is the image of a container, with a space before it.
 func (v View) imageOf(container string) string {
-	for _, p := range ownPods(v) {
+	for _, p := range currentPods(v) {
 		for _, c := range p.Spec.Containers {
 			if c.Name == container {
 				return " " + c.Image
@@ -127,79 +127,107 @@ func (v View) imageOf(container string) string {
 	return ""
 }
 
-// crash: a container ends by itself.
-func (v View) crash(f *Finding, subject, name, reason string) bool {
-	for _, p := range ownPods(v) {
+// recentlyRestarted checks for a container that has just exited, although it runs now.
+func recentlyRestarted(v View, f *Finding) bool {
+	for _, p := range currentPods(v) {
+		for _, s := range p.Status.ContainerStatuses {
+			last := s.LastTerminationState.Terminated
+			if last == nil || v.Now.Sub(last.FinishedAt.Time) > recentExit {
+				continue
+			}
+			f.Reason = last.Reason
+			return f.set(Problem, fmt.Sprintf("Container %s runs again, but it exited %s ago with exit code %d%s. Restarts: %d.",
+				s.Name, console.Duration(v.Now.Sub(last.FinishedAt.Time)), last.ExitCode, outOfMemory(last), s.RestartCount),
+				actionAfterExit(v.Instance, s.Name, last))
+		}
+	}
+	return false
+}
+
+func outOfMemory(t *corev1.ContainerStateTerminated) string {
+	if t.Reason == "OOMKilled" {
+		return " (out of memory)"
+	}
+	return ""
+}
+
+func actionAfterExit(i *bergv1.ChallengeInstance, container string, t *corev1.ContainerStateTerminated) string {
+	if t.Reason == "OOMKilled" {
+		return fmt.Sprintf("Give it more memory: raise resourceLimits.memory of the container %s in the Challenge %s, then run kubectl berg rollout %s -n %s",
+			container, i.Spec.ChallengeRef.Name, i.Spec.ChallengeRef.Name, i.Namespace)
+	}
+	return logsCommand(i, container) + " --previous"
+}
+
+// crashed explains a container that exits or cannot be started.
+func (v View) crashed(f *Finding, subject, name, reason string) bool {
+	for _, p := range currentPods(v) {
 		for _, s := range p.Status.ContainerStatuses {
 			last := s.LastTerminationState.Terminated
 			if last == nil || name != "" && s.Name != name {
 				continue
 			}
 			if last.Reason == "StartError" || last.Reason == "ContainerCannotRun" {
-				return f.says(Wrong, fmt.Sprintf("Container %s cannot be started by its node.", s.Name),
-					"The message is the container runtime's: usually a program that is not in the image, or may not be executed.")
+				return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name),
+					"The message is the container runtime's. Usually the program is missing in the image, or is not executable.")
 			}
-			return f.says(Wrong, fmt.Sprintf("Container %s ends again and again: exit code %d%s, %d restarts.", s.Name, last.ExitCode, inWords(last), s.RestartCount),
-				afterEnd(v.Instance, s.Name, last))
+			return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s. Restarts: %d.", s.Name, last.ExitCode, outOfMemory(last), s.RestartCount),
+				actionAfterExit(v.Instance, s.Name, last))
 		}
 	}
 	if reason != "CrashLoopBackOff" {
-		return f.says(Wrong, fmt.Sprintf("%s cannot be started by its node: %s.", subject, reason), "The message is the container runtime's.")
+		return f.set(Problem, fmt.Sprintf("%s cannot be started by its node: %s.", subject, reason), "The message is the container runtime's.")
 	}
-	i := v.Instance
-	do := fmt.Sprintf("Read its last words: kubectl berg logs %s -n %s --previous", i.Name, i.Namespace)
-	if name != "" {
-		do = fmt.Sprintf("Read its last words: kubectl berg logs %s -n %s -c %s --previous", i.Name, i.Namespace, name)
-	}
-	return f.says(Wrong, fmt.Sprintf("%s ends again and again.", subject), do)
+	return f.set(Problem, subject+" keeps exiting.", logsCommand(v.Instance, name)+" --previous")
 }
 
-// notReady: nothing has failed, and yet it is not ready.
-func (v View) notReady(f *Finding, verdict Verdict) bool {
+// notReady explains pods of which none has failed.
+func (v View) notReady(f *Finding, level Level) bool {
 	i := v.Instance
 	var since time.Duration
 	if at := i.Status.StartedAt; at != nil {
 		since = v.Now.Sub(at.Time)
 	}
-	for _, p := range ownPods(v) {
+	started := "Wait: the instance was started " + console.Duration(since) + " ago."
+	for _, p := range currentPods(v) {
 		container := p.Labels[bergv1.LabelContainer]
 		for _, s := range p.Status.ContainerStatuses {
 			if s.State.Running != nil && !s.Ready {
-				why := v.told(f, "Unhealthy", "")
-				if why == "" && since < slow && verdict == Underway {
-					return f.says(Underway, fmt.Sprintf("Container %s runs and is not ready yet.", container), "Wait: it was started "+console.Duration(since)+" ago.")
+				if v.newestEvent(f, "Unhealthy", "") == "" && since < slowStart && level == Waiting {
+					return f.set(Waiting, fmt.Sprintf("Container %s runs and is not ready yet.", container), started)
 				}
-				return f.says(Wrong, fmt.Sprintf("Container %s runs, and its readiness probe fails.", container),
-					fmt.Sprintf("Compare readinessProbe in the Challenge %s with what the container listens to: kubectl berg logs %s -n %s -c %s",
+				return f.set(Problem, fmt.Sprintf("Container %s runs, but its readiness probe fails.", container),
+					fmt.Sprintf("Compare readinessProbe in the Challenge %s with the port on which the container listens: kubectl berg logs %s -n %s -c %s",
 						i.Spec.ChallengeRef.Name, i.Name, i.Namespace, container))
 			}
-			if s.State.Waiting != nil && since > slow {
-				if why := v.told(f, "FailedMount", ""); why != "" {
-					return f.says(Wrong, fmt.Sprintf("Container %s waits for a file that cannot be mounted.", container), "The message is the node's; it tries again.")
+			if s.State.Waiting != nil && since > slowStart {
+				if v.newestEvent(f, "FailedMount", "") != "" {
+					return f.set(Problem, fmt.Sprintf("Container %s does not start: a volume cannot be mounted.", container), "The message is the node's. The node retries.")
 				}
-				return f.says(Wrong, fmt.Sprintf("Container %s has been starting for %s.", container, console.Duration(since)),
-					"A large image may still be being pulled: kubectl get events -n "+namespaceOf(i)+" --field-selector reason=Pulling")
+				return f.set(Problem, fmt.Sprintf("Container %s has been starting for %s.", container, console.Duration(since)),
+					"The node may still pull a large image: kubectl get events -n "+NamespaceOf(i)+" --field-selector reason=Pulling")
 			}
 		}
 	}
-	if verdict == Underway && since < slow {
-		return f.says(Underway, "Its pods are starting.", fmt.Sprintf("Wait: it was started %s ago, and a first pull of an image takes its time.", console.Duration(since)))
+	if level == Waiting && since < slowStart {
+		return f.set(Waiting, "The pods are starting.", started+" The first pull of an image takes time.")
 	}
-	return f.says(Wrong, "A container is not ready, and nothing says why.", logsOf(i, containerOf(strings.Join(f.Evidence, " "))))
+	return f.set(Problem, "A container is not ready, for a reason that is not known.", logsCommand(i, containerOf(strings.Join(f.Evidence, " "))))
 }
 
-// told returns the newest event of a reason that contains a word, and keeps it as evidence.
-func (v View) told(f *Finding, reason, word string) string {
+// newestEvent returns the message of the newest event with a reason and a word, and adds it to the
+// evidence.
+func (v View) newestEvent(f *Finding, reason, word string) string {
 	var newest *corev1.Event
 	for n := range v.Events {
 		e := &v.Events[n]
 		if e.Reason != reason || !strings.Contains(strings.ToLower(e.Message), word) {
 			continue
 		}
-		if started := v.Instance.Status.StartedAt; started != nil && when(*e).Before(started.Time) {
-			continue // of an instance before this one
+		if started := v.Instance.Status.StartedAt; started != nil && eventTime(*e).Before(started.Time) {
+			continue // of an earlier instance
 		}
-		if newest == nil || when(*e).After(when(*newest)) {
+		if newest == nil || eventTime(*e).After(eventTime(*newest)) {
 			newest = e
 		}
 	}
@@ -210,7 +238,7 @@ func (v View) told(f *Finding, reason, word string) string {
 	return newest.Message
 }
 
-func when(e corev1.Event) time.Time {
+func eventTime(e corev1.Event) time.Time {
 	at := e.CreationTimestamp.Time
 	for _, t := range []time.Time{e.EventTime.Time, e.LastTimestamp.Time} {
 		if t.After(at) {
@@ -223,30 +251,30 @@ func when(e corev1.Event) time.Time {
 	return at
 }
 
-// pullProblem reads what a registry said.
-func pullProblem(message string) (text, do string) {
+// pullFailure explains the answer of a registry.
+func pullFailure(message string) (text, do string) {
 	text = strings.ToLower(message)
 	contains := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	switch {
 	case contains("toomanyrequests", "too many requests", "rate limit", " 429"):
-		return ": the registry limits how often it answers",
-			"Wait, use a mirror, or set the operator's PULL_SECRET_NAME to a login with a higher limit; the node tries again within five minutes."
+		return ": the registry limits the rate of pulls",
+			"Wait, use a mirror, or set the operator's PULL_SECRET_NAME to a login with a higher limit. The node retries within five minutes."
 	case contains("unauthorized", "authentication required", "denied", "forbidden", " 401", " 403", "insufficient_scope"):
-		return ": the registry does not let the cluster in",
-			"Put a login into a Secret of the operator's namespace and set PULL_SECRET_NAME to its name, or correct that Secret."
+		return ": the registry refuses access",
+			"Store a login in a Secret in the operator's namespace and set PULL_SECRET_NAME to its name, or correct that Secret."
 	case contains("invalidimagename", "invalid reference", "couldn't parse image"):
-		return ": its name is not one", "Correct image in the Challenge, as in ghcr.io/example/web:1; then kubectl berg rollout."
+		return ": its name is invalid", "Correct image in the Challenge, as in ghcr.io/example/web:1, then run kubectl berg rollout."
 	case contains("not found", "manifest unknown", "name unknown", "does not exist"):
-		return ": the registry does not have it", "Correct image in the Challenge, or push the image; then kubectl berg rollout, if the name was wrong."
+		return ": the registry does not have it", "Push the image, or correct image in the Challenge and run kubectl berg rollout."
 	case contains("x509", "certificate"):
-		return ": the registry's certificate is not trusted by the node", "Let the nodes' container runtime trust the registry's authority."
+		return ": the node does not trust the registry's certificate", "Make the container runtime of the nodes trust the registry's certificate authority."
 	case contains("no such host", "lookup", "timeout", "connection refused", "i/o", "unreachable"):
-		return ": the node cannot reach the registry", "Check the registry's name in image, and the node's DNS and way out."
+		return ": the node cannot reach the registry", "Check the registry's name in image, and the node's DNS and outbound connections."
 	case contains("errimageneverpull"):
-		return ": it is not on the node, and CHALLENGE_IMAGE_PULL_POLICY is Never", "Load the image to the nodes, or set another policy."
+		return ": it is not on the node, and CHALLENGE_IMAGE_PULL_POLICY is Never", "Load the image onto the nodes, or change the policy."
 	default:
-		return "", "Check the image's name in the Challenge, and whether it needs a login (PULL_SECRET_NAME). The registry's words: kubectl get events -A --field-selector reason=Failed"
+		return "", "Check the image's name in the Challenge, and whether it needs a login (PULL_SECRET_NAME). For the registry's answer: kubectl get events -A --field-selector reason=Failed"
 	}
 }

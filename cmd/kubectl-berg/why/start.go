@@ -11,20 +11,20 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Stage is a part of a start, and how long it took.
+// Stage is a part of a start with its duration.
 type Stage struct {
 	Name    string  `json:"stage"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Stages are those of the start of an instance that are over, in their order.
+// Stages returns the stages of the start of an instance that are over, in their order.
 func Stages(i *bergv1.ChallengeInstance) []Stage {
 	s := i.Status.Start
 	if s == nil || i.Status.StartedAt == nil {
 		return nil
 	}
 	var all []Stage
-	before := begun(i)
+	before := startTime(i)
 	for _, stage := range []struct {
 		name string
 		at   *metav1.MicroTime
@@ -49,8 +49,9 @@ func Stages(i *bergv1.ChallengeInstance) []Stage {
 	return all
 }
 
-// begun is when the operator began, to the millisecond: an instance's ID begins with that time.
-func begun(i *bergv1.ChallengeInstance) time.Time {
+// startTime is when the operator started the instance, in milliseconds: its ID, a UUID of version 7,
+// begins with that time.
+func startTime(i *bergv1.ChallengeInstance) time.Time {
 	start := i.Status.StartedAt.Time
 	if id, err := uuid.Parse(i.Status.InstanceID); err == nil && id.Version() == 7 {
 		var ms int64
@@ -64,8 +65,8 @@ func begun(i *bergv1.ChallengeInstance) time.Time {
 	return start
 }
 
-// InWords are stages in a line, "" if none is over.
-func InWords(stages []Stage) string {
+// FormatStages formats stages in one line, "" if there are none.
+func FormatStages(stages []Stage) string {
 	var words []string
 	for _, s := range stages {
 		words = append(words, fmt.Sprintf("%s %.1fs", s.Name, s.Seconds))

@@ -9,7 +9,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-func TestAStartInWords(t *testing.T) {
+func TestStartStages(t *testing.T) {
 	began := time.UnixMilli(1735689600250) // 2025-01-01T00:00:00.25Z
 	at := func(ms int) *metav1.MicroTime {
 		return &metav1.MicroTime{Time: began.Add(time.Duration(ms) * time.Millisecond)}
@@ -30,7 +30,7 @@ func TestAStartInWords(t *testing.T) {
 		i := &bergv1.ChallengeInstance{}
 		i.Status.InstanceID, i.Status.Start = tc.id, tc.s
 		i.Status.StartedAt = &metav1.Time{Time: began.Truncate(time.Second)}
-		if got := InWords(Stages(i)); got != tc.want {
+		if got := FormatStages(Stages(i)); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

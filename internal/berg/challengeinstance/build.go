@@ -13,8 +13,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// build applies the plan. No pod runs before all that confines it exists, and what it is
-// told. It returns the endpoints, nil until every Service exists, and notes when what was written.
+// build applies the plan. No pod is created before everything that confines it and everything
+// that it reads. It returns the endpoints, nil until every Service exists, and stores in times
+// when it wrote objects.
 func (r *Reconciler) build(ctx context.Context, o status.Observed, times *status.Written) ([]manifests.Endpoint, *outcome.Problem) {
 	in := r.inputs(o)
 	f, err := manifests.PlanFoundation(in)
@@ -33,11 +34,11 @@ func (r *Reconciler) build(ctx context.Context, o status.Observed, times *status
 				return nil
 			},
 		},
-		// None of these needs another one, and as yet there is no pod that could do harm.
+		// These do not depend on each other, and no pod exists yet.
 		{
 			Condition:  bergv1.ConditionNetworkPolicyCreated,
 			Objects:    policySets(in, f),
-			PruneFirst: true, // one too many may let in whom the others keep out
+			PruneFirst: true, // an additional policy may allow what the others deny
 			Then: func(ctx context.Context, _ []client.Object) error {
 				if err := r.pruneOtherPolicies(ctx, owner, in); err != nil {
 					return err
@@ -60,12 +61,12 @@ func (r *Reconciler) build(ctx context.Context, o status.Observed, times *status
 			Parallel:  true,
 			Objects:   []apply.Set{apply.All(f.HTTPRoutes), apply.All(f.TLSRoutes)},
 		},
-		// What pods mount, what guards them, and what their images are pulled with.
+		// The objects that pods mount, the disruption budgets, and the pull secrets.
 		{
 			Condition: bergv1.ConditionDeploymentsCreated,
 			Parallel:  true,
 			Objects:   []apply.Set{apply.All(f.ConfigMaps), apply.All(f.DisruptionBudgets)},
-			Replace:   true, // a ConfigMap that somebody has made immutable
+			Replace:   true, // in case a ConfigMap was made immutable
 			Then: func(ctx context.Context, _ []client.Object) (err error) {
 				secrets, err = r.copyPullSecrets(ctx, o, in)
 				return err

@@ -16,7 +16,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -36,9 +35,7 @@ type Reconciler struct {
 	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// ClockSkew tells when the clock has got ahead of the timers.
-	ClockSkew *clockskew.Watcher
-	Config    config.Berg
+	Config config.Berg
 	// Workers is how many instances are built at the same time.
 	Workers int
 	// Namespace is the operator's own: the pull secret is read from there.
@@ -130,7 +127,7 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if status.Withdrawn(view.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
 		if outcome.CauseOf(err) == outcome.Rejected {
-			r.tellBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
+			r.reportBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
 		}
 		return 0, err
 	}

@@ -21,14 +21,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// The actions of events: what the operator was doing.
+// The actions in events.
 const (
 	actionCreate    = "Create"
 	actionObserve   = "Observe"
 	actionTerminate = "Terminate"
 )
 
-// reportStarted tells, once, that an instance is being built.
+// reportStarted reports, once, that an instance is being built.
 func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 	if before.Status.InstanceID != "" {
 		return
@@ -37,8 +37,8 @@ func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
 	reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
 }
 
-// report tells what changed between two statuses of a live instance, of which the later
-// is as of now.
+// report reports what changed between two statuses of a live instance. The later one is as of
+// now.
 func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome, now time.Time) {
 	instance := out.Instance
 	if before.Status.ReadyAt == nil && instance.Status.ReadyAt != nil {
@@ -57,9 +57,9 @@ func (r *Reconciler) report(before *bergv1.ChallengeInstance, out status.Outcome
 	}
 }
 
-// newProblems returns the conditions that became False, or are so for another reason
-// than before. What is as it should be is no problem: to wait for something that
-// is under way, to be alive, to keep the Challenge that one was started with.
+// newProblems returns the conditions that became False, or changed their reason while False. A
+// normal state is no problem: waiting for something in progress, not being deleted, keeping
+// the Challenge of the start.
 func newProblems(before, after []metav1.Condition) []metav1.Condition {
 	var news []metav1.Condition
 	for _, c := range after {
@@ -74,7 +74,7 @@ func newProblems(before, after []metav1.Condition) []metav1.Condition {
 	return news
 }
 
-// note is the text of a condition's event, of any length.
+// note is the text of the event of a condition, of any length.
 func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	switch c.Reason {
 	case bergv1.ReasonChallengeMissing:
@@ -85,25 +85,24 @@ func note(instance *bergv1.ChallengeInstance, c metav1.Condition) string {
 	return redact.Text(c.Message, instance.Spec.Flag)
 }
 
-// reportTerminating tells, once, why an instance terminates, and counts one that has
-// expired. The status remembers what was told; where it cannot be written, this process
-// does.
+// reportTerminating reports, once, why an instance terminates, and counts expired ones. The
+// status shows what was reported; if it cannot be written, the process remembers it.
 func (r *Reconciler) reportTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) {
 	was, is := before.Status.Phase, instance.Status.Phase
-	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.tells(instance, bergv1.PhaseTerminating) {
+	if was != bergv1.PhaseTerminating && was != bergv1.PhaseTerminated && r.terminations.isFirstReport(instance, bergv1.PhaseTerminating) {
 		reason := cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))
 		reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceEnding, actionTerminate, fmt.Sprintf("Terminating due to %s", reason))
 		if reason == bergv1.TerminationTimeout {
 			timeouts.Inc()
 		}
 	}
-	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.tells(instance, bergv1.PhaseTerminated) {
+	if was != is && is == bergv1.PhaseTerminated && instance.Status.StartedAt != nil && r.terminations.isFirstReport(instance, bergv1.PhaseTerminated) {
 		lifetimes.Observe(elapsed.Since(status.Begun(instance), now).Seconds())
 	}
 }
 
-// apparentReason is why an instance terminates that does not say so itself: the API
-// server may have refused to note it, and the operator may have restarted since.
+// apparentReason is why an instance terminates without spec.terminationReason: the API server
+// may have rejected the reason, and the operator may have restarted since.
 func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.ChallengeInstance) bergv1.TerminationReason {
 	if reason := r.terminations.reason(instance); reason != "" {
 		return reason
@@ -116,24 +115,24 @@ func (r *Reconciler) apparentReason(ctx context.Context, instance *bergv1.Challe
 			return bergv1.TerminationAdmin
 		}
 	}
-	return bergv1.TerminationUserRequest // it was deleted by somebody
+	return bergv1.TerminationUserRequest // a user deleted it
 }
 
-// terminations are what is known of terminating instances and may be in no status: why the
-// operator has deleted them, and what was told of that. Each is forgotten when the instance
-// is gone. Its zero value is ready for use.
+// terminations holds what is known of terminating instances and may be missing in their
+// status: why the operator deleted them, and what was reported. Entries are removed when the
+// instance is gone. The zero value is ready for use.
 type terminations struct {
 	mu  sync.Mutex
 	all map[types.NamespacedName]termination
 }
 
 type termination struct {
-	uid    types.UID
-	reason bergv1.TerminationReason // "": somebody else has deleted it, or its spec says why
-	told   bergv1.Phase             // the last phase that was told
+	uid      types.UID
+	reason   bergv1.TerminationReason // "" if a user deleted it, or if spec.terminationReason is set
+	reported bergv1.Phase             // the last reported phase
 }
 
-// change changes what is known of an instance.
+// change updates the entry of an instance.
 func (e *terminations) change(instance *bergv1.ChallengeInstance, how func(*termination)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -153,30 +152,31 @@ func (e *terminations) change(instance *bergv1.ChallengeInstance, how func(*term
 	e.all[key] = known
 }
 
-// asked notes for what reason the deletion of an instance is asked for, "" if it is not.
-func (e *terminations) asked(instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
+// setReason stores the reason for which the deletion of an instance is requested, "" if it is
+// not.
+func (e *terminations) setReason(instance *bergv1.ChallengeInstance, reason bergv1.TerminationReason) {
 	e.change(instance, func(known *termination) { known.reason = reason })
 }
 
-// reason is why the operator has deleted an instance, "" if that is not known.
+// reason is why the operator deleted an instance, "" if unknown.
 func (e *terminations) reason(instance *bergv1.ChallengeInstance) (reason bergv1.TerminationReason) {
 	e.change(instance, func(known *termination) { reason = known.reason })
 	return reason
 }
 
-// tells notes that a phase of an instance is told, and reports whether it is for the
-// first time. The phases are told in their order.
-func (e *terminations) tells(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (isFirst bool) {
+// isFirstReport stores that a phase is reported, and returns whether it was not before. Phases
+// are reported in their order.
+func (e *terminations) isFirstReport(instance *bergv1.ChallengeInstance, phase bergv1.Phase) (isFirst bool) {
 	e.change(instance, func(known *termination) {
-		isFirst = known.told != phase && known.told != bergv1.PhaseTerminated
+		isFirst = known.reported != phase && known.reported != bergv1.PhaseTerminated
 		if isFirst {
-			known.told = phase
+			known.reported = phase
 		}
 	})
 	return isFirst
 }
 
-// forget is to be called when no instance of that name exists anymore.
+// forget removes the entry of an instance that no longer exists.
 func (e *terminations) forget(key types.NamespacedName) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

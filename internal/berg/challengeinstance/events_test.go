@@ -14,22 +14,22 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-func TestEndingsAreToldOnceAndForgotten(t *testing.T) {
+func TestTerminationsAreReportedOnceAndForgotten(t *testing.T) {
 	var e terminations
 	i, other := testInstance(), testInstance(func(i *bergv1.ChallengeInstance) { i.UID = "another of that name" })
 	if e.reason(i) != "" || len(e.all) != 0 {
-		t.Error("something is known of an instance that nobody has ended")
+		t.Error("an entry exists for an instance that is not terminating")
 	}
-	e.asked(i, bergv1.TerminationTimeout)
+	e.setReason(i, bergv1.TerminationTimeout)
 	if e.reason(i) != bergv1.TerminationTimeout || e.reason(other) != "" {
 		t.Error("the reason is that of the one that was asked for")
 	}
-	e.asked(i, bergv1.TerminationTimeout)
-	if !e.tells(i, bergv1.PhaseTerminating) || e.tells(i, bergv1.PhaseTerminating) {
-		t.Error("the first phase is told once")
+	e.setReason(i, bergv1.TerminationTimeout)
+	if !e.isFirstReport(i, bergv1.PhaseTerminating) || e.isFirstReport(i, bergv1.PhaseTerminating) {
+		t.Error("the first phase is not reported exactly once")
 	}
-	if !e.tells(i, bergv1.PhaseTerminated) || e.tells(i, bergv1.PhaseTerminated) || e.tells(i, bergv1.PhaseTerminating) {
-		t.Error("the last phase is told once, and none after it")
+	if !e.isFirstReport(i, bergv1.PhaseTerminated) || e.isFirstReport(i, bergv1.PhaseTerminated) || e.isFirstReport(i, bergv1.PhaseTerminating) {
+		t.Error("the last phase is not reported exactly once, or another one after it")
 	}
 	if e.reason(i) != bergv1.TerminationTimeout {
 		t.Error("the reason is lost")
@@ -38,8 +38,8 @@ func TestEndingsAreToldOnceAndForgotten(t *testing.T) {
 	if len(e.all) != 0 {
 		t.Error("it is not forgotten")
 	}
-	e.asked(i, bergv1.TerminationTimeout)
-	e.asked(i, "")
+	e.setReason(i, bergv1.TerminationTimeout)
+	e.setReason(i, "")
 	if len(e.all) != 0 {
 		t.Error("of an end that was refused, something stays")
 	}
@@ -66,22 +66,22 @@ func TestApparentReason(t *testing.T) {
 		}
 	}
 	ended := testInstance(started, deleted(time.Minute))
-	r.terminations.asked(ended, bergv1.TerminationAdmin)
+	r.terminations.setReason(ended, bergv1.TerminationAdmin)
 	if got := r.apparentReason(t.Context(), ended); got != bergv1.TerminationAdmin {
 		t.Errorf("what is remembered goes first: %s", got)
 	}
 }
 
-func TestWaitingInTheQueueIsNoProblem(t *testing.T) {
+func TestQueuedInstancesReportNoProblem(t *testing.T) {
 	cfg := config.Challenge{MaxInstances: 2, StartDeadline: time.Minute, Timeout: time.Hour}
 	c := candidate("a", 0)
 	status.Compute(status.Outcome{Observed: status.Observed{Candidate: c}, Problem: status.QueuedProblem(c, cfg)}, cfg, noon)
 	if news := newProblems(nil, c.Instance.Status.Conditions); len(news) > 0 {
-		t.Errorf("told as problems: %v", news)
+		t.Errorf("reported as problems: %v", news)
 	}
 }
 
-func TestConditionsCutNoFlagInTwo(t *testing.T) {
+func TestShortenedMessagesContainNoPartOfTheFlag(t *testing.T) {
 	const flag = "flag{0123456789abcdef}"
 	for before := 0; before < 2*conditions.MaxMessage; before += 3 {
 		instance := testInstance(func(i *bergv1.ChallengeInstance) { i.Spec.Flag = flag })

@@ -27,7 +27,7 @@ func TestExpiryMoves(t *testing.T) {
 		"its own stays": {testInstance(started, timeout("1h")), testInstance(started, timeout("1h"), pinnedDefault("90m")), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := r.movesTheEnd(tc.before, tc.after); got != tc.want {
+			if got := r.changesExpiry(tc.before, tc.after); got != tc.want {
 				t.Errorf("%v, want %v", got, tc.want)
 			}
 		})

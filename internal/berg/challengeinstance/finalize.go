@@ -28,18 +28,18 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// deletion carries out the deletion of instances. It has a queue and workers of its
-// own, so that those that are started and those that terminate do not wait for each
-// other: not when a thousand terminate at once, and not in a busy hour.
+// deletion carries out the deletion of instances. It has a queue and workers of its own, so
+// that starts and deletions do not wait for each other when a thousand instances terminate at
+// the same time.
 type deletion struct {
 	*Reconciler
-	pauses     *outcome.Backoff
+	backoff    *outcome.Backoff
 	finalizers finalizer.Remover
 	calls      calls
 }
 
 func (d *deletion) setup(mgr ctrl.Manager) error {
-	d.pauses = outcome.NewBackoff()
+	d.backoff = outcome.NewBackoff()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-deletion").
 		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(changes, goneOr(isEnding))).
@@ -49,24 +49,23 @@ func (d *deletion) setup(mgr ctrl.Manager) error {
 			MaxConcurrentReconciles: terminationWorkers(d.Workers),
 			ReconciliationTimeout:   reconcile.Timeout,
 		}).
-		Complete(reconcile.New(d.Clock, d.pauses, reconcileMetrics, d.reconcile))
+		Complete(reconcile.New(d.Clock, d.backoff, reconcileMetrics, d.reconcile))
 }
 
-// endingIn maps a namespace to the instance that is being deleted and to which it belongs:
-// hundreds of its owner may be terminating that never had one.
+// endingIn maps a namespace to the instance that is being deleted and owns it. Hundreds of
+// instances of its owner may be terminating that never had a namespace.
 func (d *deletion) endingIn(ctx context.Context, ns client.Object) []ctrl.Request {
 	return d.ofNamespace(func(i client.Object) bool {
 		return isEnding(i) && manifests.OwnerOf(i.(*bergv1.ChallengeInstance)).Owns(ns)
 	})(ctx, ns)
 }
 
-// terminationWorkers is how many instances the controllers of expiries and of deletions work
-// on at once. With more, few would be gone sooner, and the API server would be slower for
-// those that are started.
+// terminationWorkers is the number of concurrent workers of the controllers of expiries and of
+// deletions. More would end few instances sooner, and would slow down the API server for
+// starts.
 func terminationWorkers(workers int) int { return max(1, workers/2) }
 
-// reconcile brings the deletion of one instance a step further. Events alone
-// wake it.
+// reconcile continues the deletion of one instance. Only events trigger it.
 func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = redact.Error(err, instance.Spec.Flag) }()
@@ -82,7 +81,7 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.
 		return never, err
 	}
 	defer done()
-	d.pauses.ResetIfReplaced(req, instance.UID)
+	d.backoff.ResetIfReplaced(req, instance.UID)
 	if instance.DeletionTimestamp == nil {
 		return never, nil
 	}
@@ -92,10 +91,9 @@ func (d *deletion) reconcile(ctx context.Context, req ctrl.Request) (never time.
 	return never, d.finalize(ctx, instance, d.Clock.Now())
 }
 
-// finalize carries out the deletion of an instance, from whatever state it is
-// in: it needs neither the Challenge nor any optional API, since all that
-// belongs to an instance lives in its namespace. It is done when the namespace
-// is gone.
+// finalize carries out the deletion of an instance in any state. It needs neither the
+// Challenge nor any optional API, since all objects of an instance are in its namespace. It is
+// done when the namespace is gone.
 func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInstance, now time.Time) error {
 	if !controllerutil.ContainsFinalizer(instance, bergv1.Finalizer) || d.finalizers.Done(instance) {
 		return nil
@@ -105,15 +103,15 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 	if err != nil {
 		return err
 	}
-	mayGo := d.keep(ctx, instance, ns)
+	mayGo := d.keepRecord(ctx, instance, ns)
 	if ns != nil {
 		refused := ""
 		if ns.DeletionTimestamp == nil && !mayGo {
-			return errBeingKept
+			return errRecordPending
 		}
 		if ns.DeletionTimestamp == nil {
 			if err = apply.Delete(ctx, d.Client, ns); apierrors.IsConflict(err) {
-				return err // somebody was faster: another look tells
+				return err // it changed: the next reconciliation sees how
 			}
 			if err != nil {
 				err = redact.Error(err, instance.Spec.Flag)
@@ -121,22 +119,22 @@ func (d *deletion) finalize(ctx context.Context, instance *bergv1.ChallengeInsta
 			}
 		}
 		status.ComputeTerminating(instance, ns, refused, now)
-		return reconcile.Join(err, d.patchTerminating(ctx, before, instance, now)) // the namespace's events wake us
+		return reconcile.Join(err, d.patchTerminating(ctx, before, instance, now)) // events of the namespace trigger the next
 	}
 
 	if err := d.sweep(ctx, instance); err != nil {
 		return err
 	}
 	status.ComputeTerminated(instance, now)
-	// A status that is refused holds no instance back whose namespace is gone.
+	// A rejected status does not keep an instance whose namespace is gone.
 	if err := d.patchTerminating(ctx, before, instance, now); err != nil && outcome.CauseOf(err) != outcome.Rejected {
 		return err
 	}
 	return d.finalizers.Remove(ctx, d.Client, instance, bergv1.Finalizer)
 }
 
-// patchTerminating writes the status of an instance that is being deleted, and tells
-// what is new in it, also where the API server refuses the status.
+// patchTerminating writes the status of an instance that is being deleted, and reports what
+// changed, also if the API server rejects the status.
 func (d *deletion) patchTerminating(ctx context.Context, before, instance *bergv1.ChallengeInstance, now time.Time) error {
 	err := d.patchStatus(ctx, before, instance)
 	if err == nil || outcome.CauseOf(err) == outcome.Rejected {
@@ -145,9 +143,9 @@ func (d *deletion) patchTerminating(ctx context.Context, before, instance *bergv
 	return err
 }
 
-// ownNamespace returns the instance's namespace, nil if it is gone or was never
-// this instance's. The cache of a replica that has just taken over may not show
-// yet what its predecessor created, so absence is confirmed by the API server.
+// ownNamespace returns the namespace of the instance, nil if it is gone or never belonged to
+// this instance. The cache of a new leader may not show yet what its predecessor created, so
+// the API server confirms its absence.
 func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
 	owner := manifests.OwnerOf(instance)
 	ns, err := d.observeNamespace(ctx, instance)
@@ -155,8 +153,8 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 		return ns, err
 	}
 	if instance.Status.InstanceID == "" {
-		// It is persisted before the first child. Were this out of date, the status could
-		// not be written.
+		// The ID is persisted before the first object. If this one were out of date, the status
+		// could not be written.
 		return nil, nil
 	}
 	ns = &corev1.Namespace{}
@@ -170,10 +168,9 @@ func (d *deletion) ownNamespace(ctx context.Context, instance *bergv1.ChallengeI
 	return ns, nil
 }
 
-// sweep deletes what the deletion of the namespace has left. Kubernetes deletes what
-// the API server says there is; one that has just been started does not know of
-// custom resources for a moment, and theirs outlive their namespace. They would
-// block the next instance of the owner.
+// sweep deletes what the deletion of the namespace left. Kubernetes deletes the kinds that the
+// API server serves. Just after its start the API server does not know custom resources yet,
+// so they can outlive their namespace, and would block the next instance of the owner.
 func (d *deletion) sweep(ctx context.Context, instance *bergv1.ChallengeInstance) error {
 	owner, ns := manifests.OwnerOf(instance), manifests.NamespaceName(instance.Spec.OwnerID)
 	errs := []error{

@@ -254,8 +254,8 @@ func checkMeta(t *testing.T, key string, o client.Object, labels ...string) {
 	}
 }
 
-// checkPod lists what a pod of an instance may have: whatever else it has, an
-// author has found a way out.
+// checkPod lists everything that a pod of an instance may have. With anything else, an author
+// has escaped.
 func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 	t.Helper()
 	wanted := []string{bergv1.LabelInstanceID, "cluster-autoscaler.kubernetes.io/safe-to-evict", "kubernetes.io/egress-bandwidth", "kubernetes.io/ingress-bandwidth"}

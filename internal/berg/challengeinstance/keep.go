@@ -17,37 +17,37 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Recorder keeps something of instances that end.
+// Recorder stores a record of an instance that ends.
 type Recorder interface {
-	// Keep is told of an instance that is being deleted, at each pass, until Forget. It reports
-	// whether the namespace may go now; if not, wake is called when it may, which is soon. It does
-	// not block.
-	Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() Ending, wake func()) (ready bool)
+	// Keep is called in each reconciliation of an instance that is being deleted, until Forget.
+	// It reports whether the namespace may be deleted now. If not, it calls enqueue as soon as
+	// that changes. It does not block.
+	Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() Ending, enqueue func()) (ready bool)
 	// Forget is called when the instance is gone.
 	Forget(key types.NamespacedName)
 }
 
-// Ending is an instance that ends, as it was before anything of it was taken away. It is not to
-// be changed.
+// Ending is an instance that ends, as it was before anything of it was deleted. It must not be
+// modified.
 type Ending struct {
 	Instance *bergv1.ChallengeInstance
-	// Namespace is nil where there is none, or none any more.
+	// Namespace is nil if it does not exist or no longer exists.
 	Namespace *corev1.Namespace
 	Reason    bergv1.EndReason
 	// Challenge is the one that the instance names, with its namespace.
 	Challenge bergv1.ChallengeReference
-	// StaticFlag is that of the Challenge, "" where it has none or is gone.
+	// StaticFlag is that of the Challenge, "" if it has none or is gone.
 	StaticFlag string
-	// ExpiresAt is nil while the instance is frozen, and where it never started.
+	// ExpiresAt is nil while the instance is frozen, and if it never started.
 	ExpiresAt *metav1.Time
 }
 
-// errBeingKept puts a deletion aside: the Keeper calls it again.
-var errBeingKept = fmt.Errorf("what is left of the instance is being read: %w", reconcile.ErrDeferred)
+// errRecordPending defers a deletion until the Recorder enqueues it again.
+var errRecordPending = fmt.Errorf("the record of the instance is being read: %w", reconcile.ErrDeferred)
 
-// keep reports whether the namespace of an instance may go as far as the Keeper is concerned.
-func (d *deletion) keep(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
-	// A check tells by itself what became of its instance.
+// keepRecord reports whether the Recorder allows the deletion of the namespace.
+func (d *deletion) keepRecord(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
+	// A check reports by itself how its instance ended.
 	if d.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" {
 		return true
 	}
@@ -67,7 +67,7 @@ func (d *deletion) ending(ctx context.Context, instance *bergv1.ChallengeInstanc
 	e.Challenge = bergv1.ChallengeReference{Namespace: where.Namespace, Name: where.Name}
 	c, err := d.observeCandidate(ctx, instance)
 	if err != nil {
-		return e // only a cache that is shutting down fails
+		return e // only a cache that shuts down fails
 	}
 	if c.Challenge != nil {
 		e.StaticFlag = c.Challenge.Spec.Flag

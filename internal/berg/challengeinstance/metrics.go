@@ -18,12 +18,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Labels are the phase and the name of an existing Challenge: never an owner, an
-// instance or a flag.
+// Labels are the phase and the name of an existing Challenge: never an owner, an instance or a
+// flag.
 var (
 	created = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "berg_challengeinstance_total",
-		Help: "Instances that the operator began to build.",
+		Help: "Instances that the operator started to build.",
 	}, []string{labelChallenge})
 	timeToRunning = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstance_time_to_running_seconds",
@@ -41,31 +41,31 @@ var (
 		Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600},
 	})
 	reconcileMetrics = reconcile.NewMetrics("berg_challengeinstance",
-		"Reconciliations that failed and are tried again: the API server refused, did not answer, or there is a bug. Conflicts and errors in a Challenge do not count.")
+		"Reconciliations that failed and are retried: the API server rejected a request or did not answer, or there is a bug. Conflicts and errors in a Challenge do not count.")
 	timeouts = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "berg_challengeinstance_timeouts_total",
 		Help: "Instances that were deleted because they had expired.",
 	})
-	// startStages has a bounded number of labels: it is of all Challenges.
+	// startStages covers all Challenges, so that the number of series is bounded.
 	startStages = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "berg_challengeinstance_start_stage_seconds",
-		Help:    "How long the stages of a start took, of instances whose pods were all ready.",
+		Help:    "Duration of the stages of a start, for instances whose pods were all ready.",
 		Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300, 600},
 	}, []string{"stage"})
 	policiesInUse = newPolicyKinds()
 	perChallenge  = &challengeSeries{}
 	overdue       = gauge.NewNumber("berg_challengeinstance_longest_overdue_seconds",
-		"For how long the live instance that is most overdue has been expired, 0 if there is none. Only the leader reports it.")
-	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, seeInstances)
+		"Seconds since the expiry of the most overdue live instance, 0 if there is none. Reported by the leader only.")
+	perPhase = gauge.NewPhases("berg_challengeinstance", "Instances", bergv1.Phases, observeInstances)
 )
 
 const (
 	labelChallenge = "challenge"
-	// maxChallenges bounds the label: anyone who may create Challenges chooses
-	// its values. At 18 series for each it is what one scrape carries easily.
+	// maxChallenges bounds the label: users who may create Challenges choose its values. With
+	// 18 series each, one scrape carries that many easily.
 	maxChallenges = 256
-	// otherChallenges stands for those beyond the bound and for those that are
-	// gone. It is not a valid name, so it cannot be that of a Challenge.
+	// otherChallenges stands for those beyond the limit and for deleted ones. It is not a valid
+	// name of a Challenge.
 	otherChallenges = "_other"
 	// scrapeTimeout bounds how long a scrape waits for the cache.
 	scrapeTimeout = time.Second
@@ -75,8 +75,8 @@ func init() {
 	metrics.Registry.MustRegister(policiesInUse, perChallenge, perPhase, orphanedNamespaces, overdue, lifetimes, expiryDelays, reconcileMetrics, timeouts, startStages)
 }
 
-// policyKindsInUse tells which kinds of network policy isolate instances: nothing before the
-// first instance was looked at.
+// policyKindsInUse shows which kinds of network policy isolate instances. There is no value
+// before the first reconciliation.
 type policyKindsInUse struct {
 	*prometheus.GaugeVec
 	last atomic.Value
@@ -89,7 +89,7 @@ func newPolicyKinds() *policyKindsInUse {
 	}, []string{"kind"})}
 }
 
-// set reports whether that is new.
+// set reports whether the value changed.
 func (p *policyKindsInUse) set(now config.NetworkPolicy) bool {
 	if p.last.Swap(now) == any(now) {
 		return false
@@ -104,17 +104,16 @@ func (p *policyKindsInUse) set(now config.NetworkPolicy) bool {
 	return true
 }
 
-// challengeSeries are the metrics labelled with a Challenge. The series of a
-// Challenge are dropped when it is gone.
+// challengeSeries are the metrics with the name of a Challenge as label. They are removed when
+// the Challenge is gone.
 type challengeSeries struct {
 	reader atomic.Pointer[client.Reader]
 	mu     sync.Mutex
 	names  map[string]struct{}
 }
 
-// label returns the value of the label for an instance of the Challenge of that
-// name. exists says whether the Challenge is there: a name in an instance is
-// whatever a user wrote.
+// label returns the label value for an instance of a Challenge. exists says whether the
+// Challenge exists: the name in an instance is user input.
 func (s *challengeSeries) label(name string, exists bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,8 +130,8 @@ func (s *challengeSeries) label(name string, exists bool) string {
 	return name
 }
 
-// keep drops the series of every Challenge that is not named.
-func (s *challengeSeries) keep(exist map[string]struct{}) {
+// keep removes the series of every Challenge that is not in exist.
+func (s *challengeSeries) keepRecord(exist map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.names {
@@ -159,52 +158,52 @@ func (s *challengeSeries) Collect(ch chan<- prometheus.Metric) {
 			for i := range challenges.Items {
 				exist[challenges.Items[i].Name] = struct{}{}
 			}
-			s.keep(exist)
+			s.keepRecord(exist)
 		}
 	}
 	created.Collect(ch)
 	timeToRunning.Collect(ch)
 }
 
-// seeOverdue returns for how long an instance that should be deleted has been expired.
-// The delays of those that were deleted say nothing about one that cannot be.
-func seeOverdue(reader client.Reader, now clock.PassiveClock) func(context.Context) (seconds float64, err error) {
+// observeOverdue returns the time since the expiry of the most overdue live instance. The
+// delays of deleted instances do not show one that cannot be deleted.
+func observeOverdue(reader client.Reader, now clock.PassiveClock) func(context.Context) (seconds float64, err error) {
 	return func(ctx context.Context) (float64, error) {
 		var instances bergv1.ChallengeInstanceList
 		if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 			return 0, err
 		}
-		return longestOverdue(instances.Items, now.Now()).Seconds(), nil
+		return maxOverdue(instances.Items, now.Now()).Seconds(), nil
 	}
 }
 
-func longestOverdue(instances []bergv1.ChallengeInstance, now time.Time) (longest time.Duration) {
+func maxOverdue(instances []bergv1.ChallengeInstance, now time.Time) (maxAge time.Duration) {
 	for i := range instances {
 		if at := instances[i].Status.ExpiresAt; at != nil && instances[i].DeletionTimestamp == nil {
-			longest = max(longest, now.Sub(at.Time))
+			maxAge = max(maxAge, now.Sub(at.Time))
 		}
 	}
-	return longest
+	return maxAge
 }
 
-func seeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
+func observeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {
 	var instances bergv1.ChallengeInstanceList
 	if err := reader.List(ctx, &instances, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	observations := make([]gauge.Observation, len(instances.Items))
 	for i := range instances.Items {
-		observations[i] = seen(&instances.Items[i])
+		observations[i] = observationOf(&instances.Items[i])
 	}
 	return observations, nil
 }
 
-func seen(instance *bergv1.ChallengeInstance) gauge.Observation {
+func observationOf(instance *bergv1.ChallengeInstance) gauge.Observation {
 	return gauge.Observation{Phase: string(cmp.Or(instance.Status.Phase, bergv1.PhasePending)), Since: enteredPhase(instance)}
 }
 
-// enteredPhase is since when an instance has been in its phase, or since shortly
-// before: a status keeps no time for each phase.
+// enteredPhase is since when, or since shortly before when, an instance has been in its phase:
+// the status has no time for every phase.
 func enteredPhase(instance *bergv1.ChallengeInstance) time.Time {
 	entered := instance.CreationTimestamp.Time
 	switch s := instance.Status; {
@@ -215,7 +214,7 @@ func enteredPhase(instance *bergv1.ChallengeInstance) time.Time {
 	case s.Phase == bergv1.PhaseRunning && s.ReadyAt != nil:
 		entered = s.ReadyAt.Time
 	case s.Phase == bergv1.PhaseFailed:
-		// What failed it was the last to change.
+		// The last change of a condition is what made it fail.
 		for _, c := range s.Conditions {
 			if c.LastTransitionTime.After(entered) {
 				entered = c.LastTransitionTime.Time

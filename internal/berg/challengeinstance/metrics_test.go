@@ -11,7 +11,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-func TestLongestOverdue(t *testing.T) {
+func TestMaxOverdue(t *testing.T) {
 	expires := func(after time.Duration) func(*bergv1.ChallengeInstance) {
 		return func(i *bergv1.ChallengeInstance) { i.Status.ExpiresAt = &metav1.Time{Time: noon.Add(after)} }
 	}
@@ -30,7 +30,7 @@ func TestLongestOverdue(t *testing.T) {
 		for _, i := range tc.instances {
 			all = append(all, *i)
 		}
-		if got := longestOverdue(all, noon); got != tc.want {
+		if got := maxOverdue(all, noon); got != tc.want {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)
 		}
 	}
@@ -52,7 +52,7 @@ func TestChallengeLabelIsBounded(t *testing.T) {
 		t.Errorf("a known Challenge has the label %q", got)
 	}
 
-	s.keep(map[string]struct{}{"challenge-1": {}})
+	s.keepRecord(map[string]struct{}{"challenge-1": {}})
 	if got := s.label("challenge-0", false); got != otherChallenges {
 		t.Errorf("a Challenge that is gone keeps the label %q", got)
 	}
@@ -61,14 +61,14 @@ func TestChallengeLabelIsBounded(t *testing.T) {
 	}
 }
 
-func TestSeriesOfAChallengeGoWithIt(t *testing.T) {
+func TestSeriesAreRemovedWithTheirChallenge(t *testing.T) {
 	s := &challengeSeries{}
 	for _, name := range []string{"stays", "goes"} {
 		created.WithLabelValues(s.label(name, true)).Inc()
 		timeToRunning.WithLabelValues(s.label(name, true)).Observe(1)
 	}
-	t.Cleanup(func() { s.keep(nil) })
-	s.keep(map[string]struct{}{"stays": {}})
+	t.Cleanup(func() { s.keepRecord(nil) })
+	s.keepRecord(map[string]struct{}{"stays": {}})
 	// Were a series still there, it could be deleted again.
 	if created.DeleteLabelValues("goes") || timeToRunning.DeleteLabelValues("goes") {
 		t.Error("the Challenge that is gone still has series")
@@ -84,7 +84,7 @@ func count(c prometheus.Collector) int {
 	return len(ch)
 }
 
-func TestSinceWhenAnInstanceIsInItsPhase(t *testing.T) {
+func TestEnteredPhase(t *testing.T) {
 	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
 	with := func(phase bergv1.Phase, modify func(*bergv1.ChallengeInstance)) bergv1.ChallengeInstance {
 		i := bergv1.ChallengeInstance{}
@@ -112,7 +112,7 @@ func TestSinceWhenAnInstanceIsInItsPhase(t *testing.T) {
 			i.Status.Conditions = []metav1.Condition{{LastTransitionTime: *ago(5 * time.Minute)}, {LastTransitionTime: *ago(4 * time.Minute)}}
 		}), bergv1.PhaseFailed, 4 * time.Minute},
 	} {
-		if got := seen(&tc.instance); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
+		if got := observationOf(&tc.instance); got.Phase != string(tc.phase) || noon.Sub(got.Since) != tc.since {
 			t.Errorf("%s: seen as %s for %s, want %s", tc.phase, got.Phase, noon.Sub(got.Since), tc.since)
 		}
 	}

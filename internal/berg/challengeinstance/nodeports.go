@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// releaseTime is how long the API server may take to release the node ports of
-	// a Service that is gone: it does so after it has told everybody.
+	// releaseTime is how long the API server may need to release the node ports of a deleted
+	// Service: it does so after it has sent the event.
 	releaseTime  = 2 * time.Second
 	releasePause = 100 * time.Millisecond
 )
 
-// applyService writes a Service. One that has to be created again asks for the node ports
-// that it had. Where somebody else has taken one meanwhile, the API server allots another.
+// applyService writes a Service. A recreated one requests the node ports that it had. If
+// another Service uses one of them now, the API server allocates a new one.
 func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, object client.Object) (client.Object, error) {
 	desired := object.(*corev1.Service)
 	live, err := apply.Apply(ctx, w, owner, desired)
 	if len(refusedNodePorts(desired, err)) > 0 {
 		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {
-			// Its own context would cut off the last attempt.
+			// The context of the poll would cancel the last attempt.
 			live, err = apply.Apply(ctx, w, owner, desired)
 			return len(refusedNodePorts(desired, err)) == 0, nil
 		})
@@ -46,7 +46,7 @@ func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, ob
 	return live, err
 }
 
-// asServices returns objects as the Services that they are.
+// asServices converts objects to Services.
 func asServices(objects []client.Object) []*corev1.Service {
 	out := make([]*corev1.Service, 0, len(objects))
 	for _, o := range objects {
@@ -55,9 +55,8 @@ func asServices(objects []client.Object) []*corev1.Service {
 	return out
 }
 
-// refusedNodePorts returns the indexes of the ports whose node port the API
-// server refused. Where TCP and UDP have one number they share the node port,
-// and the refusal names the first of them.
+// refusedNodePorts returns the indexes of the ports whose node port the API server rejected.
+// TCP and UDP on one number share the node port, and the error names only the first of them.
 func refusedNodePorts(s *corev1.Service, err error) []int {
 	var status apierrors.APIStatus
 	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {

@@ -29,7 +29,7 @@ func TestRefusedNodePorts(t *testing.T) {
 		"shared":              {refused(ports.Index(3).Child("nodePort")), []int{3, 4}},
 		"shared, of another":  {refused(ports.Index(4).Child("nodePort")), []int{3, 4}},
 		"quota":               {apierrors.NewForbidden(schema.GroupResource{}, "game", errors.New("quota")), nil},
-		"no answer whatever":  {errors.New("connection refused"), nil},
+		"no answer":           {errors.New("connection refused"), nil},
 		"refused, no details": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, nil},
 	} {
 		s := &corev1.Service{Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{

@@ -9,8 +9,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// optionalKinds returns the kinds of APIs that a cluster may lack, by the name
-// of their definition. Instances that need none of a missing kind run without it.
+// optionalKinds returns the kinds that a cluster may lack, by the name of their CRD. Instances
+// that do not need a missing kind run without it.
 func optionalKinds(policy config.NetworkPolicy) map[string]client.Object {
 	kinds := map[string]client.Object{
 		"httproutes.gateway.networking.k8s.io": &gatewayv1.HTTPRoute{},

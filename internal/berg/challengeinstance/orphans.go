@@ -31,22 +31,22 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// orphans follows the namespaces of instances that are gone. No instance is gone before
-// its namespace, except one whose finalizer was taken off by hand. It counts them, and,
-// if ORPHAN_GRACE_PERIOD is set, deletes each when it has been one for that long.
+// orphans watches the namespaces of instances that no longer exist. An instance outlives its
+// namespace unless its finalizer was removed by hand. The controller counts such namespaces,
+// and deletes each after ORPHAN_GRACE_PERIOD if that is set.
 type orphans struct {
 	client client.Client
-	// live reads from the API server. What a cache does not show may be there.
+	// live reads from the API server: an object may exist that the cache does not show.
 	live  client.Reader
 	clock clock.PassiveClock
-	// grace is zero when none is to be deleted.
-	grace  time.Duration
-	pauses *outcome.Backoff
-	seen   orphansSeen
+	// grace is zero if none is to be deleted.
+	grace   time.Duration
+	backoff *outcome.Backoff
+	seen    orphansSeen
 }
 
-// orphansSeen remembers since when this process has known of an orphan. Its zero value is
-// ready for use.
+// orphansSeen holds since when this process has known an orphan. The zero value is ready for
+// use.
 type orphansSeen struct {
 	mu    sync.Mutex
 	since map[types.UID]time.Time // by the UID of the namespace
@@ -54,7 +54,7 @@ type orphansSeen struct {
 }
 
 func (o *orphans) setup(mgr ctrl.Manager) error {
-	o.pauses = outcome.NewBackoff()
+	o.backoff = outcome.NewBackoff()
 	orphanedNamespaces.Watch(o.seen.report, mgr.Elected())
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance-orphans").
@@ -64,13 +64,13 @@ func (o *orphans) setup(mgr ctrl.Manager) error {
 		Complete(reconcile.Drain(reconcileMetrics, o))
 }
 
-// ofInstances passes the namespaces that are named like those of instances.
+// ofInstances passes namespaces whose name is that of an instance's namespace.
 var ofInstances = predicate.NewPredicateFuncs(func(ns client.Object) bool {
 	return strings.HasPrefix(ns.GetName(), manifests.NamespacePrefix)
 })
 
-// identityChanged passes updates of what tells to whom a namespace belongs, and
-// its deletion.
+// identityChanged passes changes of the labels and annotations that identify the instance, and
+// the deletion.
 var identityChanged = predicate.Or(predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool { return isLive(e.ObjectOld) != isLive(e.ObjectNew) },
 })
@@ -79,10 +79,10 @@ func namespaceOfOwner(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: manifests.NamespaceName(o.(*bergv1.ChallengeInstance).Spec.OwnerID)}}}
 }
 
-// Reconcile looks at one namespace. It returns no errors, like the Reconciler's.
+// Reconcile checks one namespace. It returns no errors, like that of the Reconciler.
 func (o *orphans) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	requeueAfter, err := o.reconcile(ctx, req.Name)
-	result, _ := o.pauses.Result(ctx, req, requeueAfter, err)
+	result, _ := o.backoff.Result(ctx, req, requeueAfter, err)
 	return result, nil
 }
 
@@ -113,7 +113,7 @@ func (o *orphans) reconcile(ctx context.Context, name string) (again time.Durati
 		if o.grace > 0 {
 			about = about.WithValues("deletedIn", o.grace.String())
 		}
-		about.Info("a namespace has outlived its instance, whose finalizer was removed by hand: delete it, unless ORPHAN_GRACE_PERIOD does")
+		about.Info("a namespace has outlived its instance, whose finalizer was removed by hand: delete the namespace, or set ORPHAN_GRACE_PERIOD")
 	}
 	if o.grace == 0 {
 		return 0, nil
@@ -139,23 +139,23 @@ func (o *orphans) exists(ctx context.Context, ns *corev1.Namespace, uid types.UI
 	return false, nil
 }
 
-// instancesPerPage is how many instances one request returns.
+// instancesPerPage is the number of instances in one response.
 const instancesPerPage = 500
 
-// errOrphanKept says that the cache is late. The next look has to be another one.
+// errOrphanKept says that the cache is out of date. The check is repeated.
 var errOrphanKept = errors.New("the instance of the namespace exists")
 
-// collect deletes an orphan. The cache may be late, so the API server is asked for all of
-// it again, the instances after the namespace: what does not exist then never will, since
-// no UID is used twice. The namespace must be the one that was seen, in the version that
-// was.
+// collect deletes an orphan. The cache may be out of date, so everything is read from the API
+// server again, the instances after the namespace: an instance that does not exist then never
+// will, since no UID is reused. The namespace must be the one that was checked, in the same
+// version.
 func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance types.UID) error {
 	live := &corev1.Namespace{}
 	if err := o.live.Get(ctx, client.ObjectKeyFromObject(ns), live); err != nil {
-		return err // it is gone, or we look again
+		return err // it is gone, or the check is repeated
 	}
 	if uid, provable := manifests.InstanceUIDOf(live); !provable || uid != instance || live.UID != ns.UID || live.DeletionTimestamp != nil {
-		return outcome.ErrConflict // its event comes
+		return outcome.ErrConflict // an event follows
 	}
 	instances := &metav1.PartialObjectMetadataList{}
 	instances.SetGroupVersionKind(bergv1.GroupVersion.WithKind("ChallengeInstanceList"))
@@ -180,7 +180,7 @@ func (o *orphans) collect(ctx context.Context, ns *corev1.Namespace, instance ty
 	if apply.IgnoreAbsent(err) != nil {
 		return fmt.Errorf("delete namespace %s, whose instance does not exist: %w", ns.Name, err)
 	}
-	log.FromContext(ctx).Info("the namespace of an instance that does not exist any more is deleted", "orphan", ns.Name, "uid", instance)
+	log.FromContext(ctx).Info("deleted the namespace of an instance that no longer exists", "orphan", ns.Name, "uid", instance)
 	return nil
 }
 
@@ -212,8 +212,8 @@ func (s *orphansSeen) count() int {
 	return len(s.since)
 }
 
-// report is how many orphans the metric tells of.
+// report is the value of the metric.
 func (s *orphansSeen) report(context.Context) (float64, error) { return float64(s.count()), nil }
 
 var orphanedNamespaces = gauge.NewNumber("berg_challengeinstance_orphaned_namespaces",
-	"Namespaces of instances that do not exist any more. Only the leader reports it.")
+	"Namespaces whose instance no longer exists. Reported by the leader only.")

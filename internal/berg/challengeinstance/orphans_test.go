@@ -11,7 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/gauge"
 )
 
-func TestOrphansAreCountedFromWhenTheyWereSeen(t *testing.T) {
+func TestOrphansCountFromTheirFirstObservation(t *testing.T) {
 	var met orphansSeen
 	one := namespaceOf("u", func(n *corev1.Namespace) { n.UID = "one" })
 	if since, news := met.note(one, noon); !news || since != noon {

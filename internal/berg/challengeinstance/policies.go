@@ -22,28 +22,28 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Policies returns the kinds of policy that instances are given now: NETWORK_POLICY=auto
-// goes by what the API server serves, which may change.
+// Policies returns the kinds of network policy for instances. With NETWORK_POLICY=auto they
+// depend on what the API server serves, which may change.
 func Policies(setting config.NetworkPolicy, presence *optional.Presence) config.NetworkPolicy {
 	return setting.On(presence.Check(ciliumv2.SchemeGroupVersion.WithKind(ciliumv2.CNPKindDefinition)) == nil)
 }
 
-// policies tells the log and the metrics when they change.
+// policies also reports changes in the log and in the metrics.
 func (r *Reconciler) policies(ctx context.Context) config.NetworkPolicy {
 	now := Policies(r.Config.Challenge.NetworkPolicy, r.Presence)
 	if policiesInUse.set(now) {
-		log.FromContext(ctx).Info("instances are isolated by network policies of this kind from now on",
+		log.FromContext(ctx).Info("instances are now isolated by network policies of this kind",
 			"kind", now, "NETWORK_POLICY", r.Config.Challenge.NetworkPolicy)
 	}
 	return now
 }
 
-// pruneOtherPolicies deletes, under NETWORK_POLICY=auto, the policies of the kind that the
-// instance was isolated by before: after those of the other kind were written, so that
-// there is one at any time.
+// pruneOtherPolicies deletes, with NETWORK_POLICY=auto, the policies of the kind that isolated
+// the instance before. It runs after the new ones are written, so that a policy exists at any
+// time.
 func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Owner, in manifests.Inputs) error {
 	if r.Config.Challenge.NetworkPolicy != config.NetworkPolicyAuto {
-		return nil // there is no cache of it to look into
+		return nil // the other kind has no cache
 	}
 	var others client.ObjectList = &ciliumv2.CiliumNetworkPolicyList{}
 	if in.Config.NetworkPolicy.Cilium() {
@@ -52,8 +52,8 @@ func (r *Reconciler) pruneOtherPolicies(ctx context.Context, owner ownership.Own
 	return apply.Prune(ctx, r.Writer, owner, others, in.Namespace(), func(types.NamespacedName) bool { return false })
 }
 
-// policySets are the policies by kind. A kind that NETWORK_POLICY does not name is left out:
-// there is no cache of it to look into, and formerPolicies knows what is left of it.
+// policySets returns the policies by kind. A kind outside NETWORK_POLICY is left out: it has
+// no cache, and formerPolicies removes what is left of it.
 func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
 	var out []apply.Set
 	if in.Config.NetworkPolicy.Kubernetes() {
@@ -65,15 +65,14 @@ func policySets(in manifests.Inputs, f manifests.Foundation) []apply.Set {
 	return out
 }
 
-// formerPolicies are the network policies of a kind that is not wanted any more.
-// A watch of that kind would serve nothing else, so they are listed once in the
-// life of the process, their metadata alone.
+// formerPolicies are the network policies of a kind that is no longer wanted. A watch of that
+// kind would serve no other purpose, so their metadata is listed once per process.
 type formerPolicies struct {
 	kinds []metav1.TypeMeta
 
 	mu     sync.Mutex
 	listed bool
-	// left are those that are still there, by namespace.
+	// left are those that still exist, by namespace.
 	left map[string][]*metav1.PartialObjectMetadata
 }
 
@@ -89,7 +88,7 @@ func formerKinds(policy config.NetworkPolicy) []metav1.TypeMeta {
 	}
 }
 
-// prune deletes what is left in one namespace and carries the proof.
+// prune deletes the remaining policies of the owner in one namespace.
 func (p *formerPolicies) prune(ctx context.Context, c client.Client, live client.Reader, owner ownership.Owner, ns string) error {
 	left, err := p.in(ctx, live, ns)
 	if err != nil {
@@ -121,7 +120,7 @@ func (p *formerPolicies) in(ctx context.Context, live client.Reader, ns string) 
 			list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: kind.APIVersion, Kind: kind.Kind + "List"}}
 			err := live.List(ctx, list, client.MatchingLabels{bergv1.LabelManagedBy: bergv1.ManagedBy})
 			if meta.IsNoMatchError(err) || outcome.KindUnknown(err) {
-				continue // nothing of a kind that does not exist
+				continue // the API server does not serve this kind
 			}
 			if err != nil {
 				return nil, err

@@ -15,19 +15,19 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 )
 
-// copyPullSecrets gives the instance a copy of the configured pull secret before its
-// Deployments are created, and returns which copy each container's image is pulled with.
+// copyPullSecrets copies the configured pull secret into the namespace of the instance before
+// its Deployments are created, and returns which copy each container uses.
 //
-// The operator may read one Secret, in its own namespace, and create Secrets. It can
-// neither see nor change those of an instance, so a copy is right only if it made it
-// itself, of the source as it is now:
-//   - the one that has the name of the source, where its creation succeeded;
-//   - else one whose name tells the instance and the version, which is nobody else's.
+// The operator may read one Secret, in its own namespace, and create Secrets. It can neither
+// read nor change those of an instance, so it can rely on a copy only if it created it from
+// the current source:
+//   - the copy with the name of the source, if its creation succeeded;
+//   - otherwise a copy whose name contains the version, which only the operator can compute.
 //
-// A Deployment notes its copy, and keeps it: another one would restart its pods. Only a
-// container whose image cannot be pulled gets a new one when the source is another than
-// its copy was made of. The kubelet tries again at least every five minutes, and then we
-// look again.
+// A Deployment records its copy and keeps it, because another copy would restart its pods. A
+// container gets a new copy only if its image cannot be pulled and the source is not the one
+// that was copied. The kubelet retries at least every five minutes, which triggers another
+// check.
 //
 // A missing source is reported and does not stop the instance: the image may be public.
 func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in manifests.Inputs) (map[string]manifests.PullSecretUse, error) {
@@ -69,9 +69,9 @@ func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in 
 	return uses, nil
 }
 
-// pullSecretUses returns what Deployments have noted, and for which containers the source
-// must be looked at: those whose Deployment is not there yet, or is to get another pull
-// secret, and those whose image cannot be pulled.
+// pullSecretUses returns the recorded copies, and the containers for which the source must be
+// read: those without a Deployment, those that get another pull secret, and those whose image
+// cannot be pulled.
 func (r *Reconciler) pullSecretUses(ctx context.Context, o status.Observed, in manifests.Inputs) (uses map[string]manifests.PullSecretUse, open []string, err error) {
 	uses = map[string]manifests.PullSecretUse{}
 	pods, err := r.observePods(ctx, o.Candidate)
@@ -92,7 +92,7 @@ func (r *Reconciler) pullSecretUses(ctx context.Context, o status.Observed, in m
 	return uses, open, nil
 }
 
-// newPullSecret returns a copy of the source as it is now.
+// newPullSecret returns a copy of the current source.
 func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in manifests.Inputs, source *corev1.Secret, version string, uses map[string]manifests.PullSecretUse) (manifests.PullSecretUse, error) {
 	wanted := manifests.PullSecretUse{Name: source.Name, Version: version}
 	made, err := r.createPullSecret(ctx, in, source, source.Name)
@@ -102,7 +102,7 @@ func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in ma
 	if made {
 		r.copies.Add(in.UID, version)
 	}
-	// There is one of that name. Is it ours?
+	// A Secret of that name exists. It is ours if this process or a Deployment knows it.
 	of, known := r.copies.Get(in.UID)
 	ours := known
 	if known && of == version {
@@ -120,15 +120,15 @@ func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in ma
 	}
 	if !ours {
 		r.Events.Eventf(o.Instance, nil, corev1.EventTypeWarning, bergv1.ReasonPullSecretConflict, actionCreate,
-			"Secret %s/%s exists and nothing shows that it is this instance's: it is left untouched and not used, images are pulled with %s",
+			"Secret %s/%s exists and does not provably belong to this instance. It is left unchanged and is not used; images are pulled with %s",
 			in.Namespace(), source.Name, own.Name)
 	}
 	return own, nil
 }
 
-// createPullSecret reports whether there was none of that name.
+// createPullSecret reports whether it created the copy; a Secret of that name may exist.
 func (r *Reconciler) createPullSecret(ctx context.Context, in manifests.Inputs, source *corev1.Secret, name string) (bool, error) {
-	// The operator keeps no cache of Secrets that could wait for this write.
+	// There is no cache of Secrets that could wait for this write.
 	err := r.Client.Create(ctx, manifests.PullSecret(in, source, name), client.DisableReadYourWritesConsistency)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return false, fmt.Errorf("copy the pull secret: %w", err)
@@ -136,8 +136,8 @@ func (r *Reconciler) createPullSecret(ctx context.Context, in manifests.Inputs, 
 	return err == nil, nil
 }
 
-// pullFails reports whether the kubelet waits before it tries again to pull an
-// image. The time between is its own, and grows to five minutes.
+// pullFails reports whether the kubelet waits before its next attempt to pull an image. It
+// increases this time to up to five minutes.
 func pullFails(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.State.Waiting != nil && s.State.Waiting.Reason == "ImagePullBackOff"

@@ -46,7 +46,7 @@ func (r *Reconciler) openQueue(mgr ctrl.Manager) {
 	r.queue.Queue = queue.New(r.Config.Challenge.MaxInstances)
 	lengths.watch(r.queue.Waiting, mgr.Elected())
 	headAge.Watch(func(context.Context) (float64, error) {
-		return longestWaiting(r.queue.Waiting(), r.Clock.Now()).Seconds(), nil
+		return maxWaiting(r.queue.Waiting(), r.Clock.Now()).Seconds(), nil
 	}, mgr.Elected())
 }
 
@@ -287,9 +287,9 @@ func lengthsOf(waiting map[types.NamespacedName]queue.Waiting) map[string]int {
 	return shown
 }
 
-func longestWaiting(waiting map[types.NamespacedName]queue.Waiting, now time.Time) (longest time.Duration) {
+func maxWaiting(waiting map[types.NamespacedName]queue.Waiting, now time.Time) (maxAge time.Duration) {
 	for _, w := range waiting {
-		longest = max(longest, now.Sub(w.Oldest))
+		maxAge = max(maxAge, now.Sub(w.Oldest))
 	}
-	return longest
+	return maxAge
 }

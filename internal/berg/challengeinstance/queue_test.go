@@ -78,7 +78,7 @@ func TestTheQueuesOfManyChallengesAreBounded(t *testing.T) {
 	if got := lengthsOf(few); !maps.Equal(got, map[string]int{"web": 3}) {
 		t.Errorf("%v", got)
 	}
-	if got := longestWaiting(few, noon); got != time.Hour {
+	if got := maxWaiting(few, noon); got != time.Hour {
 		t.Errorf("the oldest has waited %s", got)
 	}
 	many := map[types.NamespacedName]queue.Waiting{}

@@ -16,16 +16,16 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 )
 
-// retryRefused makes Kubernetes' controllers look again at Deployments whose pods were
-// refused: they do after every write. The annotation is no part of the plan. Were it, each
-// try would count as a repair, and many as a fight with somebody.
+// retryRefused triggers the controllers of Kubernetes to create rejected pods again, which
+// every write of a Deployment does. The annotation is not part of the plan: otherwise each
+// attempt would count as drift, and several as a conflict with another writer.
 func (r *Reconciler) retryRefused(ctx context.Context, o status.Observed, now time.Time) error {
 	var errs []error
 	for _, d := range o.Deployments {
 		if at := status.RetryAt(d); at.IsZero() || now.Before(at) {
 			continue
 		}
-		// What is cached is not whole.
+		// The cached object is trimmed.
 		live := &appsv1.Deployment{}
 		err := r.Live.Get(ctx, client.ObjectKeyFromObject(d), live)
 		if err == nil && live.UID == d.UID && manifests.OwnerOf(o.Instance).Owns(live) {
@@ -33,7 +33,7 @@ func (r *Reconciler) retryRefused(ctx context.Context, o status.Observed, now ti
 			err = r.Client.Update(ctx, live, client.FieldOwner(r.Writer.Manager))
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			errs = append(errs, fmt.Errorf("try the pods of %s again: %w", d.Name, err))
+			errs = append(errs, fmt.Errorf("retry the pods of %s: %w", d.Name, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -12,9 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// start persists what makes this instance this instance, before the first child
-// that carries it; later, it adopts the Challenge as it is now when a new
-// rollout is asked for.
+// start persists the identity of the instance before the first object that carries it. Later,
+// it adopts the current Challenge when a rollout is requested.
 func (r *Reconciler) start(ctx context.Context, o *status.Observed, now time.Time) error {
 	instance := o.Instance
 	fresh := instance.Status.InstanceID == ""
@@ -45,9 +44,9 @@ func (r *Reconciler) start(ctx context.Context, o *status.Observed, now time.Tim
 	return nil
 }
 
-// latest reads the Challenge anew. Who asks for a rollout has edited the Challenge
-// a moment ago, and the watches of two kinds are not of one moment: the cache may
-// show the request and not yet the edit.
+// latest reads the Challenge from the API server. A user who requests a rollout has just
+// edited the Challenge, and the watches of two kinds are not synchronised: the cache may show
+// the request and not yet the edit.
 func (r *Reconciler) latest(ctx context.Context, o *status.Observed) error {
 	challenge := &bergv1.Challenge{}
 	if err := apply.IgnoreAbsent(r.Writer.Live.Get(ctx, o.Key, challenge)); err != nil {

@@ -27,6 +27,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
@@ -55,7 +56,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	var reader client.Reader = mgr.GetCache()
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
-	overdue.Watch(seeOverdue(reader, r.Clock), mgr.Elected())
+	overdue.Watch(observeOverdue(reader, r.Clock), mgr.Elected())
 
 	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(r.awake(isLive)))
 	changed := builder.WithPredicates(changes)
@@ -73,7 +74,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Namespace{}, owner).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.firstOfOwner)).
 		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(r.awake(isNew))}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
-		Watches(&eventsv1.Event{}, owner, builder.WithPredicates(failureTold)).
+		Watches(&eventsv1.Event{}, owner, builder.WithPredicates(failureChanged)).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, refusalChanged))).
 		Watches(&policyv1.PodDisruptionBudget{}, owner, changed).
 		// Services and ConfigMaps have no generation: every change counts.
@@ -81,7 +82,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.ConfigMap{}, owner).
 		WatchesRawSource(apis.Enqueues(listInstances)).
 		WatchesRawSource(r.calls.source()).
-		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
+		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
 			ReconciliationTimeout:   reconcile.Timeout,
@@ -262,7 +263,7 @@ var podChanged = predicate.Funcs{
 }
 
 // failureTold passes what an event says, and not how often.
-var failureTold = predicate.Funcs{
+var failureChanged = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.(*eventsv1.Event).Note != e.ObjectNew.(*eventsv1.Event).Note

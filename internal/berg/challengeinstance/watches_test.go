@@ -18,7 +18,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-func TestWhoBecomesReadyForTheFirstTimeGoesFirst(t *testing.T) {
+func TestFirstReadinessHasPriority(t *testing.T) {
 	waiting, ready := pod("web", false), pod("web", true)
 	for name, c := range map[string]struct {
 		before, after corev1.Pod
@@ -57,7 +57,7 @@ func TestWhoBecomesReadyForTheFirstTimeGoesFirst(t *testing.T) {
 	}
 }
 
-func TestAPodWakesWhenTheStatusWouldSayAnother(t *testing.T) {
+func TestPodChanged(t *testing.T) {
 	waiting := pod("web", false)
 	with := func(change func(*corev1.Pod)) corev1.Pod {
 		p := *waiting.DeepCopy()
@@ -116,7 +116,7 @@ func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
 }
 
-func TestAnotherOneOfANameIsAChange(t *testing.T) {
+func TestReplacementIsAChange(t *testing.T) {
 	before := candidate("one", 0).Instance
 	after := before.DeepCopy()
 	if changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
@@ -134,15 +134,15 @@ func TestWhatMayMoveAnotherInTheOrder(t *testing.T) {
 		change func(*bergv1.ChallengeInstance)
 		want   bool
 	}{
-		"nothing":            {func(*bergv1.ChallengeInstance) {}, false},
-		"a condition":        {func(i *bergv1.ChallengeInstance) { i.Status.Conditions = []metav1.Condition{{}} }, false},
-		"the addresses":      {func(i *bergv1.ChallengeInstance) { i.Status.Services = []bergv1.ServiceEndpoint{{}} }, false},
-		"it is started":      {func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "id" }, true},
-		"its phase":          {func(i *bergv1.ChallengeInstance) { i.Status.Phase = bergv1.PhaseFailed }, true},
-		"what it asks for":   {func(i *bergv1.ChallengeInstance) { i.Generation++ }, true},
-		"it is being ended":  {func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{} }, true},
-		"it is another one":  {func(i *bergv1.ChallengeInstance) { i.UID = "another" }, true},
-		"a label of anybody": {func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{"a": "b"} }, false},
+		"nothing":           {func(*bergv1.ChallengeInstance) {}, false},
+		"a condition":       {func(i *bergv1.ChallengeInstance) { i.Status.Conditions = []metav1.Condition{{}} }, false},
+		"the addresses":     {func(i *bergv1.ChallengeInstance) { i.Status.Services = []bergv1.ServiceEndpoint{{}} }, false},
+		"it is started":     {func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "id" }, true},
+		"its phase":         {func(i *bergv1.ChallengeInstance) { i.Status.Phase = bergv1.PhaseFailed }, true},
+		"what it asks for":  {func(i *bergv1.ChallengeInstance) { i.Generation++ }, true},
+		"it is being ended": {func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{} }, true},
+		"it is another one": {func(i *bergv1.ChallengeInstance) { i.UID = "another" }, true},
+		"a foreign label":   {func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{"a": "b"} }, false},
 	} {
 		after := before.DeepCopy()
 		tc.change(after)
@@ -158,7 +158,7 @@ func TestWhatMayMoveAnotherInTheOrder(t *testing.T) {
 	}
 }
 
-func TestADeploymentWakesWhenTheStatusWouldSayAnother(t *testing.T) {
+func TestRefusalChanged(t *testing.T) {
 	none := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ReplicaSetCreateError", Message: "no set"}
 	for name, tc := range map[string]struct {
 		before, after *appsv1.Deployment

@@ -21,7 +21,6 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -37,9 +36,7 @@ type Reconciler struct {
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// ClockSkew tells when the clock has got ahead of the timers.
-	ClockSkew *clockskew.Watcher
-	Config    config.Berg
+	Config config.Berg
 	// Policies returns the kinds of policy that instances are given now.
 	Policies func() config.NetworkPolicy
 	// Namespace is that of the operator, where the pull secret is.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
@@ -48,7 +49,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&batchv1.Job{}, inNamespace).
 		Watches(&corev1.Pod{}, inNamespace, builder.WithPredicates(solverChanged)).
 		WatchesRawSource(source.Channel(r.others, handler.EnqueueRequestsFromMapFunc(r.resting))).
-		WatchesRawSource(r.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(r.every))).
+		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.every))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, // so that no two passes count at the same time
 			ReconciliationTimeout:   reconcile.Timeout,

@@ -8,7 +8,7 @@ import (
 
 // pieceLength is the number of bytes from which something counts as found by a
 // search. Four is where strings(1) starts; four differences between neighbours
-// are a piece of five bytes under a constant key, and shorter ones turn up in
+// are a piece of five bytes under a constant key, and shorter ones occur in
 // any file by chance.
 const pieceLength = 4
 
@@ -20,7 +20,7 @@ func printable(b byte) bool { return b == '\t' || b >= 0x20 && b <= 0x7e }
 // add key, each also backwards.
 //
 // The headers are only searched for printable runs. Their bytes follow from the
-// format, whatever the flag is, and long runs of zeros in them equal any run of
+// format, with every flag, and long runs of zeros in them equal any run of
 // one repeated character under some key.
 func exposures(image []byte, flag string) int {
 	forwards, body := []byte(flag), image[headersSize:]
@@ -33,7 +33,7 @@ func exposures(image []byte, flag string) int {
 	}
 	found += shared(body, forwards, backwards)
 	// The differences of neighbours are the same under every constant key, so
-	// one look at them stands for 256 searches.
+	// one search of them replaces 256.
 	for _, difference := range []func(a, b byte) byte{
 		func(a, b byte) byte { return a ^ b },
 		func(a, b byte) byte { return a - b },

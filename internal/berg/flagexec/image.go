@@ -22,49 +22,39 @@ type segment struct {
 	offset, address int
 }
 
-// writeImage returns the whole file for one set of decisions.
-func writeImage(d *dice, flag string) ([]byte, error) {
-	c := newCipher(d)
-	stride := d.between(2, 3)
-	before := d.between(16, 128)
-	content := d.padding(before + len(flag)*stride + d.between(16, 256))
-	for i, b := range c.encode(flag) {
+// writeImage returns the whole file for one stream of random numbers.
+func writeImage(r random, flag string) []byte {
+	key := r.key()
+	before := r.between(16, 128)
+	content := r.padding(before + len(flag)*stride + r.between(16, 256))
+	for i, b := range encode(flag, key) {
 		content[before+i*stride] = b
 	}
-	assembled, entry := writeProgram(d, len(flag), stride, c)
-
-	data := &segment{content: content, access: elf.PF_R}
-	code := &segment{content: assembled.code, access: elf.PF_R | elf.PF_X}
-	segments := []*segment{data, code}
-	shuffle(d, segments)
 
 	// Addresses stay far above vm.mmap_min_addr and below 2 GiB, where every
 	// kernel has room for a fixed mapping. The offset within the page is that of
 	// the file, or the loader refuses to map it.
-	base := d.between(0x400, 0x40000) * pageSize
-	offset := headersSize
-	for _, s := range segments {
-		offset += d.below(48)
-		s.offset, s.address = offset, base+offset
-		offset += len(s.content)
-		base += d.between(1, 64) * pageSize
-	}
+	base := r.between(0x400, 0x40000) * pageSize
+	data := segment{content: content, access: elf.PF_R, offset: headersSize + r.between(0, 48)}
+	data.address = base + data.offset
 
-	if err := assembled.link(map[string]int{dataLabel: data.address + before - code.address}); err != nil {
-		return nil, err
-	}
+	entry := r.between(0, 128)
+	code := segment{access: elf.PF_R | elf.PF_X, offset: data.offset + len(content) + r.between(0, 48)}
+	code.address = base + r.between(1, 64)*pageSize + code.offset
+	code.content = append(r.padding(entry), newCode(data.address+before, len(flag), key)...)
+	code.content = append(code.content, r.padding(r.between(16, 128))...)
 
-	image := headers(code.address+assembled.labels[entry], segments)
-	for _, s := range segments {
-		image = append(image, d.padding(s.offset-len(image))...)
+	image := headers(code.address+entry, data, code)
+	for _, s := range []segment{data, code} {
+		image = append(image, r.padding(s.offset-len(image))...)
 		image = append(image, s.content...)
 	}
-	return image, nil
+	return image
 }
 
 // headers returns the ELF header and the program headers. Segments must be in
 // ascending order of address: the specification of ELF demands it.
-func headers(entry int, segments []*segment) []byte {
+func headers(entry int, segments ...segment) []byte {
 	var out bytes.Buffer
 	header := elf.Header64{
 		Type:      uint16(elf.ET_EXEC),

@@ -26,8 +26,8 @@ func TestProgramPrintsFlagsOfEveryLength(t *testing.T) {
 		flag := textFlag(length, 0)
 		runAndCompare(t, build(t, flag, seedNumber(length)), flag)
 	}
-	longest := textFlag(flagexec.MaxFlagLength, 1)
-	runAndCompare(t, build(t, longest, nil), longest)
+	largest := textFlag(flagexec.MaxFlagLength, 1)
+	runAndCompare(t, build(t, largest, nil), largest)
 }
 
 func TestProgramPrintsAnyBytes(t *testing.T) {
@@ -53,7 +53,7 @@ func TestProgramPrintsAnyBytes(t *testing.T) {
 }
 
 func TestProgramPrintsUnderEverySeed(t *testing.T) {
-	const flag = "flag{every register, step and order has its turn}"
+	const flag = "flag{every seed gives another key and other offsets}"
 	seeds := 500
 	if testing.Short() {
 		seeds = 50
@@ -86,7 +86,7 @@ func TestProgramRunsForUsersWhoCannotReadIt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("changing to another user needs root")
 	}
-	const nobody = 65534
+	const unprivileged = 65534
 	const flag = "flag{execute only}"
 	directory, err := os.MkdirTemp("", "flagexec") //nolint:usetesting // The parents of t.TempDir are closed to other users.
 	if err != nil {
@@ -102,22 +102,22 @@ func TestProgramRunsForUsersWhoCannotReadIt(t *testing.T) {
 	}
 	file := filepath.Join(directory, "get_flag")
 	writeExecutable(t, file, build(t, flag, []byte("seed")), 0o111)
-	asNobody := func(name string, args ...string) ([]byte, error) {
+	runUnprivileged := func(name string, args ...string) ([]byte, error) {
 		command := exec.Command(name, args...)
-		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 		return command.Output()
 	}
 
-	out, err := asNobody(file)
+	out, err := runUnprivileged(file)
 	if err != nil || string(out) != flag {
-		t.Errorf("run as nobody: printed %q, error %v, want %q", out, err, flag)
+		t.Errorf("run by an unprivileged user: printed %q, error %v, want %q", out, err, flag)
 	}
-	if out, err := asNobody("cat", file); err == nil {
-		t.Errorf("nobody could read %d bytes of the file", len(out))
+	if out, err := runUnprivileged("cat", file); err == nil {
+		t.Errorf("an unprivileged user could read %d bytes of the file", len(out))
 	}
 }
 
-func TestProgramFailsWhenNobodyTakesTheFlag(t *testing.T) {
+func TestProgramFailsWhenTheFlagCannotBeWritten(t *testing.T) {
 	file := executable(t, build(t, "flag{unheard}", []byte("seed")))
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit)
 	defer cancel()
@@ -158,7 +158,7 @@ func TestProgramFailsWhenNobodyTakesTheFlag(t *testing.T) {
 		command := exec.CommandContext(ctx, file)
 		command.Stdout = writer
 		if err := command.Run(); err == nil {
-			t.Error("exited 0 although nobody could read the flag")
+			t.Error("exited 0 although no process could read the flag")
 		}
 	})
 }

@@ -141,7 +141,7 @@ func awaitSyscall(t *testing.T, pid, number int) {
 	for deadline := time.Now().Add(runLimit); time.Now().Before(deadline); <-ticker.C {
 		current, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid))
 		if os.IsNotExist(err) {
-			t.Skip("this kernel does not tell what a process waits for")
+			t.Skip("this kernel does not show what a process waits for")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +188,7 @@ type traced struct {
 	stackAtEnd string
 }
 
-// trace runs the program, gives its writes the answers in turn, and lets
+// trace runs the program, gives its writes the answers in order, and lets
 // everything after them pass.
 func trace(t *testing.T, image []byte, answers []answer) traced {
 	t.Helper()
@@ -262,7 +262,7 @@ func enter(t *testing.T, pid int, registers *syscall.PtraceRegs, answers *[]answ
 		if len(*answers) == 0 {
 			return
 		}
-		// A call of nothing stands for one that fails; leave puts the error in.
+		// A call with zero bytes replaces a failing one; leave sets the error.
 		registers.Rdx = uint64((*answers)[0].limit)
 		if err := syscall.PtraceSetRegs(pid, registers); err != nil {
 			t.Fatal(err)

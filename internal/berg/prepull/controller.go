@@ -18,7 +18,6 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
@@ -32,9 +31,7 @@ type Reconciler struct {
 	Manager string
 	Events  events.EventRecorder
 	Clock   clock.PassiveClock
-	// ClockSkew tells when the clock has got ahead of the timers.
-	ClockSkew *clockskew.Watcher
-	Config    config.Berg
+	Config  config.Berg
 	// Namespace is that of the operator, where the pull secret is.
 	Namespace string
 

@@ -254,7 +254,7 @@ func TestNext(t *testing.T) {
 		"not what is there":       {4, nil, func(l *store) { l.pulled(pull("1", "x")); l.pulled(pull("2", "y")) }, []string{"2 x", "3 x", "1 y"}, 0},
 		"of both Challenges":      {4, nil, func(l *store) { l.pulled(pull("1", "x")); l.pulled(pull("1", "y")) }, []string{"2 x", "3 x", "1 z"}, 0},
 		"not while a pause lasts": {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-10*time.Second)) }, []string{"2 x"}, 20 * time.Second},
-		"again after the pause":   {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-minDelay)) }, []string{"1 x"}, 0},
+		"again after the pause":   {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 3, "d", "no", noon.Add(-pullDelays.First)) }, []string{"1 x"}, 0},
 		"again when it is edited": {1, nil, func(l *store) { l.fail(attempt{"uid-a", pull("1", "x")}, 2, "d", "no", noon) }, []string{"1 x"}, 0},
 		"never after too many": {1, nil, func(l *store) {
 			for range maxAttempts {
@@ -279,7 +279,7 @@ func TestNext(t *testing.T) {
 
 func TestFailuresCountOnceAndPause(t *testing.T) {
 	l, a := newStore(), attempt{"uid-a", Target{Node: "uid-1", Image: image}}
-	want := minDelay
+	want := pullDelays.First
 	for n := range maxAttempts {
 		of := types.UID(strings.Repeat("d", n+1))
 		if !l.fail(a, 3, of, "no", noon) || l.fail(a, 3, of, "no", noon) {
@@ -308,7 +308,7 @@ func TestAStatusThatIsRefusedIsOfferedAgain(t *testing.T) {
 	for range 100 {
 		l.refuse("uid-a", 3, noon)
 	}
-	if got := l.refused["uid-a"].again().Sub(noon); got != maxRefusalDelay {
+	if got := l.refused["uid-a"].again().Sub(noon); got != statusDelays.Max {
 		t.Errorf("after many refusals: again after %s", got)
 	}
 	if l.refuse("uid-a", 4, noon); l.refused["uid-a"].Count != 1 {

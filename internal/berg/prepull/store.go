@@ -4,13 +4,18 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/bergctf/berg-operator/internal/kit/backoff"
 )
 
 // maxAttempts is how often a pull is tried for one version of a Challenge.
 const maxAttempts = 6
 
-// firstPause is the pause after the first attempt that failed; each further one is twice as long.
-const minDelay = 30 * time.Second
+// The delays after failed pulls of a target, and after rejected writes of a status.
+var (
+	pullDelays   = backoff.Exponential{First: 30 * time.Second, Max: 16 * time.Minute}
+	statusDelays = backoff.Exponential{First: 5 * time.Second, Max: 10 * time.Minute}
+)
 
 // store is what this process knows of pulls and no object tells.
 type store struct {
@@ -42,16 +47,8 @@ type refusal struct {
 	At         time.Time
 }
 
-// A status that was refused is offered again after a pause, each twice as long as the one before.
-const (
-	minRefusalDelay = 5 * time.Second
-	maxRefusalDelay = 10 * time.Minute
-)
-
-// again is when it is offered again.
-func (r refusal) again() time.Time {
-	return r.At.Add(min(minRefusalDelay<<min(r.Count-1, 16), maxRefusalDelay))
-}
+// again is when the status is written again.
+func (r refusal) again() time.Time { return r.At.Add(statusDelays.After(r.Count)) }
 
 // failure is how often a target has failed, and why it last did.
 type failure struct {
@@ -114,7 +111,7 @@ func (l *store) failureOf(a attempt, generation int64) (failure, bool) {
 
 // again is when a target is tried again; ok is false if it is not.
 func (f failure) again() (at time.Time, ok bool) {
-	return f.At.Add(minDelay << (f.Count - 1)), f.Count < maxAttempts
+	return f.At.Add(pullDelays.After(f.Count)), f.Count < maxAttempts
 }
 
 // update brings the store up to date with what nodes list, and forgets what no Challenge needs any more.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -45,7 +46,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Namespace{}, enqueue, builder.WithPredicates(inNamespaces)).
 		Watches(&appsv1.Deployment{}, enqueue, builder.WithPredicates(inNamespaces, createdOrDeleted)).
 		Watches(&corev1.Pod{}, enqueue, builder.WithPredicates(inNamespaces, podChanged)).
-		WatchesRawSource(r.ClockSkew.Source(enqueue)).
+		WatchesRawSource(clockskew.Source(r.Clock, enqueue)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1, // it is one request
 			ReconciliationTimeout:   reconcile.Timeout,

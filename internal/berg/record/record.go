@@ -120,10 +120,7 @@ func endOf(i *bergv1.ChallengeInstance, now time.Time) metav1.Time {
 func problemOf(i *bergv1.ChallengeInstance, c censor) *bergv1.RecordedProblem {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
 		for _, is := range i.Status.Conditions {
-			switch {
-			case is.Status != status, is.Reason == bergv1.ReasonTerminating:
-			case is.Type == bergv1.ConditionNamespaceDeleted, is.Type == bergv1.ConditionUpToDate:
-			default:
+			if is.Status == status && is.Reason != bergv1.ReasonTerminating && slices.Contains(bergv1.ProblemConditions, is.Type) {
 				since := is.LastTransitionTime
 				return &bergv1.RecordedProblem{Condition: is.Type, Reason: is.Reason, Message: c.words(is.Message), Since: &since}
 			}

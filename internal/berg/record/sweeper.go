@@ -25,10 +25,9 @@ import (
 // Sweeper deletes the records whose time is over, and the oldest of more than there may be. Every
 // event of a record wakes it, and a timer at the end of the next one: it remembers nothing.
 type Sweeper struct {
-	Client    client.Client
-	Clock     clock.PassiveClock
-	ClockSkew *clockskew.Watcher
-	Config    config.Record
+	Client client.Client
+	Clock  clock.PassiveClock
+	Config config.Record
 
 	backoff *outcome.Backoff
 }
@@ -65,7 +64,7 @@ func (s *Sweeper) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstancerecord").
 		WatchesMetadata(metadata(), all).
-		WatchesRawSource(s.ClockSkew.Source(all)).
+		WatchesRawSource(clockskew.Source(s.Clock, all)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcile.Timeout}).
 		Complete(reconcile.New(s.Clock, s.backoff, reconcileMetrics, s.reconcile))
 }

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// shortestRedacted is the length from which a flag is told apart from ordinary
-// words: a shorter one would make every message unreadable.
-const shortestRedacted = 4
+// minRedacted is the length in bytes from which a flag is removed: a shorter one occurs in
+// ordinary words, and its removal would make every message unreadable.
+const minRedacted = 4
 
-// Text takes a flag out of a text that came from elsewhere, in whatever notation: an admission
-// webhook may repeat the whole object that it refuses. A flag that is too short to be told from
-// ordinary words stays.
+// Text removes a flag, in any notation, from a foreign text: an admission webhook may repeat
+// the whole object that it rejects. A flag that is too short to be distinguished from ordinary
+// words stays.
 func Text(text, flag string) string { return Of(flag)(text) }
 
-// Of returns what takes a flag out of texts.
+// Of returns a function that removes a flag from texts.
 func Of(flag string) func(string) string {
 	all := Notations(flag)
 	return func(text string) string {
@@ -30,23 +30,24 @@ func Of(flag string) func(string) string {
 	}
 }
 
-// Notations returns how a flag may be written, longest first, so that none is found inside of
-// another; nothing for one that is too short to be told from ordinary words.
+// Notations returns how a flag may be written, the longest first, so that none is found inside
+// another. It returns none for a flag that is too short to be distinguished from ordinary
+// words.
 func Notations(flag string) []string {
-	if len(flag) < shortestRedacted {
+	if len(flag) < minRedacted {
 		return nil
 	}
 	all := []string{
-		flag, strings.ReplaceAll(flag, "$", "$$"), // as it stands in a variable
+		flag, strings.ReplaceAll(flag, "$", "$$"), // as in the value of a variable
 		hex.EncodeToString([]byte(flag)), strings.ToUpper(hex.EncodeToString([]byte(flag))),
 		url.QueryEscape(flag), url.PathEscape(flag),
-		unquoted(strconv.Quote(flag)), unquoted(strconv.QuoteToASCII(flag)),
+		withoutQuotes(strconv.Quote(flag)), withoutQuotes(strconv.QuoteToASCII(flag)),
 	}
 	if encoded, err := json.Marshal(flag); err == nil {
-		all = append(all, unquoted(string(encoded)))
+		all = append(all, withoutQuotes(string(encoded)))
 	}
-	// In base64 the neighbours of a text decide about its first and last digit, and
-	// its place about all of them.
+	// In base64, the bytes before and after the flag change its first and last digit, and its
+	// offset changes all digits.
 	for before := range 3 {
 		bits := []byte(strings.Repeat("\x00", before) + flag)
 		from, last := (before*8+5)/6, len(bits)*8/6
@@ -58,7 +59,7 @@ func Notations(flag string) []string {
 	return slices.Compact(all)
 }
 
-func unquoted(s string) string { return s[1 : len(s)-1] }
+func withoutQuotes(s string) string { return s[1 : len(s)-1] }
 
 // Error returns an error of the same kind whose text does not name the flag.
 func Error(err error, flag string) error {

@@ -14,7 +14,6 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/clockskew"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -34,9 +33,7 @@ type Reconciler struct {
 	Writer apply.Writer
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// ClockSkew reports that the clock has got ahead of the timers.
-	ClockSkew *clockskew.Watcher
-	Config    config.HexaCTF
+	Config config.HexaCTF
 	// Workers is how many challenges are reconciled concurrently.
 	Workers int
 	// Publisher sends messages. Nil: there are none.

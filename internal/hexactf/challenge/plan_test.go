@@ -104,8 +104,8 @@ func TestPlanGolden(t *testing.T) {
 	}
 }
 
-// What a challenge may reach is what it might at its start, whatever is set since. Of one whose
-// operator did not note it, it is what is set now.
+// A challenge may reach what the settings allowed at its start. If its operator did not record them, the present settings
+// apply.
 func TestEgressIsThatOfTheStart(t *testing.T) {
 	internet := testConfig(t, map[string]string{"HEXACTF_EGRESS": "internet", "HEXACTF_POD_CIDRS": "198.51.100.0/24"})
 	closed := testConfig(t, nil)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,6 +20,7 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/backoff"
 	"github.com/bergctf/berg-operator/internal/kit/elapsed"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -33,11 +33,12 @@ const (
 	// removes it, which saves a write.
 	outboxDelay = 2 * time.Second
 
-	// The delays between attempts to send a message of one challenge, and the attempts a second of all challenges
-	// together after a failure.
-	minSendDelay, maxSendDelay = 100 * time.Millisecond, 5 * time.Second
-	maxAttempts                = 200
+	// maxAttempts is the attempts a second of all challenges together after a failure.
+	maxAttempts = 200
 )
+
+// sendDelays are those between attempts to send a message of one challenge.
+var sendDelays = backoff.Exponential{First: 100 * time.Millisecond, Max: 5 * time.Second}
 
 // sender sends the messages of the outboxes: one at a time of each challenge, in their order. A broker that does not
 // answer delays only messages, and deletions for KAFKA_DELETE_TIMEOUT at most.
@@ -47,9 +48,7 @@ type sender struct {
 }
 
 func (s *sender) setup(mgr ctrl.Manager) error {
-	s.delays = workqueue.NewTypedMaxOfRateLimiter(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](minSendDelay, maxSendDelay),
-		&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(maxAttempts, maxAttempts)})
+	s.delays = backoff.NewLimiter[ctrl.Request](sendDelays, maxAttempts)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("challenge-messages").
 		For(&hexactfv1.Challenge{}, builder.WithPredicates(predicate.Funcs{
@@ -87,7 +86,7 @@ func (s *sender) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	for _, m := range pending(&c.Status, s.deliveries.of(c).Acknowledged) {
 		if err := s.send(ctx, c, m); err != nil {
 			if ctx.Err() != nil {
-				return ctrl.Result{RequeueAfter: minSendDelay}, nil //nolint:nilerr // the attempt was cut off, the broker did not refuse
+				return ctrl.Result{RequeueAfter: sendDelays.First}, nil //nolint:nilerr // the attempt was cut off, the broker did not refuse
 			}
 			unsendable.Inc()
 			if why := s.Reason(err); s.deliveries.failed(c, why) {

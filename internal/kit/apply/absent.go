@@ -9,9 +9,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// KindUnknown reports whether a 404 is about the kind of a request and not about an object:
-// it names none, or it is no answer of the API's own, which the client tells by its cause.
-// What stands before an API server may answer so too. It does not say that something is gone.
+// KindUnknown reports whether a 404 is about the kind of a request and not about an object: it
+// names no object, or it is not an answer of the API itself, which the client marks with a
+// cause. A proxy in front of the API server may answer so too. Such a 404 does not mean that
+// an object is gone.
 func KindUnknown(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -32,7 +33,7 @@ func IgnoreAbsent(err error) error {
 	return err
 }
 
-// Found reads an object into one of its kind, and returns nil if there is none of that name.
+// Found reads an object into an empty one, and returns nil if it does not exist.
 func Found[T client.Object](ctx context.Context, c client.Reader, key client.ObjectKey, into T) (none T, _ error) {
 	if err := c.Get(ctx, key, into); err != nil {
 		return none, IgnoreAbsent(err)

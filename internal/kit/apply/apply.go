@@ -1,6 +1,6 @@
-// Package apply brings objects into the state that a plan wants: it creates
-// what is missing, updates what differs, deletes what is no longer wanted,
-// leaves alone what is already right, and refuses what is not provably ours.
+// Package apply brings objects into the state of a plan. It creates missing objects,
+// updates different ones, deletes those that are no longer wanted, and refuses objects
+// that the custom resource does not own. An object in place costs no request.
 package apply
 
 import (
@@ -23,25 +23,25 @@ import (
 // A cache that drops managedFields must do it with Compact.
 type Writer struct {
 	Client client.Client
-	// Live reads from the API server. It is asked only when a create meets an
-	// object that the cache does not know, and before an update.
+	// Live reads from the API server. It is used only if a create conflicts with an
+	// object that the cache does not show, and before an update.
 	Live client.Reader
 	// Manager is the operator's name in metadata.managedFields. Under another
 	// name every object in every cluster would be written once more.
 	Manager string
-	// DriftBackoff is shared by all who write. Nil holds nothing back.
+	// DriftBackoff is shared by all Writers. Nil throttles nothing.
 	DriftBackoff *DriftBackoff
-	// Record names an annotation that notes which labels and annotations were
-	// wanted, so that those no longer wanted are taken off again and those of
-	// others stay. Empty: nothing is noted, and nothing is taken off.
+	// Record names an annotation that records which labels and annotations were
+	// wanted, so that those no longer wanted are removed and those of others are
+	// kept. Empty: nothing is recorded, and nothing is removed.
 	Record string
-	// Replace says that an object which the API server does not change into the one that is
-	// desired may be deleted, with all that it owns, and created again. Otherwise it stays
-	// as it is, and the refusal is returned.
+	// Replace allows deleting an object, with everything that it owns, and creating it again,
+	// if the API server rejects the update. Otherwise the object stays as it is, and the
+	// rejection is returned.
 	Replace bool
 }
 
-// TerminatingError says that an object is wanted while it is being deleted. Its
+// TerminatingError says that a wanted object is being deleted. Its
 // deletion event is the moment to try again.
 type TerminatingError struct {
 	Kind, Name string
@@ -51,23 +51,23 @@ func (e *TerminatingError) Error() string {
 	return fmt.Sprintf("%s %s is being deleted and will be created again", e.Kind, e.Name)
 }
 
-// Apply makes one object what it should be and returns it as the API server
-// has it. An object that is already right costs no request.
+// Apply creates or updates one object and returns it as the API server has it. An object
+// in place costs no request.
 //
-// It returns an *ownership.RefusedError for an object without our proof, a
-// *TerminatingError for one that is being deleted, a *ContestedError for one
-// that others change again and again, or the API server's error. What the API server
-// refuses to change is replaced where the Writer says so, and else the refusal is returned.
-func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Owner, desired T) (T, error) {
+// It returns an *ownership.RefusedError for an object that is not owned, a
+// *TerminatingError for one that is being deleted, a *ContestedError for one that others
+// keep changing, or the API server's error. If the API server rejects an update, the object
+// is replaced if the Writer allows it, else the rejection is returned.
+func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, desired T) (T, error) {
 	var none T
-	proof.SetOn(desired)
+	owner.SetOn(desired)
 	w.note(desired)
-	plan := ChecksumAnnotation(proof.Annotation)
+	plan := ChecksumAnnotation(owner.Annotation)
 	if err := setChecksum(desired, plan); err != nil {
 		return none, err
 	}
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
-	to := write{object: object{kind, key, proof.UID}, plan: desired.GetAnnotations()[plan]}
+	to := write{object: object{kind, key, owner.UID}, plan: desired.GetAnnotations()[plan]}
 	live := blank(desired)
 
 	switch err := w.Client.Get(ctx, key, live); {
@@ -79,31 +79,31 @@ func Apply[T client.Object](ctx context.Context, w Writer, proof ownership.Owner
 		if !apierrors.IsAlreadyExists(err) {
 			return created, err
 		}
-		// The cache does not show it: either it is foreign and filtered out, or
-		// another process wrote it a moment ago.
+		// The cache does not show it: either it is not owned and filtered out, or
+		// another process wrote it just now.
 	case err != nil:
 		return none, err
-	case !proof.Owns(live):
-		// It may be what another custom resource has left under this name, and gone by now:
-		// the caches of two kinds are not of the same moment. The API server is asked.
+	case !owner.Owns(live):
+		// It may belong to an earlier custom resource of this name and be gone by now: the
+		// caches of two kinds are not of the same moment. The API server is asked.
 	default:
-		if err := writable(proof, kind.Kind, live); err != nil {
+		if err := writable(owner, kind.Kind, live); err != nil {
 			return none, err
 		}
-		if inPlace(w, proof, desired, live) {
+		if inPlace(w, owner, desired, live) {
 			return live, nil
 		}
-		to.rollout = rollsOut(w, proof, to, live)
+		to.rollout = isRollout(w, owner, to, live)
 		if err := w.DriftBackoff.throttled(to); err != nil {
 			return none, err
 		}
 	}
-	return update(ctx, w, proof, to, desired)
+	return update(ctx, w, owner, to, desired)
 }
 
-// writable returns why an object must not be written.
-func writable(proof ownership.Owner, kind string, live client.Object) error {
-	if !proof.Owns(live) {
+// writable returns an error if an object must not be written.
+func writable(owner ownership.Owner, kind string, live client.Object) error {
+	if !owner.Owns(live) {
 		return &ownership.RefusedError{Kind: kind, Namespace: live.GetNamespace(), Name: live.GetName()}
 	}
 	if live.GetDeletionTimestamp() != nil {
@@ -112,31 +112,37 @@ func writable(proof ownership.Owner, kind string, live client.Object) error {
 	return nil
 }
 
-// inPlace reports whether an object needs no write.
-func inPlace(w Writer, proof ownership.Owner, desired, live client.Object) bool {
+// inPlace reports whether an object needs no write. All three questions are needed:
+//   - Unmodified finds what others have set, also in fields that the plan leaves out. It does not
+//     find what others have removed: then no entry of managedFields is left.
+//   - Contains finds what others have removed or changed, and another plan by its checksum. The
+//     comparison cannot be left to equality.Semantic.DeepDerivative: that counts an unset number
+//     as zero, so that an allotted node port or a defaulted timeout would be a difference.
+//   - accepts finds what an admission webhook has changed in our own write. Without it such an
+//     object would be written again in every reconciliation.
+func inPlace(w Writer, owner ownership.Owner, desired, live client.Object) bool {
 	if !Unmodified(w.Manager, live) {
 		return false
 	}
-	return Contains(desired, live) || w.DriftBackoff.accepts(proof, desired, live)
+	return Contains(desired, live) || w.DriftBackoff.accepts(owner, desired, live)
 }
 
-// asMade reports whether an object is what the API server made of this plan, nobody else
-// having touched it: where it is not what the plan says, an admission webhook or the API
-// server itself has changed it, as the labels of a Job's pods. Of a plan that asks for node
-// ports the checksum does not tell.
-func asMade(w Writer, proof ownership.Owner, desired, live client.Object) bool {
+// writtenAsPlanned reports whether an object was written from this plan and not modified by
+// others. If it differs from the plan, an admission webhook or the API server itself has
+// changed it, for example the labels of a Job's pods. The checksum does not cover node ports.
+func writtenAsPlanned(w Writer, owner ownership.Owner, desired, live client.Object) bool {
 	if service, ok := desired.(*corev1.Service); ok && asksForNodePorts(service) {
 		return false
 	}
-	annotation := ChecksumAnnotation(proof.Annotation)
+	annotation := ChecksumAnnotation(owner.Annotation)
 	return Unmodified(w.Manager, live) && live.GetAnnotations()[annotation] == desired.GetAnnotations()[annotation]
 }
 
-// rollsOut reports whether an object is written because its plan is another one now, and not
-// because somebody has changed it: it stands as it was written last.
-func rollsOut(w Writer, proof ownership.Owner, to write, live client.Object) bool {
+// isRollout reports whether an object is written because its plan has changed, and not because
+// others have changed it: it is as it was last written.
+func isRollout(w Writer, owner ownership.Owner, to write, live client.Object) bool {
 	last := w.DriftBackoff.plan(to.object)
-	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(proof.Annotation)] && Unmodified(w.Manager, live)
+	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(owner.Annotation)] && Unmodified(w.Manager, live)
 }
 
 func create[T client.Object](ctx context.Context, w Writer, to write, desired T) (T, error) {
@@ -149,33 +155,33 @@ func create[T client.Object](ctx context.Context, w Writer, to write, desired T)
 	return created, nil
 }
 
-// update replaces what the API server has. It reads that first: the cache knows
-// neither who claims which field nor the last change of a busy object's status.
-func update[T client.Object](ctx context.Context, w Writer, proof ownership.Owner, to write, desired T) (T, error) {
+// update replaces the object in the API server. It reads it first: the cache has neither
+// the field owners nor the last change of a busy object's status.
+func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, to write, desired T) (T, error) {
 	var none, out T
 	kind, key := kindOf(w.Client.Scheme(), desired), client.ObjectKeyFromObject(desired)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		live := blank(desired)
-		// What stood there may be gone by now: then the caller looks again. No event
-		// need come, since the cache may never have shown it.
+		// The object may be gone by now: then the caller reconciles again. There may be no
+		// event for that, since the cache may never have shown the object.
 		err := w.Live.Get(ctx, key, live)
 		if err != nil {
 			return err
 		}
-		if err := writable(proof, kind.Kind, live); err != nil {
+		if err := writable(owner, kind.Kind, live); err != nil {
 			return err
 		}
-		if inPlace(w, proof, desired, live) {
+		if inPlace(w, owner, desired, live) {
 			out = live
 			return nil
 		}
-		to.rollout = rollsOut(w, proof, to, live)
-		made := asMade(w, proof, desired, live)
+		to.rollout = isRollout(w, owner, to, live)
+		made := writtenAsPlanned(w, owner, desired, live)
 		if w.Replace && immutable(desired, live) && !made {
 			out, err = replace(ctx, w, to, desired, live)
 			return err
 		}
-		updated, err := successor(w, proof, desired, live)
+		updated, err := successor(w, owner, desired, live)
 		if err != nil {
 			return err
 		}
@@ -202,9 +208,9 @@ func update[T client.Object](ctx context.Context, w Writer, proof ownership.Owne
 	return out, nil
 }
 
-// successor is what is written in place of live: all that is desired, and of
-// the rest what belongs to others.
-func successor[T client.Object](w Writer, proof ownership.Owner, desired, live T) (T, error) {
+// successor is what replaces live: everything that is desired, and the metadata and status
+// of others.
+func successor[T client.Object](w Writer, owner ownership.Owner, desired, live T) (T, error) {
 	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
 	if err != nil {
 		return desired, err
@@ -219,19 +225,19 @@ func successor[T client.Object](w Writer, proof ownership.Owner, desired, live T
 	_, foreign := splitOwners(desired, live)
 	updated.SetOwnerReferences(append(foreign, desired.GetOwnerReferences()...))
 	if u, ok := any(updated).(*unstructured.Unstructured); ok {
-		// Where the Kind has no status subresource, an update writes the status too.
+		// If the Kind has no status subresource, an update writes the status too.
 		keepStatus(u, any(live).(*unstructured.Unstructured))
 	}
-	updated.SetManagedFields(yield(live.GetManagedFields(), ownEntry(w.Manager, gvk.GroupVersion().String(), proof.Annotation)))
+	updated.SetManagedFields(releaseOthers(live.GetManagedFields(), ownEntry(w.Manager, gvk.GroupVersion().String(), owner.Annotation)))
 	return updated, nil
 }
 
-// noteWritten takes note of a write and of what the API server made of it.
+// noteWritten records a write and its result.
 func noteWritten(ctx context.Context, w Writer, verb string, to write, desired, made client.Object, by []string) {
 	w.DriftBackoff.wrote(to, by)
 	log := log.FromContext(ctx)
 	log.V(2).Info(verb, "kind", to.kind.Kind, "object", to.name)
 	if !Contains(desired, made) && w.DriftBackoff.accept(desired, made) {
-		log.Info("the API server stores something else than what was written, probably because of an admission webhook: it is left so", "kind", to.kind.Kind, "object", to.name)
+		log.Info("the API server stored something else than was written, probably because of an admission webhook. It is left so", "kind", to.kind.Kind, "object", to.name)
 	}
 }

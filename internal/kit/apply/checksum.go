@@ -13,29 +13,29 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// checksum stands for the content of an object.
+// checksum identifies the content of an object.
 type checksum [sha256.Size]byte
 
-// text is half of a checksum: 128 bits tell two plans apart.
+// text is half of a checksum: 128 bits distinguish two plans.
 func (c checksum) text() string { return hex.EncodeToString(c[:sha256.Size/2]) }
 
-// ChecksumAnnotation is where the checksum of the plan stands that an object was
-// written from: beside the proof, in the same domain. A live object shows what a
-// plan adds, but not what an earlier plan had and this one leaves out.
-func ChecksumAnnotation(proof string) string {
-	domain, _, _ := strings.Cut(proof, "/")
+// ChecksumAnnotation is the annotation with the checksum of the plan that an object was
+// written from, in the domain of the owner annotation. The comparison of values finds
+// what a plan adds, but not what an earlier plan had and this one leaves out.
+func ChecksumAnnotation(owner string) string {
+	domain, _, _ := strings.Cut(owner, "/")
 	return domain + "/plan-checksum"
 }
 
-// contentOf sums up an object without its status and what others may add to its
-// metadata: of labels and annotations only those of like count.
+// contentOf is the checksum of an object without its status and without what others may add to
+// its metadata: it includes only the labels and annotations of like.
 func contentOf(obj, like client.Object) (checksum, error) {
 	var bare any
 	if u, ok := obj.(runtime.Unstructured); ok {
 		bare = contentMap(u)
 	} else {
 		bare = obj.DeepCopyObject()
-		for _, name := range besidesContent {
+		for _, name := range notContent {
 			if field := reflect.ValueOf(bare).Elem().FieldByName(name); field.IsValid() {
 				field.SetZero()
 			}
@@ -51,8 +51,8 @@ func contentOf(obj, like client.Object) (checksum, error) {
 	return sha256.Sum256(data), nil
 }
 
-// stampChecksum writes the checksum of a plan to its object, the same each time.
-// Node ports are allotted: a plan has them only where they are known already.
+// setChecksum writes the checksum of a plan to its object. It is the same each time.
+// Node ports are allotted: a plan has them only if they are known already.
 func setChecksum(desired client.Object, annotation string) error {
 	plan := desired.DeepCopyObject().(client.Object)
 	annotations := plan.GetAnnotations()
@@ -69,7 +69,7 @@ func setChecksum(desired client.Object, annotation string) error {
 	return nil
 }
 
-// only returns of all the keys that some has.
+// only returns the keys of all that some has.
 func only(all, some map[string]string) map[string]string {
 	out := make(map[string]string, len(some))
 	for key := range some {

@@ -13,15 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Contains reports whether live is what desired asks for: every label, annotation
-// and field that desired sets has that value in live. Fields that desired leaves
-// out belong to the API server's defaults and to other controllers. Lists must
-// have the same length, and maps below the metadata the same keys, so that an
-// addition by hand is a difference.
+// Contains reports whether live has every label, annotation and field of desired with the
+// same value. Fields that desired leaves out belong to the API server's defaults and to
+// other controllers. Lists must have the same length, and maps outside the metadata the
+// same keys, so that an addition by hand is a difference.
 //
-// Of an unstructured object the maps cannot be told from structs: a key that desired
-// leaves out is left to others, as a field is. Who adds one claims it in managedFields,
-// which Undisturbed asks.
+// In unstructured objects maps and structs look the same: a key that desired leaves out is
+// left to others, like a field. An addition is found by its owner in managedFields, which
+// Unmodified checks.
 func Contains(desired, live client.Object) bool {
 	if !contains(live.GetLabels(), desired.GetLabels()) || !contains(live.GetAnnotations(), desired.GetAnnotations()) {
 		return false
@@ -35,7 +34,7 @@ func Contains(desired, live client.Object) bool {
 	}
 	d, l := reflect.ValueOf(desired).Elem(), reflect.ValueOf(live).Elem()
 	for i := range d.NumField() {
-		if slices.Contains(besidesContent, d.Type().Field(i).Name) {
+		if slices.Contains(notContent, d.Type().Field(i).Name) {
 			continue
 		}
 		if !containsValue(d.Field(i), l.Field(i)) {
@@ -103,10 +102,9 @@ func containsValue(desired, live reflect.Value) bool {
 	}
 }
 
-// coversJSON is covers for JSON values as an unstructured object holds them: maps, slices,
-// strings, booleans, int64 and float64. A kind that leaves out what is empty, false or
-// zero is not asked for more than that. Quantities are text here: one that the API server
-// writes in another notation is a difference.
+// containsJSON is containsValue for JSON values of an unstructured object: maps, slices,
+// strings, booleans, int64 and float64. Values that are empty, false or zero may be missing in
+// live. Quantities are strings here: another notation is a difference.
 func containsJSON(desired, live any) bool {
 	switch d := desired.(type) {
 	case nil:

@@ -51,7 +51,7 @@ func owned(owners ...string) *corev1.Namespace {
 	return ns
 }
 
-func TestCovers(t *testing.T) {
+func TestContains(t *testing.T) {
 	for name, tc := range map[string]struct {
 		desired, live client.Object
 		want          bool
@@ -97,7 +97,7 @@ func TestCovers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Contains(tc.desired, tc.live); got != tc.want {
-				t.Errorf("Covers = %v, want %v", got, tc.want)
+				t.Errorf("Contains = %v, want %v", got, tc.want)
 			}
 		})
 	}

@@ -12,74 +12,75 @@ import (
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/bergctf/berg-operator/internal/kit/backoff"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 const (
-	// promptWrites is how many writes of one object are never held back: more
-	// than an administrator makes us undo in a row.
+	// promptWrites is how many writes of one object are never throttled: more than
+	// an administrator causes in a row.
 	promptWrites = 10
-	minHold      = time.Second
-	maxHold      = 5 * time.Minute
-	// forgetting is how long an object must have been left alone to be repaired
-	// promptly again.
-	forgetting = 2 * maxHold
-	// remembered bounds the memory, to two megabytes: what was written longest ago
-	// is forgotten first, and a contest is always recent.
-	remembered = 4096
+	// forgetAfter is how long an object must be unmodified to be repaired promptly
+	// again. It is longer than the maximum delay.
+	forgetAfter = 10 * time.Minute
+	// maxRemembered limits the memory to two megabytes: the oldest write is forgotten
+	// first, and a contest is always recent.
+	maxRemembered = 4096
 )
 
-// DriftBackoff keeps the operator from fighting over an object with another
-// controller, or with the API server, without pauses. It lives in memory: a
-// restart begins with prompt writes again.
+// delays are those between the writes after the prompt ones.
+var delays = backoff.Exponential{First: time.Second, Max: 5 * time.Minute}
+
+// DriftBackoff throttles repairs of an object that another controller, or the API
+// server, changes each time. Its state is in memory: after a restart the first writes
+// are prompt again.
 //
-// It is a fight if what we wrote for a custom resource is changed or deleted by
-// others and written again. It is none when the custom resource is another one,
-// under whatever name; when the plan has changed and the object stands as we
-// left it; and when we have deleted the object ourselves meanwhile, since it
-// was not wanted. Of these there may be as many as their authors like.
+// It counts writes of an object that others have changed or deleted. It does not count
+// writes for another custom resource, even of the same name; writes of another plan if
+// the object is as it was last written; and writes after the operator itself has deleted
+// the object because it was not wanted. These are never throttled.
 type DriftBackoff struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	// writes holds a *history for each object written lately.
 	writes *lru.Cache
-	// accepted holds, by UID, what the API server made of a plan.
+	// accepted holds, by UID, the checksum of what the API server stored for a plan.
 	accepted *lru.Cache
 }
 
 type history struct {
-	// writes that somebody else has made necessary, and the first one.
+	// writes that others have made necessary, and the first one.
 	writes int
 	last   time.Time
 	by     string
-	// plan is the checksum of what was written last.
+	// plan is the checksum of the last write.
 	plan string
 }
 
-// object is what is fought over. Names repeat, with the owner of an instance and with the ID
-// of an Environment: the UID of the custom resource does not.
+// object is the key of the history. Names repeat with the next custom resource of a name; its
+// UID does not.
 type object struct {
 	kind  schema.GroupKind
 	name  types.NamespacedName
 	owner types.UID
 }
 
-// write is one of an object.
+// write is one write of an object.
 type write struct {
 	object
-	// plan is the checksum of what is written.
+	// plan is the checksum of the plan that is written.
 	plan string
-	// rollout: it is necessary because of the plan alone.
+	// rollout: only the plan has changed.
 	rollout bool
 }
 
-// NewDriftBackoff returns a Restraint that remembers nothing yet.
+// NewDriftBackoff returns a DriftBackoff without history.
 func NewDriftBackoff(c clock.PassiveClock) *DriftBackoff {
-	return &DriftBackoff{clock: c, writes: lru.New(remembered), accepted: lru.New(remembered)}
+	return &DriftBackoff{clock: c, writes: lru.New(maxRemembered), accepted: lru.New(maxRemembered)}
 }
 
-// held returns a *ContestedError while an object must not be written again. The
-// pauses double from a second to five minutes.
+// throttled returns a *ContestedError while an object must not be written again. The
+// delays double from one second to five minutes.
 func (r *DriftBackoff) throttled(to write) error {
 	if r == nil || to.rollout {
 		return nil
@@ -90,17 +91,13 @@ func (r *DriftBackoff) throttled(to write) error {
 	if h.writes < promptWrites {
 		return nil
 	}
-	pause := maxHold
-	if doublings := h.writes - promptWrites; doublings < 16 {
-		pause = min(maxHold, minHold<<doublings)
-	}
-	if r.clock.Since(h.last) >= pause {
+	if r.clock.Since(h.last) >= delays.After(h.writes-promptWrites+1) {
 		return nil
 	}
 	return &ContestedError{Kind: to.kind.Kind, Name: to.name.Name, By: h.by}
 }
 
-// wrote takes note of a write. by names who made it necessary, as far as is known.
+// wrote records a write. by names the managers that made it necessary, if they are known.
 func (r *DriftBackoff) wrote(to write, by []string) {
 	if r == nil {
 		return
@@ -119,7 +116,7 @@ func (r *DriftBackoff) wrote(to write, by []string) {
 	r.writes.Add(to.object, h)
 }
 
-// plan returns the checksum of what was written last of an object, "" if that is not known.
+// plan returns the checksum of the last write of an object, "" if it is not known.
 func (r *DriftBackoff) plan(o object) string {
 	if r == nil {
 		return ""
@@ -129,7 +126,7 @@ func (r *DriftBackoff) plan(o object) string {
 	return r.history(o).plan
 }
 
-// pruned forgets an object that we have deleted: when it is wanted again, it is new.
+// pruned forgets an object that was deleted because it was not wanted.
 func (r *DriftBackoff) pruned(o object) {
 	if r == nil {
 		return
@@ -139,19 +136,19 @@ func (r *DriftBackoff) pruned(o object) {
 	r.writes.Remove(o)
 }
 
-// history returns what is known of an object, empty if it was left alone since.
+// history returns the history of an object, empty if it was unmodified for forgetAfter.
 func (r *DriftBackoff) history(o object) *history {
 	if known, ok := r.writes.Get(o); ok {
-		if h := known.(*history); r.clock.Since(h.last) < forgetting {
+		if h := known.(*history); r.clock.Since(h.last) < forgetAfter {
 			return h
 		}
 	}
 	return &history{}
 }
 
-// accept remembers what the API server made of a write where that is not what
-// was written: admission changed it, and would change it again. It reports
-// whether that is news.
+// accept records what the API server stored if that differs from what was written: an
+// admission webhook changed it, and would change it again. It reports whether the result
+// differs from the last one.
 func (r *DriftBackoff) accept(desired, made client.Object) bool {
 	if r == nil {
 		return false
@@ -165,9 +162,9 @@ func (r *DriftBackoff) accept(desired, made client.Object) bool {
 	return !ok || known.(checksum) != content
 }
 
-// accepts reports whether an object is as the API server made it of this plan.
-func (r *DriftBackoff) accepts(proof ownership.Owner, desired, live client.Object) bool {
-	annotation := ChecksumAnnotation(proof.Annotation)
+// accepts reports whether an object is as the API server stored it for this plan.
+func (r *DriftBackoff) accepts(owner ownership.Owner, desired, live client.Object) bool {
+	annotation := ChecksumAnnotation(owner.Annotation)
 	if r == nil || live.GetAnnotations()[annotation] != desired.GetAnnotations()[annotation] {
 		return false
 	}
@@ -179,18 +176,18 @@ func (r *DriftBackoff) accepts(proof ownership.Owner, desired, live client.Objec
 	return err == nil && known.(checksum) == content
 }
 
-// ContestedError says that somebody changes or deletes an object each time that
-// it was repaired. It is repaired again, with growing pauses.
+// ContestedError says that another client changes or deletes an object after each
+// repair. It is repaired again with exponential backoff.
 type ContestedError struct {
 	Kind, Name string
-	// By names who changes it, as metadata.managedFields tells; "" if unknown.
+	// By names the managers that change it, from metadata.managedFields; "" if unknown.
 	By string
 }
 
 func (e *ContestedError) Error() string {
 	by := e.By
 	if by == "" {
-		by = "somebody"
+		by = "another client"
 	}
-	return fmt.Sprintf("%s %s is changed or deleted again and again by %s; it is put back with growing pauses: stop whoever does it", e.Kind, e.Name, by)
+	return fmt.Sprintf("%s %s keeps being modified or deleted by %s; repairing it with exponential backoff. Stop the other writer", e.Kind, e.Name, by)
 }

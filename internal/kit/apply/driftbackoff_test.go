@@ -18,27 +18,27 @@ import (
 
 var services = schema.GroupKind{Kind: "Service"}
 
-func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
+func TestContestedObjectsAreThrottled(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	r := NewDriftBackoff(clock)
 	web := write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
 
 	for n := range promptWrites {
 		if err := r.throttled(web); err != nil {
-			t.Fatalf("write %d is held back: %v", n, err)
+			t.Fatalf("write %d is throttled: %v", n, err)
 		}
 		r.wrote(web, []string{"kube-x"})
 	}
 	for _, seconds := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
-		pause := time.Duration(seconds) * time.Second
-		clock.SetTime(clock.Now().Add(pause - 1))
+		delay := time.Duration(seconds) * time.Second
+		clock.SetTime(clock.Now().Add(delay - 1))
 		var contested *ContestedError
 		if err := r.throttled(web); !errors.As(err, &contested) || !strings.Contains(err.Error(), "Service web") || !strings.Contains(err.Error(), "kube-x") {
-			t.Fatalf("after a nanosecond less than %s: %v", pause, err)
+			t.Fatalf("after a nanosecond less than %s: %v", delay, err)
 		}
 		clock.SetTime(clock.Now().Add(1))
 		if err := r.throttled(web); err != nil {
-			t.Fatalf("after %s: %v", pause, err)
+			t.Fatalf("after %s: %v", delay, err)
 		}
 		r.wrote(web, nil)
 	}
@@ -53,7 +53,7 @@ func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 		other := web
 		modify(&other)
 		if err := r.throttled(other); err != nil {
-			t.Errorf("%s is held back with it: %v", what, err)
+			t.Errorf("%s is throttled too: %v", what, err)
 		}
 	}
 	r.wrote(write{object: web.object, plan: "b", rollout: true}, nil)
@@ -61,45 +61,45 @@ func TestRestraintHoldsBackWhatIsContested(t *testing.T) {
 		t.Error("a rollout ends the contest")
 	}
 
-	clock.SetTime(clock.Now().Add(forgetting))
+	clock.SetTime(clock.Now().Add(forgetAfter))
 	if err := r.throttled(web); err != nil {
-		t.Errorf("held back though it was left alone since: %v", err)
+		t.Errorf("it is throttled although it was unmodified since: %v", err)
 	}
 }
 
-func TestRestraintForgetsWhatWasPruned(t *testing.T) {
+func TestPrunedObjectsAreForgotten(t *testing.T) {
 	r := NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
 	web := write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, "one"}, plan: "a"}
 	for range promptWrites {
 		r.wrote(web, nil)
 	}
 	if err := r.throttled(web); err == nil {
-		t.Fatal("it is not held back")
+		t.Fatal("it is not throttled")
 	}
 	r.pruned(web.object)
 	if err := r.throttled(web); err != nil {
-		t.Errorf("held back though it is another one: %v", err)
+		t.Errorf("it is throttled although it is a new object: %v", err)
 	}
 }
 
-func TestNoRestraint(t *testing.T) {
+func TestNoDriftBackoff(t *testing.T) {
 	var r *DriftBackoff
 	to := write{object: object{kind: services}, plan: "a"}
 	r.wrote(to, nil)
 	r.pruned(to.object)
 	if err := r.throttled(to); err != nil || r.plan(to.object) != "" {
-		t.Errorf("held %v, plan %q", err, r.plan(to.object))
+		t.Errorf("throttled %v, plan %q", err, r.plan(to.object))
 	}
 }
 
-// A write is for a rollout when nobody but us has touched what we wrote before, and it is
-// another plan that is written now.
-func TestRollsOut(t *testing.T) {
-	proof := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
-	o := object{services, types.NamespacedName{Namespace: "n", Name: "web"}, proof.UID}
+// A write is a rollout if only the operator has modified the object, and the plan is another
+// one now.
+func TestIsRollout(t *testing.T) {
+	owner := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
+	o := object{services, types.NamespacedName{Namespace: "n", Name: "web"}, owner.UID}
 	live := func(modify ...func(*corev1.Service)) *corev1.Service {
 		s := newService()
-		s.Annotations = map[string]string{ChecksumAnnotation(proof.Annotation): "a"}
+		s.Annotations = map[string]string{ChecksumAnnotation(owner.Annotation): "a"}
 		s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "us", Operation: metav1.ManagedFieldsOperationUpdate}}
 		for _, m := range modify {
 			m(s)
@@ -117,28 +117,28 @@ func TestRollsOut(t *testing.T) {
 			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{},"f:status":{}}`)})
 		}), true},
 		"the same plan": {"a", "a", live(), false},
-		"another plan, of what others touched": {"a", "b", live(func(s *corev1.Service) {
+		"another plan, modified by others": {"a", "b", live(func(s *corev1.Service) {
 			s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)})
 		}), false},
-		"a checksum that others forged": {"a", "a", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }), false},
-		"one that they forged before":   {"a", "b", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }), false},
-		"nothing known of it":           {"", "b", live(), false},
+		"a checksum that others forged": {"a", "a", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }), false},
+		"a checksum forged before":      {"a", "b", live(func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }), false},
+		"no known history":              {"", "b", live(), false},
 	} {
 		w := Writer{Manager: "us", DriftBackoff: NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))}
 		if tc.last != "" {
 			w.DriftBackoff.wrote(write{object: o, plan: tc.last}, nil)
 		}
-		if got := rollsOut(w, proof, write{object: o, plan: tc.now}, tc.live); got != tc.want {
+		if got := isRollout(w, owner, write{object: o, plan: tc.now}, tc.live); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
 
-// What the API server made of a plan is no reason to make it again, though it differs from it.
-func TestAsMade(t *testing.T) {
-	proof := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
+// A difference that the API server itself has made is no reason to write again.
+func TestWrittenAsPlanned(t *testing.T) {
+	owner := ownership.Owner{Annotation: "example.com/uid", UID: "one"}
 	desired := newService()
-	if err := setChecksum(desired, ChecksumAnnotation(proof.Annotation)); err != nil {
+	if err := setChecksum(desired, ChecksumAnnotation(owner.Annotation)); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -146,44 +146,44 @@ func TestAsMade(t *testing.T) {
 		want   bool
 	}{
 		"the same":           {func(*corev1.Service) {}, true},
-		"changed on its way": {func(s *corev1.Service) { s.Spec.Selector["added"] = "by the API server" }, true},
-		"of another plan":    {func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(proof.Annotation)] = "x" }, false},
+		"changed on the way": {func(s *corev1.Service) { s.Spec.Selector["added"] = "by the API server" }, true},
+		"of another plan":    {func(s *corev1.Service) { s.Annotations[ChecksumAnnotation(owner.Annotation)] = "x" }, false},
 		"changed by others":  {func(s *corev1.Service) { s.ManagedFields = append(s.ManagedFields, byHand) }, false},
-		"made by others":     {func(s *corev1.Service) { s.ManagedFields = nil }, false},
+		"written by others":  {func(s *corev1.Service) { s.ManagedFields = nil }, false},
 	} {
 		live := desired.DeepCopy()
 		live.ManagedFields = []metav1.ManagedFieldsEntry{own}
 		tc.modify(live)
-		if got := asMade(Writer{Manager: us}, proof, desired, live); got != tc.want {
+		if got := writtenAsPlanned(Writer{Manager: us}, owner, desired, live); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	live := desired.DeepCopy()
 	live.ManagedFields = []metav1.ManagedFieldsEntry{own}
 	desired.Spec.Ports[0].NodePort = 30000
-	if asMade(Writer{Manager: us}, proof, desired, live) {
-		t.Error("the checksum says nothing of node ports")
+	if writtenAsPlanned(Writer{Manager: us}, owner, desired, live) {
+		t.Error("the checksum does not cover node ports")
 	}
 }
 
-// However many there are, of whom.
-func TestRestraintIsBounded(t *testing.T) {
+// Also with many custom resources.
+func TestDriftBackoffIsBounded(t *testing.T) {
 	r := NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
-	for n := range 3 * remembered {
+	for n := range 3 * maxRemembered {
 		r.wrote(write{object: object{services, types.NamespacedName{Namespace: "n", Name: "web"}, types.UID(strconv.Itoa(n))}, plan: "a"}, nil)
 	}
-	if got := r.writes.Len(); got != remembered {
-		t.Errorf("%d are remembered, want %d", got, remembered)
+	if got := r.writes.Len(); got != maxRemembered {
+		t.Errorf("%d are remembered, want %d", got, maxRemembered)
 	}
 }
 
-func TestRestraintAcceptsWhatAdmissionMakes(t *testing.T) {
-	proof := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
+func TestResultsOfAdmissionAreAccepted(t *testing.T) {
+	owner := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
 	plan := func(image string) *corev1.Pod {
 		p := &corev1.Pod{}
 		p.UID = "pod"
 		p.Spec.Containers = []corev1.Container{{Image: image}}
-		if err := setChecksum(p, ChecksumAnnotation(proof.Annotation)); err != nil {
+		if err := setChecksum(p, ChecksumAnnotation(owner.Annotation)); err != nil {
 			t.Fatal(err)
 		}
 		return p
@@ -192,22 +192,22 @@ func TestRestraintAcceptsWhatAdmissionMakes(t *testing.T) {
 	desired := plan("web:1")
 	made := desired.DeepCopy()
 	made.Spec.Containers[0].Image = "mirror/web:1"
-	if r.accepts(proof, desired, made) {
+	if r.accepts(owner, desired, made) {
 		t.Error("accepted before it was seen")
 	}
 	if !r.accept(desired, made) || r.accept(desired, made) {
-		t.Error("it must be news once")
+		t.Error("it must be reported once")
 	}
 
 	made.ResourceVersion, made.Annotations["others"], made.Status.Phase = "7", "add", corev1.PodRunning
-	if !r.accepts(proof, desired, made) {
+	if !r.accepts(owner, desired, made) {
 		t.Error("metadata of others and the status make a difference")
 	}
-	if r.accepts(proof, plan("web:2"), made) {
+	if r.accepts(owner, plan("web:2"), made) {
 		t.Error("accepted for another plan")
 	}
 	made.Spec.Containers[0].Image = "evil:1"
-	if r.accepts(proof, desired, made) {
+	if r.accepts(owner, desired, made) {
 		t.Error("a change by hand is accepted")
 	}
 }
@@ -237,7 +237,7 @@ func TestChecksumOfAPlan(t *testing.T) {
 		}
 	}
 	if twice.Annotations["sum"] != same {
-		t.Error("the second stamp of an object differs from the first")
+		t.Error("the second checksum of an object differs from the first")
 	}
 	for name, modify := range map[string]func(*corev1.Service){
 		"a field left out":  func(s *corev1.Service) { s.Spec.Selector = nil },

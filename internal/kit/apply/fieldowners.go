@@ -9,28 +9,28 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// The API server keeps in metadata.managedFields who wrote which field last:
+// The API server keeps in metadata.managedFields which manager wrote which field last:
 // https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
-// Defaults, allotted values and what admission adds to our writes are ours or
-// nobody's. So a claim of somebody else outside the metadata and the status is
-// a change by hand, also of a field that no plan mentions.
+// Defaults, allotted values and additions of admission webhooks to our writes belong to
+// us or to no manager. So a field outside metadata and status that another manager owns
+// was changed by hand, also if no plan mentions it.
 
-// Undisturbed reports whether manager has written an object and nobody else
-// claims anything of it but metadata and status.
+// Unmodified reports whether manager has written an object and no other manager owns a
+// field outside metadata and status.
 func Unmodified(manager string, obj metav1.Object) bool {
 	written := false
 	for _, e := range obj.GetManagedFields() {
 		if isOwn(manager, e) {
 			written = true
-		} else if _, claims := yielded(e); claims {
+		} else if _, others := splitMetadata(e); others {
 			return false
 		}
 	}
 	return written
 }
 
-// Compact returns a transform for a cache: of managedFields, which make up a
-// large part of an object, it keeps what Undisturbed asks for and nothing else.
+// Compact returns a transform for a cache. managedFields are a large part of an object;
+// it keeps only what Unmodified needs.
 func Compact(manager string) toolscache.TransformFunc {
 	unmodified := []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate}}
 	return func(o any) (any, error) {
@@ -47,25 +47,25 @@ func Compact(manager string) toolscache.TransformFunc {
 	}
 }
 
-// yield returns managedFields without the claims of others outside metadata and
-// status. They would otherwise outlast a repair that finds the value in place,
-// and be found again at every pass.
+// releaseOthers returns managedFields without the fields outside metadata and status that
+// other managers own. They would otherwise survive a repair that finds the value in place,
+// and be found again in every reconciliation.
 //
-// own is the entry that manager gets when it has none: of an object without any
-// entry the API server records no changes.
-func yield(entries []metav1.ManagedFieldsEntry, own metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+// own is the entry that manager gets if it has none: the API server does not track changes
+// of an object without entries.
+func releaseOthers(entries []metav1.ManagedFieldsEntry, own metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var out []metav1.ManagedFieldsEntry
 	for _, e := range entries {
 		if isOwn(own.Manager, e) {
 			own = e
-		} else if rest, _ := yielded(e); rest != nil {
+		} else if rest, _ := splitMetadata(e); rest != nil {
 			out = append(out, *rest)
 		}
 	}
 	return append(out, own)
 }
 
-// ownEntry is the least claim that the API server keeps: that of the proof.
+// ownEntry is the smallest entry that the API server keeps: that of the owner annotation.
 func ownEntry(manager, apiVersion, annotation string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{
 		Manager:    manager,
@@ -76,25 +76,25 @@ func ownEntry(manager, apiVersion, annotation string) metav1.ManagedFieldsEntry 
 	}
 }
 
-// claimants names who else claims anything but metadata and status.
+// fieldOwners returns the other managers that own fields outside metadata and status.
 func fieldOwners(manager string, obj metav1.Object) []string {
 	var names []string
 	for _, e := range obj.GetManagedFields() {
-		if _, claims := yielded(e); claims && !isOwn(manager, e) && !slices.Contains(names, e.Manager) {
+		if _, others := splitMetadata(e); others && !isOwn(manager, e) && !slices.Contains(names, e.Manager) {
 			names = append(names, e.Manager)
 		}
 	}
 	return names
 }
 
-// isOwn reports whether an entry stands for writes of whole objects by manager.
+// isOwn reports whether an entry is for writes of whole objects by manager.
 func isOwn(manager string, e metav1.ManagedFieldsEntry) bool {
 	return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationUpdate && e.Subresource == ""
 }
 
-// yielded returns what of an entry concerns metadata and status, nil if nothing
-// does, and whether there was anything else in it.
-func yielded(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry, claims bool) {
+// splitMetadata returns the part of an entry in metadata and status, nil if there is none, and
+// whether the entry has other fields.
+func splitMetadata(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry, others bool) {
 	if e.FieldsV1 == nil {
 		return nil, false
 	}
@@ -104,11 +104,11 @@ func yielded(e metav1.ManagedFieldsEntry) (rest *metav1.ManagedFieldsEntry, clai
 	}
 	for name := range fields {
 		if name != "f:metadata" && name != "f:status" {
-			claims = true
+			others = true
 			delete(fields, name)
 		}
 	}
-	if !claims {
+	if !others {
 		return &e, false
 	}
 	if len(fields) == 0 {

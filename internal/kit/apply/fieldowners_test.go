@@ -6,6 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
 )
 
 const us = "operator"
@@ -29,27 +32,27 @@ var (
 	scaled = entry("kubectl", "scale", `{"f:spec":{"f:replicas":{}}}`)
 )
 
-func TestUndisturbed(t *testing.T) {
+func TestUnmodified(t *testing.T) {
 	for name, tc := range map[string]struct {
 		entries []metav1.ManagedFieldsEntry
 		want    bool
 	}{
-		"written by us":                       {[]metav1.ManagedFieldsEntry{own}, true},
-		"status and metadata of others":       {[]metav1.ManagedFieldsEntry{own, status, label}, true},
-		"a field of the spec claimed":         {[]metav1.ManagedFieldsEntry{own, byHand}, false},
-		"scaled":                              {[]metav1.ManagedFieldsEntry{own, scaled}, false},
-		"data of a ConfigMap claimed":         {[]metav1.ManagedFieldsEntry{own, entry("x", "", `{"f:data":{}}`)}, false},
-		"applied under our name":              {[]metav1.ManagedFieldsEntry{own, entry(us, "", `{"f:spec":{}}`, metav1.ManagedFieldsOperationApply)}, false},
-		"scaled under our name":               {[]metav1.ManagedFieldsEntry{own, entry(us, "scale", `{"f:spec":{}}`)}, false},
-		"claims that cannot be read":          {[]metav1.ManagedFieldsEntry{own, entry("x", "", `[`)}, false},
-		"never written by us":                 {[]metav1.ManagedFieldsEntry{status}, false},
-		"managedFields emptied by hand":       {nil, false},
-		"an entry without fields disturbs no": {[]metav1.ManagedFieldsEntry{own, {Manager: "x"}}, true},
+		"written by us":                 {[]metav1.ManagedFieldsEntry{own}, true},
+		"status and metadata of others": {[]metav1.ManagedFieldsEntry{own, status, label}, true},
+		"a field of the spec owned":     {[]metav1.ManagedFieldsEntry{own, byHand}, false},
+		"scaled":                        {[]metav1.ManagedFieldsEntry{own, scaled}, false},
+		"data of a ConfigMap owned":     {[]metav1.ManagedFieldsEntry{own, entry("x", "", `{"f:data":{}}`)}, false},
+		"applied under our name":        {[]metav1.ManagedFieldsEntry{own, entry(us, "", `{"f:spec":{}}`, metav1.ManagedFieldsOperationApply)}, false},
+		"scaled under our name":         {[]metav1.ManagedFieldsEntry{own, entry(us, "scale", `{"f:spec":{}}`)}, false},
+		"fields that cannot be read":    {[]metav1.ManagedFieldsEntry{own, entry("x", "", `[`)}, false},
+		"never written by us":           {[]metav1.ManagedFieldsEntry{status}, false},
+		"managedFields emptied by hand": {nil, false},
+		"an entry without fields":       {[]metav1.ManagedFieldsEntry{own, {Manager: "x"}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}}
 			if got := Unmodified(us, object); got != tc.want {
-				t.Errorf("Undisturbed = %v, want %v", got, tc.want)
+				t.Errorf("Unmodified = %v, want %v", got, tc.want)
 			}
 			// An informer may transform an object twice.
 			for range 2 {
@@ -57,7 +60,7 @@ func TestUndisturbed(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := Unmodified(us, object); got != tc.want {
-					t.Errorf("Undisturbed after Compact = %v, want %v", got, tc.want)
+					t.Errorf("Unmodified after Compact = %v, want %v", got, tc.want)
 				}
 				for _, e := range object.ManagedFields {
 					if e.FieldsV1 != nil {
@@ -69,30 +72,48 @@ func TestUndisturbed(t *testing.T) {
 	}
 }
 
-func TestYield(t *testing.T) {
+func TestReleaseOthers(t *testing.T) {
 	fresh := ownEntry(us, "v1", "example.com/uid")
 	kept := entry("kubectl-edit", "", `{"f:metadata":{"f:labels":{"f:x":{}}}}`)
 	for name, tc := range map[string]struct{ entries, want []metav1.ManagedFieldsEntry }{
 		"metadata and status stay":        {[]metav1.ManagedFieldsEntry{own, status, label}, []metav1.ManagedFieldsEntry{status, label, own}},
-		"a claim of the spec goes":        {[]metav1.ManagedFieldsEntry{own, byHand}, []metav1.ManagedFieldsEntry{kept, own}},
+		"a field of the spec goes":        {[]metav1.ManagedFieldsEntry{own, byHand}, []metav1.ManagedFieldsEntry{kept, own}},
 		"an entry that is only that goes": {[]metav1.ManagedFieldsEntry{own, scaled}, []metav1.ManagedFieldsEntry{own}},
 		"never without an entry":          {nil, []metav1.ManagedFieldsEntry{fresh}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := yield(tc.entries, fresh)
+			got := releaseOthers(tc.entries, fresh)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("yield (-want +got):\n%s", diff)
+				t.Errorf("releaseOthers (-want +got):\n%s", diff)
 			}
 			if !Unmodified(us, &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: got}}) {
-				t.Error("what was yielded still counts as disturbed")
+				t.Error("the released entries still count as a modification")
 			}
 		})
 	}
 }
 
-func TestClaimants(t *testing.T) {
+func TestFieldOwners(t *testing.T) {
 	object := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{own, status, byHand, scaled, byHand}}}
 	if diff := cmp.Diff([]string{"kubectl-edit", "kubectl"}, fieldOwners(us, object)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The reason why Contains has to compare values: after a removal by others no manager owns the
+// field, so that Unmodified does not find it.
+func TestRemovedFieldsHaveNoOwner(t *testing.T) {
+	fields := managedfieldstest.NewTestFieldManager(managedfields.NewDeducedTypeConverter(), pipelineRun().GroupVersionKind())
+	if err := fields.Update(pipelineRun(), us); err != nil {
+		t.Fatal(err)
+	}
+	removed := fields.Live().(*unstructured.Unstructured).DeepCopy()
+	unstructured.RemoveNestedField(removed.Object, "spec", "timeouts")
+	if err := fields.Update(removed, "kubectl"); err != nil {
+		t.Fatal(err)
+	}
+	live := fields.Live().(*unstructured.Unstructured)
+	if !Unmodified(us, live) || Contains(pipelineRun(), live) {
+		t.Errorf("a removed field has an owner, or is not missing: %v", live.GetManagedFields())
 	}
 }

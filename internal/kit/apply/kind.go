@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Objects are typed, of a Kind that the client's scheme knows, or unstructured: these name
-// their Kind themselves and hold JSON values as the API machinery decodes them, numbers as
-// int64 or float64.
+// Objects are typed, of a Kind in the client's scheme, or unstructured. Unstructured objects
+// name their Kind themselves and hold JSON values as the API machinery decodes them, numbers
+// as int64 or float64.
 
-// kindOf returns the Kind of an object, that of its Go type where the scheme does not know it.
+// kindOf returns the Kind of an object, or its Go type if the scheme does not know it.
 func kindOf(scheme *runtime.Scheme, obj client.Object) schema.GroupKind {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
@@ -58,11 +58,11 @@ func listOf(scheme *runtime.Scheme, like client.Object) (client.ObjectList, erro
 	return list, nil
 }
 
-// besidesContent are the fields of an object that are not its content, as Go names them.
-var besidesContent = []string{"TypeMeta", "ObjectMeta", "Status"}
+// notContent are the Go fields of an object that are not its content.
+var notContent = []string{"TypeMeta", "ObjectMeta", "Status"}
 
-// contentMap returns an unstructured object without what is not its content. The values are
-// those of the object.
+// contentMap returns the content of an unstructured object. The values are shared with the
+// object.
 func contentMap(obj runtime.Unstructured) map[string]any {
 	bare := maps.Clone(obj.UnstructuredContent())
 	for _, key := range []string{"apiVersion", "kind", "metadata", "status"} {

@@ -66,7 +66,7 @@ func TestBlank(t *testing.T) {
 	}
 }
 
-func TestCoversUnstructured(t *testing.T) {
+func TestContainsUnstructured(t *testing.T) {
 	param := func(spec map[string]any) map[string]any { return spec["params"].([]any)[0].(map[string]any) }
 	for name, tc := range map[string]struct {
 		live *unstructured.Unstructured
@@ -90,7 +90,7 @@ func TestCoversUnstructured(t *testing.T) {
 		"another version, the same": {func() *unstructured.Unstructured { u := pipelineRun(); u.SetAPIVersion("tekton.dev/v1beta1"); return u }(), true},
 	} {
 		if got := Contains(pipelineRun(), tc.live); got != tc.want {
-			t.Errorf("%s: Covers = %v", name, got)
+			t.Errorf("%s: Contains = %v", name, got)
 		}
 	}
 	status := pipelineRun()
@@ -104,8 +104,8 @@ func TestCoversUnstructured(t *testing.T) {
 	}
 }
 
-// What an API that drops empty values makes of a plan, and numbers beyond a float's precision.
-func TestCoversJSON(t *testing.T) {
+// An API may drop empty values, and numbers may exceed the precision of a float.
+func TestContainsJSON(t *testing.T) {
 	for name, tc := range map[string]struct {
 		desired, live any
 		want          bool
@@ -158,7 +158,7 @@ func TestChecksumOfAnUnstructuredPlan(t *testing.T) {
 
 func TestSuccessorOfAnUnstructuredObject(t *testing.T) {
 	w := Writer{Manager: us, Client: schemeOnly{}}
-	proof := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
+	owner := ownership.Owner{Annotation: "example.com/uid", UID: "u"}
 	live := pipelineRun(func(s map[string]any) { s["evil"] = true })
 	live.SetResourceVersion("7")
 	live.SetUID("live")
@@ -167,13 +167,13 @@ func TestSuccessorOfAnUnstructuredObject(t *testing.T) {
 	live.SetManagedFields([]metav1.ManagedFieldsEntry{own, byHand})
 	live.Object["status"] = map[string]any{"startTime": "now"}
 	desired := pipelineRun()
-	proof.SetOn(desired)
+	owner.SetOn(desired)
 
-	got, err := successor(w, proof, desired, live)
+	got, err := successor(w, owner, desired, live)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetResourceVersion() != "7" || got.GetUID() != "live" || len(got.GetFinalizers()) != 1 || got.GetLabels()["others"] != "add" || !proof.Owns(got) {
+	if got.GetResourceVersion() != "7" || got.GetUID() != "live" || len(got.GetFinalizers()) != 1 || got.GetLabels()["others"] != "add" || !owner.Owns(got) {
 		t.Errorf("the metadata is %v", got.Object["metadata"])
 	}
 	if diff := cmp.Diff(desired.Object["spec"], got.Object["spec"]); diff != "" {

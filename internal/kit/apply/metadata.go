@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// record is the content of Writer.Record: keys, sorted.
+// record is the content of Writer.Record: sorted keys.
 type record struct {
 	Labels      []string `json:"labels,omitempty"`
 	Annotations []string `json:"annotations,omitempty"`
 }
 
-// note writes into desired which labels and annotations it wants.
+// note records in desired which labels and annotations it has.
 func (w Writer) note(desired client.Object) {
 	if w.Record == "" {
 		return
@@ -31,8 +31,8 @@ func (w Writer) note(desired client.Object) {
 	desired.SetAnnotations(annotations)
 }
 
-// noted returns what was wanted when live was written last; nothing when the
-// note is missing or was changed, since it is then unknown what was ours.
+// noted returns the record of the last write of live; nothing if the record is missing or
+// invalid, since it is then unknown which keys are ours.
 func (w Writer) noted(live client.Object) record {
 	var r record
 	if w.Record == "" || json.Unmarshal([]byte(live.GetAnnotations()[w.Record]), &r) != nil {
@@ -41,7 +41,7 @@ func (w Writer) noted(live client.Object) record {
 	return r
 }
 
-// merged returns live without the keys that were ours, and with what is wanted.
+// merged returns live without our earlier keys, and with the wanted ones.
 func merged(live map[string]string, ours []string, wanted map[string]string) map[string]string {
 	out := make(map[string]string, len(live)+len(wanted))
 	maps.Copy(out, live)
@@ -52,8 +52,8 @@ func merged(live map[string]string, ours []string, wanted map[string]string) map
 	return out
 }
 
-// splitOwners returns the owners of live that are of the kinds of desired's
-// owners, and the others, which do not concern us.
+// splitOwners returns the owner references of live that have the kinds of desired's, and
+// the others, which belong to other controllers.
 func splitOwners(desired, live client.Object) (ours, foreign []metav1.OwnerReference) {
 	for _, owner := range live.GetOwnerReferences() {
 		if slices.ContainsFunc(desired.GetOwnerReferences(), func(d metav1.OwnerReference) bool { return ownerKind(d) == ownerKind(owner) }) {

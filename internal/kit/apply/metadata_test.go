@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestRecordedKeysAreTakenOff(t *testing.T) {
+func TestRecordedKeysAreRemoved(t *testing.T) {
 	w := Writer{Record: "example.com/record"}
 	before := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Labels:      map[string]string{"kept": "1", "dropped": "1"},
@@ -24,7 +24,7 @@ func TestRecordedKeysAreTakenOff(t *testing.T) {
 	desired := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kept": "2"}, Annotations: map[string]string{"proof": "x"}}}
 	w.note(desired)
 	if Contains(desired, live) {
-		t.Error("what is no longer wanted counts as nothing to do")
+		t.Error("a key that is no longer wanted is not a difference")
 	}
 	noted := w.noted(live)
 	if got, want := merged(live.Labels, noted.Labels, desired.Labels), map[string]string{"kept": "2", "foreign": "1"}; !maps.Equal(got, want) {

@@ -14,52 +14,51 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Prune deletes the objects of a list that carry the proof and are not wanted.
-// isWanted is asked with each object's name and namespace. Of a kind that the API server does
-// not know there are none.
-func Prune(ctx context.Context, w Writer, proof ownership.Owner, list client.ObjectList, namespace string, isWanted func(types.NamespacedName) bool) error {
+// Prune deletes the owned objects of a list that are not wanted. isWanted is called with each
+// object's name and namespace. A kind that the API server does not know has no objects.
+func Prune(ctx context.Context, w Writer, owner ownership.Owner, list client.ObjectList, namespace string, isWanted func(types.NamespacedName) bool) error {
 	// Our own recent writes are all wanted: no need to wait for them.
 	if err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency); err != nil {
 		return ignoreKindUnknown(err)
 	}
-	return deleteUnwanted(ctx, w, proof, list, isWanted)
+	return deleteUnwanted(ctx, w, owner, list, isWanted)
 }
 
-// Sweep deletes all objects of a list that carry the proof, in a namespace that is gone.
-// The cache may not know yet that they are gone too. So where it shows any, the API server
-// is asked before anything is deleted.
-func Sweep(ctx context.Context, w Writer, proof ownership.Owner, list client.ObjectList, namespace string) error {
+// Sweep deletes all owned objects of a list in a namespace that is gone. The cache may not know
+// yet that they are gone too. So if it shows any, the API server is asked before anything is
+// deleted.
+func Sweep(ctx context.Context, w Writer, owner ownership.Owner, list client.ObjectList, namespace string) error {
 	err := w.Client.List(ctx, list, client.InNamespace(namespace), client.DisableReadYourWritesConsistency)
 	if err != nil || meta.LenList(list) == 0 {
 		return ignoreKindUnknown(err)
 	}
-	// It may not know the kind any more, whose API is being removed.
+	// The API server may no longer know the kind, if its API is being removed.
 	if err := w.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return ignoreKindUnknown(err)
 	}
-	return deleteUnwanted(ctx, w, proof, list, func(types.NamespacedName) bool { return false })
+	return deleteUnwanted(ctx, w, owner, list, func(types.NamespacedName) bool { return false })
 }
 
-func deleteUnwanted(ctx context.Context, w Writer, proof ownership.Owner, list client.ObjectList, isWanted func(types.NamespacedName) bool) error {
+func deleteUnwanted(ctx context.Context, w Writer, owner ownership.Owner, list client.ObjectList, isWanted func(types.NamespacedName) bool) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		obj := item.(client.Object)
-		if isWanted(client.ObjectKeyFromObject(obj)) || !proof.Owns(obj) || obj.GetDeletionTimestamp() != nil {
+		if isWanted(client.ObjectKeyFromObject(obj)) || !owner.Owns(obj) || obj.GetDeletionTimestamp() != nil {
 			return nil
 		}
 		if err := ignoreKindUnknown(Delete(ctx, w.Client, obj)); err != nil {
 			return err
 		}
 		kind, key := kindOf(w.Client.Scheme(), obj), client.ObjectKeyFromObject(obj)
-		w.DriftBackoff.pruned(object{kind, key, proof.UID})
+		w.DriftBackoff.pruned(object{kind, key, owner.UID})
 		log.FromContext(ctx).V(2).Info("pruned", "kind", kind.Kind, "object", key)
 		return nil
 	})
 }
 
-// Delete deletes exactly the object that was observed, not a successor of the
-// same name. An object that is gone is no error. After a conflict another look is
-// needed: the API server does not say whether the object was replaced, is already
-// being deleted, or was only written at the same moment.
+// Delete deletes exactly the observed object, not a successor of the same name. An object
+// that is gone is no error. After a conflict the caller must read the object again: the API
+// server does not say whether it was replaced, is already being deleted, or was only
+// written at the same time.
 func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...client.DeleteOption) error {
 	err := c.Delete(ctx, obj, append(opts,
 		client.Preconditions{UID: ptr.To(obj.GetUID())},
@@ -67,7 +66,7 @@ func Delete(ctx context.Context, c client.Client, obj client.Object, opts ...cli
 	return IgnoreAbsent(err)
 }
 
-// ignoreKindUnknown returns nil for a kind that is not known: there are no objects of it.
+// ignoreKindUnknown returns nil for an unknown kind: it has no objects.
 func ignoreKindUnknown(err error) error {
 	if meta.IsNoMatchError(err) || KindUnknown(err) {
 		return nil

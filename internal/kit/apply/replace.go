@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// sealed reports whether it is known without asking that the API server refuses to change
-// an object into the one that is desired: somebody has made it immutable, or what a
-// binding grants is another role.
+// immutable reports whether the API server is known to reject the update: the object is marked
+// immutable, or it is a binding of another role.
 func immutable(desired, live client.Object) bool {
 	switch live := live.(type) {
 	case *corev1.ConfigMap:
@@ -29,33 +28,33 @@ func immutable(desired, live client.Object) bool {
 	}
 }
 
-// changeRefused reports whether an update was refused for what it says. Admission webhooks say
-// BadRequest. Forbidden is most often a right that is missing.
+// changeRefused reports whether an update was rejected for its content. Admission webhooks
+// answer BadRequest. Forbidden is most often a missing right.
 func changeRefused(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-// replaceable reports whether an update was refused because of what is changed, and not of
-// what is wanted. A refusal does not tell, and each API has its own words for it. So the API
-// server is asked to create the object, without doing it: it looks at the whole object
-// before it finds that there is one of that name. Whatever else it answers, the object
-// that exists is better than none.
+// replaceable reports whether an update was rejected because the change is not allowed, and not
+// because the desired object is invalid. The rejection does not say which, and each API words
+// it differently. So a dry run creates the object: the API server validates the whole object
+// before it finds that the name exists. After any other answer the existing object is kept,
+// since it is better than none.
 func replaceable[T client.Object](ctx context.Context, w Writer, desired T, refusal error) bool {
 	if !changeRefused(refusal) {
 		return false
 	}
 	trial := desired.DeepCopyObject().(client.Object)
 	if service, ok := trial.(*corev1.Service); ok {
-		forgetNodePorts(service) // the Service that exists has them still
+		forgetNodePorts(service) // the existing Service still has them
 	}
 	err := w.Client.Create(ctx, trial, client.DryRunAll, client.FieldOwner(w.Manager), client.DisableReadYourWritesConsistency)
 	return err == nil || apierrors.IsAlreadyExists(err)
 }
 
-// replace deletes exactly the object that was seen, and creates the desired one. Where
-// finalizers keep the old one, it returns a *TerminatingError.
+// replace deletes exactly the observed object, and creates the desired one. If finalizers keep
+// the old one, it returns a *TerminatingError.
 func replace[T client.Object](ctx context.Context, w Writer, to write, desired, live T) (T, error) {
 	var none T
-	// Reads wait for the creation that follows. For the deletion they would wait
-	// for ever where the cache leaves the object out.
+	// Reads wait for the creation that follows. They must not wait for the deletion: that
+	// would never end if the cache omits the object.
 	if err := Delete(ctx, w.Client, live, client.DisableReadYourWritesConsistency); err != nil {
 		return none, err
 	}
@@ -66,7 +65,7 @@ func replace[T client.Object](ctx context.Context, w Writer, to write, desired, 
 	return created, err
 }
 
-// forgetNodePorts leaves it to the API server which node ports a Service gets.
+// forgetNodePorts removes the node ports, so that the API server allots them.
 func forgetNodePorts(service *corev1.Service) {
 	for i := range service.Spec.Ports {
 		service.Spec.Ports[i].NodePort = 0

@@ -17,53 +17,53 @@ import (
 
 // Step is one of an ordered list of steps that together are a plan.
 type Step struct {
-	// Condition on which it shows what stops the step.
+	// Condition shows the error of the step.
 	Condition string
-	// Parallel: the step needs nothing of the one before it, and both are taken at once.
-	// Other steps are taken when all before them are done.
+	// Parallel: the step does not need the one before it, and both run concurrently.
+	// Other steps run after all steps before them.
 	Parallel bool
 
 	// Objects are written in their order.
 	Objects []Set
-	// Plan returns the objects of a step whose objects depend on the result of the steps
-	// before it: it is called after those. Nil: they are Objects.
+	// Plan returns the objects of a step if they depend on the results of the steps before it:
+	// it is called after those. Nil: the objects are Objects.
 	Plan func() []Set
-	// Replace is the Writer's, for the objects of this step.
+	// Replace is the Writer's Replace for the objects of this step.
 	Replace bool
-	// Write writes an object in place of Apply and returns it as the API server has it, for
-	// what needs more than one attempt. Nil is Apply.
-	Write func(ctx context.Context, w Writer, proof ownership.Owner, desired client.Object) (client.Object, error)
+	// Write replaces Apply, for objects that need more than one attempt. It returns the object
+	// as the API server has it. Nil is Apply.
+	Write func(ctx context.Context, w Writer, owner ownership.Owner, desired client.Object) (client.Object, error)
 
-	// PruneFirst: what is no longer wanted of the step's kinds is deleted as soon as what is
-	// wanted exists, before the steps that follow. Otherwise that is the last thing to
-	// happen, so that nothing loses what it needs before its successor exists. What a later
-	// step's Plan returns is not known by then: no such step may have objects of the kind.
+	// PruneFirst: objects of the step's kinds that are no longer wanted are deleted as soon as
+	// the wanted ones exist, before the next steps. Otherwise they are deleted after all steps,
+	// so that no object loses another one that it needs before the successor exists. The result
+	// of a later step's Plan is not known at that time: no such step may have objects of the kind.
 	PruneFirst bool
-	// Then completes the step. It is given the objects as the API server has them, in the
-	// order of Objects. Nil for nothing.
+	// Then completes the step. It gets the objects as the API server has them, in the order of
+	// Objects. Nil: nothing.
 	Then func(ctx context.Context, live []client.Object) error
 }
 
 // Set is all objects of one kind in a step.
 type Set struct {
 	objects []client.Object
-	// kind is an object of the kind to prune; nil to leave alone what there is beside.
+	// kind is an object of the kind to prune; nil: nothing is pruned.
 	kind client.Object
 }
 
-// All are all objects of a kind that are wanted: others that carry the proof are pruned,
-// also when none is wanted. T is a pointer to a type of the API.
+// All are all wanted objects of a kind: other owned objects are pruned, also if none is wanted.
+// T is a pointer to a type of the API.
 func All[T client.Object](objects []T) Set {
 	var none T
 	return Set{objects: asObjects(objects), kind: blank(none)}
 }
 
-// AllOf is All for unstructured objects: like names their kind.
+// AllOf is All for unstructured objects: like has their kind.
 func AllOf[T client.Object](like T, objects []T) Set {
 	return Set{objects: asObjects(objects), kind: blank(like)}
 }
 
-// Only are objects beside which nothing is pruned, such as a namespace.
+// Only are objects of whose kind nothing is pruned, such as a namespace.
 func Only[T client.Object](objects ...T) Set { return Set{objects: asObjects(objects)} }
 
 func asObjects[T client.Object](objects []T) []client.Object {
@@ -74,7 +74,7 @@ func asObjects[T client.Object](objects []T) []client.Object {
 	return out
 }
 
-// Failure is what stopped a step.
+// Failure is the error that stopped a step.
 type Failure struct {
 	Condition string
 	Err       error
@@ -83,7 +83,7 @@ type Failure struct {
 // Failures are in the order of the steps. Of each step there is at most one.
 type Failures []Failure
 
-// Of returns what stopped the first step of a condition that was stopped; nil for none.
+// Of returns the error of the first failed step of a condition; nil for none.
 func (f Failures) Of(condition string) error {
 	for _, failure := range f {
 		if failure.Condition == condition {
@@ -93,13 +93,13 @@ func (f Failures) Of(condition string) error {
 	return nil
 }
 
-// Steps takes the steps in their order, until one is stopped; those that are taken at once
-// are all taken nevertheless. After the last one it deletes what is no longer wanted, from
-// the last step's kinds to the first one's: what uses something is deleted before that. It
-// looks in one namespace, "" for all. What stops that counts as the last step's.
+// Steps runs the steps in order until one fails; all steps of a parallel group run. After the
+// last step it deletes the objects that are no longer wanted, from the last step's kinds to the
+// first one's, so that users of an object are deleted before it. It looks in one namespace, ""
+// for all. An error of the deletions counts as one of the last step.
 //
-// A panic of a step becomes one of the caller.
-func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace string, steps []Step) Failures {
+// A panic of a step becomes a panic of the caller.
+func Steps(ctx context.Context, w Writer, owner ownership.Owner, namespace string, steps []Step) Failures {
 	steps = slices.Clone(steps)
 	for _, group := range groups(steps) {
 		for i, step := range group {
@@ -107,7 +107,7 @@ func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace strin
 				group[i].Objects = step.Plan()
 			}
 		}
-		errs := together(len(group), func(i int) error { return take(ctx, w, proof, namespace, group[i], steps) })
+		errs := concurrently(len(group), func(i int) error { return runStep(ctx, w, owner, namespace, group[i], steps) })
 		var failures Failures
 		for i, err := range errs {
 			if err != nil {
@@ -121,7 +121,7 @@ func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace strin
 	var errs []error
 	for _, step := range slices.Backward(steps) {
 		if !step.PruneFirst {
-			errs = append(errs, prune(ctx, w, proof, namespace, step, steps))
+			errs = append(errs, prune(ctx, w, owner, namespace, step, steps))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -130,8 +130,8 @@ func Steps(ctx context.Context, w Writer, proof ownership.Owner, namespace strin
 	return nil
 }
 
-// take takes one step.
-func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string, step Step, all []Step) error {
+// runStep runs one step.
+func runStep(ctx context.Context, w Writer, owner ownership.Owner, namespace string, step Step, all []Step) error {
 	w.Replace = step.Replace
 	write := step.Write
 	if write == nil {
@@ -140,7 +140,7 @@ func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string
 	var live []client.Object
 	for _, set := range step.Objects {
 		for _, desired := range set.objects {
-			l, err := write(ctx, w, proof, desired)
+			l, err := write(ctx, w, owner, desired)
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string
 		}
 	}
 	if step.PruneFirst {
-		if err := prune(ctx, w, proof, namespace, step, all); err != nil {
+		if err := prune(ctx, w, owner, namespace, step, all); err != nil {
 			return err
 		}
 	}
@@ -158,8 +158,8 @@ func take(ctx context.Context, w Writer, proof ownership.Owner, namespace string
 	return nil
 }
 
-// prune deletes what is there of a step's kinds and wanted by no step.
-func prune(ctx context.Context, w Writer, proof ownership.Owner, namespace string, step Step, all []Step) error {
+// prune deletes the objects of a step's kinds that no step wants.
+func prune(ctx context.Context, w Writer, owner ownership.Owner, namespace string, step Step, all []Step) error {
 	var errs []error
 	for _, set := range step.Objects {
 		if set.kind == nil {
@@ -168,14 +168,14 @@ func prune(ctx context.Context, w Writer, proof ownership.Owner, namespace strin
 		list, err := listOf(w.Client.Scheme(), set.kind)
 		if err == nil {
 			keys := wantedKeys(w.Client.Scheme(), kindOf(w.Client.Scheme(), set.kind), all)
-			err = Prune(ctx, w, proof, list, namespace, keys.Has)
+			err = Prune(ctx, w, owner, list, namespace, keys.Has)
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// wantedKeys returns the objects of a kind that any of the steps wants.
+// wantedKeys returns the objects of a kind that the steps want.
 func wantedKeys(scheme *runtime.Scheme, kind schema.GroupKind, steps []Step) sets.Set[types.NamespacedName] {
 	keys := sets.New[types.NamespacedName]()
 	for _, step := range steps {
@@ -190,7 +190,7 @@ func wantedKeys(scheme *runtime.Scheme, kind schema.GroupKind, steps []Step) set
 	return keys
 }
 
-// groups splits a list into those of its steps that are taken at once.
+// groups splits a list into groups of steps that run concurrently.
 func groups(steps []Step) [][]Step {
 	var out [][]Step
 	from := 0
@@ -203,9 +203,8 @@ func groups(steps []Step) [][]Step {
 	return out
 }
 
-// together calls do with each of n numbers at once, waits for all calls, and returns what
-// each of them returned.
-func together(n int, do func(i int) error) []error {
+// concurrently calls do with each of n numbers, waits for all calls, and returns their errors.
+func concurrently(n int, do func(i int) error) []error {
 	errs, panics := make([]error, n), make([]any, n)
 	var running sync.WaitGroup
 	for i := range n {

@@ -30,7 +30,7 @@ func (d *diary) add(line string) {
 	d.lines = append(d.lines, line)
 }
 
-// write stands for Apply. What is called broken is refused.
+// write replaces Apply. An object named broken is rejected.
 func (d *diary) write(_ context.Context, _ Writer, _ ownership.Owner, desired client.Object) (client.Object, error) {
 	d.add(desired.GetName())
 	if desired.GetName() == "broken" {
@@ -47,7 +47,7 @@ func configMaps(names ...string) []*corev1.ConfigMap {
 	return out
 }
 
-func TestStepsAreTakenInOrder(t *testing.T) {
+func TestStepsRunInOrder(t *testing.T) {
 	d := &diary{}
 	allotted := ""
 	failures := Steps(t.Context(), Writer{}, ownership.Owner{}, "n", []Step{
@@ -72,9 +72,9 @@ func TestStepsAreTakenInOrder(t *testing.T) {
 	}
 }
 
-// Each step of a group waits for the others before it ends: were they taken one after the
-// other, none would.
-func TestParallelStepsAreTakenAtOnce(t *testing.T) {
+// Each step of a group waits for the others before it ends: if they ran one after the
+// other, none would end.
+func TestParallelStepsRunConcurrently(t *testing.T) {
 	var under sync.WaitGroup
 	under.Add(3)
 	meet := func(context.Context, []client.Object) error {
@@ -89,11 +89,11 @@ func TestParallelStepsAreTakenAtOnce(t *testing.T) {
 	}
 }
 
-func TestAStepThatIsStopped(t *testing.T) {
+func TestAStepThatFails(t *testing.T) {
 	d := &diary{}
 	failures := Steps(t.Context(), Writer{}, ownership.Owner{}, "n", []Step{
 		{Condition: "Policies", Objects: []Set{Only(configMaps("broken", "not-reached")...)}, Write: d.write, Then: func(context.Context, []client.Object) error {
-			t.Error("a step that was stopped is completed")
+			t.Error("a failed step is completed")
 			return nil
 		}},
 		{Condition: "Services", Parallel: true, Objects: []Set{Only(configMaps("service")...)}, Write: d.write},

@@ -1,13 +1,13 @@
 // Package cache bounds what a family keeps in memory of the cluster, and makes it small.
 //
 // Every family has a cache of its own, with its own selectors and its own idea of which parts
-// of an object it looks at: two families that watch the same kind do not meet in one informer.
-// What they share is the turn to list, so that a start takes no more memory with five families
+// of an object it reads: two families that watch the same kind do not share an informer.
+// They share the slots for lists, so that a start takes no more memory with five families
 // than with one.
 //
 // What is kept is small by three means:
 //
-//	transform.go  a family trims from each object what it does not look at
+//	transform.go  a family trims from each object what it does not read
 //	encoded.go    Kubernetes' own kinds are kept encoded, and decoded for each reader
 //	intern.go     of other kinds, equal parts of different objects are kept once
 //	index.go      values that only one object has share a set

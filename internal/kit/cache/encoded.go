@@ -10,25 +10,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// encoded is an object as it is kept: encoded. Of a Pod or a Deployment nearly all fields
-// are empty, and take more than a kilobyte; every map of labels takes a third of one.
-// It is made again for everybody who reads it.
+// encoded is an object in the cache. Nearly all fields of a Pod or a Deployment are empty and
+// take more than a kilobyte; every map of labels takes a third of one. The object is decoded
+// for each reader.
 type encoded struct {
-	metav1.Object // nil: of what is kept, an informer asks for no more than the following
+	metav1.Object // nil: an informer asks a cached object for nothing but the following
 
 	namespace, name, version string
 	kind                     reflect.Type
 	data                     []byte
 }
 
-// encodable are the kinds of Kubernetes itself, and no custom resource.
+// encodable are the built-in kinds of Kubernetes, and no custom resources.
 type encodable interface {
 	client.Object
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
 }
 
-// encode returns what is kept of an object: the object itself where it cannot be encoded.
+// encode returns what is cached of an object: the object itself if it cannot be encoded.
 func encode(object client.Object) (client.Object, error) {
 	o, ok := object.(encodable)
 	if !ok {
@@ -38,7 +38,7 @@ func encode(object client.Object) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", o, err)
 	}
-	// One text, and not those that were decoded: they would keep their surroundings.
+	// One copy of the strings: the decoded ones would keep the memory around them alive.
 	text := o.GetNamespace() + o.GetName() + o.GetResourceVersion()
 	name := len(o.GetNamespace())
 	version := name + len(o.GetName())
@@ -55,7 +55,7 @@ func (p *encoded) GetResourceVersion() string { return p.version }
 func (p *encoded) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (p *encoded) DeepCopyObject() runtime.Object   { return p }
 
-// decode returns an object as it is read.
+// decode returns an object for a reader.
 func decode(kept any) any {
 	p, ok := kept.(*encoded)
 	if !ok {

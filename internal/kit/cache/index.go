@@ -8,16 +8,16 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// index finds objects by the values that its functions give them. The indexer beneath
-// keeps a set for every value, which takes 250 bytes, and most values here have only one
-// object of a kind: a namespace, an owner. So many values share a set, and of the objects
-// in it those of the value are chosen.
+// index finds objects by the values that its functions give them. The indexer of client-go
+// keeps a set for every value, which takes 250 bytes, and most values here, namespaces and
+// owners, have only one object of a kind. So many values share a set, and the objects in it
+// are filtered by value.
 type index struct {
 	toolscache.Indexer
 	functions toolscache.Indexers
 }
 
-// setsOfIndex is how many sets there are: with 10,000 namespaces, each has ten objects.
+// setsOfIndex is the number of sets: with 10,000 namespaces, each has ten objects.
 const setsOfIndex = 1024
 
 var (
@@ -32,7 +32,7 @@ var (
 
 func setOf(value string) string { return setNames[maphash.String(setSeed, value)%setsOfIndex] }
 
-// coarse returns functions that give objects their sets in place of their values.
+// coarse returns functions that map objects to sets instead of values.
 func (i index) coarse(indexers toolscache.Indexers) toolscache.Indexers {
 	coarse := toolscache.Indexers{}
 	for name, function := range indexers {
@@ -51,7 +51,7 @@ func (i index) coarse(indexers toolscache.Indexers) toolscache.Indexers {
 	return coarse
 }
 
-// values are what a function gives to an object as it is kept.
+// values are those that a function gives a cached object.
 func (i index) values(name string, object any) ([]string, error) {
 	if name != toolscache.NamespaceIndex {
 		object = decode(object)
@@ -79,7 +79,7 @@ func (i index) Index(name string, like any) ([]any, error) {
 	return decodeAll(objects), err
 }
 
-// kept are the objects with a value, as they are kept.
+// kept are the objects with a value, still encoded.
 func (i index) kept(name, value string) ([]any, error) {
 	objects, err := i.Indexer.ByIndex(name, setOf(value))
 	if err != nil {
@@ -88,7 +88,7 @@ func (i index) kept(name, value string) ([]any, error) {
 	return i.having(name, objects, value)
 }
 
-// having chooses the objects that have any of some values.
+// having filters objects by any of some values.
 func (i index) having(name string, objects []any, wanted ...string) ([]any, error) {
 	var found []any
 	for _, object := range objects {

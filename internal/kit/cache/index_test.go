@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestIndexFindsWhatHasAValue(t *testing.T) {
+func TestIndexFindsObjectsByValue(t *testing.T) {
 	const namespaces, each = 3 * setsOfIndex, 2
 	byLabel := func(o any) ([]string, error) {
 		name := o.(*corev1.ConfigMap).Labels["of"]

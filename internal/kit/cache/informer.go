@@ -7,18 +7,18 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// informer is the usual one, which needs less memory here: for what it keeps, for its
-// indexes, and while it lists.
+// informer is client-go's with less memory: for its objects, for its indexes, and while
+// it lists.
 type informer struct {
 	toolscache.SharedIndexInformer
 	lists *lists
 	index index
 }
 
-// newInformers returns what makes informers that take turns.
-func newInformers(turns chan struct{}) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
+// newInformers returns a constructor of informers that share the slots for lists.
+func newInformers(slots chan struct{}) func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer {
 	return func(lw toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		return newInformer(&lists{from: toolscache.ToListerWatcherWithContext(lw), turns: turns}, kind, resync, indexers)
+		return newInformer(&lists{from: toolscache.ToListerWatcherWithContext(lw), slots: slots}, kind, resync, indexers)
 	}
 }
 
@@ -56,7 +56,7 @@ func (i informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHan
 	return i.SharedIndexInformer.AddEventHandlerWithOptions(decoding{handler}, options)
 }
 
-// decoding is a handler that is told of objects as they are read.
+// decoding is a handler that gets decoded objects.
 type decoding struct {
 	handler toolscache.ResourceEventHandler
 }

@@ -19,21 +19,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// told notes what a handler is told.
-type told struct {
+// recorder notes the calls of a handler.
+type recorder struct {
 	mu   sync.Mutex
 	said []string
 }
 
-func (h *told) note(what string, o any) {
+func (h *recorder) note(what string, o any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.said = append(h.said, what+" "+o.(*corev1.ConfigMap).Name)
 }
 
-func (h *told) OnAdd(o any, _ bool)      { h.note("add", o) }
-func (h *told) OnUpdate(before, now any) { h.note("from", before); h.note("to", now) }
-func (h *told) OnDelete(o any) {
+func (h *recorder) OnAdd(o any, _ bool)      { h.note("add", o) }
+func (h *recorder) OnUpdate(before, now any) { h.note("from", before); h.note("to", now) }
+func (h *recorder) OnDelete(o any) {
 	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 		h.note("lost", last.Obj)
 		return
@@ -45,12 +45,12 @@ func configMap(name, version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: version}}
 }
 
-func TestInformerTransformsOnceAndTellsObjects(t *testing.T) {
+func TestInformerTransformsOnceAndHandlersGetObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listed := []corev1.ConfigMap{*configMap("a", "1"), *configMap("b", "2")}
 		watches := make(chan *watch.FakeWatcher, 1)
 		watches <- watch.NewFake()
-		i := newInformers(make(chan struct{}, listsAtOnce))(&toolscache.ListWatch{
+		i := newInformers(make(chan struct{}, maxLists))(&toolscache.ListWatch{
 			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 				return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "2"}, Items: listed}, nil
 			},
@@ -71,7 +71,7 @@ func TestInformerTransformsOnceAndTellsObjects(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		h := &told{}
+		h := &recorder{}
 		if _, err := i.AddEventHandler(h); err != nil {
 			t.Fatal(err)
 		}

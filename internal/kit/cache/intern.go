@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// recentParts is how many parts and texts are known at least. Those of one
-	// instance alone are forgotten again; those of all come too often for that.
+	// recentParts is the minimum number of parts and of texts that are known. Parts of a
+	// single instance are forgotten again; parts of all instances are met too often for that.
 	recentParts = 4096
-	// maxText is the length up to which a text is likely to be met again.
+	// maxText is the length up to which a text is likely to occur again.
 	maxText = 512
 )
 
-// intern finds parts of objects that were met before: texts, and what pointers,
-// slices and maps refer to.
+// intern finds parts of objects that occurred before: texts, and the referents of pointers,
+// slices and maps.
 type intern struct {
 	mu    sync.Mutex
 	seed  maphash.Seed
@@ -33,16 +33,16 @@ type partKey struct {
 
 func newIntern() *intern { return &intern{seed: maphash.MakeSeed()} }
 
-// share replaces parts of an object by equal ones that other objects have, and the rest
-// by copies: what was decoded lies among what is dropped, and would keep whole pages of
-// that in memory. The object must not be changed afterwards.
+// share replaces parts of an object by equal parts of other objects, and the rest by
+// copies: the decoded parts are next to parts that are dropped, and would keep whole pages
+// of memory alive. The object must not be changed afterwards.
 func (s *intern) share(object any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.walk(reflect.ValueOf(object).Elem())
 }
 
-// walk shares what v consists of, from the inside out, and returns a hash of it.
+// walk shares the parts of v, from the inside out, and returns a hash of v.
 func (s *intern) walk(v reflect.Value) uint64 {
 	switch v.Kind() {
 	case reflect.String:
@@ -76,7 +76,7 @@ func (s *intern) walk(v reflect.Value) uint64 {
 		}
 		return s.part(v, s.entries(v))
 	default:
-		return 0 // rare: equality decides alone
+		return 0 // rare: only equality decides
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *intern) elements(v reflect.Value) uint64 {
 	return hash
 }
 
-// entries does not depend on the order, which is another one each time. Elements of
+// entries does not depend on the order, which differs each time. Elements of
 // a map cannot be set; one of texts is made again.
 func (s *intern) entries(v reflect.Value) uint64 {
 	if m, ok := settableTexts(v); ok {
@@ -149,8 +149,8 @@ func (s *intern) shared(text string) string {
 	return text
 }
 
-// part replaces a reference by an equal one that is known, or by a copy, which is
-// known from now on.
+// part replaces a reference by a known equal one, or by a copy, which is
+// known afterwards.
 func (s *intern) part(v reflect.Value, hash uint64) uint64 {
 	hash = mix(hash, 1)
 	if !v.CanSet() {
@@ -184,7 +184,7 @@ func mix(a, b uint64) uint64 {
 	return a ^ a>>32
 }
 
-// generations is a map that forgets what was not asked for in a while.
+// generations is a map that forgets what was not looked up for a while.
 type generations[K comparable, V any] struct {
 	recent, earlier map[K]V
 }

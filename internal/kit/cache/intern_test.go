@@ -36,7 +36,7 @@ func TestEqualPartsAreOne(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptLiesApartFromWhatWasDecoded(t *testing.T) {
+func TestKeptPartsAreCopies(t *testing.T) {
 	common := newIntern()
 	for _, size := range []int{5, maxText + 1} {
 		decoded := strings.Repeat("x", 2*size)
@@ -53,7 +53,7 @@ func TestWhatIsKeptLiesApartFromWhatWasDecoded(t *testing.T) {
 	}
 }
 
-func TestSharingForgetsWhatWasMetOnce(t *testing.T) {
+func TestPartsThatOccurOnceAreForgotten(t *testing.T) {
 	common := newIntern()
 	for n := range 10 * recentParts {
 		common.share(&corev1.Namespace{Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerName(fmt.Sprint(n))}}})

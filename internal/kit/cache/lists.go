@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// listsAtOnce is how many kinds are listed at the same time: one is decoded while
+	// maxLists is how many kinds are listed at the same time: one is decoded while
 	// the API server encodes the other.
-	listsAtOnce = 2
-	// maxTurn is how long a list waits for others. One that gets no answer is no
-	// reason to keep all from being listed.
-	maxTurn = 30 * time.Second
+	maxLists = 2
+	// maxListWait is how long a list waits for a slot. A list without an answer must not
+	// block all others.
+	maxListWait = 30 * time.Second
 )
 
-// lists makes the objects of a list small before the next kind is listed. All kinds at
-// once take several times of what is kept of them.
+// lists makes the objects of a list small before the next kind is listed. All kinds
+// together take several times as much memory as what is kept of them.
 type lists struct {
 	from      toolscache.ListerWatcherWithContext
-	turns     chan struct{}
+	slots     chan struct{}
 	transform toolscache.TransformFunc
 
 	mu sync.Mutex
-	// small are the objects of a list that the informer has not taken yet: it
-	// transforms what it takes.
+	// small are the transformed objects of a list that the informer has not stored yet. It
+	// would transform them again.
 	small map[any]struct{}
 }
 
 func (l *lists) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	patience := time.NewTimer(maxTurn)
-	defer patience.Stop()
+	timeout := time.NewTimer(maxListWait)
+	defer timeout.Stop()
 	select {
-	case l.turns <- struct{}{}:
-		defer func() { <-l.turns }()
-	case <-patience.C:
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
+	case <-timeout.C:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -70,7 +70,7 @@ func (l *lists) list(ctx context.Context, options metav1.ListOptions) (runtime.O
 	}, nil
 }
 
-// forget drops what is left of a list of which not all came to be taken.
+// forget drops the rest of a list that the informer has not stored completely.
 func (l *lists) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +94,7 @@ func (l *lists) trim(object runtime.Object) (runtime.Object, error) {
 	return small.(runtime.Object), nil
 }
 
-// once transforms what comes from a watch; what comes from a list is small already.
+// once transforms objects of a watch; those of a list are small already.
 func (l *lists) once(object any) (any, error) {
 	l.mu.Lock()
 	_, done := l.small[object]

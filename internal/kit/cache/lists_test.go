@@ -11,13 +11,13 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-func TestListsTakeTurnsAndNoneKeepsAllWaiting(t *testing.T) {
+func TestListsWaitForASlotForALimitedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		began := make(chan time.Duration, 2*listsAtOnce)
-		turns := make(chan struct{}, listsAtOnce)
-		for range 2 * listsAtOnce {
-			stuck := &lists{turns: turns, from: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
+		began := make(chan time.Duration, 2*maxLists)
+		slots := make(chan struct{}, maxLists)
+		for range 2 * maxLists {
+			stuck := &lists{slots: slots, from: toolscache.ToListerWatcherWithContext(&toolscache.ListWatch{
 				ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 					began <- time.Since(start)
 					<-ctx.Done()
@@ -26,8 +26,8 @@ func TestListsTakeTurnsAndNoneKeepsAllWaiting(t *testing.T) {
 			})}
 			go func() { _, _ = stuck.list(t.Context(), metav1.ListOptions{}) }()
 		}
-		for n := range 2 * listsAtOnce {
-			want := time.Duration(n/listsAtOnce) * maxTurn
+		for n := range 2 * maxLists {
+			want := time.Duration(n/maxLists) * maxListWait
 			if got := <-began; got != want {
 				t.Errorf("list %d began after %v, want %v", n, got, want)
 			}

@@ -6,30 +6,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Options bounds what one family keeps in memory.
+// Options limit what one family keeps in memory.
 type Options struct {
-	// Selector chooses the objects of every kind that ByObject does not name. Nil: none of
-	// them is chosen, since to keep all objects of a kind must be said.
+	// Selector selects the objects of every kind that ByObject does not name. Nil selects none
+	// of them, so that caching all objects of a kind is explicit.
 	Selector labels.Selector
-	// ByObject says otherwise for a kind. The API server must serve it: a kind of an optional
-	// API can only have the Selector.
+	// ByObject replaces the Selector for a kind. The API server must serve the kind: kinds of
+	// an optional API can only have the Selector.
 	ByObject map[client.Object]cache.ByObject
-	// Trim drops from an object what the family does not look at. It is called once for each
-	// object, which nobody else has seen yet. Nil: all is kept.
+	// Trim drops from an object what the family does not read. It is called once for each
+	// object, before any other reader has it. Nil: everything is kept.
 	Trim func(client.Object)
 }
 
-// Caches makes the caches of one process.
+// Caches creates the caches of one process.
 type Caches struct {
 	fieldManager string
-	turns        chan struct{}
+	slots        chan struct{}
 	common       *intern
 }
 
-// New returns what makes caches. fieldManager is the operator's name in
-// metadata.managedFields: what it has written there is not kept.
+// New returns Caches. fieldManager is the operator's name in
+// metadata.managedFields: the details of its own entry are not kept.
 func New(fieldManager string) *Caches {
-	return &Caches{fieldManager: fieldManager, turns: make(chan struct{}, listsAtOnce), common: newIntern()}
+	return &Caches{fieldManager: fieldManager, slots: make(chan struct{}, maxLists), common: newIntern()}
 }
 
 // Options returns the options of the cache of a family.
@@ -41,7 +41,7 @@ func (c *Caches) Options(of Options) cache.Options {
 	return cache.Options{
 		DefaultLabelSelector: selector,
 		DefaultTransform:     c.transform(of.Trim),
-		NewInformer:          newInformers(c.turns),
+		NewInformer:          newInformers(c.slots),
 		ByObject:             of.ByObject,
 	}
 }

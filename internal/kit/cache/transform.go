@@ -9,14 +9,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// transform returns what makes objects small before they are kept: it drops what nobody
-// looks at, encodes what it can, and interns the rest, because most objects of a kind are
+// transform returns a function that makes objects small before they are cached. It drops what
+// is not read, encodes what it can, and interns the rest, because most objects of a kind are
 // nearly the same.
 //
-// What is read from the cache is a copy, and what is in it is never changed, so nobody
-// notices.
+// Readers get copies and cached objects are never changed, so that sharing parts is safe.
 func (c *Caches) transform(trim func(client.Object)) toolscache.TransformFunc {
-	claims := apply.Compact(c.fieldManager)
+	compact := apply.Compact(c.fieldManager)
 	return func(o any) (any, error) {
 		if _, done := o.(*encoded); done {
 			return o, nil // an informer may transform an object twice
@@ -25,10 +24,10 @@ func (c *Caches) transform(trim func(client.Object)) toolscache.TransformFunc {
 		if !ok {
 			return o, nil // the last known state of an object that is gone
 		}
-		if _, err := claims(object); err != nil {
+		if _, err := compact(object); err != nil {
 			return nil, err
 		}
-		// The object once more, as kubectl wrote it, with all that is secret in it.
+		// A second copy of the object, as kubectl wrote it, with all its secrets.
 		if annotations := object.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
 			delete(annotations, corev1.LastAppliedConfigAnnotation)
 			object.SetAnnotations(annotations) // an unstructured object gave a copy
@@ -41,9 +40,9 @@ func (c *Caches) transform(trim func(client.Object)) toolscache.TransformFunc {
 			return kept, err
 		}
 		if _, loose := object.(runtime.Unstructured); loose {
-			return object, nil // its values are of no type by which equal ones are found
+			return object, nil // values of its types cannot be compared for equality
 		}
-		// These are interned already, and may be read at this moment.
+		// These are interned already, and may be read concurrently.
 		managed := object.GetManagedFields()
 		object.SetManagedFields(nil)
 		c.common.share(object)

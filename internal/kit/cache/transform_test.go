@@ -10,7 +10,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// An object whose type is not known is kept as it is, but for what nobody looks at.
+// An object of an unknown type is cached as it is, except for what is not read.
 func TestUnstructuredObjectsAreTransformed(t *testing.T) {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Gadget", "spec": map[string]any{"size": int64(3)},

@@ -1,8 +1,8 @@
 // Package clockskew keeps timers and intervals right when the time of day jumps: when
 // the clock of a machine is set, and when the machine was suspended. Timers and
-// time.Since count in monotonic time, which does neither: whoever sets a timer for a
-// time of day wakes up late after a jump ahead, and whoever counts how long something
-// holds on a machine that slept, counts too little.
+// time.Since count in monotonic time, which does not jump. So a timer for a time of day
+// ends late after a jump ahead, and a lease that is measured on a suspended machine
+// seems to last too long.
 package clockskew
 
 import (
@@ -19,8 +19,7 @@ type Clocks struct {
 	Monotonic func() time.Duration
 }
 
-// New returns the time of day as wall tells it, beside the monotonic time of this
-// machine.
+// New returns the time of day that wall shows, and the monotonic time of this machine.
 func New(wall clock.PassiveClock) Clocks {
 	began := time.Now()
 	return Clocks{Wall: wall, Monotonic: func() time.Duration { return time.Since(began) }}

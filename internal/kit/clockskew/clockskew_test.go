@@ -27,8 +27,8 @@ func (m *machine) clocks() Clocks {
 	return Clocks{Wall: m.wall, Monotonic: func() time.Duration { return m.mono }}
 }
 
-// pass lets time pass while the clock is put forward by step.
-func (m *machine) pass(d, step time.Duration) {
+// advance lets time elapse while the clock is set forward by step.
+func (m *machine) advance(d, step time.Duration) {
 	m.mono += d
 	m.wall.SetTime(m.wall.Now().Add(d + step))
 }
@@ -37,13 +37,13 @@ func TestSinceIsTheLonger(t *testing.T) {
 	for name, tc := range map[string]struct{ passed, step, want time.Duration }{
 		"nothing happened":      {time.Minute, 0, time.Minute},
 		"suspended, or forward": {time.Second, time.Hour, time.Hour + time.Second},
-		"put back":              {time.Minute, -time.Hour, time.Minute},
+		"set back":              {time.Minute, -time.Hour, time.Minute},
 		"slightly slow":         {time.Hour, -time.Second, time.Hour},
 	} {
 		m := newMachine()
 		c := m.clocks()
 		then := c.Now()
-		m.pass(tc.passed, tc.step)
+		m.advance(tc.passed, tc.step)
 		if got := c.Since(then); got != tc.want {
 			t.Errorf("%s: %s ago, want %s", name, got, tc.want)
 		}
@@ -76,37 +76,11 @@ func TestJumps(t *testing.T) {
 		m := newMachine()
 		w := newWatcher(m.clocks())
 		for n, l := range looks {
-			m.pass(time.Second, l.step)
+			m.advance(time.Second, l.step)
 			if got := w.jumped(); got != l.want {
 				t.Errorf("%s, look %d: by %s, want %s", name, n, got, l.want)
 			}
 		}
-	}
-}
-
-func TestEverybodyIsWoken(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	wall := clocktesting.NewFakePassiveClock(time.Now())
-	w := NewWatcher(wall)
-	woken := make(chan string)
-	for _, name := range []string{"one", "another"} {
-		w.OnJump(func(ctx context.Context) {
-			select {
-			case woken <- name:
-			case <-ctx.Done():
-			}
-		})
-	}
-	ended := make(chan error)
-	go func() { ended <- w.Start(ctx) }()
-	wall.SetTime(wall.Now().Add(time.Hour))
-	if a, b := <-woken, <-woken; a != "one" || b != "another" {
-		t.Errorf("%s and %s were woken", a, b)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -118,23 +92,28 @@ type queue struct {
 
 func (q queue) Add(r reconcile.Request) { q.added <- r }
 
-func TestAJumpIsASourceOfRequests(t *testing.T) {
-	w := newWatcher(newMachine().clocks())
+func TestEveryJumpIsAnEvent(t *testing.T) {
+	wall := clocktesting.NewFakePassiveClock(time.Now())
 	timed := reconcile.Request{NamespacedName: types.NamespacedName{Name: "timed"}}
-	jumps := w.Source(handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+	jumps := Source(wall, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{timed}
 	}))
-	q := queue{added: make(chan reconcile.Request, 1)}
-	if err := jumps.Start(t.Context(), q); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"one controller", "another"} {
+		q := queue{added: make(chan reconcile.Request, 1)}
+		if err := jumps.Start(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			wall.SetTime(wall.Now().Add(time.Hour))
+			if got := <-q.added; got != timed {
+				t.Errorf("%s: %s is added", name, got)
+			}
+		}
 	}
-	w.callbacks[0](t.Context())
-	if got := <-q.added; got != timed {
-		t.Errorf("%s is added", got)
-	}
-	ended, end := context.WithCancel(t.Context())
-	end()
-	unheard := newWatcher(newMachine().clocks())
-	unheard.Source(nil)
-	unheard.callbacks[0](ended) // returns though nobody listens
+}
+
+func TestTheWatchEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	newWatcher(newMachine().clocks()).run(ctx, func() { t.Error("there was no jump") })
 }

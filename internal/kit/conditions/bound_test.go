@@ -11,9 +11,9 @@ import (
 
 func TestShorten(t *testing.T) {
 	for _, tc := range []struct {
-		text    string
-		longest int
-		want    string
+		text     string
+		maxBytes int
+		want     string
 	}{
 		{"", 10, ""},
 		{"0123456789", 10, "0123456789"},
@@ -23,37 +23,37 @@ func TestShorten(t *testing.T) {
 		{"🐐🐐🐐🐐🐐", 13, "🐐…🐐"},
 		{"a\xffb", 10, "a\uFFFDb"},
 	} {
-		if got := Shorten(tc.text, tc.longest); got != tc.want {
-			t.Errorf("Shorten(%q, %d) = %q, want %q", tc.text, tc.longest, got, tc.want)
+		if got := Shorten(tc.text, tc.maxBytes); got != tc.want {
+			t.Errorf("Shorten(%q, %d) = %q, want %q", tc.text, tc.maxBytes, got, tc.want)
 		}
 	}
 }
 
-// Wherever the cuts come to lie.
+// Wherever the text is cut.
 func TestShortenedTextsAreWhole(t *testing.T) {
 	for _, character := range []string{"x", "ä ", "…", "🐐", "x\xff "} {
 		for shift := range 4 {
 			text := strings.Repeat(".", shift) + strings.Repeat(character, 40000)
-			for _, longest := range []int{MaxMessage, MaxNote, MaxValue} {
-				got := Shorten(text, longest)
-				if len(got) > longest || len(got) < longest-10 || !utf8.ValidString(got) || !strings.Contains(got, ellipsis) {
-					t.Errorf("%q to %d: %d bytes, valid %v", character, longest, len(got), utf8.ValidString(got))
+			for _, maxBytes := range []int{MaxMessage, MaxNote, MaxValue} {
+				got := Shorten(text, maxBytes)
+				if len(got) > maxBytes || len(got) < maxBytes-10 || !utf8.ValidString(got) || !strings.Contains(got, ellipsis) {
+					t.Errorf("%q to %d: %d bytes, valid %v", character, maxBytes, len(got), utf8.ValidString(got))
 				}
 			}
-			for longest, cut := range map[int]func(string) string{MaxMessage: Bound, MaxNote: Note, MaxValue: Value} {
+			for maxBytes, cut := range map[int]func(string) string{MaxMessage: Bound, MaxNote: Note, MaxValue: Value} {
 				got := cut(text)
-				if len(got) > longest || !utf8.ValidString(got) || !strings.Contains(got, ellipsis) {
-					t.Errorf("%q to %d: %d bytes, valid %v", character, longest, len(got), utf8.ValidString(got))
+				if len(got) > maxBytes || !utf8.ValidString(got) || !strings.Contains(got, ellipsis) {
+					t.Errorf("%q to %d: %d bytes, valid %v", character, maxBytes, len(got), utf8.ValidString(got))
 				}
 				if again := cut(got); again != got {
-					t.Errorf("%q to %d: another one the second time", character, longest)
+					t.Errorf("%q to %d: another one the second time", character, maxBytes)
 				}
 			}
 		}
 	}
 }
 
-// What the API server says of several fields at once, each time with the whole value.
+// An answer of the API server about several fields quotes the whole value each time.
 func TestEveryQuotedValueIsShortened(t *testing.T) {
 	long := strings.Repeat("ä", 40000)
 	text := `[metadata.labels: Invalid value: "` + long + `": must be no more than 63 bytes, metadata.labels: Invalid value: "` + long + `": must consist of letters]`
@@ -87,7 +87,7 @@ func TestEnumerate(t *testing.T) {
 	}
 }
 
-func TestUpsertBinds(t *testing.T) {
+func TestUpsertBoundsMessages(t *testing.T) {
 	var all []metav1.Condition
 	Upsert(&all, 1, time.Unix(0, 0), metav1.Condition{Type: "A", Status: metav1.ConditionFalse, Reason: "No", Message: strings.Repeat("x", 40000)})
 	if got := len(all[0].Message); got > MaxMessage {

@@ -1,6 +1,6 @@
-// Package conditions keeps the conditions of a custom resource: each type once,
-// with a reason, the generation that it was judged at, and a time that moves with
-// the status alone.
+// Package conditions maintains the conditions of a custom resource: each type once,
+// with a reason, the generation that it was observed at, and a time that changes only
+// with the status.
 package conditions
 
 import (
@@ -12,8 +12,8 @@ import (
 
 // Upsert writes conditions into those of a resource, which has the given
 // metadata.generation. The time of a condition is now if its status is new, else
-// what it was; it never goes back, even if the clock does. Messages are bounded: what must
-// not be told is taken out of them before.
+// the old time; it never goes back, even if the clock does. Messages are shortened, so
+// callers must remove secrets before.
 func Upsert(all *[]metav1.Condition, generation int64, now time.Time, wanted ...metav1.Condition) {
 	for _, c := range wanted {
 		c.ObservedGeneration = generation
@@ -36,8 +36,8 @@ func SetterOf(obj metav1.Object, all *[]metav1.Condition, now time.Time) Setter 
 	}
 }
 
-// Transitioned reports whether a condition says something else than the one of its type among
-// before: another status, or the same for another reason. Then it is news to be told once.
+// Transitioned reports whether a condition differs from the one of its type among before in
+// status or reason. Then it is reported once, as an event.
 func Transitioned(before []metav1.Condition, c metav1.Condition) bool {
 	old := meta.FindStatusCondition(before, c.Type)
 	return old == nil || old.Status != c.Status || old.Reason != c.Reason

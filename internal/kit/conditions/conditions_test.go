@@ -91,7 +91,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-func TestAConditionIsNewsWhenItTurns(t *testing.T) {
+func TestAConditionTransitionsByStatusOrReason(t *testing.T) {
 	before := []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Waiting", Message: "for one"}}
 	for name, tc := range map[string]struct {
 		c    metav1.Condition

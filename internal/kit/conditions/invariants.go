@@ -14,8 +14,8 @@ import (
 var pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
 
 // Violations returns the violations of the API conventions by the conditions
-// that a resource has after a write, given those it had before and its
-// metadata.generation; nil if nothing is. It is for tests, which call it with
+// that a resource has after a write, given those before it and its
+// metadata.generation; nil for none. It is for tests, which call it with
 // every pair of successive versions.
 func Violations(before, after []metav1.Condition, generation int64) error {
 	var errs []error

@@ -12,9 +12,9 @@ func TestTimesAreFractionsOfASecond(t *testing.T) {
 		start, now time.Time
 		want       time.Duration
 	}{
-		"started at once":                    {ms(300), ms(650), 350 * time.Millisecond},
+		"started immediately":                {ms(300), ms(650), 350 * time.Millisecond},
 		"ready in the next second":           {ms(900), ms(1200), 300 * time.Millisecond},
-		"started at the turn of a second":    {ms(1000), ms(1400), 900 * time.Millisecond},
+		"started at the start of a second":   {ms(1000), ms(1400), 900 * time.Millisecond},
 		"waited for long":                    {ms(300_000), ms(301_250), 300*time.Second + 750*time.Millisecond},
 		"the operator's clock is behind":     {ms(-9000), ms(-8650), 350 * time.Millisecond},
 		"the next replica's clock is behind": {ms(300), ms(-2000), 0},

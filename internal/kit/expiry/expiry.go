@@ -1,14 +1,14 @@
-// Package expiry deletes custom resources when they expire: within a second of it, also
-// when a thousand expire at once, while others are being made, right after a restart and
-// after the clock was set.
+// Package expiry deletes custom resources when they expire: within one second, also when a
+// thousand expire together, while others are being created, right after a restart and after
+// the clock was set.
 //
-// A Controller has a queue and workers of its own, so that an expiry never waits for what
-// is being made. It reads a resource, comes back when it expires, and asks for its
-// deletion; what belongs to the resource is for others to clean up. It writes nothing
+// A Controller has its own queue and workers, so that an expiry never waits for the creation
+// of other resources. It reads a resource, requeues it for the time when it expires, and
+// requests its deletion; other controllers clean up what the resource owns. It writes nothing
 // else, and a resource that has not expired costs no request.
 //
-// A room gives it functions, of which Due decides. A kind that lives for a duration from a
-// start that is written once, and that may be exempted, has
+// Its functions belong to a Kind; Due decides. A Kind that lives for a duration from a start
+// time that is written once, and that may be exempted, has
 //
 //	Due: func(c *Challenge, now time.Time) (Reason, time.Time) {
 //		if c.Status.Shared || c.Status.StartedAt == nil {
@@ -22,9 +22,9 @@
 //	},
 //	End: func(ctx context.Context, c *Challenge, _ Reason) error { return apply.Delete(ctx, client, c) },
 //
-// where the duration, be it half an hour or a second, stands in the resource itself: one
-// that comes from another object, as from a definition, is to be copied into the status at
-// the start. A change of another object leads to no look.
+// where the duration is part of the resource itself. A duration from another object, such as a
+// definition, must be copied into the status at the start: a change of another object causes no
+// reconciliation.
 package expiry
 
 import (
@@ -48,8 +48,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// Controller deletes the resources of one kind, for reasons of type R. What is not said to
-// be optional must be set.
+// Controller deletes the resources of one kind, for reasons of type R. All fields that are not
+// optional must be set.
 type Controller[T client.Object, R ~string] struct {
 	// Name of the controller, unique in the process.
 	Name string
@@ -59,27 +59,25 @@ type Controller[T client.Object, R ~string] struct {
 	// Client reads from the cache.
 	Client client.Client
 	Clock  clock.PassiveClock
-	// ClockSkew tells when the time of day has got ahead of the timers.
-	ClockSkew *clockskew.Watcher
-	// Workers are how many resources are worked on at once.
+	// Workers is how many resources are reconciled concurrently.
 	Workers int
 	// Metrics count the failures.
 	Metrics *reconcile.Metrics
 
-	// Due returns why a live resource must be deleted now, "" if it need not; and when it
-	// expires, which is after now if it need not be deleted yet, and the zero time if it
-	// never does. It is called often and makes no request.
+	// Due returns why a live resource must be deleted now, "" if it must not; and when it
+	// expires: after now if it must not be deleted yet, the zero time if it never expires. It is
+	// called often and must make no request.
 	Due func(resource T, now time.Time) (why R, at time.Time)
-	// Moves reports whether Due may say something else after an update than before.
+	// Moves reports whether an update may change the result of Due.
 	Moves func(before, after T) bool
-	// End asks for the deletion of exactly this resource. A conflict has it looked at
-	// again at once; that it is gone is no error. Nothing that its other errors say must
-	// be kept from the log.
+	// End requests the deletion of exactly this resource. After a conflict the resource is
+	// reconciled again immediately; that it is gone is no error. Other errors are logged, so
+	// they must not hold secrets.
 	End func(ctx context.Context, resource T, why R) error
-	// Ended is called when the deletion of a resource was asked for. Optional.
+	// Ended is called after the deletion of a resource was requested. Optional.
 	Ended func(resource T, why R)
-	// Blocked is called after each attempt when a resource could not be deleted for
-	// longer than a brief failure takes, now being the time of the attempt. Optional.
+	// Blocked is called after each failed attempt to delete a resource, except after a first
+	// failure that may be brief. now is the time of the attempt. Optional.
 	Blocked func(ctx context.Context, resource T, why R, err error, now time.Time)
 
 	delays delays
@@ -94,7 +92,7 @@ func (c *Controller[T, R]) SetupWithManager(mgr ctrl.Manager) error {
 			DeleteFunc: func(event.DeleteEvent) bool { return false },
 			UpdateFunc: func(u event.UpdateEvent) bool { return c.Moves(u.ObjectOld.(T), u.ObjectNew.(T)) },
 		})).
-		WatchesRawSource(c.ClockSkew.Source(handler.EnqueueRequestsFromMapFunc(c.everyLive))).
+		WatchesRawSource(clockskew.Source(c.Clock, handler.EnqueueRequestsFromMapFunc(c.everyLive))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Workers, ReconciliationTimeout: reconcile.Timeout}).
 		Complete(reconcile.Drain(c.Metrics, c))
 }
@@ -103,8 +101,8 @@ func (c *Controller[T, R]) everyLive(ctx context.Context, _ client.Object) []ctr
 	return reconcile.Requests(ctx, c.Client, c.List(), func(o client.Object) bool { return o.GetDeletionTimestamp() == nil })
 }
 
-// Reconcile deletes a resource that is due, and comes back when it will be. The pause
-// after a failure depends on what failed, so the queue learns of none.
+// Reconcile deletes a resource that is due, or requeues it for the time when it will be. The
+// delay after a failure depends on its cause, so no error is returned to the queue.
 func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	resource := c.New()
 	if err := c.Client.Get(ctx, req.NamespacedName, resource); err != nil || resource.GetDeletionTimestamp() != nil {
@@ -131,11 +129,11 @@ func (c *Controller[T, R]) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		c.delays.forget(req)
 		return ctrl.Result{}, nil
 	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: minDelay}, nil
+		return ctrl.Result{RequeueAfter: failedDelays.First}, nil
 	case errors.Is(ctx.Err(), context.Canceled): // we are being shut down
 		return ctrl.Result{}, nil
 	default:
-		log.FromContext(ctx).Error(err, "not deleted, will be tried again")
+		log.FromContext(ctx).Error(err, "the resource was not deleted; it is tried again")
 		c.Metrics.Failed()
 		again := c.delays.after(req, err)
 		if c.Blocked != nil && c.delays.lasts(req) {

@@ -42,7 +42,7 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, into client.Object
 
 type why string
 
-// room is one whose resources live for as long as their annotation says, from their start.
+// budget is a controller of resources with a lifetime in an annotation.
 type budget struct {
 	Controller[*corev1.ConfigMap, why]
 	clock          *clocktesting.FakePassiveClock
@@ -52,17 +52,17 @@ type budget struct {
 	ended          why
 }
 
-func newBudget(lives string) *budget {
+func newBudget(lifetime string) *budget {
 	r := &budget{clock: clocktesting.NewFakePassiveClock(noon), cache: &cached{resource: &corev1.ConfigMap{}}}
 	r.cache.resource.CreationTimestamp = metav1.NewTime(noon)
-	r.cache.resource.Annotations = map[string]string{"lives": lives}
+	r.cache.resource.Annotations = map[string]string{"lifetime": lifetime}
 	r.Controller = Controller[*corev1.ConfigMap, why]{
 		New:     func() *corev1.ConfigMap { return &corev1.ConfigMap{} },
 		Client:  r.cache,
 		Clock:   r.clock,
 		Metrics: reconcile.NewMetrics("thing", "Failures."),
 		Due: func(c *corev1.ConfigMap, now time.Time) (why, time.Time) {
-			d, err := time.ParseDuration(c.Annotations["lives"])
+			d, err := time.ParseDuration(c.Annotations["lifetime"])
 			if err != nil {
 				return "", time.Time{}
 			}
@@ -90,23 +90,23 @@ func (r *budget) look(t *testing.T) ctrl.Result {
 }
 
 func TestAResourceEndsOnTimeAndNotBefore(t *testing.T) {
-	for _, lives := range []time.Duration{2 * time.Second, 30 * time.Minute} {
-		r := newBudget(lives.String())
-		if got := r.look(t).RequeueAfter; got != lives || r.asked > 0 {
-			t.Errorf("%s: looked at again after %s, asked %d times", lives, got, r.asked)
+	for _, lifetime := range []time.Duration{2 * time.Second, 30 * time.Minute} {
+		r := newBudget(lifetime.String())
+		if got := r.look(t).RequeueAfter; got != lifetime || r.asked > 0 {
+			t.Errorf("%s: looked at again after %s, asked %d times", lifetime, got, r.asked)
 		}
-		r.clock.SetTime(noon.Add(lives - time.Millisecond))
+		r.clock.SetTime(noon.Add(lifetime - time.Millisecond))
 		if got := r.look(t).RequeueAfter; got != time.Millisecond || r.asked > 0 {
-			t.Errorf("%s, just before: again after %s, asked %d times", lives, got, r.asked)
+			t.Errorf("%s, just before: again after %s, asked %d times", lifetime, got, r.asked)
 		}
-		r.clock.SetTime(noon.Add(lives))
+		r.clock.SetTime(noon.Add(lifetime))
 		if result := r.look(t); !result.IsZero() || r.asked != 1 || r.ended != "TimeOver" {
-			t.Errorf("%s, at its time: %+v, asked %d times, ended %q", lives, result, r.asked, r.ended)
+			t.Errorf("%s, at its time: %+v, asked %d times, ended %q", lifetime, result, r.asked, r.ended)
 		}
 	}
 }
 
-func TestWhatNeedNotEndIsLeftAlone(t *testing.T) {
+func TestResourcesThatDoNotExpireAreLeftAlone(t *testing.T) {
 	exempt := newBudget("")
 	exempt.clock.SetTime(noon.Add(1000 * time.Hour))
 	gone := newBudget("1s")
@@ -126,7 +126,7 @@ func TestWhatNeedNotEndIsLeftAlone(t *testing.T) {
 	}
 }
 
-func TestWhatCannotEndIsTriedAgain(t *testing.T) {
+func TestFailedDeletionsAreRetried(t *testing.T) {
 	over := func(answer error) *budget {
 		r := newBudget("1s")
 		r.clock.SetTime(noon.Add(time.Minute))
@@ -135,14 +135,14 @@ func TestWhatCannotEndIsTriedAgain(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		answer error
-		// again is the first pause, blocked after how many attempts it is told; 0: never.
+		// again is the first delay, blocked the number of attempts until Blocked is called; 0: never.
 		again   time.Duration
 		blocked int
 	}{
-		"gone meanwhile": {apierrors.NewNotFound(things, "a"), 0, 0},
-		"extended":       {apierrors.NewConflict(things, "a", nil), minDelay, 0},
-		"refused":        {apierrors.NewForbidden(things, "a", nil), minDelay, 1},
-		"no answer":      {errors.New("connection refused"), minDelay, 2},
+		"gone":      {apierrors.NewNotFound(things, "a"), 0, 0},
+		"extended":  {apierrors.NewConflict(things, "a", nil), failedDelays.First, 0},
+		"refused":   {apierrors.NewForbidden(things, "a", nil), failedDelays.First, 1},
+		"no answer": {errors.New("connection refused"), failedDelays.First, 2},
 	} {
 		r := over(tc.answer)
 		for n := 1; n <= 3; n++ {
@@ -155,7 +155,7 @@ func TestWhatCannotEndIsTriedAgain(t *testing.T) {
 				want = max(0, n-tc.blocked+1)
 			}
 			if r.blocked != want || r.ended != "" {
-				t.Errorf("%s: told %d times in %d attempts, want %d", name, r.blocked, n, want)
+				t.Errorf("%s: Blocked was called %d times in %d attempts, want %d", name, r.blocked, n, want)
 			}
 		}
 		r.answer = nil

@@ -1,4 +1,4 @@
-// Package finalizer keeps a custom resource until what belongs to it is gone.
+// Package finalizer keeps a custom resource until the objects that it owns are gone.
 package finalizer
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
-// Ensure persists a finalizer. It comes before anything else is written, so that
+// Ensure persists a finalizer. It must come before every other write, so that
 // no deletion is missed.
 func Ensure(ctx context.Context, c client.Client, obj client.Object, name string) error {
 	if controllerutil.ContainsFinalizer(obj, name) {
@@ -28,8 +28,8 @@ func Ensure(ctx context.Context, c client.Client, obj client.Object, name string
 	return c.Patch(ctx, obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// TakenOff passes the updates after which an object lacks a finalizer that it had: until it
-// is put back, a deletion would leave behind what belongs to the object.
+// TakenOff selects the updates that remove a finalizer from an object: until it is restored, a
+// deletion would leave the objects that it owns behind.
 func TakenOff(name string) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -41,21 +41,21 @@ func TakenOff(name string) predicate.Predicate {
 	}
 }
 
-// Remover takes finalizers off objects and remembers them until the cache shows it: see
-// Done. Nothing can be read back of an object that is gone, so a client that waits for
-// its own writes does not wait for this one, and a pass that comes right after would do
-// the same again unless it asks Done. Its zero value is ready for use.
+// Remover removes finalizers from objects and remembers them until the cache shows it: see
+// Done. A removed object cannot be read back, so a client that waits for its own writes does
+// not wait for this one. A reconciliation that follows immediately would repeat the removal
+// unless it asks Done. The zero value is ready for use.
 type Remover struct {
 	done sync.Map // types.NamespacedName to types.UID
 }
 
-// Done tells whether Remove has taken the finalizer off an object.
+// Done reports whether Remove has removed the finalizer from an object.
 func (r *Remover) Done(obj client.Object) bool {
 	uid, ok := r.done.Load(client.ObjectKeyFromObject(obj))
 	return ok && uid == obj.GetUID()
 }
 
-// Remove takes a finalizer off an object.
+// Remove removes a finalizer from an object.
 func (r *Remover) Remove(ctx context.Context, c client.Client, obj client.Object, name string) error {
 	free := obj.DeepCopyObject().(client.Object)
 	if !controllerutil.RemoveFinalizer(free, name) {
@@ -66,16 +66,16 @@ func (r *Remover) Remove(ctx context.Context, c client.Client, obj client.Object
 	if err := apply.IgnoreAbsent(err); err != nil {
 		return err
 	}
-	// No API server lets a finalizer be added to an object that is being deleted.
+	// The API server does not allow adding a finalizer to an object that is being deleted.
 	r.done.Store(client.ObjectKeyFromObject(obj), obj.GetUID())
 	return nil
 }
 
-// Forget is to be called when the cache does not show an object of that name anymore.
+// Forget must be called when the cache no longer shows an object of that name.
 func (r *Remover) Forget(key types.NamespacedName) { r.done.Delete(key) }
 
-// HeldBack returns what keeps a namespace from being deleted, as its controller
-// says, or the finalizers of others when that controller has done its part; ""
+// HeldBack returns what blocks the deletion of a namespace: the conditions that its
+// controller has set, or the finalizers of others after that controller has finished; ""
 // if nothing does.
 func HeldBack(ns *corev1.Namespace) string {
 	if ns.DeletionTimestamp != nil && len(ns.Spec.Finalizers) == 0 && len(ns.Finalizers) > 0 {

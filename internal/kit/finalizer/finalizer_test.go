@@ -29,6 +29,6 @@ func TestTakenOff(t *testing.T) {
 		}
 	}
 	if p.Create(event.CreateEvent{Object: with()}) || p.Delete(event.DeleteEvent{Object: with()}) || p.Generic(event.GenericEvent{Object: with()}) {
-		t.Error("it passes more than updates")
+		t.Error("it selects more than updates")
 	}
 }

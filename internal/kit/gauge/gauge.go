@@ -1,6 +1,6 @@
-// Package gauge has metrics that are found out when they are asked for, so that they are
-// right from the first scrape after a restart and after a change of leader: custom
-// resources by their phase, and single numbers.
+// Package gauge has metrics that are computed at each scrape, so that they are right from the
+// first scrape after a restart and after a change of leader: custom resources by their
+// phase, and single numbers.
 package gauge
 
 import (
@@ -24,17 +24,17 @@ const scrapeTimeout = time.Second
 // Observation is one custom resource in a cache.
 type Observation struct {
 	Phase string
-	// Since when it has been in that phase.
+	// Since is when it entered that phase.
 	Since time.Time
 }
 
-// Phases are two metrics with the label phase: how many custom resources are in
-// it, and for how many seconds the one that has been longest has been.
+// Phases are two metrics with the label phase: how many custom resources are in that phase,
+// and for how many seconds the oldest of them has been in it.
 type Phases struct {
-	active, longest *prometheus.Desc
-	phases          []string
-	see             func(context.Context, client.Reader) ([]Observation, error)
-	view            atomic.Pointer[view]
+	active, timeInPhase *prometheus.Desc
+	phases              []string
+	list                func(context.Context, client.Reader) ([]Observation, error)
+	view                atomic.Pointer[view]
 }
 
 type view struct {
@@ -44,15 +44,15 @@ type view struct {
 }
 
 // NewPhases returns <prefix>_active and <prefix>_longest_in_phase_seconds, which
-// have a series for each of phases, also with 0, and none before Watch. see lists
-// what is there; what is the plural of it, with a capital.
+// have a series for each of phases, also with 0, and none before Watch. see lists the
+// resources; what is their plural, with a capital.
 func NewPhases[P ~string](prefix, what string, phases []P, see func(context.Context, client.Reader) ([]Observation, error)) *Phases {
 	g := &Phases{
-		see: see,
+		list: see,
 		active: prometheus.NewDesc(prefix+"_active",
-			what+" that exist, by phase. Only the leader reports it.", []string{labelPhase}, nil),
-		longest: prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
-			what+": how long the one that has been longest in the phase has been in it, 0 if there is none. Only the leader reports it.",
+			what+" by phase. Only the leader reports this metric.", []string{labelPhase}, nil),
+		timeInPhase: prometheus.NewDesc(prefix+"_longest_in_phase_seconds",
+			what+": the longest time that one has been in its current phase, in seconds; 0 if none is in the phase. Only the leader reports this metric.",
 			[]string{labelPhase}, nil),
 	}
 	for _, p := range phases {
@@ -90,8 +90,8 @@ func InPhase[P ~string](obj client.Object, phase P, conditions []metav1.Conditio
 	return Observation{Phase: string(phase), Since: since}
 }
 
-// Watch tells where to count: a cache, which costs no request. elected is closed
-// once this replica leads: two that report the same would count it twice.
+// Watch sets the cache to count in, which costs no request. elected is closed once this
+// replica leads: if two replicas reported the same resources, they would count twice.
 func (g *Phases) Watch(reader client.Reader, now clock.PassiveClock, elected <-chan struct{}) {
 	g.view.Store(&view{reader, now, elected})
 }
@@ -99,11 +99,11 @@ func (g *Phases) Watch(reader client.Reader, now clock.PassiveClock, elected <-c
 // Describe implements prometheus.Collector.
 func (g *Phases) Describe(ch chan<- *prometheus.Desc) {
 	ch <- g.active
-	ch <- g.longest
+	ch <- g.timeInPhase
 }
 
-// Collect implements prometheus.Collector. A cache that does not answer gives no
-// number: no number is better than a wrong one.
+// Collect implements prometheus.Collector. If the cache does not answer, there is no value: no
+// value is better than a wrong one.
 func (g *Phases) Collect(ch chan<- prometheus.Metric) {
 	v := g.view.Load()
 	if v == nil || !leads(v.elected) {
@@ -111,23 +111,23 @@ func (g *Phases) Collect(ch chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	observations, err := g.see(ctx, v.reader)
+	observations, err := g.list(ctx, v.reader)
 	if err != nil {
 		return
 	}
-	counts, longest := make(map[string]int, len(g.phases)), make(map[string]time.Duration, len(g.phases))
+	counts, timeInPhase := make(map[string]int, len(g.phases)), make(map[string]time.Duration, len(g.phases))
 	now := v.clock.Now()
 	for _, s := range observations {
 		counts[s.Phase]++
-		longest[s.Phase] = max(longest[s.Phase], now.Sub(s.Since))
+		timeInPhase[s.Phase] = max(timeInPhase[s.Phase], now.Sub(s.Since))
 	}
 	for _, phase := range g.phases {
 		ch <- prometheus.MustNewConstMetric(g.active, prometheus.GaugeValue, float64(counts[phase]), phase)
-		ch <- prometheus.MustNewConstMetric(g.longest, prometheus.GaugeValue, longest[phase].Seconds(), phase)
+		ch <- prometheus.MustNewConstMetric(g.timeInPhase, prometheus.GaugeValue, timeInPhase[phase].Seconds(), phase)
 	}
 }
 
-// leads reports whether this replica does: elected is closed then.
+// leads reports whether this replica leads: elected is closed then.
 func leads(elected <-chan struct{}) bool {
 	select {
 	case <-elected:

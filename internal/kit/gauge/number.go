@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Number is a metric whose value the leader finds out when it is asked for it.
+// Number is a metric whose value the leader computes at each scrape.
 type Number struct {
 	desc *prometheus.Desc
 	view atomic.Pointer[numberView]
@@ -24,8 +24,8 @@ func NewNumber(name, help string) *Number {
 	return &Number{desc: prometheus.NewDesc(name, help, nil, nil)}
 }
 
-// Watch tells how to find the value, without a request. elected is closed once this
-// replica leads.
+// Watch sets the function that computes the value, without a request. elected is closed once
+// this replica leads.
 func (g *Number) Watch(see func(context.Context) (float64, error), elected <-chan struct{}) {
 	g.view.Store(&numberView{see, elected})
 }
@@ -33,7 +33,7 @@ func (g *Number) Watch(see func(context.Context) (float64, error), elected <-cha
 // Describe implements prometheus.Collector.
 func (g *Number) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
 
-// Collect implements prometheus.Collector. Who does not answer gives no number.
+// Collect implements prometheus.Collector. After an error there is no value.
 func (g *Number) Collect(ch chan<- prometheus.Metric) {
 	v := g.view.Load()
 	if v == nil || !leads(v.elected) {

@@ -30,7 +30,7 @@ func TestOnlyTheLeaderReportsANumber(t *testing.T) {
 	var err error
 	g.Watch(func(context.Context) (float64, error) { return 7, err }, elected)
 	if got := shown(); len(got) > 0 {
-		t.Errorf("%v by one that does not lead", got)
+		t.Errorf("%v by a replica that does not lead", got)
 	}
 	close(elected)
 	if got := shown(); len(got) != 1 || got[0] != 7 {
@@ -38,6 +38,6 @@ func TestOnlyTheLeaderReportsANumber(t *testing.T) {
 	}
 	err = errors.New("not filled")
 	if got := shown(); len(got) > 0 {
-		t.Errorf("%v though nobody answers", got)
+		t.Errorf("%v although the value cannot be computed", got)
 	}
 }

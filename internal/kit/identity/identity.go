@@ -1,6 +1,7 @@
-// Package identity tells who the operator is to the API server, and what it may do there. It binds
-// itself in namespaces that nobody knows beforehand, and a binding must name whoever runs it: the
-// account that it was installed with, whatever that is called, or a person at a laptop.
+// Package identity finds out who the operator is to the API server, and which rights it has. The
+// operator creates bindings for itself in new namespaces. Such a binding must name the
+// ServiceAccount that it was installed with, which may have any name, or the user who runs it on a
+// laptop.
 package identity
 
 import (
@@ -18,8 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Identity asks the API server once, when somebody wants to know: an operator that binds itself
-// nowhere asks nothing.
+// Identity asks the API server once, at the first use: an operator without such bindings sends no
+// request.
 type Identity struct {
 	client clientauthenticationv1.SelfSubjectReviewsGetter
 
@@ -27,7 +28,7 @@ type Identity struct {
 	known *rbacv1.Subject
 }
 
-// New returns a Self that has asked nothing yet.
+// New returns an Identity that has not sent a request yet.
 func New(config *rest.Config, via *http.Client) (*Identity, error) {
 	c, err := clientauthenticationv1.NewForConfigAndClient(config, via)
 	if err != nil {
@@ -36,7 +37,7 @@ func New(config *rest.Config, via *http.Client) (*Identity, error) {
 	return &Identity{client: c}, nil
 }
 
-// Subject returns the operator as a binding names it. An error is that of the API server, and the
+// Subject returns the operator as the subject of a binding. After an error of the API server the
 // next call asks again.
 func (s *Identity) Subject(ctx context.Context) (rbacv1.Subject, error) {
 	s.mu.Lock()

@@ -10,7 +10,7 @@ func TestSubjectOf(t *testing.T) {
 	for username, want := range map[string]rbacv1.Subject{
 		"system:serviceaccount:berg:operator": {Kind: "ServiceAccount", Namespace: "berg", Name: "operator"},
 		"alice":                               {Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "alice"},
-		// Nobody is called so; it is no account of a namespace.
+		// Not a ServiceAccount, since it names no namespace.
 		"system:serviceaccount:berg": {Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "system:serviceaccount:berg"},
 	} {
 		if got := subjectOf(username); got != want {

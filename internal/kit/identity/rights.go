@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// timeout is how long a question is asked again while the API server has trouble. A process
-	// that ends for that would be started again after up to five minutes; the startup probe of the
-	// operator's pod waits for a minute.
+	// timeout is how long a request is retried while the API server fails. A process that exits
+	// instead would be restarted after up to five minutes. The startup probe of the operator's pod
+	// allows one minute.
 	timeout  = 20 * time.Second
 	interval = 500 * time.Millisecond
 )
 
-// Retry asks the API server until it answers, for 20 seconds. A refusal is an answer too.
+// Retry retries a request until the API server answers, for 20 seconds. A rejection is an answer too.
 func Retry(ctx context.Context, ask func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, interval, timeout, true, func(ctx context.Context) (bool, error) {

@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestPatiently(t *testing.T) {
+func TestRetry(t *testing.T) {
 	away := errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectaccessreviews"}, "", errors.New("no"))
 	for name, tc := range map[string]struct {
-		answers []error // the last one is given again and again
+		answers []error // the last one repeats
 		want    error
 		after   time.Duration
 	}{
-		"at once":             {[]error{nil}, nil, 0},
+		"immediately":         {[]error{nil}, nil, 0},
 		"after some trouble":  {[]error{away, away, away, nil}, nil, 3 * interval},
 		"a refusal is enough": {[]error{away, forbidden, nil}, forbidden, interval},
 		"it stays away":       {[]error{away}, away, timeout},
@@ -40,7 +40,7 @@ func TestPatiently(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if err := Retry(ended, func(context.Context) error { return away }); err == nil {
-		t.Error("nobody waits any more, and it tells no error")
+		t.Error("Retry returns no error after its context has ended")
 	}
 }
 

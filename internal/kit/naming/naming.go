@@ -1,4 +1,4 @@
-// Package naming makes names that fit where Kubernetes bounds them.
+// Package naming makes names that fit into the limits of Kubernetes.
 package naming
 
 import (
@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// MaxLabelValue is the longest label value that Kubernetes accepts, in bytes.
+// MaxLabelValue is the maximum length of a label value in Kubernetes, in bytes.
 const MaxLabelValue = 63
 
-// hashDigits is enough that two names of one cluster do not meet: 40 bits.
+// hashDigits is enough for the names of one cluster to be distinct: 40 bits.
 const hashDigits = 10
 
 // LabelValue returns s if it fits into a label value, else its beginning
 // followed by a dash and a hash of the whole, 63 bytes long at most.
 func LabelValue(s string) string { return Within(s, MaxLabelValue) }
 
-// Within returns s if it has no more than longest bytes, else its beginning followed by a
-// dash and a hash of the whole. longest must leave room for these, as 12 does.
-func Within(s string, longest int) string {
-	if len(s) <= longest {
+// Within returns s if it has at most maxBytes bytes, else its beginning followed by a dash
+// and a hash of the whole. maxBytes must be at least 12.
+func Within(s string, maxBytes int) string {
+	if len(s) <= maxBytes {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))
-	head := strings.TrimRight(s[:longest-hashDigits-1], "-._")
+	head := strings.TrimRight(s[:maxBytes-hashDigits-1], "-._")
 	return head + "-" + hex.EncodeToString(sum[:])[:hashDigits]
 }

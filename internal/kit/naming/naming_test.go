@@ -24,13 +24,13 @@ func TestLabelValue(t *testing.T) {
 }
 
 func TestWithin(t *testing.T) {
-	for _, longest := range []int{12, 56, 246} {
-		long := strings.Repeat("a", longest+1)
-		if got := Within(long, longest); len(got) != longest || got == Within(long+"b", longest) {
-			t.Errorf("Within(%q, %d) = %q", long, longest, got)
+	for _, maxBytes := range []int{12, 56, 246} {
+		long := strings.Repeat("a", maxBytes+1)
+		if got := Within(long, maxBytes); len(got) != maxBytes || got == Within(long+"b", maxBytes) {
+			t.Errorf("Within(%q, %d) = %q", long, maxBytes, got)
 		}
-		if got := Within(long[1:], longest); got != long[1:] {
-			t.Errorf("Within(%q, %d) = %q, want it unchanged", long[1:], longest, got)
+		if got := Within(long[1:], maxBytes); got != long[1:] {
+			t.Errorf("Within(%q, %d) = %q, want it unchanged", long[1:], maxBytes, got)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package netpolicy has what network policies of networking.k8s.io are made of, whoever they
-// isolate: address ranges, ports, and the way to the cluster's name servers.
+// Package netpolicy has the parts of network policies of networking.k8s.io: address ranges,
+// ports, and the rule for the cluster's name servers.
 package netpolicy
 
 import (
@@ -39,12 +39,12 @@ var (
 		netip.MustParsePrefix("ff00::/8"),       // multicast
 	}
 
-	// translated is where gateways of IPv6 networks show all of IPv4 (RFC 6052).
+	// translated is the range at which gateways of IPv6 networks map all of IPv4 (RFC 6052).
 	translated = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// Blocks returns ranges as peers, without the excepted addresses, which are not to be reached
-// by their translation to IPv6 either.
+// Blocks returns ranges as peers, without the excepted addresses and without their
+// translations to IPv6.
 func Blocks(ranges, except []netip.Prefix) []networkingv1.NetworkPolicyPeer {
 	var out []networkingv1.NetworkPolicyPeer
 	for _, r := range ranges {
@@ -62,7 +62,7 @@ func Blocks(ranges, except []netip.Prefix) []networkingv1.NetworkPolicyPeer {
 	return out
 }
 
-// Translated returns the range of IPv6 at which gateways show a range of IPv4.
+// Translated returns the IPv6 range at which gateways map an IPv4 range.
 func Translated(v4 netip.Prefix) netip.Prefix {
 	prefix := translated.Addr().As16()
 	embedded := v4.Addr().As4()
@@ -70,7 +70,7 @@ func Translated(v4 netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(prefix), translated.Bits()+v4.Bits())
 }
 
-// ToDNS lets pods ask the cluster's name servers, where most clusters have them.
+// ToDNS allows pods to reach the cluster's name servers, where most clusters run them.
 func ToDNS() networkingv1.NetworkPolicyEgressRule {
 	return networkingv1.NetworkPolicyEgressRule{
 		To: []networkingv1.NetworkPolicyPeer{{

@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/backoff"
 )
 
-// Definition is the kind CustomResourceDefinition, of which a Follower looks at the
-// metadata alone.
+// Definition is the kind CustomResourceDefinition. A Follower reads only its metadata.
 func Definition() *metav1.PartialObjectMetadata {
 	definition := &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(schema.GroupVersionKind{
@@ -37,69 +37,64 @@ func Definition() *metav1.PartialObjectMetadata {
 	return definition
 }
 
-// The pauses between looks whether an API whose definition exists can be used: no event
-// tells. One that is being installed is there in a moment. One whose definition has only
-// another version is not before the definition changes.
-const (
-	minServedDelay = 500 * time.Millisecond
-	maxServedDelay = time.Minute
-)
+// servedDelays are the delays between checks whether an API with a CRD is served: there is no
+// event for it. An API that is being installed is served soon. If the CRD has only other
+// versions, it is not served before the CRD changes.
+var servedDelays = backoff.Exponential{First: 500 * time.Millisecond, Max: time.Minute}
 
-// Follower follows the definitions of optional kinds, without a restart: it has the watch
-// of a kind opened when its API is installed, notes in the Presence that a kind is missing
-// when it is removed, and wakes the resources that may need it, or may do without it. It
-// needs the right to list and watch customresourcedefinitions.
+// Follower follows the CRDs of optional kinds, without a restart of the operator: it opens the
+// watch of a kind when its API is installed, records in the Presence that a kind is missing when
+// it is removed, and enqueues the resources that may need it, or may work without it. It needs
+// the right to list and watch customresourcedefinitions.
 //
-// The controllers that use the kinds are set up between New and Setup: they watch the
-// kinds that Served names, and have a source of Wakes.
+// The controllers that use the kinds are set up between New and Setup: they watch the kinds of
+// Served, and use Enqueues as a source.
 type Follower struct {
 	mgr      ctrl.Manager
 	kinds    map[string]client.Object
 	presence *Presence
-	// direct asks the API server also for kinds that are missing.
+	// direct reads from the API server, also missing kinds.
 	direct    client.Reader
 	client    client.Reader
 	informers cache.Informers
 	scheme    *runtime.Scheme
 	open      func(client.Object) error
 	enqueuers []enqueuer
-	// watched are the definitions of the kinds whose watch was opened. It stays
-	// open while an API is missing, and connects again by itself.
+	// watched are the CRDs of the kinds whose watch was opened. It stays open while
+	// an API is missing, and reconnects by itself.
 	watched map[string]bool
-	// announced are the definitions that every resource knows of. One that is
+	// announced are the CRDs for which all resources were enqueued. A CRD that is
 	// removed and installed again has another UID.
 	announced map[string]types.UID
-	// removed are the definitions of whose removal every resource knows.
+	// removed are the CRDs for whose removal all resources were enqueued.
 	removed map[string]bool
-	// looks are how often a version of a definition was looked at without success, by
+	// attempts are the failed checks of a version of a CRD, by
 	// its name.
-	looks map[string]looks
+	attempts map[string]attempts
 }
 
-type looks struct {
+type attempts struct {
 	resourceVersion string
 	number          int
 }
 
-// enqueuer takes the resources of a list to the controller that asked for them.
+// enqueuer enqueues the resources of a list in one controller.
 type enqueuer struct {
 	list func() client.ObjectList
 	to   chan event.GenericEvent
 }
 
-// fromTheStart stands for the UID of a definition that was there before the
-// resources were.
-const fromTheStart types.UID = "from the start"
+// fromStart replaces the UID of a CRD that existed when the operator started.
+const fromStart types.UID = "from the start"
 
-// New returns a Follower of kinds, each with the name of its definition, which may be
-// unstructured or of the scheme of mgr, and asks the API server which of them it serves.
-// presence is what the clients and readers of those who use the kinds know missing ones
-// by; direct reads from the API server past it.
+// New returns a Follower of kinds, by the names of their CRDs, and asks the API server which of
+// them it serves. Kinds are unstructured or in the scheme of mgr. presence is that of the
+// clients and readers that use the kinds; direct reads from the API server past it.
 func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[string]client.Object) (*Follower, error) {
 	f := &Follower{
 		mgr: mgr, kinds: kinds, presence: presence, direct: direct,
 		client: mgr.GetClient(), informers: mgr.GetCache(), scheme: mgr.GetScheme(),
-		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, looks: map[string]looks{},
+		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, attempts: map[string]attempts{},
 	}
 	for definition, kind := range kinds {
 		gvk, err := apiutil.GVKForObject(kind, f.scheme)
@@ -112,14 +107,14 @@ func New(mgr ctrl.Manager, presence *Presence, direct client.Reader, kinds map[s
 			return nil, fmt.Errorf("look up %s: %w", definition, err)
 		}
 		if !notServed {
-			f.watched[definition], f.announced[definition] = true, fromTheStart
+			f.watched[definition], f.announced[definition] = true, fromStart
 		}
 		presence.Set(gvk, notServed)
 	}
 	return f, nil
 }
 
-// Served returns the kinds that were there when New looked.
+// Served returns the kinds that were served when New was called.
 func (f *Follower) Served() []client.Object {
 	var served []client.Object
 	for definition := range f.watched {
@@ -128,18 +123,18 @@ func (f *Follower) Served() []client.Object {
 	return served
 }
 
-// Wakes is a source of requests for all the resources that list lists, each time when an
-// API is there, since one that is just finding it missing does not show that yet; and each
-// time when one is removed, since some can do without it in another way.
+// Enqueues is a source of requests for all resources of list. It sends them each time when an
+// API is installed, since the status of a resource that just found it missing does not show that
+// yet; and each time when one is removed, since some resources can work without it.
 func (f *Follower) Enqueues(list func() client.ObjectList) source.Source {
 	w := enqueuer{list, make(chan event.GenericEvent)}
 	f.enqueuers = append(f.enqueuers, w)
 	return source.Channel(w.to, &handler.EnqueueRequestForObject{})
 }
 
-// Setup adds the controller that follows the definitions. Its name is unique in the
-// process. open opens the watch of a kind that was missing at the start, in every
-// controller that uses it; it is called once for each, unless it fails.
+// Setup adds the controller that follows the CRDs. Its name must be unique in the process. open
+// opens the watch of a kind that was missing at the start, in every controller that uses it; it
+// is called once for each kind, unless it fails.
 func (f *Follower) Setup(name string, open func(client.Object) error) error {
 	f.open = open
 	ours := predicate.NewPredicateFuncs(func(o client.Object) bool { return f.kinds[o.GetName()] != nil })
@@ -149,7 +144,7 @@ func (f *Follower) Setup(name string, open func(client.Object) error) error {
 		Complete(f)
 }
 
-// Reconcile follows the definition of one optional kind.
+// Reconcile follows the CRD of one optional kind.
 func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	kind := f.kinds[req.Name]
 	gvk, err := apiutil.GVKForObject(kind, f.scheme)
@@ -161,11 +156,11 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if apierrors.IsNotFound(err) || err == nil && definition.DeletionTimestamp != nil {
 		f.presence.Set(gvk, true)
 		delete(f.announced, req.Name)
-		delete(f.looks, req.Name)
+		delete(f.attempts, req.Name)
 		if f.removed[req.Name] {
-			return ctrl.Result{}, nil // a definition is deleted in two steps
+			return ctrl.Result{}, nil // a CRD is deleted in two steps
 		}
-		log.FromContext(ctx).Info("an API was removed: what needs it waits for it", "definition", req.Name)
+		log.FromContext(ctx).Info("an API was removed: resources that need it wait", "definition", req.Name)
 		if err := f.enqueueAll(ctx); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -175,9 +170,9 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil || f.announced[req.Name] == definition.UID {
 		return ctrl.Result{}, err
 	}
-	if f.announced[req.Name] == fromTheStart {
-		// To wake everybody now would put new events behind the backlog of the
-		// start.
+	if f.announced[req.Name] == fromStart {
+		// Enqueueing all resources now would delay new events behind the backlog of
+		// the start.
 		f.announced[req.Name] = definition.UID
 		return ctrl.Result{}, nil
 	}
@@ -193,37 +188,31 @@ func (f *Follower) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		f.watched[req.Name] = true
 	}
 	if !opened && !f.follows(ctx, kind, definition) {
-		return ctrl.Result{RequeueAfter: minServedDelay}, nil // no request
+		return ctrl.Result{RequeueAfter: servedDelays.First}, nil // no request
 	}
-	delete(f.looks, req.Name)
+	delete(f.attempts, req.Name)
 	f.presence.Set(gvk, false)
 	if err := f.enqueueAll(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	f.announced[req.Name] = definition.UID
 	delete(f.removed, req.Name)
-	log.FromContext(ctx).Info("an API is there: what waited for it continues", "definition", req.Name)
+	log.FromContext(ctx).Info("an API was installed: resources that waited for it resume", "definition", req.Name)
 	return ctrl.Result{}, nil
 }
 
-// pause returns when to look again after a look without success. It grows until the
-// definition changes.
+// delay returns the delay after a failed check. It grows until the CRD changes.
 func (f *Follower) delay(definition client.Object) time.Duration {
-	l := f.looks[definition.GetName()]
+	l := f.attempts[definition.GetName()]
 	if l.resourceVersion != definition.GetResourceVersion() {
-		l = looks{resourceVersion: definition.GetResourceVersion()}
-	}
-	delay := maxServedDelay
-	if l.number < 7 { // doubled so often it is longer than a minute
-		delay = min(delay, minServedDelay<<l.number)
+		l = attempts{resourceVersion: definition.GetResourceVersion()}
 	}
 	l.number++
-	f.looks[definition.GetName()] = l
-	return delay
+	f.attempts[definition.GetName()] = l
+	return servedDelays.After(l.number)
 }
 
-// serves asks the API server itself: what was looked up before may have been
-// removed since.
+// serves asks the API server itself: a known kind may have been removed since.
 func (f *Follower) serves(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
@@ -234,9 +223,9 @@ func (f *Follower) serves(ctx context.Context, gvk schema.GroupVersionKind) (boo
 	return err == nil, err
 }
 
-// follows reports whether the watch of a kind has seen the API server since the
-// definition was made. One that was cut off when the API was removed takes up to
-// a minute to connect again, and until then it shows nothing that we write.
+// follows reports whether the watch of a kind has received data since the CRD was
+// created. A watch that broke when the API was removed takes up to a minute to
+// reconnect, and until then it does not show our writes.
 func (f *Follower) follows(ctx context.Context, kind client.Object, definition *metav1.PartialObjectMetadata) bool {
 	informer, err := f.informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -250,7 +239,7 @@ func (f *Follower) follows(ctx context.Context, kind client.Object, definition *
 	return err == nil && order >= 0
 }
 
-// wakeAll takes every resource to its controllers.
+// enqueueAll enqueues all resources in their controllers.
 func (f *Follower) enqueueAll(ctx context.Context) error {
 	for _, w := range f.enqueuers {
 		list := w.list()

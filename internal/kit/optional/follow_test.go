@@ -25,8 +25,8 @@ var (
 	pipelines    = "pipelines.tekton.dev"
 )
 
-// cluster is what a Follower sees of one: the definition of a kind that it has no Go type
-// for, and the resources that may need it.
+// cluster is the part of a cluster that a Follower reads: the CRD of an unstructured kind, and
+// the resources that may need it.
 type cluster struct {
 	client.Reader
 	cache.Informers
@@ -35,7 +35,7 @@ type cluster struct {
 	served     error
 	resources  []string
 	unlisted   error
-	// seen is the resource version that the watch of the kind has come to.
+	// seen is the resource version that the watch of the kind has reached.
 	seen string
 	// asked is how often the API server was asked for the kind.
 	asked  int
@@ -74,8 +74,8 @@ func (c *cluster) install(uid types.UID, resourceVersion string) {
 	c.definition.SetResourceVersion(resourceVersion)
 }
 
-// follower follows the kind, which is there from the start or not. woken has those who
-// were woken.
+// follower returns a Follower of the kind, which is served from the start or not, and the
+// enqueued resources.
 func (c *cluster) follower(t *testing.T, there bool) (f *Follower, enqueued chan string) {
 	t.Helper()
 	kind := &unstructured.Unstructured{}
@@ -84,11 +84,11 @@ func (c *cluster) follower(t *testing.T, there bool) (f *Follower, enqueued chan
 		kinds: map[string]client.Object{pipelines: kind}, presence: &Presence{},
 		direct: c, client: c, informers: c, scheme: runtime.NewScheme(),
 		open:    func(client.Object) error { c.opened++; return nil },
-		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, looks: map[string]looks{},
+		watched: map[string]bool{}, announced: map[string]types.UID{}, removed: map[string]bool{}, attempts: map[string]attempts{},
 	}
 	f.presence.Set(pipelineKind, !there)
 	if there {
-		f.watched[pipelines], f.announced[pipelines] = true, fromTheStart
+		f.watched[pipelines], f.announced[pipelines] = true, fromStart
 	}
 	f.Enqueues(func() client.ObjectList { return &corev1.ConfigMapList{} })
 	enqueued = make(chan string, 100)
@@ -116,11 +116,11 @@ func look(t *testing.T, f *Follower) ctrl.Result {
 
 func isMissing(f *Follower) bool { return meta.IsNoMatchError(f.presence.Check(pipelineKind)) }
 
-func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
+func TestResourcesAreEnqueuedWhenAnAPIIsInstalled(t *testing.T) {
 	c := &cluster{resources: []string{"a", "b"}, served: &meta.NoKindMatchError{}}
 	f, enqueued := c.follower(t, false)
 	c.install("one", "5")
-	if result := look(t, f); result.RequeueAfter != minServedDelay || c.opened > 0 || !isMissing(f) {
+	if result := look(t, f); result.RequeueAfter != servedDelays.First || c.opened > 0 || !isMissing(f) {
 		t.Errorf("before it is served: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 	c.served = nil
@@ -128,11 +128,11 @@ func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 		t.Errorf("it is there: %+v, %d watches, missing %v", result, c.opened, isMissing(f))
 	}
 	if got := []string{<-enqueued, <-enqueued}; !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("%v are woken", got)
+		t.Errorf("%v are enqueued", got)
 	}
 	asked := c.asked
 	if result := look(t, f); !result.IsZero() || c.asked > asked || len(enqueued) > 0 {
-		t.Errorf("looked at again: %+v, %d requests, %d woken", result, c.asked-asked, len(enqueued))
+		t.Errorf("looked at again: %+v, %d requests, %d enqueued", result, c.asked-asked, len(enqueued))
 	}
 
 	c.definition.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -141,11 +141,11 @@ func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 	}
 	c.definition = nil
 	if result := look(t, f); !result.IsZero() || !isMissing(f) || len(enqueued) > 0 {
-		t.Errorf("it was removed: %+v, missing %v, %d woken again", result, isMissing(f), len(enqueued))
+		t.Errorf("it was removed: %+v, missing %v, %d enqueued again", result, isMissing(f), len(enqueued))
 	}
 	c.install("another", "9")
 	c.seen = "8"
-	if result := look(t, f); result.RequeueAfter != minServedDelay || !isMissing(f) {
+	if result := look(t, f); result.RequeueAfter != servedDelays.First || !isMissing(f) {
 		t.Errorf("the watch is behind: %+v, missing %v", result, isMissing(f))
 	}
 	c.seen = "10"
@@ -154,7 +154,7 @@ func TestWhoWaitsForAnAPIIsWokenWhenItIsThere(t *testing.T) {
 	}
 }
 
-func TestAnAPIThatIsThereFromTheStartWakesNobody(t *testing.T) {
+func TestAnAPIFromTheStartEnqueuesNoResources(t *testing.T) {
 	c := &cluster{resources: []string{"a"}}
 	f, enqueued := c.follower(t, true)
 	if served := f.Served(); len(served) != 1 {
@@ -163,7 +163,7 @@ func TestAnAPIThatIsThereFromTheStartWakesNobody(t *testing.T) {
 	c.install("one", "5")
 	for range 2 {
 		if result := look(t, f); !result.IsZero() || c.asked > 0 || c.opened > 0 || isMissing(f) || len(enqueued) > 0 {
-			t.Errorf("%+v, %d requests, %d watches, missing %v, %d woken", result, c.asked, c.opened, isMissing(f), len(enqueued))
+			t.Errorf("%+v, %d requests, %d watches, missing %v, %d enqueued", result, c.asked, c.opened, isMissing(f), len(enqueued))
 		}
 	}
 	c.definition.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -172,7 +172,7 @@ func TestAnAPIThatIsThereFromTheStartWakesNobody(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotWokenIsWokenLater(t *testing.T) {
+func TestEnqueueingIsRetried(t *testing.T) {
 	c := &cluster{resources: []string{"a"}, unlisted: errors.New("the cache waits"), seen: "9"}
 	f, enqueued := c.follower(t, false)
 	c.install("one", "5")
@@ -193,23 +193,23 @@ func TestWhoIsNotWokenIsWokenLater(t *testing.T) {
 	}
 }
 
-func TestPausesGrowUntilTheDefinitionChanges(t *testing.T) {
+func TestDelaysGrowUntilTheCRDChanges(t *testing.T) {
 	c := &cluster{}
 	f, _ := c.follower(t, false)
 	c.install("one", "5")
 	var last time.Duration
 	for n := range 20 {
 		delay := f.delay(c.definition)
-		if n == 0 && delay != minServedDelay || delay < last {
-			t.Fatalf("pause %d of %s after one of %s", n, delay, last)
+		if n == 0 && delay != servedDelays.First || delay < last {
+			t.Fatalf("delay %d is %s after one of %s", n, delay, last)
 		}
 		last = delay
 	}
-	if last != maxServedDelay {
-		t.Errorf("the longest pause is %s", last)
+	if last != servedDelays.Max {
+		t.Errorf("the longest delay is %s", last)
 	}
 	c.definition.SetResourceVersion("6")
-	if delay := f.delay(c.definition); delay != minServedDelay {
-		t.Errorf("the definition has changed, and the pause is %s", delay)
+	if delay := f.delay(c.definition); delay != servedDelays.First {
+		t.Errorf("the CRD has changed, and the delay is %s", delay)
 	}
 }

@@ -1,11 +1,9 @@
-// Package optional is for kinds of APIs that a cluster may lack. It spares the API server
-// requests that must fail, and a worker the wait for a watch that has nothing to connect
-// to: a client that is asked for a kind that it does not know looks up what the API server
-// serves, each time, and one that reads from a cache does so under the lock of all caches.
+// Package optional is for kinds of APIs that a cluster may lack. It avoids requests that must
+// fail, and workers that wait for a watch without an API: for an unknown kind, a client looks
+// up the served APIs each time, and a cached client does so under the lock of all caches.
 //
-// A Presence knows which kinds are missing and keeps clients from asking for them; a
-// Follower keeps that true while APIs are installed and removed, and wakes what
-// waited.
+// A Presence knows which kinds are missing and fails requests for them. A Follower updates it
+// while APIs are installed and removed, and enqueues the resources that waited.
 package optional
 
 import (
@@ -20,13 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Presence knows which kinds cannot be used at the moment. The zero value knows of none.
+// Presence knows which kinds are missing now. In the zero value no kind is missing.
 type Presence struct {
 	mu      sync.RWMutex
 	missing map[schema.GroupVersionKind]bool
 }
 
-// Set notes whether a kind is missing.
+// Set records whether a kind is missing.
 func (p *Presence) Set(gvk schema.GroupVersionKind, missing bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,8 +34,8 @@ func (p *Presence) Set(gvk schema.GroupVersionKind, missing bool) {
 	p.missing[gvk] = missing
 }
 
-// Check returns the error of a cluster that lacks the kind, which meta.IsNoMatchError
-// knows, and nil if the kind can be used.
+// Check returns the error of a cluster without the kind, for which meta.IsNoMatchError is true,
+// and nil if the kind exists.
 func (p *Presence) Check(gvk schema.GroupVersionKind) error {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -47,8 +45,8 @@ func (p *Presence) Check(gvk schema.GroupVersionKind) error {
 	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 }
 
-// Clients makes clients as next does, whose reads and writes of a kind that is missing
-// fail at once, without a request.
+// Clients wraps next, so that reads and writes of a missing kind fail immediately, without a
+// request.
 func (p *Presence) Clients(next client.NewClientFunc) client.NewClientFunc {
 	return func(config *rest.Config, options client.Options) (client.Client, error) {
 		c, err := next(config, options)
@@ -59,13 +57,13 @@ func (p *Presence) Clients(next client.NewClientFunc) client.NewClientFunc {
 	}
 }
 
-// Reader is a reader whose reads of a kind that is missing fail at once, without a
-// request. kindOf is client.Client's GroupVersionKindFor.
+// Reader wraps next, so that reads of a missing kind fail immediately, without a request.
+// kindOf is client.Client's GroupVersionKindFor.
 func (p *Presence) Reader(next client.Reader, kindOf func(runtime.Object) (schema.GroupVersionKind, error)) client.Reader {
 	return guardedReader{Reader: next, kinds: guard{p, kindOf}}
 }
 
-// guard checks objects.
+// guard checks the kinds of objects.
 type guard struct {
 	presence *Presence
 	kindOf   func(runtime.Object) (schema.GroupVersionKind, error)
@@ -88,7 +86,7 @@ func (g guard) checkList(list client.ObjectList) error {
 	return g.presence.Check(gvk)
 }
 
-// guarded guards what names the kind by an object.
+// guarded guards all methods that have an object as argument.
 type guarded struct {
 	client.Client
 	kinds guard

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// unasked is a client that nobody is to ask for anything but the kind of an object.
+// unasked is a client that must only be asked for the kind of an object.
 type unasked struct{ client.Client }
 
 func (unasked) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
@@ -24,7 +24,7 @@ func (unasked) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind,
 	return apiutil.GVKForObject(obj, scheme)
 }
 
-func TestWhatIsMissingIsNotAskedFor(t *testing.T) {
+func TestMissingKindsCostNoRequest(t *testing.T) {
 	presence := &Presence{}
 	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	presence.Set(gvk, true)

@@ -1,9 +1,9 @@
-// Package ownership proves to which custom resource an object belongs.
+// Package ownership records which custom resource owns an object.
 //
 // A namespaced custom resource can own neither a namespace nor an object in
 // another namespace: the garbage collector deletes children with such owner
 // references. So labels serve to find objects, and an annotation with the UID
-// of the custom resource serves as proof: a UID is never used twice, names are.
+// of the custom resource proves ownership: a UID is never used twice, names are.
 package ownership
 
 import (
@@ -15,48 +15,48 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Marks are how the objects of one Kind of custom resource are found and proved. A
-// family declares them once: its caches select by what finds, its plans and its checks
-// use what proves.
+// Labels are the labels and the annotation of all objects that one Kind of custom resource
+// owns. A family declares them once: its caches select by Found, its plans and its checks
+// use the owner UID.
 type Labels struct {
 	// Domain begins the keys of the family's annotations, as in example.com.
 	Domain string
-	// Owner is the Kind of the custom resource in a word, as in instance: its UID stands
-	// in the annotation <Domain>/<Owner>-uid.
+	// Owner is the Kind of the custom resource in a word, as in instance: its UID is in the
+	// annotation <Domain>/<Owner>-uid.
 	Owner string
-	// Found are labels of every object, by which caches and lists find it. They are put
-	// back when somebody takes them off: they prove nothing.
+	// Found are labels of every object, by which caches and lists find it. They are restored
+	// when they are removed, and prove nothing.
 	Found map[string]string
 }
 
-// Annotation is the key under which the UID of the custom resource stands.
+// Annotation is the key of the annotation with the UID of the custom resource.
 func (m Labels) Annotation() string { return m.Domain + "/" + m.Owner + "-uid" }
 
 // Selector finds the objects of all custom resources of the Kind.
 func (m Labels) Selector() labels.Selector { return labels.SelectorFromSet(m.Found) }
 
-// Proof is that of one custom resource. agreeing are labels that must stand beside the
-// UID: whoever changes one takes the object away from the custom resource. Nil: the UID
-// alone is the proof.
+// For is the Owner for one custom resource. agreeing are labels that an object must have in
+// addition to the UID: a change of one of them ends the ownership. Nil: the UID alone proves
+// ownership.
 func (m Labels) For(uid types.UID, agreeing map[string]string) Owner {
 	return Owner{Annotation: m.Annotation(), UID: uid, Found: m.Found, Labels: agreeing}
 }
 
-// Owner says how the objects of one custom resource are recognised.
+// Owner identifies the objects that one custom resource owns.
 type Owner struct {
-	// Annotation is the key under which the UID stands.
+	// Annotation is the key of the annotation with the UID.
 	Annotation string
-	// UID of the custom resource. An empty one proves nothing.
+	// UID of the custom resource. An empty one owns nothing.
 	UID types.UID
-	// Found are labels that are written beside it, and that no proof needs.
+	// Found are labels that are written too, and that do not prove ownership.
 	Found map[string]string
-	// Labels that must stand beside the UID. Whoever takes one off takes the
-	// object away from its custom resource. Nil: the UID alone is the proof.
+	// Labels that an object must have in addition to the UID. A change of one of them ends the
+	// ownership. Nil: the UID alone proves ownership.
 	Labels map[string]string
 }
 
-// SetOn writes the proof, and the labels to find by, to an object that is about to be
-// written. Where a label is in both, the proof's counts.
+// SetOn sets the owner UID and all labels on an object that is about to be written. Labels
+// win over Found.
 func (p Owner) SetOn(obj client.Object) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
@@ -75,7 +75,7 @@ func (p Owner) SetOn(obj client.Object) {
 	}
 }
 
-// Owns reports whether an object carries the proof.
+// Owns reports whether an object has the owner UID and the Labels.
 func (p Owner) Owns(obj client.Object) bool {
 	if p.UID == "" || obj.GetAnnotations()[p.Annotation] != string(p.UID) {
 		return false
@@ -89,8 +89,8 @@ func (p Owner) Owns(obj client.Object) bool {
 	return true
 }
 
-// RefusedError says that an object exists under a name that is needed and does
-// not carry the proof. It was not touched.
+// RefusedError says that an object with a required name exists and is not owned by the
+// custom resource. It was left untouched.
 type RefusedError struct {
 	Kind, Namespace, Name string
 }
@@ -100,5 +100,5 @@ func (e *RefusedError) Error() string {
 	if e.Namespace != "" {
 		where = e.Namespace + "/" + e.Name
 	}
-	return fmt.Sprintf("%s %s exists and does not carry the proof that it belongs here; it was left untouched: delete or rename it", e.Kind, where)
+	return fmt.Sprintf("%s %s exists and is not owned by this resource. It was left untouched. Delete or rename it", e.Kind, where)
 }

@@ -33,7 +33,7 @@ func TestFormExcludesNothingThatTheValueAccepts(t *testing.T) {
 		texts []string
 	}{
 		"Duration":         {settings.Duration(&duration), durations},
-		"OptionalDuration": {settings.OptionalDuration(&duration), durations},
+		"OptionalDuration": {settings.Optional(settings.Duration(&duration)), durations},
 		"Amount":           {settings.Amount(&amount), amounts},
 		"Bytes":            {settings.Bytes(&amount), amounts},
 		"OneOf":            {settings.OneOf(&text, "a", "b"), []string{"a", "b", "c", "A"}},

@@ -1,7 +1,6 @@
-// Package settings reads what an administrator can set: from the command line, then the
-// environment, then the defaults. A section is a table of settings, that of the process or
-// that of a family; help, documentation and the checks of the deployed manifests are derived
-// from it.
+// Package settings reads settings from the command line, then the environment, then the
+// defaults. A section is a table of settings, of the process or of a family. Help,
+// documentation and the checks of the deployed manifests come from it.
 package settings
 
 import (
@@ -19,8 +18,8 @@ type Section struct {
 	Title string
 	// Settings in the order of the documentation.
 	Settings []Setting
-	// Check compares settings with each other after all were read; one that was not
-	// understood is the zero value. Nil: there is nothing to compare.
+	// Check compares settings with each other after all were read; one that could not be
+	// parsed is the zero value. Nil: there is nothing to compare.
 	Check func() []error
 	// Warnings returns combinations that are valid and probably not intended, each naming its
 	// settings. Nil: nothing.
@@ -31,12 +30,17 @@ type Section struct {
 type Setting struct {
 	// Name of the environment variable.
 	Name string
-	// Default is the value where the variable is absent or empty.
+	// Default is the value if the variable is absent or empty.
 	Default string
-	// Help is one sentence or two for an administrator.
+	// Help is one or two sentences for an administrator.
 	Help string
-	// Value reads a text into its place.
+	// Value parses a text into its variable.
 	Value Value
+}
+
+// New returns a setting, so that a table has a line a setting.
+func New(name, defaultText string, value Value, help string) Setting {
+	return Setting{Name: name, Default: defaultText, Help: help, Value: value}
 }
 
 // Flag returns the name of the command line option, without the dashes.
@@ -44,7 +48,7 @@ func (s Setting) Flag() string {
 	return strings.ToLower(strings.ReplaceAll(s.Name, "_", "-"))
 }
 
-// Value reads a text into its place, or returns what the text must be.
+// Value parses a text into its variable, or returns an error that says what the text must be.
 type Value struct {
 	set  func(text string) error
 	form Form
@@ -53,7 +57,7 @@ type Value struct {
 // Form is what the texts of a value look like, for schemas. It never excludes a text that the
 // value accepts; the value itself may be stricter.
 type Form struct {
-	// Type is that of the value where it is not written as a text.
+	// Type is the type of the value in JSON, if it is not a string.
 	Type Type
 	// Enum are the only texts. Nil: there are others.
 	Enum []string
@@ -69,14 +73,14 @@ type Type int
 
 // The types of values.
 const (
-	// Text is whatever is not one of the others.
+	// Text is any type that is not one of the others.
 	Text Type = iota
 	// Boolean needs no text as an option.
 	Boolean
 	Integer
 	// Quantity is an amount of Kubernetes, which may be a number.
 	Quantity
-	// List has its parts separated by commas.
+	// List is separated by commas.
 	List
 )
 
@@ -89,7 +93,7 @@ func (v Value) In(form Form) Value {
 	return v
 }
 
-// Effective is a setting with the text that counts.
+// Effective is a setting with the text that is used.
 type Effective struct {
 	Name, Value string
 }
@@ -98,7 +102,7 @@ type Effective struct {
 var ErrHelp = flag.ErrHelp
 
 // Load reads every setting of some sections. An empty variable counts as absent. It reports
-// all errors at once, each naming its variable. Where args ask for help it prints that to out,
+// all errors together, each with its variable. If args ask for help, it prints help to out,
 // beginning with about, and returns ErrHelp.
 func Load(about string, sections []Section, args []string, getenv func(string) string, out io.Writer) ([]Effective, error) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)

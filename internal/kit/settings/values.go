@@ -16,16 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// MaxDuration is the longest that Go can represent, in whole hours: 292 years.
+// MaxDuration is the maximum that Go can represent, in whole hours: 292 years.
 const MaxDuration = 2562047 * time.Hour
 
-// What time.ParseDuration and resource.ParseQuantity read, and a little more.
+// The syntax of time.ParseDuration and resource.ParseQuantity; it accepts a little more.
 const (
 	durationPattern = `^\+?([0-9]*\.?[0-9]*(ns|us|µs|μs|ms|s|m|h))+$`
 	quantityPattern = `^\+?[0-9.]+([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$`
 )
 
-// Func is a value that a function reads.
+// Func is a value that a function parses.
 func Func(set func(text string) error) Value { return Value{set: set} }
 
 // Name is a name that check, one of Kubernetes' validations, accepts.
@@ -36,15 +36,18 @@ func Name(to *string, check func(string) []string) Value {
 	})
 }
 
-// OptionalName is the name of an object (DNS-1123 subdomain), or empty.
-func OptionalName(to *string) Value {
+// Optional accepts what a value accepts, and an empty text, which leaves its variable as it is.
+func Optional(v Value) Value {
+	form := v.form
+	if form.Enum != nil {
+		form.Enum = append([]string{""}, form.Enum...)
+	}
 	return Func(func(text string) error {
-		*to = text
 		if text == "" {
 			return nil
 		}
-		return joined(validation.IsDNS1123Subdomain(text))
-	})
+		return v.set(text)
+	}).In(form)
 }
 
 // Names are names of namespaces, separated by commas; nil for an empty text.
@@ -69,7 +72,7 @@ func OneOf[T ~string](to *T, allowed ...T) Value {
 	}).In(Form{Enum: texts(allowed)})
 }
 
-// SomeOf are some of the allowed texts, at least one, separated by commas. An empty text
+// SomeOf is a list of at least one of the allowed texts, separated by commas. An empty text
 // stands for all of them.
 func SomeOf(to *[]string, allowed ...string) Value {
 	return Func(func(text string) error {
@@ -157,18 +160,6 @@ func Duration(to *time.Duration) Value {
 	}).In(Form{Pattern: durationPattern})
 }
 
-// OptionalDuration is a Duration, or empty for 0.
-func OptionalDuration(to *time.Duration) Value {
-	some := Duration(to)
-	return Func(func(text string) error {
-		if text == "" {
-			*to = 0
-			return nil
-		}
-		return some.set(text)
-	}).In(Form{Pattern: durationPattern})
-}
-
 // Amount is a quantity of Kubernetes above zero.
 func Amount(to *resource.Quantity) Value {
 	return Func(func(text string) error {
@@ -181,7 +172,7 @@ func Amount(to *resource.Quantity) Value {
 	}).In(Form{Type: Quantity, Pattern: quantityPattern})
 }
 
-// Bytes is a whole number of bytes, zero among them. "500m" would be half a byte.
+// Bytes is a whole number of bytes, which may be zero. "500m" would be half a byte.
 func Bytes(to *resource.Quantity) Value {
 	return Func(func(text string) error {
 		q, err := resource.ParseQuantity(text)
@@ -194,7 +185,7 @@ func Bytes(to *resource.Quantity) Value {
 }
 
 // Prefixes are address ranges, separated by commas, each written with the host bits zero, as
-// a network policy wants them; nil for an empty text.
+// a network policy requires; nil for an empty text.
 func Prefixes(to *[]netip.Prefix) Value {
 	return Func(func(text string) error {
 		*to = nil
@@ -209,7 +200,7 @@ func Prefixes(to *[]netip.Prefix) Value {
 	}).In(Form{Type: List})
 }
 
-// Address is where to listen, and off a text that says not to.
+// Address is an address to listen on. off is the text that means not to listen.
 func Address(to *string, off string) Value {
 	return Func(func(text string) error {
 		*to = text
@@ -254,7 +245,7 @@ func Pattern(to **regexp.Regexp) Value {
 	})
 }
 
-// Parts are what stands between commas and is not empty, without the spaces around it.
+// Parts are the parts between commas that are not empty, without the spaces around them.
 func Parts(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for part := range strings.SplitSeq(text, ",") {

@@ -1,9 +1,9 @@
-// Package certificate makes and renews what proves the webhook server to the API server: a
-// small certificate authority, and a certificate of it. It is pure: what there is comes in, and
-// what should be goes out. Randomness and time come in as well.
+// Package certificate issues and renews the certificate of the webhook server: a small
+// certificate authority, and a certificate of it. It is pure: the current data, randomness and
+// time are arguments, and the desired data is the result.
 //
-// A renewal never leaves a moment in which the two do not fit: first the new authority is
-// published beside the old one, and when it is, the certificate is made anew.
+// During a renewal the API server always trusts the certificate: first the new authority is
+// published together with the old one, and after that the new certificate is issued.
 package certificate
 
 import (
@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// How long what is made here is valid. A third of that before the end it is renewed.
+// The lifetimes. Renewal is due after two thirds of them.
 const (
 	authorityLife   = 2 * 365 * 24 * time.Hour
 	certificateLife = 90 * 24 * time.Hour
@@ -38,7 +38,7 @@ const (
 	KeyKey          = "tls.key"
 )
 
-// Maker makes certificates.
+// Maker issues certificates.
 type Maker struct {
 	// Names are the DNS names of the server.
 	Names []string
@@ -47,12 +47,12 @@ type Maker struct {
 	Random io.Reader
 }
 
-// Next returns the data of a Secret with what is missing or about to end made anew, and
-// whether anything was. published are the authorities that the API server trusts so far.
+// Next returns the data of a Secret in which everything missing or about to expire is issued
+// again, and whether anything was. published are the authorities that the API server trusts now.
 func (m Maker) Next(data map[string][]byte, published []byte) (next map[string][]byte, changed bool, err error) {
 	state, err := read(data)
 	if err != nil || state.authorityEnded(m.Now) {
-		// What cannot be read, or has ended, is of no use to anybody.
+		// Unreadable and expired data is replaced.
 		next, err = m.first()
 		return next, true, err
 	}
@@ -77,7 +77,7 @@ func (m Maker) Next(data map[string][]byte, published []byte) (next map[string][
 	return next, true, err
 }
 
-// Renewal returns when Next would change what it has returned.
+// Renewal returns the time from which Next would change its result.
 func Renewal(data map[string][]byte) (time.Time, error) {
 	state, err := read(data)
 	if err != nil {
@@ -101,7 +101,7 @@ func Pair(data map[string][]byte) (*tls.Certificate, error) {
 
 // state is what a Secret holds.
 type state struct {
-	// authorities, the newest first, whose key this is.
+	// authorities, the newest first; key is that of the newest.
 	authorities []*x509.Certificate
 	key         *ecdsa.PrivateKey
 	leaf        *x509.Certificate
@@ -128,7 +128,7 @@ func renewal(c *x509.Certificate) time.Time {
 	return c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 3)
 }
 
-// good reports whether the certificate is of the newest authority, for all names, and will last.
+// good reports whether the certificate is of the newest authority, for all names, and not due for renewal.
 func (m Maker) good(s state, newest *x509.Certificate) bool {
 	if m.due(s.leaf) || s.leaf.CheckSignatureFrom(newest) != nil {
 		return false
@@ -183,7 +183,7 @@ func (m Maker) sign(template, parent *x509.Certificate, key, by *ecdsa.PrivateKe
 	template.SerialNumber = new(big.Int).SetBytes(serial)
 	der, err := x509.CreateCertificate(m.Random, template, parent, key.Public(), by)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate for the webhook server: %w", err)
+		return nil, fmt.Errorf("issue a certificate for the webhook server: %w", err)
 	}
 	return x509.ParseCertificate(der)
 }
@@ -211,7 +211,7 @@ func encoded(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// errUnusable says nothing of what was read: it holds keys.
+// errUnusable does not quote the data, since it holds keys.
 var errUnusable = errors.New("the certificate of the webhook server cannot be read")
 
 func read(data map[string][]byte) (s state, err error) {

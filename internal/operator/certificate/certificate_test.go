@@ -46,7 +46,7 @@ func TestTheFirstOneIsGoodAndStays(t *testing.T) {
 		t.Error("an API server would not accept it")
 	}
 	if _, changed, err := at(start.Add(time.Hour)).Next(data, data[KeyAuthorities]); changed || err != nil {
-		t.Errorf("an hour later it is made anew, error %v", err)
+		t.Errorf("an hour later it is issued again, error %v", err)
 	}
 	when, err := Renewal(data)
 	if err != nil || !when.After(start.Add(50*24*time.Hour)) || !when.Before(start.Add(certificateLife)) {
@@ -66,8 +66,8 @@ func TestACertificateIsRenewedInTime(t *testing.T) {
 	}
 }
 
-// While the authority is renewed, whoever trusts only the old one, or both, is served by a
-// certificate that it accepts.
+// While the authority is renewed, clients that trust only the old one, or both, get a
+// certificate that they accept.
 func TestAnAuthorityIsPublishedBeforeItIsUsed(t *testing.T) {
 	data := made(t, at(start), nil, nil)
 	later := start.Add(authorityLife * 4 / 5)
@@ -99,7 +99,7 @@ func TestAnAuthorityIsPublishedBeforeItIsUsed(t *testing.T) {
 	t.Error("the authority was never renewed")
 }
 
-func TestWhatCannotBeReadOrHasEndedIsMadeAnew(t *testing.T) {
+func TestUnreadableAndExpiredCertificatesAreReplaced(t *testing.T) {
 	good := made(t, at(start), nil, nil)
 	for name, spoil := range map[string]func(map[string][]byte){
 		"no authority":        func(d map[string][]byte) { delete(d, KeyAuthorities) },
@@ -117,7 +117,7 @@ func TestWhatCannotBeReadOrHasEndedIsMadeAnew(t *testing.T) {
 			spoil(data)
 			next := made(t, at(start), data, good[KeyAuthorities])
 			if !verifies(t, next, next[KeyAuthorities], start) {
-				t.Error("what was made anew is not good")
+				t.Error("the new certificate is not valid")
 			}
 		})
 	}

@@ -1,10 +1,9 @@
-// Package upgradeable tells the Operator Lifecycle Manager when the operator
-// should not be replaced: while there is work in flight that a restart would
-// delay. It does so in the condition Upgradeable of the OperatorCondition that
-// OLM makes for each version of an operator.
+// Package upgradeable delays upgrades by the Operator Lifecycle Manager while there is
+// work in flight that a restart would delay. It sets the condition Upgradeable of the
+// OperatorCondition that OLM creates for each version of an operator.
 //
-// Only time is at stake, so a hold is short and ends by itself: it must not
-// delay an upgrade for long that repairs the operator.
+// A restart costs only time, so a hold is short and ends by itself. It must not delay
+// an upgrade that repairs the operator.
 package upgradeable
 
 import (
@@ -19,34 +18,34 @@ import (
 const (
 	// ReasonBusy (False): there is work that a restart would delay.
 	ReasonBusy = "WorkInFlight"
-	// ReasonIdle (True): there is none.
+	// ReasonIdle (True): there is no such work.
 	ReasonIdle = "Idle"
-	// ReasonHoldExpired (True): there has been work without a pause for as long
-	// as an upgrade may be held up.
+	// ReasonHoldExpired (True): there was work without a pause for as long as an
+	// upgrade may be delayed.
 	ReasonHoldExpired = "HoldExpired"
 	// ReasonStopped (True): the operator was shut down.
 	ReasonStopped = "OperatorStopped"
 )
 
-// Bounds are the times that a decision keeps to.
+// Bounds are the time limits of a decision.
 type Bounds struct {
-	// Hold is how long an upgrade is held up at most, and how old work may be to
-	// hold it up: what takes longer than that is stuck, and waits for no operator.
+	// Hold is the maximum delay of an upgrade, and the maximum age of work that
+	// delays it: older work is stuck, and a restart does not matter to it.
 	Hold time.Duration
-	// Settle is how long there must be no work before the hold ends. It bounds
-	// the writes: two for each pause of that length.
+	// Settle is how long there must be no work before the hold ends. It limits
+	// the writes to two for each pause of that length.
 	Settle time.Duration
 }
 
-// Decide returns what the condition must be, and after what time to decide again
-// if nothing happens before; 0: never. previous is the condition as it is, nil
-// if there is none. work lists when each piece of work began, and lastBusy is
-// the last time when Busy was true of it.
+// Decide returns the desired condition, and the time after which to decide again
+// if nothing happens before; 0: never. previous is the current condition, nil for
+// none. work lists when each piece of work began, and lastBusy is the last time
+// when Busy returned true.
 func (b Bounds) Decide(previous *metav1.Condition, work []time.Time, lastBusy, now time.Time) (metav1.Condition, time.Duration) {
 	held, heldSince := false, now
 	expired := previous != nil && previous.Reason == ReasonHoldExpired
 	if previous != nil && previous.Status == metav1.ConditionFalse {
-		// A hold outlives the process that began it, and so does its end.
+		// A hold continues after a restart, and so does its end.
 		held, heldSince = true, previous.LastTransitionTime.Time
 	}
 	rest := b.Hold - now.Sub(heldSince)
@@ -70,41 +69,41 @@ func (b Bounds) Decide(previous *metav1.Condition, work []time.Time, lastBusy, n
 	}
 }
 
-// Busy is whether any of the work counts.
+// Busy reports whether any of the work delays an upgrade.
 func (b Bounds) Busy(work []time.Time, now time.Time) bool {
 	return b.fresh(work, now) > 0
 }
 
-// fresh returns for how long some of the work will still count.
+// fresh returns for how long some of the work will still delay an upgrade.
 func (b Bounds) fresh(work []time.Time, now time.Time) time.Duration {
 	var left time.Duration
 	for _, began := range work {
 		left = max(left, b.Hold-now.Sub(began))
 	}
-	// Clocks differ: what seems to begin in the future begins now.
+	// Clocks differ: work that seems to begin in the future begins now.
 	return min(left, b.Hold)
 }
 
 func (b Bounds) busy(since time.Time) metav1.Condition {
 	return condition(metav1.ConditionFalse, ReasonBusy, fmt.Sprintf(
-		"Something is being created or removed, and a restart would delay it. An upgrade waits for a pause, until %s at the latest.",
+		"Resources are being created or removed, and a restart would delay them. An upgrade waits for a pause, but not longer than until %s.",
 		since.Add(b.Hold).UTC().Format(time.RFC3339)))
 }
 
 func (b Bounds) expired() metav1.Condition {
 	return condition(metav1.ConditionTrue, ReasonHoldExpired, fmt.Sprintf(
-		"Things are being created or removed without a pause, and an upgrade has been held up for %s: it may proceed.", b.Hold))
+		"Resources are being created or removed without a pause, and the upgrade was delayed for %s. It may proceed.", b.Hold))
 }
 
 func stopped() metav1.Condition {
-	return condition(metav1.ConditionTrue, ReasonStopped, "The operator does not run: there is nothing that an upgrade would disturb.")
+	return condition(metav1.ConditionTrue, ReasonStopped, "The operator does not run, so that an upgrade disturbs nothing.")
 }
 
 func condition(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: operatorsv2.Upgradeable, Status: status, Reason: reason, Message: message}
 }
 
-// later returns the longer time, and 0 if neither lies ahead.
+// later returns the longer duration, and 0 if both are negative.
 func later(a, b time.Duration) time.Duration {
 	return max(a, b, 0)
 }

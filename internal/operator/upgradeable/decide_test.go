@@ -83,7 +83,7 @@ func TestDecide(t *testing.T) {
 			status: metav1.ConditionTrue, reason: ReasonIdle,
 		},
 		{
-			name: "fresh work besides stuck work", previous: transitioned(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-2 * time.Hour), after(-time.Minute)},
+			name: "fresh work and stuck work", previous: transitioned(after(-time.Hour), idle), now: noon, lastBusy: noon, work: []time.Time{after(-2 * time.Hour), after(-time.Minute)},
 			status: metav1.ConditionFalse, reason: ReasonBusy, again: 4 * time.Minute,
 		},
 		{
@@ -123,9 +123,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// An event: for two hours, every 20 seconds somebody starts an instance that
-// takes 10 seconds. Whoever upgrades waits no longer than the hold, and the
-// instances cost no write each.
+// An event: for two hours, a player starts an instance every 20 seconds that takes
+// 10 seconds. An upgrade waits no longer than the hold, and not every instance costs
+// a write.
 func TestBusyEvent(t *testing.T) {
 	var (
 		current  *metav1.Condition

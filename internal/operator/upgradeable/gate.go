@@ -19,23 +19,25 @@ import (
 )
 
 const (
-	// spacing is the shortest time between two looks at the work, of which a busy
-	// hour has many changes a second.
+	// spacing is the minimum time between two checks of the work, which changes many
+	// times a second in a busy hour.
 	spacing = time.Second
-	// retryAfter a write that failed. At first it does: OLM makes the
-	// OperatorCondition and the right to write it while the operator starts.
+	// maxInterval is the maximum time between two checks while a hold has an end.
+	maxInterval = 10 * time.Second
+	// retryAfter is the delay after a failed write. The first write may fail: OLM creates
+	// the OperatorCondition and the right to write it while the operator starts.
 	retryAfter = 10 * time.Second
-	// farewell bounds the last write. The lease is given back after it.
-	farewell = 5 * time.Second
+	// stopTimeout is that of the last write. The lease is released after it.
+	stopTimeout = 5 * time.Second
 )
 
-// Watched is a kind and what tells of its changes.
+// Watched is a kind and the informers for it.
 type Watched struct {
 	Informers ctrlcache.Informers
 	Kind      client.Object
 }
 
-// Gate keeps the condition Upgradeable true to the work in flight. It is a
+// Gate keeps the condition Upgradeable up to date with the work in flight. It is a
 // runnable of the manager; only the leader writes.
 type Gate struct {
 	// Key of the OperatorCondition.
@@ -51,11 +53,11 @@ type Gate struct {
 	Bounds Bounds
 	// Clock is the time.
 	Clock clock.PassiveClock
-	// ShutDown is whether the process was asked to end. It also ends when it loses
-	// the lease, but then another one writes.
+	// ShutDown reports whether the process was asked to stop. It also stops when it
+	// loses the lease, but then another replica writes.
 	ShutDown func() bool
 
-	// known is the condition as it was read or written last.
+	// known is the condition that was read or written last.
 	known    *metav1.Condition
 	read     bool
 	lastBusy time.Time
@@ -64,13 +66,13 @@ type Gate struct {
 	changed chan struct{}
 }
 
-// changes has a value when something may have changed since the last look.
+// changes has a value when something may have changed since the last check.
 func (g *Gate) changes() chan struct{} {
 	g.once.Do(func() { g.changed = make(chan struct{}, 1) })
 	return g.changed
 }
 
-// LookAgain has the gate look at the work, and at the time, again.
+// LookAgain makes the gate check the work and the time again.
 func (g *Gate) LookAgain(context.Context) {
 	select {
 	case g.changes() <- struct{}{}:
@@ -86,7 +88,7 @@ func (g *Gate) Start(ctx context.Context) error {
 	for _, w := range g.Watched {
 		stop, err := g.watch(ctx, w)
 		if err != nil {
-			return fmt.Errorf("watch what an upgrade must wait for: %w", err)
+			return fmt.Errorf("watch the work that delays an upgrade: %w", err)
 		}
 		defer stop()
 	}
@@ -96,7 +98,8 @@ func (g *Gate) Start(ctx context.Context) error {
 		again := g.look(ctx)
 		var due <-chan time.Time
 		if again > 0 {
-			due = time.After(again)
+			// A timer for a time of day ends late after the clock was set forward.
+			due = time.After(min(again, maxInterval))
 		}
 		select {
 		case <-ctx.Done():
@@ -114,7 +117,7 @@ func (g *Gate) Start(ctx context.Context) error {
 	return nil
 }
 
-// watch has the gate look again after every change of a kind.
+// watch makes the gate check again after every change of a kind.
 func (g *Gate) watch(ctx context.Context, w Watched) (stop func(), err error) {
 	informer, err := w.Informers.GetInformer(ctx, w.Kind)
 	if err != nil {
@@ -130,7 +133,7 @@ func (g *Gate) watch(ctx context.Context, w Watched) (stop func(), err error) {
 	return func() { _ = informer.RemoveEventHandler(registration) }, nil
 }
 
-// look decides, writes if that is news, and returns when to look again.
+// look decides, writes if the condition changes, and returns when to check again.
 func (g *Gate) look(ctx context.Context) time.Duration {
 	if !g.read {
 		object := &operatorsv2.OperatorCondition{}
@@ -141,7 +144,7 @@ func (g *Gate) look(ctx context.Context) time.Duration {
 	}
 	work, err := g.Work(ctx)
 	if err != nil {
-		return g.failed(ctx, "list what an upgrade must wait for, to write", err)
+		return g.failed(ctx, "list the work in flight and write", err)
 	}
 	now := g.Clock.Now()
 	if g.Bounds.Busy(work, now) {
@@ -154,20 +157,20 @@ func (g *Gate) look(ctx context.Context) time.Duration {
 	if err := g.write(ctx, wanted); err != nil {
 		return g.failed(ctx, "write", err)
 	}
-	log.FromContext(ctx).Info("told OLM whether an upgrade may begin", "operatorCondition", g.Key.Name,
+	log.FromContext(ctx).Info("changed the condition Upgradeable of the OperatorCondition", "operatorCondition", g.Key.Name,
 		"upgradeable", wanted.Status, "reason", wanted.Reason)
 	return again
 }
 
 func (g *Gate) failed(ctx context.Context, what string, err error) time.Duration {
 	if ctx.Err() == nil {
-		log.FromContext(ctx).Info("cannot "+what+" the OperatorCondition; trying again", "operatorCondition", g.Key.Name,
+		log.FromContext(ctx).Info("cannot "+what+" the OperatorCondition; it is tried again", "operatorCondition", g.Key.Name,
 			"after", retryAfter, "reason", err.Error())
 	}
 	return retryAfter
 }
 
-// write sets the condition and leaves those of others as they are.
+// write sets the condition and keeps all others.
 func (g *Gate) write(ctx context.Context, wanted metav1.Condition) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		object := &operatorsv2.OperatorCondition{}
@@ -187,13 +190,13 @@ func (g *Gate) write(ctx context.Context, wanted metav1.Condition) error {
 	})
 }
 
-// leave ends a hold that nobody would end: the operator may be stopped
-// permanently, and what replaces it may need an upgrade.
+// leave ends a hold before the process stops: the operator may be stopped
+// permanently, and its successor may need an upgrade.
 func (g *Gate) leave(ctx context.Context) {
 	if g.known == nil || g.known.Status != metav1.ConditionFalse {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := g.write(ctx, stopped()); err != nil {
 		g.failed(ctx, "write", err)

@@ -11,14 +11,14 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// check returns what stands in the way of an environment: its namespace, then the role of the platform.
+// check returns the problems of an environment: of its namespace, then of the platform's role.
 func check(env *quixv1.Environment, o Observed, cfg config.Quix) (problems outcome.Problems) {
 	problems.Add(checkNamespace(env, o, cfg.IDPattern))
 	problems.Add(checkRole(o.Role, cfg.ClusterRoleName))
 	return problems
 }
 
-// checkNamespace decides whether the namespace may be made, or is ours.
+// checkNamespace checks that the namespace may be created, or belongs to the environment.
 func checkNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp) *outcome.Problem {
 	blocked := func(reason, format string, args ...any) *outcome.Problem {
 		return &outcome.Problem{
@@ -35,14 +35,14 @@ func checkNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp)
 		return nil
 	case ns.Labels[quixv1.LabelManagedBy] != quixv1.ManagedBy:
 		return blocked(quixv1.ReasonNamespaceNotManaged,
-			"namespace conflict: %s exists and is not managed by this operator; it was left untouched: delete it, or delete this Environment", ns.Name)
+			"namespace conflict: %s exists and is not managed by this operator. It was left untouched. Delete it, or delete this Environment", ns.Name)
 	default:
 		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
-			"namespace conflict: %s belongs to another Environment (%s); it was left untouched: this one continues when it is gone", ns.Name, holder(ns.Labels, ns.Annotations))
+			"namespace conflict: %s belongs to another Environment (%s). It was left untouched. This Environment continues when the namespace is gone", ns.Name, holder(ns.Labels, ns.Annotations))
 	}
 }
 
-// holder names whom a namespace says it belongs to.
+// holder describes the Environment that the metadata of a namespace name as its owner.
 func holder(labels, annotations map[string]string) string {
 	return fmt.Sprintf("name %q, id %q, UID %q",
 		annotations[quixv1.AnnotationResourceName], labels[quixv1.LabelEnvironmentID], annotations[quixv1.AnnotationUID])
@@ -102,7 +102,7 @@ func problemOf(condition, reason string, err error) *outcome.Problem {
 	return p
 }
 
-// retried is a failure that passes by itself.
-func retried(condition, reason string, err error) *outcome.Problem {
+// retryProblem is a failure that passes by itself.
+func retryProblem(condition, reason string, err error) *outcome.Problem {
 	return &outcome.Problem{Condition: condition, Reason: reason, Class: outcome.Retry, Message: err.Error(), Err: err}
 }

@@ -9,13 +9,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// ErrSecurityViolation is wrapped by every error about a ClusterRole that would
-// let the platform gain rights beyond those that the role lists.
+// ErrSecurityViolation is wrapped by every error about a ClusterRole that would let the platform gain rights beyond those
+// that the role lists.
 var ErrSecurityViolation = errors.New("security violation")
 
-// danger is a combination of rights by which their holder can gain more. A rule
-// has it when it has any of the groups, any of the resources and any of the
-// verbs, each by its own name or by "*".
+// danger is a combination of rights with which their holder can gain more. A rule has it when it has any of the groups,
+// any of the resources and any of the verbs, each by its name or by "*".
 type danger struct {
 	what                     string
 	groups, resources, verbs []string
@@ -24,25 +23,23 @@ type danger struct {
 var (
 	rbacGroup = []string{rbacv1.GroupName}
 	coreGroup = []string{""}
-	// writes are the verbs that change what exists. A deletecollection takes
-	// bindings away from others.
+	// writes are the verbs that change objects. A deletecollection removes the bindings of others.
 	writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 )
 
-// dangers holds also for a ClusterRole that is bound in one namespace what has an
-// effect in the whole cluster only: a role is soon bound elsewhere.
+// dangers also lists rights that have an effect only in a cluster-wide binding, although the operator binds the role in a
+// namespace: another binding of the same role is easily made.
 var dangers = []danger{
 	{"change role bindings", rbacGroup, []string{"rolebindings", "clusterrolebindings"}, writes},
 	{"change roles", rbacGroup, []string{"roles", "clusterroles"}, writes},
 	{"bind or escalate roles", rbacGroup, []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"}, []string{"bind", "escalate"}},
 	{"impersonate others", coreGroup, []string{"users", "groups", "serviceaccounts"}, []string{"impersonate"}},
 	{"impersonate others", []string{"authentication.k8s.io"}, []string{"users", "groups", "serviceaccounts", "nodes", "uids", "userextras", "userextras/*"}, []string{"impersonate"}},
-	{"make tokens of service accounts", coreGroup, []string{"serviceaccounts/token"}, []string{"create"}},
+	{"create tokens of service accounts", coreGroup, []string{"serviceaccounts/token"}, []string{"create"}},
 }
 
-// validateClusterRole returns nil for a role that grants what it lists and no
-// way to more. Each rule is judged alone, whatever resourceNames it has. The
-// error wraps ErrSecurityViolation and names every such rule.
+// validateClusterRole returns nil for a role that grants what it lists and no way to more. Each rule is checked
+// separately, and its resourceNames do not count. The error wraps ErrSecurityViolation and names every refused rule.
 func validateClusterRole(role *rbacv1.ClusterRole) error {
 	var problems []string
 	for key := range role.Labels {
@@ -52,20 +49,20 @@ func validateClusterRole(role *rbacv1.ClusterRole) error {
 	}
 	slices.Sort(problems)
 	if role.AggregationRule != nil {
-		problems = append(problems, "its aggregationRule takes its rules from other ClusterRoles, which change without it")
+		problems = append(problems, "its aggregationRule copies the rules of other ClusterRoles, which can change without a change of this one")
 	}
 	for i, granted := range role.Rules {
-		var whats []string
+		var found []string
 		for _, d := range dangers {
-			if d.in(granted) && !slices.Contains(whats, d.what) {
-				whats = append(whats, d.what)
+			if d.in(granted) && !slices.Contains(found, d.what) {
+				found = append(found, d.what)
 			}
 		}
-		if constrainedImpersonation(granted) && !slices.Contains(whats, "impersonate others") {
-			whats = append(whats, "impersonate others")
+		if constrainedImpersonation(granted) && !slices.Contains(found, "impersonate others") {
+			found = append(found, "impersonate others")
 		}
-		if len(whats) > 0 {
-			problems = append(problems, fmt.Sprintf("rules[%d] allows to %s", i, strings.Join(whats, ", ")))
+		if len(found) > 0 {
+			problems = append(problems, fmt.Sprintf("rules[%d] allows to %s", i, strings.Join(found, ", ")))
 		}
 	}
 	if len(problems) == 0 {
@@ -82,9 +79,8 @@ func includes(list, words []string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return s == rbacv1.VerbAll || slices.Contains(words, s) })
 }
 
-// includesResource follows RBAC, where "*" is every resource and subresource and
-// "*/token" the subresource token of every resource. "parent/*" in wanted is any
-// subresource of parent.
+// includesResource follows RBAC: "*" is every resource and subresource, and "*/token" the subresource token of every
+// resource. "parent/*" in wanted is any subresource of parent.
 func includesResource(list, wanted []string) bool {
 	return includes(list, wanted) || slices.ContainsFunc(list, func(s string) bool {
 		parent, sub, _ := strings.Cut(s, "/")

@@ -110,7 +110,7 @@ func TestRolesWhoseRulesAreNotTheirOwn(t *testing.T) {
 		"rbac.authorization.k8s.io/autoupdate":            true,
 		"aggregate-to-admin":                              true,
 	} {
-		// Whatever its value: upstream controllers look at the key's value, people at the key.
+		// The value does not count: upstream controllers read the value, but people read the key.
 		for _, value := range []string{"true", "false", ""} {
 			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{label: value}}}
 			if err := validateClusterRole(role); (err == nil) != ok {
@@ -126,7 +126,7 @@ func TestNoRulesAreNoDanger(t *testing.T) {
 	}
 }
 
-// What we ship is bound by what we ship.
+// The operator binds the role of its own manifests.
 func TestThePlatformsRoleIsAccepted(t *testing.T) {
 	text, err := os.ReadFile("../../../config/quix/platform/platform_role.yaml")
 	if err != nil {

@@ -27,15 +27,14 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Quix
-	// Workers is how many environments are worked on at the same time.
+	// Workers is how many environments are reconciled concurrently.
 	Workers int
 
 	kind *reconcile.Kind[*quixv1.Environment, State]
 }
 
-// The right to bind is a rule of its own: it names the one ClusterRole, and the
-// operator needs none of the rights that this role grants. Whoever renames the
-// role (CLUSTER_ROLE_NAME) gives the operator the right to bind that one.
+// The right to bind is a separate rule that names one ClusterRole: with it, the operator needs none of the rights that the
+// role grants. A person who sets another role (CLUSTER_ROLE_NAME) must give the operator the right to bind that one.
 //
 // +kubebuilder:rbac:groups=quix.io,resources=environments,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=quix.io,resources=environments/status,verbs=patch
@@ -64,7 +63,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 		Status:   computeStatus,
 		Report:   r.report,
 		Finalize: r.finalize,
-		Bound:    func(env *quixv1.Environment) { cut(&env.Status) },
+		Bound:    func(env *quixv1.Environment) { boundMessages(&env.Status) },
 		Touch:    func(env *quixv1.Environment, now time.Time) { env.Status.LastUpdated = &metav1.Time{Time: now} },
 	}
 }
@@ -96,7 +95,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	// the operator no longer watches.
 	if isViolation(role) && r.Config.RoleViolationPolicy == config.RoleViolationUnbind || role != nil && boundElsewhere(in) {
 		if err := r.unbind(ctx, env); err != nil {
-			problems.Add(retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, err))
+			problems.Add(retryProblem(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, err))
 		} else if s.RoleBinding != nil {
 			s.RoleBinding = nil
 			unbound.Inc()
@@ -109,7 +108,7 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	_, err := apply.Apply(ctx, r.replacing(), roleBindingOwner(env), desired)
 	problems.Add(roleBindingProblem(s.Observed, err))
 	s.RoleBindingCreated = err == nil && s.RoleBinding == nil
-	if off := takenOff(in, desired); err == nil && len(off) > 0 {
+	if off := removedSubjects(in, desired); err == nil && len(off) > 0 {
 		log.FromContext(ctx).Info("removed subjects from the role binding", "roleBinding", roleBindingKey(env), "subjects", off)
 	}
 	return nil
@@ -127,7 +126,7 @@ func (r *Reconciler) unbind(ctx context.Context, env *quixv1.Environment) error 
 	return apply.Delete(ctx, r.Client, binding, client.DisableReadYourWritesConsistency)
 }
 
-// recording notes on the namespace what the environment asked for, so that it can be removed again.
+// recording records on the namespace which keys the environment asked for, so that they can be removed again.
 func (r *Reconciler) recording() apply.Writer {
 	w := r.Writer
 	w.Record = quixv1.AnnotationApplied

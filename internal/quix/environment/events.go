@@ -39,7 +39,7 @@ func (r *Reconciler) reportDeletion(before, env *quixv1.Environment, e Deletion)
 	if e.UnbindErr != nil && (before.Status.RoleBindingStatus == nil || before.Status.RoleBindingStatus.Message != env.Status.RoleBindingStatus.Message) {
 		reconcile.Warning(r.Events, env, quixv1.ReasonRoleBindingDeletionFailed, actionDelete, e.UnbindErr.Error())
 	}
-	if c := meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady); e.Foreign || c.Reason == quixv1.ReasonDeletionBlocked {
+	if c := meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady); e.NotOwned || c.Reason == quixv1.ReasonDeletionBlocked {
 		r.kind.Warn(before, env, c.Type, c.Reason, actionDelete, c.Message)
 	}
 }

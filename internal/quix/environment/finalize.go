@@ -27,7 +27,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	}
 	before := env.DeepCopy()
 	e := Deletion{}
-	// A binding that stays does not keep the namespace, whose deletion deletes the binding too.
+	// A failure does not delay the deletion of the namespace, which deletes the binding too.
 	e.UnbindErr = r.unbind(ctx, env)
 
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(env)}}
@@ -37,9 +37,9 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	}
 	if exists {
 		e.Namespace = ns
-		e.Foreign = !namespaceOwner(env).Owns(ns)
+		e.NotOwned = !namespaceOwner(env).Owns(ns)
 	}
-	ours := exists && !e.Foreign
+	ours := exists && !e.NotOwned
 	if ours && ns.DeletionTimestamp == nil {
 		e.DeleteErr = apply.Delete(ctx, r.Client, ns)
 	}
@@ -58,7 +58,7 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	if ours {
 		return false, never, e.DeleteErr // the namespace's events trigger the next reconciliation
 	}
-	if e.Foreign && e.UnbindErr != nil {
+	if e.NotOwned && e.UnbindErr != nil {
 		return false, never, e.UnbindErr // the namespace stays, and the binding with it
 	}
 	return true, never, nil
@@ -68,8 +68,8 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 type Deletion struct {
 	// Namespace of the environment's name; nil when it is gone.
 	Namespace *corev1.Namespace
-	// Foreign: it is not this environment's.
-	Foreign bool
+	// NotOwned: it does not belong to this environment.
+	NotOwned bool
 	// UnbindErr and DeleteErr are why binding and namespace were not deleted.
 	UnbindErr, DeleteErr error
 }
@@ -85,16 +85,19 @@ func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	}
 	ns := quixv1.ResourceStatus{Phase: quixv1.ResourceDeleting, Message: "gone", ResourceName: namespaceName(env)}
 	reason := quixv1.ReasonTerminating
+	stalled := false
 	switch {
 	case e.Namespace == nil:
-	case e.Foreign:
+	case e.NotOwned:
 		ns.Phase = quixv1.ResourceFailed
-		reason, ns.Message = foreignReason(e.Namespace), fmt.Sprintf("namespace %s does not belong to this Environment and stays", e.Namespace.Name)
+		reason, ns.Message = notOwnedReason(e.Namespace), fmt.Sprintf("namespace %s does not belong to this Environment and is not deleted", e.Namespace.Name)
 	case e.DeleteErr != nil:
 		ns.Phase = quixv1.ResourceFailed
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, e.DeleteErr.Error()
+		stalled = outcome.CauseOf(e.DeleteErr) == outcome.Rejected
 	case finalizer.HeldBack(e.Namespace) != "":
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, fmt.Sprintf("namespace %s cannot be deleted: %s", e.Namespace.Name, finalizer.HeldBack(e.Namespace))
+		stalled = true
 	default:
 		ns.Message = fmt.Sprintf("namespace %s is being deleted", e.Namespace.Name)
 	}
@@ -105,12 +108,15 @@ func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	set := conditions.SetterOf(env, &s.Conditions, now)
 	set(quixv1.ConditionNamespaceReady, metav1.ConditionFalse, reason, ns.Message)
 	set(quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, quixv1.ReasonTerminating, binding.Message)
-	reconcile.NotReady(quixv1.ReasonTerminating, "The Environment is being deleted").SetOn(&s.Conditions, env.Generation, now)
+	ready := reconcile.NotReady(quixv1.ReasonTerminating, "The Environment is being deleted")
+	if stalled {
+		ready = reconcile.Ready{Status: metav1.ConditionFalse, Reason: reason, Message: ns.Message, Stalled: true}
+	}
+	ready.SetOn(&s.Conditions, env.Generation, now)
 }
 
-// foreignReason tells a namespace that this operator never managed from one of
-// another Environment.
-func foreignReason(ns *corev1.Namespace) string {
+// notOwnedReason distinguishes a namespace that this operator does not manage from one of another Environment.
+func notOwnedReason(ns *corev1.Namespace) string {
 	if ns.Labels[quixv1.LabelManagedBy] != quixv1.ManagedBy {
 		return quixv1.ReasonNamespaceNotManaged
 	}

@@ -20,7 +20,7 @@ var (
 	})
 	timeToReady = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "quix_environment_time_to_ready_seconds",
-		Help:    "Time from the creation of an Environment until it was ready, of those that were ready at the first attempt.",
+		Help:    "Time from the creation of an Environment until it was ready, for those that were ready at the first attempt.",
 		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300},
 	})
 	reconcileMetrics = reconcile.NewMetrics("quix_environment", "Reconciliations that failed and are tried again.")

@@ -18,8 +18,8 @@ func namespace(in Inputs) *corev1.Namespace {
 			quixv1.AnnotationCreatedBy:    quixv1.ManagedBy,
 			quixv1.AnnotationResourceName: in.Name,
 		}),
-		// An Environment has no namespace, so it can own one. Should its finalizer
-		// be taken off by force, the garbage collector deletes the namespace.
+		// An Environment is cluster-scoped, so it can own a namespace. If a client removes the finalizer, the garbage
+		// collector deletes the namespace.
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion:         quixv1.GroupVersion.String(),
 			Kind:               "Environment",

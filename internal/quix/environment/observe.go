@@ -11,15 +11,13 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
-// Observed is everything outside the environment that decides what happens to it.
+// Observed is everything outside the environment that its reconciliation depends on.
 type Observed struct {
-	// Namespace of the environment's name, no matter to which environment it belongs; nil when there
-	// is none.
+	// Namespace of the environment's name, which may belong to another environment; nil if there is none.
 	Namespace *corev1.Namespace
-	// RoleBinding of the environment's name with a label of ours; nil when there
-	// is none.
+	// RoleBinding of the environment's name with the operator's label; nil if there is none.
 	RoleBinding *rbacv1.RoleBinding
-	// Role is the platform's ClusterRole; nil when there is none.
+	// Role is the platform's ClusterRole; nil if there is none.
 	Role *rbacv1.ClusterRole
 }
 

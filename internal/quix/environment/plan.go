@@ -23,7 +23,7 @@ type Inputs struct {
 
 	Namespace   string
 	RoleBinding string
-	// Bound is the RoleBinding as it is; nil when there is none.
+	// Bound is the present RoleBinding; nil if there is none.
 	Bound *rbacv1.RoleBinding
 
 	Config config.Quix
@@ -43,8 +43,7 @@ func inputs(env *quixv1.Environment, o Observed, cfg config.Quix) Inputs {
 	}
 }
 
-// namespaceName returns the name of the environment's namespace, which never
-// changes, "" before it was chosen.
+// namespaceName returns the name of the environment's namespace, which never changes; "" before it is set.
 func namespaceName(env *quixv1.Environment) string {
 	if s := env.Status.NamespaceStatus; s != nil {
 		return s.ResourceName
@@ -52,8 +51,7 @@ func namespaceName(env *quixv1.Environment) string {
 	return ""
 }
 
-// roleBindingName returns the name of the environment's RoleBinding, which
-// never changes, "" before it was chosen.
+// roleBindingName returns the name of the environment's RoleBinding, which never changes; "" before it is set.
 func roleBindingName(env *quixv1.Environment) string {
 	if s := env.Status.RoleBindingStatus; s != nil {
 		return s.ResourceName
@@ -68,23 +66,22 @@ func roleBindingKey(env *quixv1.Environment) types.NamespacedName {
 // newRoleBindingName is the name of a new environment's RoleBinding.
 func newRoleBindingName(id string) string { return id + "-quix-crb" }
 
-// marks are those of all that belongs to an environment. Its namespace is found by its name,
-// among all namespaces: a foreign one of that name must be seen.
-var marks = ownership.Labels{Domain: quixv1.GroupVersion.Group, Owner: "environment"}
+// ownershipLabels are those of all objects that belong to an environment. Its namespace is found by its name among all
+// namespaces, since one of that name that belongs to another owner must be found too.
+var ownershipLabels = ownership.Labels{Domain: quixv1.GroupVersion.Group, Owner: "environment"}
 
-// RoleBindingMarks are those of a RoleBinding.
+// RoleBindingLabels are those of a RoleBinding.
 var RoleBindingLabels = ownership.Labels{
-	Domain: marks.Domain, Owner: marks.Owner,
+	Domain: ownershipLabels.Domain, Owner: ownershipLabels.Owner,
 	Found: map[string]string{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy},
 }
 
-// namespaceOwner asks for the labels too: they are what other programs go by, and
-// taking them off is how an administrator takes a namespace out of our hands.
+// namespaceOwner requires the labels too: other programs use them, and an administrator removes them to keep a namespace.
 func namespaceOwner(env *quixv1.Environment) ownership.Owner {
-	return marks.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
+	return ownershipLabels.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
 }
 
-// roleBindingOwner is the UID alone: labels of a binding are put back.
+// roleBindingOwner requires only the UID: the operator restores the labels of a binding.
 func roleBindingOwner(env *quixv1.Environment) ownership.Owner {
 	return RoleBindingLabels.For(env.UID, nil)
 }
@@ -98,8 +95,8 @@ func identity(id, name, managedBy string) map[string]string {
 	}
 }
 
-// protected are the keys that an Environment cannot set. The schema refuses most
-// of them; this is for an Environment that was stored under another schema.
+// protected are the keys that an Environment cannot set. The schema refuses most of them; this is for an Environment that
+// was stored under another schema.
 var protected = map[string]bool{
 	quixv1.LabelManagedBy:         true,
 	quixv1.LabelEnvironmentID:     true,
@@ -114,8 +111,7 @@ var protected = map[string]bool{
 	quixv1.AnnotationChecksum:     true,
 }
 
-// guarded returns what an Environment asks for without what it may not set, and
-// with what the operator sets.
+// guarded returns the keys that an Environment asks for and may set, and those that the operator sets.
 func guarded(asked, enforced map[string]string) map[string]string {
 	out := make(map[string]string, len(asked)+len(enforced))
 	for key, value := range asked {

@@ -99,12 +99,12 @@ func TestMetadataIsGuarded(t *testing.T) {
 	}
 }
 
-// The kit names the annotations after the domain and the owner.
-func TestTheKitsAnnotationsAreProtected(t *testing.T) {
-	if got := marks.Annotation(); got != quixv1.AnnotationUID {
+// Package ownership builds the annotations from the domain and the owner.
+func TestOwnershipAnnotationsAreProtected(t *testing.T) {
+	if got := ownershipLabels.Annotation(); got != quixv1.AnnotationUID {
 		t.Errorf("the kit writes the UID to %s", got)
 	}
-	if got := apply.ChecksumAnnotation(marks.Annotation()); got != quixv1.AnnotationChecksum {
+	if got := apply.ChecksumAnnotation(ownershipLabels.Annotation()); got != quixv1.AnnotationChecksum {
 		t.Errorf("the kit writes the checksum to %s", got)
 	}
 }
@@ -132,7 +132,7 @@ func TestSubjectsOfABinding(t *testing.T) {
 	}{
 		"none yet":           {nil, []rbacv1.Subject{expected}, nil},
 		"no subjects":        {&rbacv1.RoleBinding{RoleRef: ref}, []rbacv1.Subject{expected}, nil},
-		"others beside":      {&rbacv1.RoleBinding{RoleRef: ref, Subjects: []rbacv1.Subject{other, expected}}, []rbacv1.Subject{other, expected}, nil},
+		"others too":         {&rbacv1.RoleBinding{RoleRef: ref, Subjects: []rbacv1.Subject{other, expected}}, []rbacv1.Subject{other, expected}, nil},
 		"others instead":     {&rbacv1.RoleBinding{RoleRef: ref, Subjects: []rbacv1.Subject{other}}, []rbacv1.Subject{expected}, []rbacv1.Subject{other}},
 		"another role bound": {&rbacv1.RoleBinding{RoleRef: elsewhere, Subjects: []rbacv1.Subject{other, expected}}, []rbacv1.Subject{expected}, []rbacv1.Subject{other}},
 	} {
@@ -142,8 +142,8 @@ func TestSubjectsOfABinding(t *testing.T) {
 		if diff := cmp.Diff(tc.want, binding.Subjects); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if diff := cmp.Diff(tc.off, takenOff(in, binding), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: taken off: %s", name, diff)
+		if diff := cmp.Diff(tc.off, removedSubjects(in, binding), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: removed: %s", name, diff)
 		}
 	}
 }

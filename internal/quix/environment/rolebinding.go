@@ -22,8 +22,7 @@ func roleBinding(in Inputs) *rbacv1.RoleBinding {
 			Kind: rbacv1.ServiceAccountKind, Name: in.Config.ServiceAccountName, Namespace: in.Config.ServiceAccountNamespace,
 		}},
 	}
-	// An administrator may let others in beside the platform. A binding that has
-	// lost the platform, or names another role, is made again.
+	// An administrator may add other subjects. A binding that lacks the platform, or names another role, is created again.
 	if in.Bound != nil && !boundElsewhere(in) && slices.Contains(in.Bound.Subjects, binding.Subjects[0]) {
 		binding.Subjects = slices.Clone(in.Bound.Subjects)
 	}
@@ -34,12 +33,11 @@ func roleRef(in Inputs) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: in.Config.ClusterRoleName}
 }
 
-// boundElsewhere reports whether the RoleBinding names another role, as after a
-// change of CLUSTER_ROLE_NAME.
+// boundElsewhere reports whether the RoleBinding names another role, as after a change of CLUSTER_ROLE_NAME.
 func boundElsewhere(in Inputs) bool { return in.Bound != nil && in.Bound.RoleRef != roleRef(in) }
 
-// takenOff returns the subjects that lose what the RoleBinding gave them.
-func takenOff(in Inputs, binding *rbacv1.RoleBinding) []rbacv1.Subject {
+// removedSubjects returns the subjects that lose the rights of the RoleBinding.
+func removedSubjects(in Inputs, binding *rbacv1.RoleBinding) []rbacv1.Subject {
 	if in.Bound == nil {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// mainProblem is the one that the phase is about: a role that must not be bound, or else the first.
+// mainProblem is the problem that decides the phase: a role that must not be bound, or else the first one.
 func mainProblem(problems outcome.Problems) *outcome.Problem {
 	if role := problems.On(quixv1.ConditionRoleValidated); isViolation(role) {
 		return role
@@ -26,7 +26,7 @@ func mainProblem(problems outcome.Problems) *outcome.Problem {
 	return nil
 }
 
-// isViolation reports whether a problem of the ClusterRole is that it must not be bound.
+// isViolation reports whether the problem is that the ClusterRole must not be bound.
 func isViolation(role *outcome.Problem) bool {
 	return role != nil && role.Reason == quixv1.ReasonSecurityViolation
 }
@@ -36,10 +36,10 @@ func keptBinding(env *quixv1.Environment, s State, problems outcome.Problems) bo
 	return isViolation(problems.On(quixv1.ConditionRoleValidated)) && s.RoleBinding != nil && roleBindingOwner(env).Owns(s.RoleBinding)
 }
 
-// steps are the conditions of an environment that is made, in their order.
+// steps are the conditions of a live environment, in the order of the steps.
 var steps = []string{quixv1.ConditionNamespaceReady, quixv1.ConditionRoleValidated, quixv1.ConditionRoleBindingReady}
 
-// computeStarted writes the status of an environment that is about to be made.
+// computeStarted writes the status of an environment before its first object is created.
 func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 	s := &env.Status
 	s.Phase, s.Message = quixv1.PhaseInProgress, "processing"
@@ -69,7 +69,7 @@ func computeStatus(env *quixv1.Environment, state State, problems outcome.Proble
 	case role != nil:
 		s.RoleBindingStatus.Phase, s.RoleBindingStatus.Message = quixv1.ResourceFailed, role.Message
 	case problems.On(quixv1.ConditionNamespaceReady) != nil:
-		s.RoleBindingStatus.Phase, s.RoleBindingStatus.Message = quixv1.ResourceCreating, "waits for the namespace"
+		s.RoleBindingStatus.Phase, s.RoleBindingStatus.Message = quixv1.ResourceCreating, "waiting for the namespace"
 	}
 	computeConditions(env, state, problems, now)
 	return reconcile.ReadyUnless(main, quixv1.ReasonEnvironmentReady, "Namespace and role binding are in place")
@@ -86,7 +86,7 @@ func resourceStatus(name string, p *outcome.Problem) *quixv1.ResourceStatus {
 	}
 }
 
-// phaseOf: what passes by itself is progress; the rest needs a person.
+// phaseOf is Failed for a problem that a person must fix.
 func phaseOf(p *outcome.Problem) quixv1.Phase {
 	if p.Class == outcome.Waiting || p.Class == outcome.Retry {
 		return quixv1.PhaseInProgress
@@ -106,17 +106,17 @@ func computeConditions(env *quixv1.Environment, state State, problems outcome.Pr
 		case step == quixv1.ConditionNamespaceReady || main == nil:
 			set(step, metav1.ConditionTrue, quixv1.ReasonCreated, "In place")
 		case keptBinding(env, state, problems):
-			set(step, metav1.ConditionTrue, quixv1.ReasonCreated, "In place, and left there in spite of RoleValidated")
+			set(step, metav1.ConditionTrue, quixv1.ReasonCreated, "In place. It was not deleted although RoleValidated is False")
 		case role != nil:
 			set(step, metav1.ConditionFalse, role.Reason, "The platform has no rights until RoleValidated is True")
 		default:
-			set(step, metav1.ConditionUnknown, quixv1.ReasonWaiting, "Waits for "+main.Condition)
+			set(step, metav1.ConditionUnknown, quixv1.ReasonWaiting, "Waiting for "+main.Condition)
 		}
 	}
 }
 
-// cut brings what a status says beside its conditions to its length.
-func cut(s *quixv1.EnvironmentStatus) {
+// boundMessages shortens the texts of a status that are not in conditions.
+func boundMessages(s *quixv1.EnvironmentStatus) {
 	s.Message = conditions.Bound(s.Message)
 	for _, r := range []*quixv1.ResourceStatus{s.NamespaceStatus, s.RoleBindingStatus} {
 		if r != nil {

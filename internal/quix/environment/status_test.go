@@ -47,7 +47,7 @@ func ownBinding(env *quixv1.Environment) *rbacv1.RoleBinding {
 	return binding
 }
 
-// of returns problems in the order in which they were met.
+// of returns problems in the given order.
 func of(problems ...*outcome.Problem) (all outcome.Problems) {
 	for _, p := range problems {
 		all.Add(p)
@@ -86,7 +86,7 @@ func TestCheckNamespace(t *testing.T) {
 		reason  string
 	}{
 		"none":                   {nil, "", ""},
-		"none, pattern fits":     {nil, "^al", ""},
+		"none, pattern matches":  {nil, "^al", ""},
 		"none, pattern does not": {nil, "^be", quixv1.ReasonInvalidEnvironmentID},
 		"ours":                   {ownNamespace(env), "", ""},
 		"ours, pattern changed":  {ownNamespace(env), "^be", ""},
@@ -119,7 +119,7 @@ func TestComputeStatus(t *testing.T) {
 	env := testEnvironment()
 	refused := apierrors.NewInvalid(schema.GroupKind{Kind: "Namespace"}, "alpha-qdep", nil)
 	down := errors.New("connection refused")
-	going := &apply.TerminatingError{Kind: "Namespace", Name: "alpha-qdep"}
+	terminating := &apply.TerminatingError{Kind: "Namespace", Name: "alpha-qdep"}
 	foreign := &ownership.RefusedError{Kind: "RoleBinding", Name: "alpha-quix-crb"}
 	violation, missing := checkRole(dangerous, "platform"), checkRole(nil, "platform")
 	bound := Observed{Namespace: ownNamespace(env), RoleBinding: ownBinding(env)}
@@ -139,23 +139,23 @@ func TestComputeStatus(t *testing.T) {
 			of(checkNamespace(env, Observed{}, regexp.MustCompile("^x"))),
 			quixv1.PhaseFailed, failed, creating, "FTUF", "invalid environment ID", false,
 		},
-		"namespace in the way": {
+		"namespace of another owner": {
 			of(checkNamespace(env, Observed{Namespace: &corev1.Namespace{}}, nil)),
 			quixv1.PhaseFailed, failed, creating, "FTUF", "namespace conflict", false,
 		},
 		"namespace refused by the API server": {of(namespaceProblem(Observed{}, refused)), quixv1.PhaseFailed, failed, creating, "FTUF", "invalid", false},
 		"finalizer refused":                   {of(outcome.NewProblem(quixv1.ConditionNamespaceReady, fmt.Errorf("put the finalizer on this Environment: %w", refused))), quixv1.PhaseFailed, failed, creating, "FTUF", "put the finalizer on this Environment", false},
 		"API server down":                     {of(namespaceProblem(Observed{}, down)), quixv1.PhaseInProgress, creating, creating, "FTUF", "connection refused", false},
-		"namespace going":                     {of(namespaceProblem(Observed{}, going)), quixv1.PhaseInProgress, creating, creating, "FTUF", "being deleted", false},
+		"namespace terminating":               {of(namespaceProblem(Observed{}, terminating)), quixv1.PhaseInProgress, creating, creating, "FTUF", "being deleted", false},
 		"role missing":                        {of(missing), quixv1.PhaseFailed, active, failed, "TFFF", "cannot get ClusterRole platform for the role binding", false},
 		"role dangerous, unbound":             {of(violation), quixv1.PhaseFailed, active, failed, "TFFF", "security violation", false},
 		"role dangerous, left bound":          {of(violation), quixv1.PhaseFailed, active, active, "TFTF", "security violation", true},
-		"role dangerous, namespace going": {
-			of(namespaceProblem(Observed{}, going), violation),
+		"role dangerous, namespace terminating": {
+			of(namespaceProblem(Observed{}, terminating), violation),
 			quixv1.PhaseFailed, creating, failed, "FFFF", "security violation", false,
 		},
 		"role dangerous, cannot unbind": {
-			of(violation, retried(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, down)),
+			of(violation, retryProblem(quixv1.ConditionRoleBindingReady, quixv1.ReasonRoleBindingDeletionFailed, down)),
 			quixv1.PhaseFailed, active, creating, "TFFF", "security violation", false,
 		},
 		"foreign binding":    {of(roleBindingProblem(Observed{}, foreign)), quixv1.PhaseFailed, active, failed, "TTFF", "left untouched", false},
@@ -197,6 +197,9 @@ func TestComputeStatus(t *testing.T) {
 			if got.String() != tc.conditions {
 				t.Errorf("conditions %s, want %s", got.String(), tc.conditions)
 			}
+			if stalled := meta.IsStatusConditionTrue(s.Conditions, quixv1.ConditionStalled); stalled != (tc.phase == quixv1.PhaseFailed) {
+				t.Errorf("Stalled is %v in phase %s", stalled, s.Phase)
+			}
 			again := env.DeepCopy()
 			update(again, noon.Add(time.Hour))
 			if !equality.Semantic.DeepEqual(env.Status, again.Status) {
@@ -206,12 +209,12 @@ func TestComputeStatus(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatCannotPassByItselfIsRetried(t *testing.T) {
+func TestOnlyRetryProblemsAreErrors(t *testing.T) {
 	if err := of(checkRole(nil, "x"), namespaceProblem(Observed{}, &apply.TerminatingError{})).Err(); err != nil {
-		t.Errorf("an event brings us back, and still: %v", err)
+		t.Errorf("an event triggers the next reconciliation, but the error is %v", err)
 	}
 	down := errors.New("connection refused")
-	if err := of(checkRole(nil, "x"), retried("", "", down)).Err(); !errors.Is(err, down) {
+	if err := of(checkRole(nil, "x"), retryProblem("", "", down)).Err(); !errors.Is(err, down) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -223,19 +226,22 @@ func TestComputeDeleting(t *testing.T) {
 	unmanaged := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "alpha-qdep"}}
 	other := ownNamespace(env)
 	other.Annotations[quixv1.AnnotationUID] = "uid-b"
+	refused := apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("policy"))
 	for name, tc := range map[string]struct {
 		deleting    Deletion
 		ns, binding quixv1.ResourcePhase
 		reason      string
 		message     string
+		stalled     bool
 	}{
-		"on its way":    {Deletion{Namespace: ownNamespace(env)}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "is being deleted"},
-		"held back":     {Deletion{Namespace: held}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "example.com/hold"},
-		"refused":       {Deletion{Namespace: ownNamespace(env), DeleteErr: errors.New("no")}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "no"},
-		"unmanaged":     {Deletion{Namespace: unmanaged, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceNotManaged, "stays"},
-		"of another":    {Deletion{Namespace: other, Foreign: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceEnvironmentIDMismatch, "stays"},
-		"binding stays": {Deletion{Namespace: ownNamespace(env), UnbindErr: errors.New("no")}, quixv1.ResourceDeleting, quixv1.ResourceFailed, quixv1.ReasonTerminating, "is being deleted"},
-		"gone":          {Deletion{}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "gone"},
+		"terminating":   {Deletion{Namespace: ownNamespace(env)}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "is being deleted", false},
+		"held back":     {Deletion{Namespace: held}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "example.com/hold", true},
+		"refused":       {Deletion{Namespace: ownNamespace(env), DeleteErr: refused}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "policy", true},
+		"no answer":     {Deletion{Namespace: ownNamespace(env), DeleteErr: errors.New("no")}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonDeletionBlocked, "no", false},
+		"unmanaged":     {Deletion{Namespace: unmanaged, NotOwned: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceNotManaged, "is not deleted", false},
+		"of another":    {Deletion{Namespace: other, NotOwned: true}, quixv1.ResourceFailed, quixv1.ResourceDeleting, quixv1.ReasonNamespaceEnvironmentIDMismatch, "is not deleted", false},
+		"binding stays": {Deletion{Namespace: ownNamespace(env), UnbindErr: errors.New("no")}, quixv1.ResourceDeleting, quixv1.ResourceFailed, quixv1.ReasonTerminating, "is being deleted", false},
+		"gone":          {Deletion{}, quixv1.ResourceDeleting, quixv1.ResourceDeleting, quixv1.ReasonTerminating, "gone", false},
 	} {
 		env := testEnvironment()
 		computeDeleting(env, tc.deleting, noon)
@@ -244,6 +250,9 @@ func TestComputeDeleting(t *testing.T) {
 		if s.Phase != quixv1.PhaseDeleting || s.NamespaceStatus.Phase != tc.ns || s.RoleBindingStatus.Phase != tc.binding ||
 			c.Reason != tc.reason || !strings.Contains(s.NamespaceStatus.Message, tc.message) {
 			t.Errorf("%s: %s, namespace %+v, binding %+v, reason %s", name, s.Phase, *s.NamespaceStatus, *s.RoleBindingStatus, c.Reason)
+		}
+		if !meta.IsStatusConditionFalse(s.Conditions, quixv1.ConditionReady) || meta.IsStatusConditionTrue(s.Conditions, quixv1.ConditionStalled) != tc.stalled {
+			t.Errorf("%s: conditions %+v, want Stalled: %v", name, s.Conditions, tc.stalled)
 		}
 	}
 }
@@ -255,13 +264,13 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err              error
 		class            outcome.Class
-		created, kept    string // of the namespace: when it was new, when it was there
+		created, kept    string // of the namespace: when it is new, when it exists
 		bound, keptBound string // of the binding
 	}{
 		"refused":      {refused, outcome.External, quixv1.ReasonNamespaceCreationFailed, quixv1.ReasonNamespaceReconciliationFailed, quixv1.ReasonRoleBindingCreationFailed, quixv1.ReasonRoleBindingReconciliationFailed},
 		"down":         {errors.New("refused"), outcome.Retry, quixv1.ReasonNamespaceCreationFailed, quixv1.ReasonNamespaceReconciliationFailed, quixv1.ReasonRoleBindingCreationFailed, quixv1.ReasonRoleBindingReconciliationFailed},
 		"foreign":      {&ownership.RefusedError{}, outcome.External, quixv1.ReasonNamespaceOwnershipConflict, quixv1.ReasonNamespaceOwnershipConflict, quixv1.ReasonRoleBindingConflict, quixv1.ReasonRoleBindingConflict},
-		"going":        {&apply.TerminatingError{}, outcome.Waiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting},
+		"terminating":  {&apply.TerminatingError{}, outcome.Waiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting, quixv1.ReasonWaiting},
 		"contested":    {&apply.ContestedError{}, outcome.Retry, quixv1.ReasonContested, quixv1.ReasonContested, quixv1.ReasonContested, quixv1.ReasonContested},
 		"out of date":  {apierrors.NewConflict(schema.GroupResource{}, "x", nil), outcome.Stale, "", "", "", ""},
 		"gone by then": {apierrors.NewNotFound(schema.GroupResource{}, "x"), outcome.Stale, "", "", "", ""},
@@ -288,10 +297,10 @@ func TestReasonsOfFailedWrites(t *testing.T) {
 func TestLongTextsAreCut(t *testing.T) {
 	long := errors.New("cannot: " + strings.Repeat("ä", 40000) + ": fix it")
 	live, deleting := testEnvironment(), testEnvironment()
-	computeStatus(live, State{}, of(retried(quixv1.ConditionNamespaceReady, "No", long), retried(quixv1.ConditionRoleBindingReady, "No", long)), noon)
+	computeStatus(live, State{}, of(retryProblem(quixv1.ConditionNamespaceReady, "No", long), retryProblem(quixv1.ConditionRoleBindingReady, "No", long)), noon)
 	computeDeleting(deleting, Deletion{Namespace: ownNamespace(deleting), UnbindErr: long, DeleteErr: long}, noon)
 	for name, env := range map[string]*quixv1.Environment{"live": live, "deleting": deleting} {
-		cut(&env.Status)
+		boundMessages(&env.Status)
 		texts := []string{env.Status.Message, env.Status.NamespaceStatus.Message, env.Status.RoleBindingStatus.Message}
 		for _, text := range append(texts, meta.FindStatusCondition(env.Status.Conditions, quixv1.ConditionNamespaceReady).Message) {
 			if len(text) > conditions.MaxMessage || !utf8.ValidString(text) || !strings.HasPrefix(text, "cannot: ä") || !strings.HasSuffix(text, "ä: fix it") {
@@ -300,5 +309,5 @@ func TestLongTextsAreCut(t *testing.T) {
 		}
 	}
 	var empty quixv1.EnvironmentStatus
-	cut(&empty) // nothing was made yet
+	boundMessages(&empty) // nothing was created yet
 }

@@ -19,8 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// indexNamespace finds the Environments that want a namespace, by its name. More
-// than one may.
+// indexNamespace finds the Environments that need a namespace, by its name. There may be more than one.
 const indexNamespace = "namespace"
 
 // SetupWithManager opens the watches. There are no timers.
@@ -59,8 +58,7 @@ var resynced = predicate.Funcs{
 	},
 }
 
-// environmentsOfNamespace maps a namespace, or an object in one, to the
-// Environments that want it.
+// environmentsOfNamespace maps a namespace, or an object in one, to the Environments that need it.
 func (r *Reconciler) environmentsOfNamespace(ctx context.Context, o client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, &quixv1.EnvironmentList{}, nil, client.MatchingFields{indexNamespace: cmp.Or(o.GetNamespace(), o.GetName())})
 }

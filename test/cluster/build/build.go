@@ -378,7 +378,7 @@ func (b *builder) optionalAPIs(out string) error {
 			if err != nil {
 				return err
 			}
-			// Beside the definitions lie a kustomization, and a policy that refuses the experimental channel.
+			// The folder also has a kustomization, and a policy that refuses the experimental channel.
 			if !bytes.Contains(content, []byte("\nkind: CustomResourceDefinition\n")) {
 				continue
 			}

@@ -31,7 +31,7 @@ func TestManyBuildOnce(t *testing.T) {
 		// Not before the others want it too.
 		err := poll.Until(t.Context(), func(context.Context) error {
 			if arrived.Load() < runners {
-				return errors.New("somebody is missing")
+				return errors.New("a runner is missing")
 			}
 			return nil
 		})

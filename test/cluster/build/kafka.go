@@ -15,8 +15,8 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/host"
 )
 
-// Kafka is the broker: a directory of jars. It is no part of a cluster; package broker of
-// test/lib runs it beside one.
+// Kafka is the broker: a directory of jars. It is not part of a cluster; package broker of
+// test/lib runs it next to one.
 var Kafka = &Part{
 	Name:    "kafka",
 	sources: []string{"kafka"},

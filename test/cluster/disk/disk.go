@@ -1,5 +1,5 @@
 // Package disk knows where the runner keeps what it builds and what clusters leave, and how several runners share that:
-// files are replaced at once, directories are locked.
+// files are replaced atomically, directories are locked.
 package disk
 
 import (
@@ -47,7 +47,7 @@ func CopyTree(dst, src string, without ...string) error {
 	})
 }
 
-// WriteFile replaces a file at once, so that whoever is killed half-way leaves the old one or the new one.
+// WriteFile replaces a file atomically: a process that is killed in between leaves the old one or the new one.
 func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // Lock holds a directory by flock(2). The kernel releases it with the process, however that ends.
 type Lock struct{ dir *os.File }
 
-// ErrLocked says that somebody else holds the lock.
+// ErrLocked says that another process holds the lock.
 var ErrLocked = errors.New("locked")
 
 // TryLock takes the lock on a directory or returns ErrLocked together with the number of the process that

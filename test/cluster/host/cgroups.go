@@ -73,8 +73,8 @@ func inheritCPUSet(dir string) error {
 	return nil
 }
 
-// delegate turns on for the groups in dir whatever controllers dir has. Which of them a kubelet insists on
-// it says itself, and some may be in use by version 1: no failure here.
+// delegate enables all controllers of dir for the groups in it. It ignores errors: some controllers may be in use by
+// version 1, and the kubelet itself reports those that it misses.
 func delegate(dir string) {
 	controllers, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {

@@ -61,5 +61,5 @@ func there(path string) bool {
 	return Find(path) != ""
 }
 
-// Path is that of the system, whatever the user's is.
+// Path is the PATH of the system, independent of that of the user.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -92,7 +92,7 @@ func (c *Cluster) Running() (map[string]int, error) {
 	return pids, nil
 }
 
-// bring starts those of the components that do not run, all at once, and then waits for each.
+// bring starts the components that do not run, concurrently, and then waits for each.
 func (c *Cluster) bring(ctx context.Context, show *progress.Progress, what string, components ...component) error {
 	return show.Step(what, func(detail func(string)) error {
 		running, err := c.Running()

@@ -59,7 +59,7 @@ func (c *Cluster) etcd() component {
 			"--listen-peer-urls=" + peer,
 			"--initial-advertise-peer-urls=" + peer,
 			"--initial-cluster=berg=" + peer,
-			// On a shared machine a loopback port is everybody's: without a certificate nobody reads Secrets here.
+			// On a shared machine all users reach a loopback port: only clients with a certificate may read Secrets here.
 			"--client-cert-auth", "--trusted-ca-file=" + c.certificate(etcdAuthority),
 			"--cert-file=" + c.certificate("etcd"), "--key-file=" + c.key("etcd"),
 			"--peer-client-cert-auth", "--peer-trusted-ca-file=" + c.certificate(etcdAuthority),
@@ -120,7 +120,7 @@ func (c *Cluster) apiserver(api *client.Client) component {
 			"--audit-log-mode=batch",
 			// What does not fit is dropped.
 			"--audit-log-batch-buffer-size=100000",
-			// Whoever counts requests wants them in one file; ten thousand instances make 600 MB.
+			// Tests that count requests need them in one file; ten thousand instances make 600 MB.
 			"--audit-log-maxsize=4096",
 		)
 	}
@@ -199,7 +199,7 @@ func (c *Cluster) healthz(scheme string, port int) func(context.Context) error {
 		Timeout: 5 * time.Second,
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
-			// Each makes its certificate at its start and tells nobody; only the status code is wanted.
+			// Each creates its certificate at its start and does not publish it; only the status code matters.
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		},
 	}

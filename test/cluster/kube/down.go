@@ -43,10 +43,10 @@ func Down(ctx context.Context, p disk.Places, name string, show *progress.Progre
 // takeOver locks a cluster that is to go. An up that still works on it is ended first: when "go run" is killed,
 // the program that it ran lives on, and would put back what down removes.
 func takeOver(ctx context.Context, dir string, show *progress.Progress) (*disk.Lock, error) {
-	const patience = 10 * time.Second
+	const timeout = 10 * time.Second
 
 	begin := time.Now()
-	told := 0
+	reported := 0
 	for {
 		// Without its directory there may still be processes of the cluster: the lock needs a place.
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -63,17 +63,17 @@ func takeOver(ctx context.Context, dir string, show *progress.Progress) (*disk.L
 			}
 			continue
 		}
-		switch late := time.Since(begin) > patience; {
+		switch late := time.Since(begin) > timeout; {
 		case holder == 0 && late:
 			return nil, fmt.Errorf("%s is locked by a process that cannot be seen from here", dir)
 		case holder > 0 && late:
 			_ = syscall.Kill(holder, syscall.SIGKILL)
-		case holder > 0 && holder != told:
-			told = holder
+		case holder > 0 && holder != reported:
+			reported = holder
 			show.Say("Ending process %d, which works on this cluster", holder)
 			_ = syscall.Kill(holder, syscall.SIGTERM)
 		}
-		if time.Since(begin) > 2*patience {
+		if time.Since(begin) > 2*timeout {
 			return nil, fmt.Errorf("process %d holds %s and does not end", holder, dir)
 		}
 		if err := poll.Wait(ctx, 50*time.Millisecond); err != nil {

@@ -246,7 +246,7 @@ var nodeSettings = []string{
 	"kernel/unprivileged_bpf_disabled", "kernel/timer_migration",
 }
 
-// shadowSettings lays plain files over them, which take whatever is written.
+// shadowSettings mounts plain files over them, which accept every value.
 func shadowSettings() error {
 	const shadows = "/run/berg"
 	if err := os.MkdirAll(shadows, 0o755); err != nil {
@@ -361,9 +361,9 @@ func (c *Cluster) nameNetwork(holder int) error {
 
 // connect lays a cable between the machine and the node: 198.18.n.1 here, 198.18.n.2, the node's address, there.
 // Through it the machine reaches API server, NodePorts and registry; the node reaches nothing beyond the machine,
-// and its pods not even that, whatever the machine forwards for others.
+// and its pods not even that, even if the machine forwards for others.
 func (c *Cluster) connect(ctx context.Context, holder int) error {
-	// Whoever picks a subnet holds this lock until its address is visible to the next.
+	// Held from the choice of a subnet until its address is visible to the next process.
 	lock, err := disk.AwaitLock(ctx, filepath.Dir(netnsDir), func(string) {})
 	if err != nil {
 		return err
@@ -507,7 +507,7 @@ func removeNode(ctx context.Context, dir, name string) error {
 	return host.RemoveGroups(ctx, id)
 }
 
-// removeHidden removes the name of a network namespace on which something is mounted that cannot be seen: somebody
+// removeHidden removes the name of a network namespace on which something is mounted that cannot be seen: another process
 // has mounted the directory over itself since, as "ip netns add" does, and the mount is the one below. It must not be
 // unmounted from above, for others may have mounted their own there. In a mount namespace of its own a program can take
 // away all that is above, and the kernel lets go of the mounts elsewhere when the file is removed.

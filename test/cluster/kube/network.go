@@ -59,7 +59,7 @@ func networkProfile() profile {
 		components: []string{outsideName, "cilium-agent", "traefik"},
 		identities: func(*Cluster) []pki.Identity {
 			return []pki.Identity{
-				// Programs of the node itself, as are kubelet and kube-proxy, but nobody has given them roles.
+				// Programs of the node itself, like kubelet and kube-proxy, but they have no roles.
 				{Name: "cilium", Authority: clusterAuthority, User: "cilium", Group: groupMasters},
 				{Name: "traefik", Authority: clusterAuthority, User: "traefik", Group: groupMasters},
 				{Name: "gateway", Authority: clusterAuthority, User: "gateway", Hosts: []string{"*." + gatewayDomain}},
@@ -184,7 +184,7 @@ func (c *Cluster) writeNetworkFiles() error {
 			return err
 		}
 	}
-	// The agent writes beside its sources what it found out about the kernel.
+	// The agent writes next to its sources what it has detected about the kernel.
 	if !disk.Exists(c.path("cilium", "lib", "bpf")) {
 		if err := disk.CopyTree(c.path("cilium", "lib", "bpf"), c.binary(build.Cilium.Name, "bpf")); err != nil {
 			return err
@@ -268,7 +268,7 @@ func (c *Cluster) ciliumAgent() component {
 		args: []string{"--config-dir=" + c.path("cilium", "config")},
 		env: []string{
 			"K8S_NODE_NAME=" + nodeName,
-			// On another file system than the plugin's configuration: it is then written beside its place, and
+			// On another file system than the plugin's configuration: it is then written in the same directory, and
 			// renamed. Moved there from elsewhere, containerd would not see it.
 			"TMPDIR=/run",
 			"PATH=" + c.path("cilium", "bin") + string(filepath.ListSeparator) + host.Path,

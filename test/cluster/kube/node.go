@@ -209,7 +209,7 @@ func (c *Cluster) registryServer() component {
 	}
 }
 
-// dial wants somebody to listen.
+// dial waits for a listener.
 func dial(network, address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, network, address)

@@ -19,15 +19,15 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/progress"
 )
 
-// What is particular to profile tekton: Tekton Pipelines in pods, a git server on a host beside the node, and a
-// registry that wants a login.
+// What is particular to profile tekton: Tekton Pipelines in pods, a git server on a host next to the node, and a
+// registry that requires a login.
 const (
 	gitName = "git"
-	// buildsName is the registry that builds push to; that of the cluster wants no login.
+	// buildsName is the registry that builds push to; that of the cluster requires no login.
 	buildsName = "builds"
 	buildsPort = "5001"
 
-	// Secrets of a cluster that nobody else reaches. Files of these names hold them, for tests.
+	// Secrets of a cluster that no other program reaches. Files of these names hold them, for tests.
 	gitToken      = "token-of-private-repositories"
 	registryLogin = "builder:password-of-the-registry"
 )
@@ -108,7 +108,7 @@ func prepareTekton(ctx context.Context, c *Cluster, show *progress.Progress) err
 		},
 		cloneflags: syscall.CLONE_NEWNET,
 	}
-	return c.bringBeside(ctx, show, "git server on a host beside the node", server, func(_, there string) []string {
+	return c.bringBeside(ctx, show, "git server on a host next to the node", server, func(_, there string) []string {
 		return []string{there + " route replace default via " + outsideGateway}
 	})
 }

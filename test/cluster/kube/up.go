@@ -96,7 +96,7 @@ func Up(ctx context.Context, p disk.Places, opts Options, show *progress.Progres
 // create writes the state of a new cluster.
 func create(ctx context.Context, p disk.Places, opts Options, binaries map[string]string, show *progress.Progress) (*Cluster, error) {
 	dir := p.ClusterDir(opts.Name)
-	// Whatever an up that was killed before this point has left.
+	// What an up that was killed before this point has left.
 	if err := remove(ctx, dir, opts.Name, keepDirectory, show); err != nil {
 		return nil, err
 	}

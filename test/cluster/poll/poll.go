@@ -1,4 +1,4 @@
-// Package poll waits for what tells nobody when it happens.
+// Package poll waits for conditions that cannot be watched.
 package poll
 
 import (

@@ -67,7 +67,7 @@ func environOf(pid int, dir string) []byte {
 			return environ
 		}
 		if where, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err != nil || where != dir {
-			return nil // a zombie, a thread of the kernel, or nobody of ours
+			return nil // a zombie, a thread of the kernel, or not a process of ours
 		}
 		<-time.After(time.Millisecond)
 	}
@@ -109,7 +109,7 @@ func markOf(environ []byte, dir string) (component string, ours bool) {
 	return component, true
 }
 
-// Find lists processes that are to end. It is called again and again, since they may fork meanwhile.
+// Find lists processes that are to end. It is called again and again, since they may fork in between.
 type Find func() ([]int, error)
 
 // Everything wants every component.

@@ -126,7 +126,7 @@ func read(t *testing.T, folder string) map[string]*apiextensionsv1.CustomResourc
 
 // Each change that would break somebody is found, and each that would not is let
 // through.
-func TestChangesAreJudged(t *testing.T) {
+func TestChangesAreChecked(t *testing.T) {
 	const instances = "challengeinstances.berg.norelect.ch"
 	spec := func(d *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.JSONSchemaProps {
 		s := d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]

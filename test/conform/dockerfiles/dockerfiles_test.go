@@ -154,8 +154,8 @@ func TestTheLinterFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A program is compiled by whatever builds its image, for whatever runs it, from
-// all that it is made of.
+// A program is compiled on the platform that builds its image, for the platform that runs it, from
+// all of its sources.
 func TestProgramsAreCrossCompiled(t *testing.T) {
 	for file, program := range map[string]string{"Dockerfile": "./cmd/berg-operator", "scorecard.Dockerfile": "./test/scorecard"} {
 		t.Run(file, func(t *testing.T) { expectCrossCompiled(t, file, program) })

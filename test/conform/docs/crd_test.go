@@ -136,7 +136,7 @@ func TestSettingsInDescriptionsExistAndTellTheirDefault(t *testing.T) {
 			defaults[v.Name] = v.Default
 		}
 	}
-	told := 0
+	documented := 0
 	eachField(t, func(path, _, description string) {
 		for _, m := range variable.FindAllStringSubmatch(description, -1) {
 			value, exists := defaults[m[1]]
@@ -146,14 +146,14 @@ func TestSettingsInDescriptionsExistAndTellTheirDefault(t *testing.T) {
 			if m[2] == "" {
 				continue
 			}
-			told++
+			documented++
 			if m[2] != value {
 				t.Errorf("%s: says that the default of %s is %q, but it is %q", path, m[1], m[2], value)
 			}
 		}
 	})
-	if told < 6 {
-		t.Errorf("only %d defaults are told", told)
+	if documented < 6 {
+		t.Errorf("only %d defaults are told", documented)
 	}
 }
 

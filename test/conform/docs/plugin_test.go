@@ -6,36 +6,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
-	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
-	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/operator"
 )
 
 const pluginPage = "docs/kubectl-berg.md"
 
-// The plugin knows the defaults of settings that the operator's Deployment may leave out.
-func TestThePluginKnowsTheOperatorsDefaults(t *testing.T) {
-	known := map[string]string{}
-	for _, section := range operator.Sections(new(config.Process), families.All()) {
-		for _, s := range section.Settings {
-			known[s.Name] = s.Default
-		}
-	}
-	for name, value := range doctor.Defaults {
-		if byDefault, exists := known[name]; !exists || byDefault != value {
-			t.Errorf("%s: the plugin takes %q for its default, it is %q", name, value, byDefault)
-		}
-	}
-}
-
-// What the program says today is in its recordings: make plugin-recordings makes them anew.
-func TestRecordingsShowWhatThePluginSays(t *testing.T) {
+// The recordings show the present messages of the plugin. make plugin-recordings records them again.
+func TestRecordingsShowPresentMessages(t *testing.T) {
 	tag := regexp.MustCompile(`<[^>]*>`)
 	for file, phrases := range map[string][]string{
-		"try": {"the Challenge can be run", "its pods are ordered", "namespace 0.", "Ctrl-C", "it is gone, and nothing is left of it"},
-		"why": {"cannot be pulled", "PodsReady:", "players are told: ImageUnavailable", "its start: namespace"},
+		"try": {"Starting instance", "deployments created", "namespace 0.", "Press Ctrl-C", "the instance and all its objects are deleted"},
+		"why": {"cannot be pulled", "PodsReady:", "shown to players: ImageUnavailable", "start: namespace"},
 	} {
 		text := html.UnescapeString(tag.ReplaceAllString(string(read(t, "docs/kubectl-berg/"+file+".svg")), ""))
 		for _, phrase := range phrases {

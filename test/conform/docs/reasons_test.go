@@ -105,18 +105,18 @@ const startPage = "docs/berg/start.md"
 
 func TestEveryCauseAndStageIsExplained(t *testing.T) {
 	page := string(read(t, startPage))
-	told := sectionOf(t, page, "What a player is told")
+	causes := sectionOf(t, page, "Causes")
 	for _, c := range bergv1.Causes {
-		if !strings.Contains(told, "| `"+string(c)+"` |") {
+		if !strings.Contains(causes, "| `"+string(c)+"` |") {
 			t.Errorf("%s: the cause %s is not explained", startPage, c)
 		}
 		for _, language := range []string{"python", "js"} {
-			if !strings.Contains(fenced(t, told, language), string(c)+`"`) {
+			if !strings.Contains(fenced(t, causes, language), string(c)+`"`) {
 				t.Errorf("%s: %s has no sentence for %s", startPage, language, c)
 			}
 		}
 	}
-	stages := sectionOf(t, page, "Where the time goes")
+	stages := sectionOf(t, page, "Durations")
 	for f := range reflect.TypeFor[bergv1.StartTimes]().Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !strings.Contains(stages, "| `"+name+"` |") {

@@ -36,7 +36,7 @@ func healthyBerg() []string {
 }
 
 func alertsOfBerg() map[string]alertTest {
-	longest := func(phase, values string) string {
+	oldest := func(phase, values string) string {
 		return `berg_challengeinstance_longest_in_phase_seconds{` + job + `,instance="a",phase="` + phase + `"} ` + values
 	}
 	errors := func(values string) string {
@@ -91,18 +91,18 @@ func alertsOfBerg() map[string]alertTest {
 		},
 		"BergInstanceStuckStarting": {
 			fires: [][]string{
-				with(healthy(), longest("Starting", "0+60x90")),
-				with(healthy(), longest("Creating", "0+60x90")),
+				with(healthy(), oldest("Starting", "0+60x90")),
+				with(healthy(), oldest("Creating", "0+60x90")),
 			},
-			silent: [][]string{with(healthy(), longest("Starting", "0+60x9 0+60x9 0+60x9 0x60"))},
+			silent: [][]string{with(healthy(), oldest("Starting", "0+60x9 0+60x9 0+60x9 0x60"))},
 		},
 		"BergInstanceFailed": {
-			fires:  [][]string{with(healthy(), longest("Failed", "0+60x90"))},
-			silent: [][]string{with(healthy(), longest("Failed", "0+60x14 0x75"))},
+			fires:  [][]string{with(healthy(), oldest("Failed", "0+60x90"))},
+			silent: [][]string{with(healthy(), oldest("Failed", "0+60x14 0x75"))},
 		},
 		"BergInstanceStuckTerminating": {
-			fires:  [][]string{with(healthy(), longest("Terminating", "0+60x90"))},
-			silent: [][]string{with(healthy(), longest("Terminating", "0+60x9 0+60x9 0x70"))},
+			fires:  [][]string{with(healthy(), oldest("Terminating", "0+60x90"))},
+			silent: [][]string{with(healthy(), oldest("Terminating", "0+60x9 0+60x9 0x70"))},
 		},
 		"BergNamespaceOrphaned": {
 			fires: [][]string{with(healthy(), orphans+"0x30 2x60")},

@@ -18,7 +18,7 @@ func alertsOfHexaCTF() map[string]alertTest {
 	series := func(metric, labels, values string) string {
 		return `hexactf_` + metric + `{` + job + `,instance="a"` + labels + `} ` + values
 	}
-	longest := func(state, values string) string {
+	oldest := func(state, values string) string {
 		return series("challenge_longest_in_phase_seconds", `,phase="`+state+`"`, values)
 	}
 	return map[string]alertTest{
@@ -40,12 +40,12 @@ func alertsOfHexaCTF() map[string]alertTest {
 			silent: [][]string{with(healthy(), series("challenge_longest_overdue_seconds", "", "0x30 90x3 0x57"))},
 		},
 		"HexactfChallengeStuckTerminating": {
-			fires:  [][]string{with(healthy(), longest("Terminating", "0+60x90"))},
-			silent: [][]string{with(healthy(), longest("Terminating", "0+60x8 0x82"))},
+			fires:  [][]string{with(healthy(), oldest("Terminating", "0+60x90"))},
+			silent: [][]string{with(healthy(), oldest("Terminating", "0+60x8 0x82"))},
 		},
 		"HexactfChallengeError": {
-			fires:  [][]string{with(healthy(), longest("Error", "0+60x90"))},
-			silent: [][]string{with(healthy(), longest("Error", "0+60x14 0x75"))},
+			fires:  [][]string{with(healthy(), oldest("Error", "0+60x90"))},
+			silent: [][]string{with(healthy(), oldest("Error", "0+60x14 0x75"))},
 		},
 	}
 }

@@ -37,7 +37,7 @@ func alertsOfProcess() map[string]alertTest {
 		"BergOperatorNoLeader": {
 			fires: [][]string{with(healthy(), `leader_election_master_status`+leader+` 1x30 0x60`)},
 			silent: [][]string{
-				// A fail-over: for one minute nobody leads.
+				// A fail-over: for one minute no replica leads.
 				with(healthy(), `leader_election_master_status`+leader+` 1x30 0x1 1x60`),
 				// Leader election is switched off.
 				without(healthy(), "leader_election_master_status"),

@@ -26,6 +26,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // solverImage solves the sample challenges.
@@ -114,7 +115,7 @@ var _ = Describe("A ChallengeCheck on real pods", Label("check"), Serial, func()
 		healthy := checks[0]
 		Expect(meta.IsStatusConditionTrue(healthy.Status.Conditions, bergv1.CheckConditionSolvable)).To(BeTrue())
 		Expect(*healthy.Status.LastResult.StartSeconds).To(BeNumerically("<=", 40))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
 // make check-health lets them be solved for an hour. Nobody may be called out of bed for a challenge that works.

@@ -26,6 +26,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
@@ -40,10 +41,11 @@ const (
 	// test cluster's machine has two, for the control plane and this test too. So this finds
 	// a neighbour that starves; the report tells the ratios.
 	crowding = 500 * time.Millisecond
-	// evictionLimit is twice what the kubelet takes to notice a full disk: it measures
-	// disks every ten seconds, and looks at what it measured every ten.
-	evictionLimit = 40 * time.Second
 )
+
+// evictionLimit is twice what the kubelet takes to notice a full disk: it measures
+// disks every ten seconds, and looks at what it measured every ten.
+var evictionLimit = limits.Scaled(40 * time.Second)
 
 var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 	var (
@@ -288,7 +290,7 @@ func (n *neighbour) expectUnharmed(ctx context.Context, of string, attack func()
 	Expect(pod.UID).To(Equal(n.pod), "the neighbour's pod was replaced")
 	Expect(deployed.PodReady(pod)).To(BeTrue(), "the neighbour's pod is not ready")
 	Expect(pod.Status.ContainerStatuses).To(HaveEach(HaveField("RestartCount", BeZero())))
-	for _, m := range n.Told() {
+	for _, m := range n.Moments() {
 		if m.At.After(begun) {
 			Expect(meta.IsStatusConditionFalse(m.Instance.Status.Conditions, bergv1.ConditionHealthy)).To(BeFalse(), journey.Summary(m.Instance))
 		}

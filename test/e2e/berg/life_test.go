@@ -19,11 +19,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // expiryLimit is how late an instance may be seen to end. The contract says one second; the
 // rest is for a busy machine to end it and to tell us. How late it was is reported.
-const expiryLimit = 5 * time.Second
+var expiryLimit = limits.Scaled(5 * time.Second)
 
 var _ = Describe("The life of an instance", func() {
 	It("is extended, shortened, and deleted on time", func(ctx SpecContext) {
@@ -169,7 +170,7 @@ var _ = Describe("An instance is deleted", func() {
 		// Each at another moment of its creation.
 		for _, moments := range []int{1, 2, 3, 4} {
 			told := stage.Start(ctx, stage.Instance("toolbox"))
-			Eventually(ctx, func() int { return len(told.Told()) }).WithTimeout(deployed.ReactLimit).WithPolling(time.Millisecond).Should(
+			Eventually(ctx, func() int { return len(told.Moments()) }).WithTimeout(deployed.ReactLimit).WithPolling(time.Millisecond).Should(
 				BeNumerically(">=", moments), "moments told of %s", told.Key)
 			told.Delete(ctx)
 		}

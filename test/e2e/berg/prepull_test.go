@@ -43,6 +43,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
@@ -98,7 +99,7 @@ var _ = Describe("Images that are pulled ahead, on real pods", Label("prepull"),
 			Expect(expect.Median(ahead).Seconds()).To(BeNumerically("<=", 1.2*expect.Median(there).Seconds()))
 			Expect(slices.Max(ahead).Seconds()).To(BeNumerically("<=", 1.2*slices.Max(there).Seconds()))
 		}
-	}, SpecTimeout(40*time.Minute))
+	}, SpecTimeout(limits.Scaled(40*time.Minute)))
 
 	It("of a registry that refuses the operator are told of in its words", func(ctx SpecContext) {
 		allowPrepull(ctx)

@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // recordsNamespace is that of config/berg/record.
@@ -99,7 +100,7 @@ var _ = Describe("A record on real pods", Label("record"), Serial, func() {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "berg-operator-system", Name: "berg-operator-controller-manager"}},
 		}
 		Expect(apierrors.IsForbidden(world.Create(ctx, elsewhere, client.DryRunAll))).To(BeTrue())
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
 // hasSpoken waits until a container has said its flag.

@@ -15,6 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/journey"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 var _ = Describe("The start of an instance", func() {
@@ -83,5 +84,5 @@ var _ = Describe("The start of an instance", func() {
 			return deployed.ErrorIf(len(pods) != 1 || len(pods[0].Status.ContainerStatuses) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount < 3, "it was not restarted three times")
 		})
 		Expect(told.Now().ResourceVersion).To(Equal(version), "an attempt was written: %s", journey.Summary(told.Now()))
-	}, SpecTimeout(4*time.Minute))
+	}, SpecTimeout(limits.Scaled(4*time.Minute)))
 })

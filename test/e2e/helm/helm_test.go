@@ -20,6 +20,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/residue"
 )
 
@@ -48,9 +49,9 @@ var _ = Describe("Helm", Ordered, func() {
 		var err error
 		before, err = residue.ClusterScoped(ctx)
 		Expect(err).NotTo(HaveOccurred())
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(limits.Scaled(time.Minute)))
 
-	undisturbed := func(ctx context.Context) {
+	expectUnaffected := func(ctx context.Context) {
 		GinkgoHelper()
 		expect.Reaches(ctx, instance, bergv1.PhaseRunning)
 		Expect(pods(ctx, instance)).To(Equal(its))
@@ -95,7 +96,7 @@ var _ = Describe("Helm", Ordered, func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(instance), instance)).To(Succeed())
 			g.Expect(instance.Status.ExpiresAt.Sub(instance.Status.StartedAt.Time)).To(Equal(30 * time.Minute))
 		}).Should(Succeed())
-		undisturbed(ctx)
+		expectUnaffected(ctx)
 	}, SpecTimeout(2*startLimit))
 
 	It("leaves the old pod at work when only the operator knows a value to be wrong, and rolls back", func(ctx SpecContext) {
@@ -111,7 +112,7 @@ var _ = Describe("Helm", Ordered, func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(instance), instance)).To(Succeed())
 			g.Expect(instance.Status.ExpiresAt.Sub(instance.Status.StartedAt.Time)).To(BeNumerically(">", 30*time.Minute))
 		}).Should(Succeed())
-		undisturbed(ctx)
+		expectUnaffected(ctx)
 	}, SpecTimeout(2*startLimit))
 
 	It("removes the operator and keeps definitions and what runs, which the next installation goes on with", func(ctx SpecContext) {
@@ -124,10 +125,10 @@ var _ = Describe("Helm", Ordered, func() {
 					object == "namespaces/"+instance.Status.Namespace || strings.HasPrefix(object, "ipaddresses.networking.k8s.io/")
 			})
 		})
-		undisturbed(ctx)
+		expectUnaffected(ctx)
 
 		must(helm(ctx, install("--set", "crds.keep=false")...))
-		undisturbed(ctx)
+		expectUnaffected(ctx)
 		Expect(k8s.Delete(ctx, instance)).To(Succeed())
 		bergtest.GoneWithin(ctx, instance, startLimit)
 	}, SpecTimeout(3*startLimit))

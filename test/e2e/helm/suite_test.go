@@ -27,6 +27,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
@@ -38,11 +39,12 @@ const (
 	fileNamespace = "berg-operator-system"
 	// root is the way to the root of the repository.
 	root = "../../.."
-	// startLimit covers an operator that starts, on two busy cores.
-	startLimit = 3 * time.Minute
 	// brief is for what must not happen.
 	brief = "20s"
 )
+
+// startLimit covers an operator that starts, on two busy cores.
+var startLimit = limits.Scaled(3 * time.Minute)
 
 // k8s has all rights.
 var k8s client.WithWatch

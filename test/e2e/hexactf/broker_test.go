@@ -18,21 +18,21 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
-// away hurts the broker, until the spec ends at the latest. mend may be called more than once.
-func away(ctx context.Context, hurt func() error, mend func(context.Context) error) (back func()) {
+// disturb stops the broker until back is called, at the latest until the spec ends. back may be called more than once.
+func disturb(ctx context.Context, stop func() error, restart func(context.Context) error) (back func()) {
 	GinkgoHelper()
-	Expect(hurt()).To(Succeed())
-	mended := false
+	Expect(stop()).To(Succeed())
+	running := false
 	back = func() {
 		GinkgoHelper()
-		if !mended {
-			mended = true
-			Expect(mend(ctx)).To(Succeed())
+		if !running {
+			running = true
+			Expect(restart(ctx)).To(Succeed())
 		}
 	}
 	DeferCleanup(func(ctx SpecContext) {
-		if !mended {
-			Expect(mend(ctx)).To(Succeed())
+		if !running {
+			Expect(restart(ctx)).To(Succeed())
 		}
 	}, NodeTimeout(brokerLimit))
 	return back
@@ -40,11 +40,10 @@ func away(ctx context.Context, hurt func() error, mend func(context.Context) err
 
 func paused(ctx context.Context) (back func()) {
 	GinkgoHelper()
-	return away(ctx, kafka.Pause, func(context.Context) error { return kafka.Resume() })
+	return disturb(ctx, kafka.Pause, func(context.Context) error { return kafka.Resume() })
 }
 
-// notifying waits for a reason of the condition that tells of messages, and refreshes the
-// challenge.
+// notifying waits for a reason of the condition Notifying, and refreshes the challenge.
 func notifying(ctx context.Context, c *hexactfv1.Challenge, reason string) {
 	GinkgoHelper()
 	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
@@ -56,20 +55,20 @@ func notifying(ctx context.Context, c *hexactfv1.Challenge, reason string) {
 	})
 }
 
-// expectSilent finds out that nothing is told to anybody.
-func expectSilent(c *hexactfv1.Challenge, want ...string) {
+// expectNoMessages fails if there are other messages about a challenge than those about these states.
+func expectNoMessages(c *hexactfv1.Challenge, want ...string) {
 	GinkgoHelper()
-	told, err := heard(log.Messages(), c)
+	received, err := receivedBy(log.Messages(), c)
 	Expect(err).NotTo(HaveOccurred())
-	Expect(words(told)).To(Equal(want))
+	Expect(states(received)).To(Equal(want))
 }
 
 var _ = Describe("While the broker", Serial, func() {
-	It("does not answer, challenges start and run, and the platform hears of it later", func(ctx SpecContext) {
+	It("does not answer, challenges start and run, and the platform gets the messages later", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		before := p.request(ctx, "web")
-		hears(ctx, before, creating, running)
+		receives(ctx, before, creating, running)
 
 		back := paused(ctx)
 		var all []*hexactfv1.Challenge
@@ -79,44 +78,44 @@ var _ = Describe("While the broker", Serial, func() {
 		for _, c := range all {
 			reaches(ctx, c, hexactfv1.StateRunning)
 			visits(ctx, c.Status.Endpoint)
-			expectSilent(c)
+			expectNoMessages(c)
 			notifying(ctx, c, hexactfv1.ReasonNotifyFailed)
 		}
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(before), before)).To(Succeed())
-		Expect(before.DeletionTimestamp).To(BeNil(), "a challenge has ended since the broker is away")
+		Expect(before.DeletionTimestamp).To(BeNil(), "a challenge was deleted because the broker does not answer")
 		Expect(before.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 
 		back()
 		for _, c := range all {
-			hears(ctx, c, creating, running)
+			receives(ctx, c, creating, running)
 			notifying(ctx, c, hexactfv1.ReasonNotifying)
 		}
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("does not answer, a deletion waits for it, and goes on when it is back", func(ctx SpecContext) {
+	It("does not answer, a deletion waits for it, and continues when it answers again", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		c := p.request(ctx, "web")
-		hears(ctx, c, creating, running)
+		receives(ctx, c, creating, running)
 		back := paused(ctx)
 		remove(ctx, c)
 		reaches(ctx, c, hexactfv1.StateTerminating)
 		back()
 		expect.GoneWithin(ctx, c, deployed.ReactLimit)
-		hears(ctx, c, creating, running, deleted)
+		receives(ctx, c, creating, running, deleted)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("does not answer for long, a deletion goes on without it, and says what was lost", func(ctx SpecContext) {
+	It("does not answer for a long time, a deletion continues without it, and reports the lost messages", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		c, other := p.request(ctx, "web"), p.request(ctx, "web")
-		hears(ctx, c, creating, running)
-		hears(ctx, other, creating, running)
+		receives(ctx, c, creating, running)
+		receives(ctx, other, creating, running)
 		paused(ctx)
 		remove(ctx, c)
 		began := time.Now()
 		expect.GoneWithin(ctx, c, deleteTimeout+deployed.ReactLimit)
-		Expect(time.Since(began)).To(BeNumerically(">=", deleteTimeout-time.Second), "it was not waited for")
+		Expect(time.Since(began)).To(BeNumerically(">=", deleteTimeout-time.Second), "the deletion did not wait")
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			var events corev1.EventList
 			if err := world.List(ctx, &events, client.InNamespace(p.namespace)); err != nil {
@@ -135,10 +134,10 @@ var _ = Describe("While the broker", Serial, func() {
 		Expect(other.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("is away, and the operator is killed, nothing is forgotten", func(ctx SpecContext) {
+	It("does not answer and the operator is killed, no message is lost", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
-		back := away(ctx, kafka.Kill, kafka.Restart)
+		back := disturb(ctx, kafka.Kill, kafka.Restart)
 		var all []*hexactfv1.Challenge
 		for range 3 {
 			all = append(all, p.request(ctx, "web"))
@@ -155,17 +154,17 @@ var _ = Describe("While the broker", Serial, func() {
 		remove(ctx, all[0])
 		reaches(ctx, all[0], hexactfv1.StateTerminating)
 		back()
-		hears(ctx, all[0], creating, running, deleted)
-		hears(ctx, all[1], creating, running)
-		hears(ctx, all[2], creating, running)
+		receives(ctx, all[0], creating, running, deleted)
+		receives(ctx, all[1], creating, running)
+		receives(ctx, all[2], creating, running)
 	}, SpecTimeout(2*deployed.SpecLimit))
 
-	It("loses its disk, what was not sent before arrives at the new one", func(ctx SpecContext) {
+	It("loses its disk, the messages that were not sent arrive on the new disk", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		before := p.request(ctx, "web")
-		hears(ctx, before, creating, running)
-		back := away(ctx, kafka.Kill, func(ctx context.Context) error {
+		receives(ctx, before, creating, running)
+		back := disturb(ctx, kafka.Kill, func(ctx context.Context) error {
 			if err := kafka.LoseDisk(); err != nil {
 				return err
 			}
@@ -177,17 +176,17 @@ var _ = Describe("While the broker", Serial, func() {
 		c := p.request(ctx, "web")
 		reaches(ctx, c, hexactfv1.StateRunning)
 		back()
-		hears(ctx, c, creating, running)
+		receives(ctx, c, creating, running)
 		remove(ctx, before)
-		hears(ctx, before, creating, running, deleted)
+		receives(ctx, before, creating, running, deleted)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("refuses the password, the condition says why; the right one is taken without a restart", func(ctx SpecContext) {
+	It("refuses the password, the condition says why; the right one is used without a restart", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		good := setPassword(ctx, []byte("wrong"))
 		DeferCleanup(func(ctx SpecContext) { setPassword(ctx, good) }, NodeTimeout(deployed.StartLimit))
-		// What is connected stays so: a new process must log in.
+		// Open connections stay open, so a new process must log in.
 		setOperator(ctx, map[string]string{"KAFKA_SEND_TIMEOUT": "4s"})
 		c := p.request(ctx, "web")
 		reaches(ctx, c, hexactfv1.StateRunning)
@@ -195,23 +194,23 @@ var _ = Describe("While the broker", Serial, func() {
 		Expect(expect.Conditions(c)).To(ContainSubstring("SASL_AUTHENTICATION_FAILED"))
 		operatorLog, err := world.OperatorLog(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(strings.Contains(operatorLog, strings.TrimSpace(string(good)))).To(BeFalse(), "the log tells the password")
+		Expect(strings.Contains(operatorLog, strings.TrimSpace(string(good)))).To(BeFalse(), "the log contains the password")
 		setPassword(ctx, good)
 		// A kubelet brings a changed Secret to its pods within two minutes.
 		ctxLong, cancel := context.WithTimeout(ctx, 3*time.Minute)
 		defer cancel()
 		Expect(log.Await(ctxLong, func(all []broker.Message) error {
-			told, err := heard(all, c)
+			received, err := receivedBy(all, c)
 			if err != nil {
 				return err
 			}
-			return deployed.ErrorIf(len(told) < 2, "the platform has heard "+fmt.Sprint(words(told)))
+			return deployed.ErrorIf(len(received) < 2, "the platform has received "+fmt.Sprint(states(received)))
 		})).To(Succeed())
-		hears(ctx, c, creating, running)
+		receives(ctx, c, creating, running)
 	}, SpecTimeout(2*deployed.SpecLimit))
 })
 
-// setPassword changes what the operator is given, and returns what it was given before.
+// setPassword changes the operator's password, and returns the previous one.
 func setPassword(ctx context.Context, password []byte) (before []byte) {
 	GinkgoHelper()
 	secret := &corev1.Secret{}

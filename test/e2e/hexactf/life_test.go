@@ -19,11 +19,12 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-// expiryLimit is how late a challenge may be seen to end: its time is told in whole seconds, and
-// a busy machine needs some more to tell.
-const expiryLimit = 6 * time.Second
+// expiryLimit is how late the deletion of an expired challenge may be seen: its time has a precision of one second, and a
+// busy machine needs some seconds more.
+var expiryLimit = limits.Scaled(6 * time.Second)
 
 func fetch(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -49,12 +50,12 @@ func newDashboard(ctx context.Context, p *platform) dashboard {
 	return dashboard{token}
 }
 
-// text is all that the leader tells.
+// text is the whole page of the leader.
 func (d dashboard) text(ctx context.Context) string {
 	GinkgoHelper()
 	pod, err := world.Leader(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	// The certificate is the operator's own; nobody could have been told of it.
+	// The certificate is self-signed by the operator, so no client can verify it.
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer insecure.CloseIdleConnections()
 	status, body := deployed.Get(ctx, insecure, "https://"+world.Forward(client.ObjectKeyFromObject(pod), 8443)+"/metrics", d.token)
@@ -75,17 +76,17 @@ func (d dashboard) shows(ctx context.Context, c *hexactfv1.Challenge) string {
 	return ""
 }
 
-var _ = Describe("The life of a challenge", func() {
-	It("is told to the platform from its first message to its last", func(ctx SpecContext) {
+var _ = Describe("A challenge", func() {
+	It("is reported to the platform from its first message to its last", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "web")
 		c := p.request(ctx, "web")
-		told := hears(ctx, c, creating, running)
+		received := receives(ctx, c, creating, running)
 
-		By("telling the endpoint with Running, at which a player finds the challenge")
-		port := portOf(told[1])
+		By("the endpoint in the message Running, at which a player finds the challenge")
+		port := portOf(received[1])
 		visits(ctx, port)
-		Expect(told[0].Endpoint).To(BeEmpty(), "an endpoint before anybody listens there")
+		Expect(received[0].Endpoint).To(BeEmpty(), "an endpoint before a server listens there")
 		reaches(ctx, c, hexactfv1.StateRunning)
 		Expect(c.Status.Endpoint).To(Equal(port))
 		Expect(c.Status.ExpiresAt.Sub(c.Status.StartedAt.Time)).To(Equal(hexactfv1.DefaultDuration))
@@ -115,36 +116,36 @@ var _ = Describe("The life of a challenge", func() {
 		By("ending when the platform deletes it")
 		remove(ctx, c)
 		expect.GoneWithin(ctx, c, deployed.ReactLimit)
-		now, err := heard(log.Messages(), c)
+		now, err := receivedBy(log.Messages(), c)
 		Expect(err).NotTo(HaveOccurred())
-		last := hears(ctx, c, creating, running, deleted)
-		AddReportEntry("messages when the challenge was gone", words(now))
+		last := receives(ctx, c, creating, running, deleted)
+		AddReportEntry("messages when the challenge was gone", states(now))
 		Expect(last[2].Endpoint).To(BeEmpty())
 		expect.GoneWithin(ctx, deployment, deployed.DeleteLimit)
 		expect.GoneWithin(ctx, service, deployed.DeleteLimit)
 		Expect(dashboards.shows(ctx, c)).To(Equal("2"), "for a minute, so that a scrape sees it")
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("ends when its time is over, however long it took to start", func(ctx SpecContext) {
+	It("expires on time, independent of how long it took to start", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "short", lasting(20*time.Second))
 		c := p.request(ctx, "short")
-		hears(ctx, c, creating, running)
+		receives(ctx, c, creating, running)
 		reaches(ctx, c, hexactfv1.StateRunning)
 		expires := c.Status.StartedAt.Add(20 * time.Second)
 		Expect(c.Status.ExpiresAt.Time).To(BeTemporally("==", expires))
-		told := hears(ctx, c, creating, running, deleted)
-		at, err := time.Parse(time.RFC3339Nano, told[2].Timestamp)
+		received := receives(ctx, c, creating, running, deleted)
+		at, err := time.Parse(time.RFC3339Nano, received[2].Timestamp)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(at).To(And(BeTemporally(">=", expires), BeTemporally("<=", expires.Add(expiryLimit))))
 		expect.GoneWithin(ctx, c, deployed.ReactLimit)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("has no end when it is shared", func(ctx SpecContext) {
+	It("does not expire when it is shared", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "lobby", shared, lasting(time.Second))
 		c := p.request(ctx, "lobby")
-		told := hears(ctx, c, creating, running)
+		received := receives(ctx, c, creating, running)
 		reaches(ctx, c, hexactfv1.StateRunning)
 		Expect(c.Status.ExpiresAt).To(BeNil())
 		Expect(c.Status.IsOne).To(BeTrue())
@@ -152,23 +153,23 @@ var _ = Describe("The life of a challenge", func() {
 			return world.Get(ctx, client.ObjectKeyFromObject(c), c)
 		}, 5*time.Second).Should(Succeed())
 		Expect(c.DeletionTimestamp).To(BeNil())
-		port := portOf(told[1])
+		port := portOf(received[1])
 		visits(ctx, port)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("waits for its definition, and says so", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		c := p.request(ctx, "later")
-		hears(ctx, c, failed)
+		receives(ctx, c, failed)
 		reaches(ctx, c, hexactfv1.StateError)
 		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring("later"))
 		p.define(ctx, "later")
-		told := hears(ctx, c, failed, creating, running)
-		port := portOf(told[2])
+		received := receives(ctx, c, failed, creating, running)
+		port := portOf(received[2])
 		visits(ctx, port)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("is that of several components, of which players reach one", func(ctx SpecContext) {
+	It("may have several components, of which players reach one", func(ctx SpecContext) {
 		p := newPlatform(ctx)
 		p.define(ctx, "pair", func(spec *hexactfv1.ChallengeDefinitionSpec) {
 			back := spec.Components[0]
@@ -178,8 +179,8 @@ var _ = Describe("The life of a challenge", func() {
 			spec.Components = append(spec.Components, back)
 		})
 		c := p.request(ctx, "pair")
-		told := hears(ctx, c, creating, running)
-		port := portOf(told[1])
+		received := receives(ctx, c, creating, running)
+		port := portOf(received[1])
 		visits(ctx, port)
 		pods, err := world.Pods(ctx, p.namespace, client.MatchingLabels{hexactfv1.LabelPartOf: c.Name})
 		Expect(err).NotTo(HaveOccurred())

@@ -18,8 +18,8 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
-// The components of a challenge of these journeys: what players reach, what it alone reaches, and
-// a shell that an attacker got.
+// The components of a challenge of these specs: one that players reach, one that only the challenge reaches, and the
+// shell of an attacker.
 const (
 	frontComponent = "web"
 	backComponent  = "back"
@@ -45,7 +45,7 @@ func podOf(ctx context.Context, c *hexactfv1.Challenge, component string) *corev
 	return &pods[0]
 }
 
-// runs starts a pod that no policy is about, and waits until it is ready.
+// runs starts a pod that no policy selects, and waits until it is ready.
 func (p *platform) runs(ctx context.Context, name, image string) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
@@ -78,16 +78,16 @@ func reachesFrom(ctx context.Context, pod *corev1.Pod, address string) {
 	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return fetchFrom(ctx, pod, address) })
 }
 
-// keptFrom wants attempts to get no answer at all: a refusal would have come from who was asked.
-func keptFrom(ctx context.Context, pod *corev1.Pod, address, whose string) {
+// cannotReach expects that attempts get no answer at all: a refusal would be an answer of the server.
+func cannotReach(ctx context.Context, pod *corev1.Pod, address, whose string) {
 	GinkgoHelper()
 	Consistently(ctx, func(ctx context.Context) error { return fetchFrom(ctx, pod, address) }).WithTimeout(3*time.Second).
 		Should(MatchError(Or(ContainSubstring("timeout"), ContainSubstring("deadline"), ContainSubstring("timed out"))), whose)
 }
 
-// What a policy keeps out shows only where one is enforced.
+// These specs need a cluster that enforces network policies.
 var _ = Describe("Where network policies are enforced,", Label("network"), func() {
-	It("players reach a challenge, its components reach each other, and nobody gets any further", func(ctx SpecContext) {
+	It("players reach a challenge, its components reach each other, and all other traffic is denied", func(ctx SpecContext) {
 		p, elsewhere := newPlatform(ctx), newPlatform(ctx)
 		p.define(ctx, "attacked", attacked)
 		one, other := p.request(ctx, "attacked"), p.request(ctx, "attacked")
@@ -98,19 +98,19 @@ var _ = Describe("Where network policies are enforced,", Label("network"), func(
 		}
 		attacker := podOf(ctx, one, shellComponent)
 
-		By("what is open")
-		reachesFrom(ctx, visitor, addressOf(server)) // else what follows would show nothing
+		By("allowed traffic")
+		reachesFrom(ctx, visitor, addressOf(server)) // otherwise the rest would prove nothing
 		reachesFrom(ctx, visitor, addressOf(podOf(ctx, one, frontComponent)))
 		reachesFrom(ctx, attacker, addressOf(podOf(ctx, one, frontComponent)))
 		reachesFrom(ctx, attacker, addressOf(podOf(ctx, one, backComponent)))
 		service := "chall-" + one.Labels[hexactfv1.LabelChallengeID] + "-" + backComponent + "-" + one.Labels[hexactfv1.LabelUser] + "-svc"
 		reachesFrom(ctx, attacker, net.JoinHostPort(service, strconv.Itoa(webPort)))
 
-		By("what is not")
-		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, backComponent)), "a component of another player's challenge")
-		keptFrom(ctx, visitor, addressOf(podOf(ctx, one, backComponent)), "a component that is not published, at a port that another publishes")
-		keptFrom(ctx, attacker, addressOf(podOf(ctx, other, frontComponent)), "what another player reaches")
-		keptFrom(ctx, attacker, addressOf(server), "a pod of somebody else")
-		keptFrom(ctx, attacker, world.AtNode(other.Status.Endpoint), "a node port")
+		By("denied traffic")
+		cannotReach(ctx, attacker, addressOf(podOf(ctx, other, backComponent)), "a component of another player's challenge")
+		cannotReach(ctx, visitor, addressOf(podOf(ctx, one, backComponent)), "a component that is not published, at a port that another publishes")
+		cannotReach(ctx, attacker, addressOf(podOf(ctx, other, frontComponent)), "the published component of another player's challenge")
+		cannotReach(ctx, attacker, addressOf(server), "a pod of another owner")
+		cannotReach(ctx, attacker, world.AtNode(other.Status.Endpoint), "a node port")
 	}, SpecTimeout(2*deployed.SpecLimit))
 })

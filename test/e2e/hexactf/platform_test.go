@@ -31,7 +31,7 @@ const (
 	webPort  = 8080
 )
 
-// The words that the platform's consumer accepts.
+// The states that the platform's consumer accepts.
 const (
 	creating = "Creating"
 	running  = "Running"
@@ -67,7 +67,7 @@ func newPlatform(ctx context.Context) *platform {
 	return p
 }
 
-// report tells what a failure may have to do with.
+// report adds what may explain a failure.
 func (p *platform) report(ctx context.Context) {
 	var all hexactfv1.ChallengeList
 	Expect(world.List(ctx, &all, client.InNamespace(p.namespace))).To(Succeed())
@@ -113,8 +113,8 @@ func lasting(d time.Duration) func(*hexactfv1.ChallengeDefinitionSpec) {
 
 func shared(spec *hexactfv1.ChallengeDefinitionSpec) { spec.IsOne = true }
 
-// request creates a challenge as the platform does: it makes the name of problem and user, and
-// sends the namespace once more.
+// request creates a challenge as the platform does: the name consists of problem and user, and the spec repeats the
+// namespace.
 func (p *platform) request(ctx context.Context, definition string) *hexactfv1.Challenge {
 	GinkgoHelper()
 	user := "player-" + uuid.NewString()[:8]
@@ -151,7 +151,7 @@ func keyOf(c *hexactfv1.Challenge) string {
 	return c.Labels[hexactfv1.LabelUser] + "-" + c.Labels[hexactfv1.LabelChallengeID]
 }
 
-// message is what a consumer of the platform reads, and what we add.
+// message has the fields that the platform's consumer reads, and those that the operator adds.
 type message struct {
 	User      string `json:"user"`
 	ProblemID string `json:"problemId"`
@@ -164,12 +164,11 @@ type message struct {
 	Sequence  int64  `json:"sequence"`
 }
 
-// read reads a message as the platform's consumer does, which refuses what lacks one of four
-// fields, and words that it does not know.
+// read reads a message as the platform's consumer does, which requires four fields and refuses unknown states.
 func read(value string) (message, error) {
 	var m message
 	decoder := json.NewDecoder(strings.NewReader(value))
-	decoder.DisallowUnknownFields() // ours, not the consumer's: what is told is what is documented
+	decoder.DisallowUnknownFields() // the consumer does not do this; the documentation lists all fields
 	if err := decoder.Decode(&m); err != nil {
 		return m, fmt.Errorf("%q: %w", value, err)
 	}
@@ -185,10 +184,10 @@ func read(value string) (message, error) {
 	return m, nil
 }
 
-// heard are the messages about a challenge in order, each once: one that comes again is the
-// same to the byte, and comes before the next one.
-func heard(all []broker.Message, c *hexactfv1.Challenge) ([]message, error) {
-	var told []message
+// receivedBy are the messages about a challenge in order, each once: a repeat has the same bytes, and comes before the next
+// message.
+func receivedBy(all []broker.Message, c *hexactfv1.Challenge) ([]message, error) {
+	var received []message
 	var last string
 	for _, record := range all {
 		if record.Key != keyOf(c) {
@@ -204,39 +203,39 @@ func heard(all []broker.Message, c *hexactfv1.Challenge) ([]message, error) {
 		if m.User != c.Labels[hexactfv1.LabelUser] || m.ProblemID != c.Labels[hexactfv1.LabelChallengeID] || m.UID != string(c.UID) || m.Name != c.Name || m.Namespace != c.Namespace {
 			return nil, fmt.Errorf("%q is not about %s", record.Value, client.ObjectKeyFromObject(c))
 		}
-		if len(told) > 0 && m.Sequence <= told[len(told)-1].Sequence {
-			return nil, fmt.Errorf("%q comes after %+v", record.Value, told[len(told)-1])
+		if len(received) > 0 && m.Sequence <= received[len(received)-1].Sequence {
+			return nil, fmt.Errorf("%q comes after %+v", record.Value, received[len(received)-1])
 		}
-		told, last = append(told, m), record.Value
+		received, last = append(received, m), record.Value
 	}
-	return told, nil
+	return received, nil
 }
 
-func words(told []message) []string {
+func states(received []message) []string {
 	var all []string
-	for _, m := range told {
+	for _, m := range received {
 		all = append(all, m.NewStatus)
 	}
 	return all
 }
 
-// hears waits until these are the messages about a challenge, and returns them.
-func hears(ctx context.Context, c *hexactfv1.Challenge, want ...string) []message {
+// receives waits until these are the messages about a challenge, and returns them.
+func receives(ctx context.Context, c *hexactfv1.Challenge, want ...string) []message {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, deployed.StartLimit)
 	defer cancel()
-	var told []message
+	var received []message
 	Expect(log.Await(ctx, func(all []broker.Message) (err error) {
-		if told, err = heard(all, c); err != nil {
+		if received, err = receivedBy(all, c); err != nil {
 			return err
 		}
-		return deployed.ErrorIf(!slices.Equal(words(told), want), fmt.Sprintf("the platform has heard %v of %s, want %v", words(told), c.Name, want))
+		return deployed.ErrorIf(!slices.Equal(states(received), want), fmt.Sprintf("the platform has received %v about %s, want %v", states(received), c.Name, want))
 	})).To(Succeed())
-	return told
+	return received
 }
 
-// visits waits until a player finds the page of a challenge at a node port: the node's proxy
-// learns of the pod no sooner than the operator does.
+// visits waits until a player finds the page of a challenge at a node port: the node's proxy may learn of the pod later than
+// the operator.
 func visits(ctx context.Context, port int32) {
 	GinkgoHelper()
 	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
@@ -250,11 +249,11 @@ func visits(ctx context.Context, port int32) {
 	})
 }
 
-// portOf is the endpoint that a message tells.
+// portOf is the endpoint in a message.
 func portOf(m message) int32 {
 	GinkgoHelper()
 	port, err := strconv.ParseInt(m.Endpoint, 10, 32)
-	Expect(err).NotTo(HaveOccurred(), "%+v tells no endpoint", m)
-	Expect(port).To(BeNumerically(">", 0), "%+v tells no endpoint", m)
+	Expect(err).NotTo(HaveOccurred(), "%+v has no endpoint", m)
+	Expect(port).To(BeNumerically(">", 0), "%+v has no endpoint", m)
 	return int32(port)
 }

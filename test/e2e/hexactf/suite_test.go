@@ -1,10 +1,8 @@
-// Package hexactf plays the journeys of HexaCTF challenges on a cluster with real pods, a
-// deployed operator and a real Kafka, as the platform's API server, its consumer and a player
-// see them.
+// Package hexactf tests HexaCTF challenges on a cluster with real pods, a deployed operator and a real Kafka, from the
+// point of view of the platform's API server, its consumer and a player.
 //
-// It takes the cluster from KUBECONFIG, and starts the broker beside the node: in its network
-// namespace, where pods reach it, which takes root. It leaves neither behind. make e2e-hexactf
-// provides the rest.
+// It takes the cluster from KUBECONFIG, and starts the broker in the network namespace of the node, where pods reach it.
+// This needs root. It leaves nothing behind. make e2e-hexactf provides the rest.
 package hexactf
 
 import (
@@ -12,8 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,20 +22,22 @@ import (
 
 	"github.com/bergctf/berg-operator/test/lib/broker"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
-	// topic is that of the platform: nobody sets it.
+	// topic is the default, which the platform uses.
 	topic = "challenge-status"
-	// secretName and folder are where an administrator puts what proves the operator to
-	// brokers, and has it mounted: docs/hexactf/messages.md tells so.
+	// secretName and folder are the Secret with the operator's credentials for brokers, and where it is mounted, as in
+	// docs/hexactf/messages.md.
 	secretName = "kafka-credentials"
 	folder     = "/etc/berg-operator/kafka/"
 	// deleteTimeout is KAFKA_DELETE_TIMEOUT of these journeys: longer than a broker takes to start.
 	deleteTimeout = 45 * time.Second
-	// brokerLimit covers a broker's start beside pods that start.
-	brokerLimit = 2 * time.Minute
 )
+
+// brokerLimit is how long a broker may take to start while pods start.
+var brokerLimit = limits.Scaled(2 * time.Minute)
 
 func TestJourneys(t *testing.T) {
 	deployed.Run(t, "HexaCTF challenges on a real cluster, with a real Kafka")
@@ -48,9 +46,9 @@ func TestJourneys(t *testing.T) {
 var (
 	// world is the cluster under test. Specs do not change it.
 	world *deployed.Cluster
-	// kafka is the broker, which specs that are serial may hurt, and mend.
+	// kafka is the broker, which serial specs may stop and restart.
 	kafka *broker.Broker
-	// log is all that has arrived there.
+	// log has all messages that arrived there.
 	log *broker.Log
 )
 
@@ -58,7 +56,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	world = deployed.Begin(ctx)
 	var err error
 	kafka, err = broker.Start(ctx, broker.Options{
-		Dir: GinkgoT().TempDir(), Topic: topic, Address: world.NodeAddress, Namespace: networkNamespace(ctx, world.NodeAddress), Output: GinkgoWriter,
+		Dir: GinkgoT().TempDir(), Topic: topic, Address: world.NodeAddress, Namespace: world.NetworkNamespace(ctx), Output: GinkgoWriter,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(kafka.Stop()).To(Succeed()) })
@@ -84,7 +82,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	mount(ctx)
 	DeferCleanup(func(ctx SpecContext) {
-		// Without the Secret no new pod of the operator would start: other journeys may follow.
+		// Without the Secret no new pod of the operator would start, and other specs may follow.
 		unmount(ctx)
 		for name := range settings {
 			settings[name] = ""
@@ -94,7 +92,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	setOperator(ctx, settings)
 }, NodeTimeout(brokerLimit+2*deployed.StartLimit))
 
-// mount has the Secret mounted into the operator's pods, as the documentation tells.
+// mount mounts the Secret into the operator's pods, as in the documentation.
 func mount(ctx context.Context) {
 	GinkgoHelper()
 	patchPods(ctx, fmt.Sprintf(`"volumes":[{"name":"kafka","secret":{"secretName":%q}}],
@@ -128,20 +126,4 @@ func setOperator(ctx context.Context, variables map[string]string) {
 	text, err := json.Marshal(env)
 	Expect(err).NotTo(HaveOccurred())
 	deployed.ChangeManager(ctx, `"env":`+string(text))
-}
-
-// networkNamespace returns the one that has an address: the node's.
-func networkNamespace(ctx context.Context, address string) string {
-	GinkgoHelper()
-	all, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
-	Expect(err).NotTo(HaveOccurred(), "list network namespaces: is this root, and iproute2 installed?")
-	for line := range strings.Lines(string(all)) {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		found, err := exec.CommandContext(ctx, "ip", "-n", name, "-oneline", "address", "show", "to", address).Output()
-		if err == nil && len(found) > 0 {
-			return name
-		}
-	}
-	Fail(fmt.Sprintf("no network namespace has the node's address %s: this wants a cluster of profile node on this machine", address))
-	return ""
 }

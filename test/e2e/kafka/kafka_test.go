@@ -1,5 +1,5 @@
-// Package kafka tries the sender of messages at a real broker, through everything that may
-// happen to one. It needs no cluster: make test-kafka.
+// Package kafka tests the sender of messages with a real broker that is paused, killed and misconfigured. It needs no
+// cluster: make test-kafka.
 package kafka
 
 import (
@@ -24,12 +24,12 @@ import (
 
 const (
 	topic = "challenge-status"
-	// sendTimeout is that of the tests, so that they do not wait long for what must fail.
+	// sendTimeout is short, so that the tests do not wait long for an expected failure.
 	sendTimeout = 3 * time.Second
-	// slack is what a busy machine may take longer than the timeout to return.
+	// slack is how much longer than the timeout a busy machine may take to return.
 	slack = 10 * time.Second
-	// patience is how long a message may take that must arrive.
-	patience = 60 * time.Second
+	// arrivalTimeout is how long a message may take to arrive.
+	arrivalTimeout = 60 * time.Second
 )
 
 func start(t *testing.T, opts broker.Options) *broker.Broker {
@@ -57,7 +57,7 @@ func follow(t *testing.T, b *broker.Broker) *broker.Log {
 	return log
 }
 
-// at are the settings of a client without anything.
+// at are the settings of a client without TLS and login.
 func at(address string) config.Kafka {
 	return config.Kafka{Brokers: []string{address}, Topic: topic, SendTimeout: sendTimeout}
 }
@@ -78,7 +78,7 @@ func client(t *testing.T, cfg config.Kafka) *kafka.Client {
 
 func message(n int) string { return fmt.Sprintf(`{"user":"alice","problemId":"1","sequence":%d}`, n) }
 
-// publish is one attempt, which must end in time whatever comes of it.
+// publish is one attempt, which must end in time with any result.
 func publish(t *testing.T, c *kafka.Client, key, value string) error {
 	t.Helper()
 	began := time.Now()
@@ -92,7 +92,7 @@ func publish(t *testing.T, c *kafka.Client, key, value string) error {
 // eventually repeats attempts until one succeeds, as an outbox does. It returns how many failed.
 func eventually(t *testing.T, c *kafka.Client, key, value string) (failed int) {
 	t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(arrivalTimeout)
 	for {
 		err := publish(t, c, key, value)
 		if err == nil {
@@ -109,11 +109,11 @@ func eventually(t *testing.T, c *kafka.Client, key, value string) (failed int) {
 	}
 }
 
-// expect waits until the values of a key are these. Repetitions of a value right after it are
-// what at least once means; anything else is a violation.
+// expect waits until the values of a key are these. Immediate repetitions of a value are allowed, since messages are sent at
+// least once; anything else is a violation.
 func expect(t *testing.T, log *broker.Log, key string, values ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), arrivalTimeout)
 	defer cancel()
 	err := log.Await(ctx, func([]broker.Message) error {
 		if got := slices.Compact(log.Of(key)); !slices.Equal(got, values) {
@@ -126,11 +126,11 @@ func expect(t *testing.T, log *broker.Log, key string, values ...string) {
 	}
 }
 
-// refuses wants one of some reasons.
+// refuses expects that an attempt fails for one of some reasons.
 func refuses(t *testing.T, name string, cfg config.Kafka, want ...string) {
 	t.Helper()
 	c := client(t, cfg)
-	for what, err := range map[string]error{"a message": publish(t, c, "nobody", message(0)), "a ping": c.Ping(t.Context())} {
+	for what, err := range map[string]error{"a message": publish(t, c, "unknown", message(0)), "a ping": c.Ping(t.Context())} {
 		got := kafka.Reason(err)
 		if !slices.ContainsFunc(want, func(w string) bool { return strings.Contains(got, w) }) {
 			t.Errorf("%s: the reason of %s is %q, want %q, of %v", name, what, got, want, err)
@@ -183,27 +183,26 @@ func TestWaysIn(t *testing.T) {
 	refuses(t, "a wrong password", wrong, password)
 	wrong.SASLMechanism = config.SASLPlain
 	refuses(t, "a wrong password, PLAIN", wrong, password)
-	nobody := login(b.PlainLogin, config.SASLScramSHA256)
-	nobody.SASLUsername = "nobody"
-	refuses(t, "a user that is not known", nobody, password)
-	stranger := encrypted(at(b.Certificates))
-	refuses(t, "no certificate", stranger, "certificate: see KAFKA_CERTIFICATE_FILE", "certificate required: see KAFKA_CERTIFICATE_FILE")
-	stranger.CAFile, stranger.CertificateFile, stranger.KeyFile = "", b.CertificateFile, b.KeyFile
-	refuses(t, "an unknown authority", stranger, "the broker's certificate is signed by an unknown authority: see KAFKA_CA_FILE")
+	unknown := login(b.PlainLogin, config.SASLScramSHA256)
+	unknown.SASLUsername = "unknown"
+	refuses(t, "a user that is not known", unknown, password)
+	other := encrypted(at(b.Certificates))
+	refuses(t, "no certificate", other, "certificate: see KAFKA_CERTIFICATE_FILE", "certificate required: see KAFKA_CERTIFICATE_FILE")
+	other.CAFile, other.CertificateFile, other.KeyFile = "", b.CertificateFile, b.KeyFile
+	refuses(t, "an unknown authority", other, "the broker's certificate is signed by an unknown authority: see KAFKA_CA_FILE")
 	const listener = "compare KAFKA_TLS and KAFKA_SASL_MECHANISM with its listener"
 	refuses(t, "no login", at(b.PlainLogin), listener)
-	refuses(t, "no TLS", login(b.Login, config.SASLScramSHA512), "the broker wants TLS at this address: see KAFKA_TLS and KAFKA_BROKERS")
+	refuses(t, "no TLS", login(b.Login, config.SASLScramSHA512), "the broker requires TLS at this address: see KAFKA_TLS and KAFKA_BROKERS")
 	refuses(t, "TLS to a broker without", encrypted(at(b.Plaintext)), listener)
 	refuses(t, "a login at a listener without", login(b.Plaintext, config.SASLScramSHA512), "see KAFKA_SASL_MECHANISM")
 
-	if values := log.Of("nobody"); len(values) > 0 {
-		t.Errorf("what was refused has arrived: %v", values)
+	if values := log.Of("unknown"); len(values) > 0 {
+		t.Errorf("a refused message has arrived: %v", values)
 	}
 }
 
-// A rule that keeps the operator out, and is put right: the client of the library is spoilt by
-// the first.
-func TestRightsThatComeLater(t *testing.T) {
+// A rule denies the operator, and is fixed: the denial breaks the client of the library.
+func TestRightsThatAreGrantedLater(t *testing.T) {
 	b := start(t, broker.Options{Topic: topic})
 	cfg := at(b.PlainLogin)
 	cfg.SASLMechanism, cfg.SASLUsername, cfg.SASLPasswordFile = config.SASLScramSHA512, broker.User, b.PasswordFile
@@ -224,8 +223,8 @@ func TestRightsThatComeLater(t *testing.T) {
 		}
 		return err
 	}
-	// As soon as there is a rule, what no rule allows is forbidden.
-	rule(grant, "somebody", kadm.OpWrite, kadm.OpDescribe)
+	// As soon as there is a rule, everything that no rule allows is forbidden.
+	rule(grant, "another", kadm.OpWrite, kadm.OpDescribe)
 	c := client(t, cfg)
 	first := publish(t, c, "alice-1", message(1))
 	if got := kafka.Reason(first); !strings.Contains(got, "TOPIC_AUTHORIZATION_FAILED: allow the user Describe and Write on the topic") {
@@ -250,15 +249,15 @@ func TestABrokerThatIsPaused(t *testing.T) {
 	for n := range 5 {
 		err := publish(t, c, "alice-1", message(1))
 		if err == nil {
-			t.Fatal("acknowledged by nobody")
+			t.Fatal("acknowledged without a broker")
 		}
 		if got := kafka.Reason(err); n == 0 && got != "the broker does not acknowledge in time" {
 			t.Errorf("the reason is %q, of %v", got, err)
 		}
 	}
-	// Another challenge, whose messages nobody has tried to send yet.
+	// Another challenge, of which no message was sent yet.
 	if err := publish(t, c, "bob-1", message(0)); err == nil {
-		t.Fatal("acknowledged by nobody")
+		t.Fatal("acknowledged without a broker")
 	}
 	must(t, b.Resume())
 	eventually(t, c, "alice-1", message(1))
@@ -267,7 +266,7 @@ func TestABrokerThatIsPaused(t *testing.T) {
 	expect(t, log, "alice-1", message(0), message(1), message(2))
 	expect(t, log, "bob-1", message(0))
 	if got := log.Of("alice-1"); len(got) != 3 {
-		t.Errorf("alice-1 has %v: a client that knows what is under way repeats nothing", got)
+		t.Errorf("alice-1 has %v: a client that knows its sends in flight repeats nothing", got)
 	}
 }
 
@@ -278,7 +277,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Senders stream while the broker loses power, is stopped in order, and comes back.
+// Messages are sent continuously while the broker loses power, is stopped in order, and is restarted.
 func TestABrokerThatIsKilled(t *testing.T) {
 	b := start(t, broker.Options{Topic: topic})
 	log := follow(t, b)
@@ -299,11 +298,11 @@ func TestABrokerThatIsKilled(t *testing.T) {
 	arrive := func(more int) {
 		t.Helper()
 		before := len(log.Messages())
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), arrivalTimeout)
 		defer cancel()
 		must(t, log.Await(ctx, func(all []broker.Message) error {
 			if len(all) < before+more {
-				return errors.New("nothing arrives any more")
+				return errors.New("no message arrives any more")
 			}
 			return nil
 		}))
@@ -326,11 +325,11 @@ func TestABrokerThatIsKilled(t *testing.T) {
 	}
 }
 
-// The topic is another one then, of the same name.
+// Afterwards the topic is another one of the same name.
 func TestABrokerThatLosesItsDisk(t *testing.T) {
-	for name, makeTopics := range map[string]bool{"the topic is made by an administrator": false, "the topic is made by the broker": true} {
+	for name, makeTopics := range map[string]bool{"an administrator creates the topic": false, "the broker creates the topic": true} {
 		t.Run(name, func(t *testing.T) {
-			opts := broker.Options{Topic: topic, MakeTopics: makeTopics}
+			opts := broker.Options{Topic: topic, CreateTopics: makeTopics}
 			if makeTopics {
 				opts.Topic = ""
 			}

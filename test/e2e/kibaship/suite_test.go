@@ -22,14 +22,16 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
-	// buildLimit covers a build on a machine that has more to do.
-	buildLimit = 4 * time.Minute
 	// Names of what an administrator puts into each Project.
 	loginSecret, authorityMap = "registry-login", "authorities"
 )
+
+// buildLimit covers a build on a machine that has more to do.
+var buildLimit = limits.Scaled(4 * time.Minute)
 
 // site is what profile tekton tells of itself.
 var site struct {

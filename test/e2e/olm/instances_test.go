@@ -158,9 +158,9 @@ func (a *audience) note(format string, args ...any) {
 	a.seen = append(a.seen, fmt.Sprintf(format, args...))
 }
 
-// expectUndisturbed wants every instance as it was from the beginning on, with
+// expectUnaffected expects every instance as it was from the beginning on, with
 // the same pods and no container of them restarted.
-func (a *audience) expectUndisturbed(ctx context.Context) {
+func (a *audience) expectUnaffected(ctx context.Context) {
 	GinkgoHelper()
 	a.leaving.Store(true)
 	a.leave()

@@ -27,6 +27,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hold "github.com/bergctf/berg-operator/internal/operator/upgradeable"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/residue"
 )
 
@@ -40,13 +41,13 @@ var _ = Describe("The operator", Ordered, func() {
 		before, err = residue.ClusterScoped(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		subscribe(ctx, "first", map[string]string{"CHALLENGE_DOMAIN": "first.example.test"})
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(limits.Scaled(time.Minute)))
 
 	AfterEach(func(ctx SpecContext) {
 		if CurrentSpecReport().Failed() {
 			report(ctx)
 		}
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(limits.Scaled(time.Minute)))
 
 	It("is installed from the catalog and takes its settings from the Subscription", func(ctx SpecContext) {
 		expectInstalled(ctx, first, map[string]string{"CHALLENGE_DOMAIN": "first.example.test"})
@@ -70,7 +71,7 @@ var _ = Describe("The operator", Ordered, func() {
 		By("setting a port that is none")
 		configure(ctx, map[string]string{"CHALLENGE_HTTP_PORT": "http"})
 		expect.Until(ctx, installLimit, func(ctx context.Context) error {
-			return toldInPod(ctx, "CHALLENGE_HTTP_PORT")
+			return reportedInPod(ctx, "CHALLENGE_HTTP_PORT")
 		})
 		expect.Until(ctx, installLimit, func(ctx context.Context) error {
 			csv, err := world.csv(ctx, first)
@@ -95,7 +96,7 @@ var _ = Describe("The operator", Ordered, func() {
 		settings := map[string]string{"CHALLENGE_DOMAIN": "second.example.test", "CHALLENGE_HTTP_PORT": "80"}
 		expectInstalled(ctx, first, settings)
 		Expect(run(ctx).Status.Services).To(HaveEach(HaveField("Hostname", "second.example.test")))
-		unhurt.expectUndisturbed(ctx)
+		unhurt.expectUnaffected(ctx)
 	}, SpecTimeout(3*installLimit))
 
 	It("is upgraded while instances come and go, and no player notices", func(ctx SpecContext) {
@@ -108,7 +109,7 @@ var _ = Describe("The operator", Ordered, func() {
 		served := crowd.finished()
 		Eventually(crowd.finished).WithContext(ctx).WithTimeout(2 * instanceLimit).Should(BeNumerically(">=", served+2))
 		crowd.expectServed()
-		unhurt.expectUndisturbed(ctx)
+		unhurt.expectUnaffected(ctx)
 	}, SpecTimeout(3*installLimit))
 
 	It("holds an upgrade up while an instance is being started, lets it proceed, and skips a version, killed meanwhile", func(ctx SpecContext) {
@@ -153,7 +154,7 @@ var _ = Describe("The operator", Ordered, func() {
 		expect.Until(ctx, instanceLimit, func(ctx context.Context) error {
 			return inPhase(ctx, late, &bergv1.ChallengeInstance{}, bergv1.PhaseRunning)
 		})
-		unhurt.expectUndisturbed(ctx)
+		unhurt.expectUnaffected(ctx)
 	}, SpecTimeout(3*installLimit))
 
 	It("leaves nothing but its definitions when it is removed, and nothing at all without them", func(ctx SpecContext) {
@@ -212,9 +213,9 @@ var _ = Describe("The operator", Ordered, func() {
 	}, SpecTimeout(3*installLimit))
 })
 
-// toldInPod is nil when a pod of the operator that does not start says why, with
+// reportedInPod is nil when a pod of the operator that does not start says why, with
 // this word, where kubectl describe shows it.
-func toldInPod(ctx context.Context, word string) error {
+func reportedInPod(ctx context.Context, word string) error {
 	pods, err := world.operatorPods(ctx)
 	if err != nil {
 		return err

@@ -24,20 +24,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
-	// installLimit covers a catalog that starts, a bundle that is unpacked, and an
-	// operator that starts, on two busy cores. OLM comes to it in steps of its own.
-	installLimit = 5 * time.Minute
-	// instanceLimit covers the start or the end of an instance, also while one
-	// operator hands over to another.
-	instanceLimit = 2 * time.Minute
 	// settled is how long OLM must call an installation a success: it takes that
 	// back and gives it again while it notices its own changes.
 	settled = 10 * time.Second
 
 	pollInterval = 200 * time.Millisecond
+)
+
+var (
+	// installLimit covers a catalog that starts, a bundle that is unpacked, and an
+	// operator that starts, on two busy cores. OLM comes to it in steps of its own.
+	installLimit = limits.Scaled(5 * time.Minute)
+	// instanceLimit covers the start or the end of an instance, also while one
+	// operator hands over to another.
+	instanceLimit = limits.Scaled(2 * time.Minute)
 )
 
 func TestLifecycle(t *testing.T) {
@@ -72,4 +76,4 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	first, second, head = releases[0], releases[1], releases[2]
 	apiserver.Connect(apiextensionsv1.AddToScheme, operatorsv1.AddToScheme, operatorsv1alpha1.AddToScheme, operatorsv2.AddToScheme)
 	world = &cluster{WithWatch: apiserver.Client}
-}, NodeTimeout(time.Minute))
+}, NodeTimeout(limits.Scaled(time.Minute)))

@@ -57,7 +57,7 @@ var _ = Describe("The operator", func() {
 
 	It("shows its metrics only to those who may read them", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told := stage.RunToolbox(ctx)
+		story := stage.RunToolbox(ctx)
 
 		allowed, refused := deployed.ServiceAccount(ctx, stage.Namespace, "prometheus"), deployed.ServiceAccount(ctx, stage.Namespace, "stranger")
 		deployed.BindClusterRole(ctx, world.ClusterRole(ctx, "metrics-reader"), stage.Namespace, "prometheus")
@@ -79,8 +79,8 @@ var _ = Describe("The operator", func() {
 		Expect(body).To(ContainSubstring(`berg_challengeinstance_total{challenge="toolbox"}`))
 		Expect(body).To(MatchRegexp(`berg_challengeinstance_active\{.*phase="Running".*\} [1-9]`))
 		Expect(body).To(ContainSubstring("berg_challengeinstance_reconcile_duration_seconds_count"))
-		Expect(strings.Contains(body, told.Flag)).To(BeFalse(), "the metrics tell a flag")
-		Expect(strings.Contains(body, told.OwnerID)).To(BeFalse(), "the metrics tell an owner")
+		Expect(strings.Contains(body, story.Flag)).To(BeFalse(), "the metrics tell a flag")
+		Expect(strings.Contains(body, story.OwnerID)).To(BeFalse(), "the metrics tell an owner")
 	}, SpecTimeout(deployed.SpecLimit))
 
 	DescribeTable("may not do what it does not need", func(ctx SpecContext, attributes authorizationv1.ResourceAttributes) {
@@ -124,8 +124,8 @@ var _ = Describe("The operator", func() {
 		for range 10 {
 			stories = append(stories, stage.Start(ctx, stage.Instance("toolbox")))
 		}
-		for _, told := range stories {
-			told.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
+		for _, story := range stories {
+			story.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
 		}
 		deployed.ExpectNoRestart(ctx)
 		pod, err := world.Leader(ctx)
@@ -149,11 +149,11 @@ var _ = Describe("The operator", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(world.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 
-			for _, told := range stories {
-				running := told.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
-				for _, m := range told.Told() {
+			for _, story := range stories {
+				running := story.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
+				for _, m := range story.Moments() {
 					if id := m.Instance.Status.InstanceID; id != "" {
-						Expect(id).To(Equal(running.Status.InstanceID), "the instance ID of %s changed", told.Key)
+						Expect(id).To(Equal(running.Status.InstanceID), "the instance ID of %s changed", story.Key)
 					}
 				}
 			}
@@ -162,18 +162,18 @@ var _ = Describe("The operator", func() {
 
 		It("deletes at once what expired in the meantime", func(ctx SpecContext) {
 			stage := journey.NewStage(ctx)
-			told := stage.RunToolbox(ctx)
+			story := stage.RunToolbox(ctx)
 
 			DeferCleanup(func(ctx SpecContext) { scaleOperator(ctx, replicas) }, NodeTimeout(deployed.StartLimit))
 			scaleOperator(ctx, 0)
-			started := told.Now().Status.StartedAt.Time
-			told.Patch(ctx, `{"timeout":"%ds"}`, int(time.Since(started).Seconds())+1)
-			Consistently(ctx, told.Now).WithTimeout(3*time.Second).Should(HaveField("DeletionTimestamp", BeNil()),
+			started := story.Now().Status.StartedAt.Time
+			story.Patch(ctx, `{"timeout":"%ds"}`, int(time.Since(started).Seconds())+1)
+			Consistently(ctx, story.Now).WithTimeout(3*time.Second).Should(HaveField("DeletionTimestamp", BeNil()),
 				"somebody else than the operator deleted the instance")
 			scaleOperator(ctx, replicas)
 
-			told.ExpectEnd(ctx)
-			Expect(told.Now().Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
+			story.ExpectEnd(ctx)
+			Expect(story.Now().Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
 		}, SpecTimeout(deployed.SpecLimit))
 	})
 })

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 
 	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 func TestJourneys(t *testing.T) { deployed.Run(t, "The operator as deployed") }
@@ -20,4 +21,4 @@ func TestJourneys(t *testing.T) { deployed.Run(t, "The operator as deployed") }
 // world is the cluster under test. Specs do not change it.
 var world *deployed.Cluster
 
-var _ = BeforeSuite(func(ctx SpecContext) { world = deployed.Begin(ctx) }, NodeTimeout(time.Minute))
+var _ = BeforeSuite(func(ctx SpecContext) { world = deployed.Begin(ctx) }, NodeTimeout(limits.Scaled(time.Minute)))

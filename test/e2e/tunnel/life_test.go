@@ -16,10 +16,11 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
-const limit = 8 * time.Minute
+var limit = limits.Scaled(8 * time.Minute)
 
 // leftOf lists what is left of a pair.
 func leftOf(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) (left []string) {

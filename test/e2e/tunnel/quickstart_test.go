@@ -19,6 +19,7 @@ import (
 
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
@@ -87,5 +88,5 @@ var _ = Describe("The page for who is in a hurry", func() {
 		Expect(string(said)).To(ContainSubstring("# From a pod to your laptop in five minutes"))
 		AddReportEntry("all commands of the page took", time.Since(begin).Round(time.Second).String())
 		Expect(filepath.Join(clone, "pair")).NotTo(BeAnExistingFile())
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(limits.Scaled(5*time.Minute)))
 })

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/deployed"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 func TestJourneys(t *testing.T) { deployed.Run(t, "Container networks and tunnels on a real cluster") }
@@ -35,11 +35,11 @@ var world *deployed.Cluster
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	world = deployed.Begin(ctx)
-	SetDefaultEventuallyTimeout(apiserver.Patience)
-	SetDefaultEventuallyPollingInterval(apiserver.Glance)
+	SetDefaultEventuallyTimeout(limits.Wait)
+	SetDefaultEventuallyPollingInterval(apiserver.PollInterval)
 	Expect(installed.Folder(ctx, world, "config/tunnel/host", "journeys")).To(Succeed())
 	deployed.ChangeManager(ctx, fmt.Sprintf(`"env":[{"name":"TUNNEL_IMAGE","value":%q}]`, os.Getenv("TUNNEL_PROXY_IMAGE")))
-}, NodeTimeout(3*time.Minute))
+}, NodeTimeout(limits.Scaled(3*time.Minute)))
 
 // onLoopback starts a web server at the loopback of the node, until the spec ends. It answers
 // with its name. Port 0 is any.
@@ -63,7 +63,7 @@ func onLoopback(ctx context.Context, name string, port int) int32 {
 // atNode does something in the network namespace of the node. A socket stays where it was made.
 func atNode(ctx context.Context, do func()) {
 	GinkgoHelper()
-	node, err := os.Open("/var/run/netns/" + networkNamespace(ctx, world.NodeAddress))
+	node, err := os.Open("/var/run/netns/" + world.NetworkNamespace(ctx))
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = node.Close() }()
 	done := make(chan any)
@@ -76,22 +76,6 @@ func atNode(ctx context.Context, do func()) {
 		do()
 	}()
 	<-done
-}
-
-// networkNamespace returns the one that has an address: the node's.
-func networkNamespace(ctx context.Context, address string) string {
-	GinkgoHelper()
-	all, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
-	Expect(err).NotTo(HaveOccurred(), "list network namespaces: is this root, and iproute2 installed?")
-	for line := range strings.Lines(string(all)) {
-		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		found, err := exec.CommandContext(ctx, "ip", "-n", name, "-oneline", "address", "show", "to", address).Output()
-		if err == nil && len(found) > 0 {
-			return name
-		}
-	}
-	Fail(fmt.Sprintf("no network namespace has the node's address %s: this wants a cluster of profile node on this machine", address))
-	return ""
 }
 
 // visitor starts a pod with the toolbox in a namespace, and waits until it is ready.

@@ -29,6 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 var _ = Describe("A Deployment of a Git repository", func() {
@@ -328,7 +329,7 @@ var _ = Describe("A Deployment of a Git repository", func() {
 		installTekton(ctx)
 		expect.ReachesWithin(ctx, d, kibashipv1.DeploymentRunning, 2*time.Minute)
 		Expect(w.runs(ctx)).To(HaveLen(1))
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(limits.Scaled(5*time.Minute)))
 
 	It("puts its Pipeline back, and leaves a foreign one alone", func(ctx SpecContext) {
 		w := newWorld(ctx, git())
@@ -435,7 +436,7 @@ var _ = Describe("A Deployment of an image", func() {
 		Expect(d.Status.BuiltImage.Tag).To(Equal("1.2"))
 		expect.Shows(ctx, d, kibashipv1.ConditionPipelineAvailable, metav1.ConditionTrue, kibashipv1.ReasonPipelineNotNeeded)
 		expect.Reaches(ctx, d, kibashipv1.DeploymentWaiting)
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(limits.Scaled(3*time.Minute)))
 })
 
 // loopback is where registries of specs are, which the operator reaches for no other tenant.
@@ -492,7 +493,7 @@ var _ = Describe("A Deployment of an image whose tag moves", func() {
 		Expect(asked.Load()).To(BeZero())
 		apiserver.Change(ctx, d, func() { d.Annotations = map[string]string{kibashipv1.AnnotationRunAgain: "later"} })
 		Eventually(reference).Should(Equal(third))
-	}, SpecTimeout(3*time.Minute))
+	}, SpecTimeout(limits.Scaled(3*time.Minute)))
 })
 
 var _ = Describe("A Deployment whose label is refused", func() {
@@ -520,8 +521,8 @@ var _ = Describe("A Deployment whose label is refused", func() {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(d), d)).To(Succeed())
 			g.Expect(d.Labels).To(HaveKeyWithValue(kibashipv1.LabelApplication, w.app.Name))
 			g.Expect(d.Status.Phase).To(Equal(kibashipv1.DeploymentRunning), d.Status.Message)
-		}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(Succeed())
-	}, SpecTimeout(5*time.Minute))
+		}).WithContext(ctx).WithTimeout(limits.Scaled(2 * time.Minute)).Should(Succeed())
+	}, SpecTimeout(limits.Scaled(5*time.Minute)))
 })
 
 var _ = Describe("A Deployment of a database", func() {

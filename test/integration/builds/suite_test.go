@@ -45,20 +45,15 @@ var tekton string
 
 func TestIntegration(t *testing.T) { apiserver.Run(t, "Builds of KibaShip Deployments") }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	k8s, _ = apiserver.Begin(ctx)
-	installTekton(ctx)
-	admin(ctx)
-	inprocess.Begin(settings)
-})
-
-var _ = AfterSuite(func(ctx context.Context) {
-	if k8s == nil {
-		return
-	}
-	inprocess.End()
-	apiserver.DeleteNamespaces(ctx)
-}, NodeTimeout(4*time.Minute))
+var _ = inprocess.Suite{
+	Before: func(ctx context.Context) map[string]string {
+		k8s = apiserver.Client
+		installTekton(ctx)
+		admin(ctx)
+		return settings
+	},
+	Gone: func(context.Context) {},
+}.Register()
 
 // definitions are those of Tekton's kinds, as far as they matter here.
 func definitions() []*unstructured.Unstructured {

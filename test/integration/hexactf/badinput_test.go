@@ -20,17 +20,18 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-// ends watches a challenge until it is gone, and returns the last thing that it said was wrong.
-func ends(ctx context.Context, c *hexactfv1.Challenge, modify func(*hexactfv1.Challenge)) (said string) {
+// failsWith watches a challenge until it is gone, and returns its last error message.
+func failsWith(ctx context.Context, c *hexactfv1.Challenge, modify func(*hexactfv1.Challenge)) (said string) {
 	GinkgoHelper()
 	w, err := k8s.Watch(ctx, &hexactfv1.ChallengeList{}, client.InNamespace(c.Namespace), client.MatchingFields{"metadata.name": c.Name})
 	Expect(err).NotTo(HaveOccurred())
 	defer w.Stop()
 	modify(c)
 	Expect(k8s.Create(ctx, c)).To(Succeed())
-	deadline := time.After(apiserver.Patience)
+	deadline := time.After(limits.Wait)
 	for {
 		select {
 		case e := <-w.ResultChan():
@@ -45,21 +46,21 @@ func ends(ctx context.Context, c *hexactfv1.Challenge, modify func(*hexactfv1.Ch
 				return said
 			}
 		case <-deadline:
-			Fail("it does not end")
+			Fail("it is not deleted")
 		}
 	}
 }
 
-var _ = Describe("What can never run", func() {
-	DescribeTable("ends with an error that says why, before anything is made", func(ctx context.Context, modify func(*hexactfv1.Challenge), says string, told ...hexactfv1.State) {
+var _ = Describe("A challenge that can never run", func() {
+	DescribeTable("is deleted in state Error before any object is created, and the error says why", func(ctx context.Context, modify func(*hexactfv1.Challenge), says string, received ...hexactfv1.State) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 		c := hexactftest.New(ns, "web")
-		Expect(ends(ctx, c, modify)).To(ContainSubstring(says))
+		Expect(failsWith(ctx, c, modify)).To(ContainSubstring(says))
 		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty())
 		Expect(apiserver.Names(ctx, &corev1.ServiceList{}, client.InNamespace(ns))).To(BeEmpty())
-		if len(told) > 0 {
-			platform.Hears(c, told...)
+		if len(received) > 0 {
+			platform.Receives(c, received...)
 		}
 	},
 		Entry("without challengeId", func(c *hexactfv1.Challenge) { delete(c.Labels, hexactfv1.LabelChallengeID) }, "metadata.labels[apps.hexactf.io/challengeId]: Required"),
@@ -70,7 +71,7 @@ var _ = Describe("What can never run", func() {
 		Entry("of another namespace", func(c *hexactfv1.Challenge) { c.Spec.Namespace = "elsewhere" }, "spec.namespace", hexactfv1.StateError, hexactfv1.StateDeleted),
 	)
 
-	DescribeTable("is refused by the API server", func(ctx context.Context, spec, says string) {
+	DescribeTable("is refused by the API server when its definition is invalid", func(ctx context.Context, spec, says string) {
 		ns := hexactftest.Namespace(ctx)
 		d := &unstructured.Unstructured{Object: apiserver.Object(fmt.Sprintf(`
 apiVersion: apps.hexactf.io/v1alpha1
@@ -94,16 +95,16 @@ spec: %s`, ns, spec)).Object}
 		Entry("a negative number of pods", `{components: [{name: web, deployment: {spec: {replicas: -1, template: {spec: {containers: [{name: a, image: b}]}}}}}]}`, "replicas"),
 	)
 
-	It("is not another definition after the start", func(ctx context.Context) {
+	It("cannot change its definition after the start", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-		c := lives(ctx, ns, "web")
+		c := running(ctx, ns, "web")
 		before := c.DeepCopy()
 		c.Spec.Definition = "other"
 		Expect(k8s.Patch(ctx, c, client.MergeFrom(before))).To(MatchError(ContainSubstring("definition cannot be changed")))
 	})
 
-	It("accepts definitions as organisers have them", func(ctx context.Context) {
+	It("runs from a definition as organisers write it", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		d := apiserver.Object(fmt.Sprintf(`
 apiVersion: apps.hexactf.io/v1alpha1
@@ -136,15 +137,15 @@ spec:
         ports: [{name: ssh, protocol: TCP, port: 22, targetPort: 22}]
       status: {loadBalancer: {}}`, ns))
 		Expect(k8s.Create(ctx, d, client.FieldValidation("Strict"))).To(Succeed())
-		c := lives(ctx, ns, "theirs")
+		c := running(ctx, ns, "theirs")
 		Expect(c.Status.Endpoint).NotTo(BeZero())
 		service := get(ctx, ns, prefix(c, "ubuntu")+"-svc", &corev1.Service{})
-		Expect(service.Spec.Selector).To(Equal(map[string]string{"apps.hexactf.io/instance": prefix(c, "ubuntu")}), "only ports and type are taken from it")
+		Expect(service.Spec.Selector).To(Equal(map[string]string{"apps.hexactf.io/instance": prefix(c, "ubuntu")}), "only the ports and the type of the Service are used")
 	})
 })
 
 var _ = Describe("A challenge without a definition", func() {
-	It("says so, and runs when there is one", func(ctx context.Context) {
+	It("says so, and runs when the definition is created", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		c := hexactftest.Challenge(ctx, ns, "late")
 		expect.Shows(ctx, c, hexactfv1.ConditionDefinitionFound, metav1.ConditionFalse, hexactfv1.ReasonDefinitionNotFound)
@@ -156,10 +157,10 @@ var _ = Describe("A challenge without a definition", func() {
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
 		Expect(c.Status.StartedAt.Equal(began)).To(BeTrue())
 		Expect(c.Status.CurrentStatus.ErrorMsg).To(BeEmpty())
-		platform.Hears(c, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		platform.Receives(c, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
 	})
 
-	It("has all of its time to start when the definition comes late", func(ctx context.Context) {
+	It("has its whole start deadline when the definition is created late", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"HEXACTF_START_DEADLINE": "4s"}, nil)
 		ns := hexactftest.Namespace(ctx)
 		c := hexactftest.Challenge(ctx, ns, "late")
@@ -167,26 +168,26 @@ var _ = Describe("A challenge without a definition", func() {
 		<-time.After(5 * time.Second)
 		hexactftest.Definition(ctx, ns, "late", hexactftest.OneComponent)
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
-		// On a busy machine it may be late all the same, but not before it was begun.
+		// On a busy machine it may still be late, but not before its start.
 		Eventually(func() []hexactfv1.State { return platform.States(c) }).Should(ContainElement(hexactfv1.StateRunning))
 		Expect(platform.States(c)[:2]).To(Equal([]hexactfv1.State{hexactfv1.StateError, hexactfv1.StateCreating}))
 	})
 
-	It("is deleted when there is none for long enough", func(ctx context.Context) {
+	It("is deleted after HEXACTF_DEFINITION_TIMEOUT", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"HEXACTF_DEFINITION_TIMEOUT": "3s"}, nil)
 		ns := hexactftest.Namespace(ctx)
 		c := hexactftest.New(ns, "never")
 		began := time.Now()
-		Expect(ends(ctx, c, func(*hexactfv1.Challenge) {})).To(ContainSubstring("not found"))
+		Expect(failsWith(ctx, c, func(*hexactfv1.Challenge) {})).To(ContainSubstring("not found"))
 		Expect(time.Since(began)).To(BeNumerically(">=", 2*time.Second))
-		platform.Hears(c, hexactfv1.StateError, hexactfv1.StateDeleted)
+		platform.Receives(c, hexactfv1.StateError, hexactfv1.StateDeleted)
 	})
 })
 
-var _ = Describe("What belongs to somebody else", func() {
-	foreign := func(ns, name string) *appsv1.Deployment {
+var _ = Describe("An object of another owner", func() {
+	unrelated := func(ns, name string) *appsv1.Deployment {
 		return &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{"whose": "mine"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{"owner": "another"}},
 			Spec: appsv1.DeploymentSpec{
 				Replicas: ptr.To[int32](0), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 				Template: corev1.PodTemplateSpec{
@@ -197,22 +198,22 @@ var _ = Describe("What belongs to somebody else", func() {
 		}
 	}
 
-	It("is left untouched, and the challenge goes on when it is gone", func(ctx context.Context) {
+	It("is left untouched, and the challenge continues when it is gone", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 		c := hexactftest.New(ns, "web")
-		theirs := foreign(ns, prefix(c, "web")+"-deploy")
-		Expect(k8s.Create(ctx, theirs)).To(Succeed())
+		conflicting := unrelated(ns, prefix(c, "web")+"-deploy")
+		Expect(k8s.Create(ctx, conflicting)).To(Succeed())
 		Expect(k8s.Create(ctx, c)).To(Succeed())
 		expect.Shows(ctx, c, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonOwnershipConflict)
 		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateError))
-		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring(theirs.Name))
-		Expect(get(ctx, ns, theirs.Name, &appsv1.Deployment{}).Labels).To(Equal(map[string]string{"whose": "mine"}))
-		Expect(k8s.Delete(ctx, theirs)).To(Succeed())
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring(conflicting.Name))
+		Expect(get(ctx, ns, conflicting.Name, &appsv1.Deployment{}).Labels).To(Equal(map[string]string{"owner": "another"}))
+		Expect(k8s.Delete(ctx, conflicting)).To(Succeed())
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
 		Expect(c.DeletionTimestamp).To(BeNil())
 
-		By("two challenges that want the same names")
+		By("two challenges whose objects have the same names")
 		second := hexactftest.New(ns, "web")
 		second.Labels = c.Labels
 		Expect(k8s.Create(ctx, second)).To(Succeed())
@@ -224,31 +225,31 @@ var _ = Describe("What belongs to somebody else", func() {
 		Expect(owner.UID).To(Equal(c.UID))
 	})
 
-	It("may be a Service, at which players would come to others", func(ctx context.Context) {
+	It("may be a Service that would lead players to another server", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 		c := hexactftest.New(ns, "web")
-		theirs := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: prefix(c, "web") + "-svc", Labels: map[string]string{"whose": "mine"}},
+		conflicting := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: prefix(c, "web") + "-svc", Labels: map[string]string{"owner": "another"}},
 			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"a": "b"}, Ports: []corev1.ServicePort{{Port: 80}}},
 		}
-		Expect(k8s.Create(ctx, theirs)).To(Succeed())
+		Expect(k8s.Create(ctx, conflicting)).To(Succeed())
 		Expect(k8s.Create(ctx, c)).To(Succeed())
 		expect.Shows(ctx, c, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonOwnershipConflict)
 		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateError))
-		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring(theirs.Name))
-		Expect(c.Status.Endpoint).To(BeZero(), "nobody is told the port of somebody else")
-		now := get(ctx, ns, theirs.Name, &corev1.Service{})
-		Expect(now.ResourceVersion).To(Equal(theirs.ResourceVersion))
-		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty(), "something runs that nobody reaches")
-		Expect(k8s.Delete(ctx, theirs)).To(Succeed())
+		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring(conflicting.Name))
+		Expect(c.Status.Endpoint).To(BeZero(), "the endpoint is the port of another owner")
+		now := get(ctx, ns, conflicting.Name, &corev1.Service{})
+		Expect(now.ResourceVersion).To(Equal(conflicting.ResourceVersion))
+		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty(), "a pod runs that no player can reach")
+		Expect(k8s.Delete(ctx, conflicting)).To(Succeed())
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
-		service := get(ctx, ns, theirs.Name, &corev1.Service{})
+		service := get(ctx, ns, conflicting.Name, &corev1.Service{})
 		Expect(c.Status.Endpoint).To(Equal(service.Spec.Ports[0].NodePort))
-		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
 	})
 
-	It("may be refused to us, which ends nothing", func(ctx context.Context) {
+	It("may use up the quota, which does not end the challenge", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 		Expect(k8s.Create(ctx, &corev1.ResourceQuota{
@@ -264,6 +265,6 @@ var _ = Describe("What belongs to somebody else", func() {
 		Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring("quota"))
 		Expect(k8s.Delete(ctx, &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "none"}})).To(Succeed())
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
-		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateError, hexactfv1.StateCreating, hexactfv1.StateRunning)
 	})
 })

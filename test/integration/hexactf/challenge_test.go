@@ -21,9 +21,10 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-// prefix begins the names of a component's objects.
+// prefix is the beginning of the names of a component's objects.
 func prefix(c *hexactfv1.Challenge, component string) string {
 	return fmt.Sprintf("chall-42-%s-%s", component, c.Labels[hexactfv1.LabelUser])
 }
@@ -34,8 +35,8 @@ func get[T client.Object](ctx context.Context, namespace, name string, into T) T
 	return into
 }
 
-// lives creates a challenge of a definition and waits until it runs.
-func lives(ctx context.Context, ns, definition string, modify ...func(*hexactfv1.Challenge)) *hexactfv1.Challenge {
+// running creates a challenge of a definition and waits until it runs.
+func running(ctx context.Context, ns, definition string, modify ...func(*hexactfv1.Challenge)) *hexactfv1.Challenge {
 	GinkgoHelper()
 	c := hexactftest.Challenge(ctx, ns, definition, modify...)
 	hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
@@ -43,15 +44,15 @@ func lives(ctx context.Context, ns, definition string, modify ...func(*hexactfv1
 }
 
 var _ = Describe("A challenge", func() {
-	It("runs, is told of, and takes all of it along", func(ctx context.Context) {
+	It("runs, is reported by messages, and is deleted with its objects", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.TwoComponents)
 		c := hexactftest.New(ns, "web")
 		Expect(k8s.Create(ctx, c)).To(Succeed())
-		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateNone), "what a client reads back of one that nobody has seen yet")
+		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateNone), "the state before the first reconciliation")
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
 
-		By("what it consists of")
+		By("its objects")
 		web := get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{})
 		service := get(ctx, ns, prefix(c, "web")+"-svc", &corev1.Service{})
 		db := get(ctx, ns, prefix(c, "db")+"-deploy", &appsv1.Deployment{})
@@ -60,7 +61,7 @@ var _ = Describe("A challenge", func() {
 		published := get(ctx, ns, prefix(c, "web")+"-ingress", &networkingv1.NetworkPolicy{})
 		Expect(published.Labels).To(HaveKeyWithValue("apps.hexactf.io/name", "web"))
 		Expect(*web.Spec.Replicas).To(Equal(int32(2)))
-		Expect(*db.Spec.Replicas).To(Equal(int32(1)), "where a definition does not say how many")
+		Expect(*db.Spec.Replicas).To(Equal(int32(1)), "the default of a definition")
 		labels := map[string]string{
 			"apps.hexactf.io/instance": prefix(c, "web"), "apps.hexactf.io/name": "web", "apps.hexactf.io/part-of": c.Name,
 			"apps.hexactf.io/managed-by": "challenge-operator",
@@ -81,21 +82,21 @@ var _ = Describe("A challenge", func() {
 		Expect(*pod.EnableServiceLinks).To(BeFalse())
 		Expect(pod.SecurityContext.SeccompProfile.Type).To(Equal(corev1.SeccompProfileTypeRuntimeDefault))
 
-		By("what it says")
+		By("its status, events and messages")
 		Expect(c.Finalizers).To(ContainElement("challenge.hexactf.io/finalizer"))
 		Expect(c.Status.Endpoint).To(Equal(service.Spec.Ports[0].NodePort))
 		Expect(c.Status.ExpiresAt.Sub(c.Status.StartedAt.Time)).To(Equal(30 * time.Minute))
 		expect.Event(ctx, c, corev1.EventTypeNormal, hexactfv1.ReasonRunning)
 		expect.Event(ctx, c, corev1.EventTypeNormal, hexactfv1.ReasonCreating)
-		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning)
-		told := platform.About(c)
-		Expect(told[0].Endpoint).To(BeEmpty())
-		Expect(told[1].Endpoint).To(Equal(strconv.Itoa(int(c.Status.Endpoint))))
-		Expect(told[1]).To(HaveField("User", c.Labels[hexactfv1.LabelUser]))
-		Expect(told[1]).To(HaveField("ProblemID", "42"))
+		platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		received := platform.About(c)
+		Expect(received[0].Endpoint).To(BeEmpty())
+		Expect(received[1].Endpoint).To(Equal(strconv.Itoa(int(c.Status.Endpoint))))
+		Expect(received[1]).To(HaveField("User", c.Labels[hexactfv1.LabelUser]))
+		Expect(received[1]).To(HaveField("ProblemID", "42"))
 		Expect(inprocess.Metric("challenge_resource_status", "challenge_name", c.Name)).To(Equal(1.0))
 
-		By("that what was told is taken out of its status")
+		By("the removal of the acknowledged messages from its status")
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
 			g.Expect(c.Status.Messages.Outbox).To(BeEmpty())
@@ -103,30 +104,30 @@ var _ = Describe("A challenge", func() {
 
 		hexactftest.Delete(ctx, c)
 		expect.Gone(ctx, c)
-		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
+		platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
 		for _, o := range []client.Object{web, service, db, policy, published} {
 			expect.Gone(ctx, o)
 		}
 		Expect(inprocess.Metric("challenge_resource_status", "challenge_name", c.Name)).To(Equal(2.0))
 	})
 
-	It("ends when its time is over, and not before", func(ctx context.Context) {
+	It("is deleted when it expires, and not before", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "short", hexactftest.OneComponent, hexactftest.Lasting(5*time.Second))
-		c := lives(ctx, ns, "short")
+		c := running(ctx, ns, "short")
 		over := c.Status.ExpiresAt.Time
 		Expect(over.Sub(c.Status.StartedAt.Time)).To(Equal(5 * time.Second))
 		expect.Gone(ctx, c)
 		Expect(time.Now()).To(And(BeTemporally(">=", over), BeTemporally("<", over.Add(time.Minute))))
-		platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
+		platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
 		expect.Event(ctx, c, corev1.EventTypeNormal, hexactfv1.ReasonExpired)
 	})
 
-	It("ends after half an hour, and a shared one does not", func(ctx context.Context) {
+	It("expires after half an hour, and a shared one does not", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "own", hexactftest.OneComponent)
 		hexactftest.Definition(ctx, ns, "shared", hexactftest.OneComponent, func(s *hexactfv1.ChallengeDefinitionSpec) { s.IsOne = true })
-		own, shared := lives(ctx, ns, "own"), lives(ctx, ns, "shared")
+		own, shared := running(ctx, ns, "own"), running(ctx, ns, "shared")
 		Expect(own.Status.IsOne).To(BeFalse())
 		Expect(shared.Status.IsOne).To(BeTrue())
 		Expect(shared.Status.ExpiresAt).To(BeNil())
@@ -148,10 +149,10 @@ var _ = Describe("A challenge", func() {
 		Expect(shared.DeletionTimestamp).To(BeNil())
 	})
 
-	It("is put right when somebody changes what it consists of", func(ctx context.Context) {
+	It("is repaired when its objects are changed or deleted", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-		c := lives(ctx, ns, "web")
+		c := running(ctx, ns, "web")
 		service := get(ctx, ns, prefix(c, "web")+"-svc", &corev1.Service{})
 		deployment := get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{})
 		policy := get(ctx, ns, c.Name+"-policy", &networkingv1.NetworkPolicy{})
@@ -162,20 +163,20 @@ var _ = Describe("A challenge", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
 			g.Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("example.com/web:1"))
-			anew := &corev1.Service{}
-			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(service), anew)).To(Succeed())
-			g.Expect(anew.UID).NotTo(Equal(service.UID))
-			g.Expect(anew.Spec.Ports[0].NodePort).To(Equal(service.Spec.Ports[0].NodePort), "players were told this one")
+			recreated := &corev1.Service{}
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(service), recreated)).To(Succeed())
+			g.Expect(recreated.UID).NotTo(Equal(service.UID))
+			g.Expect(recreated.Spec.Ports[0].NodePort).To(Equal(service.Spec.Ports[0].NodePort), "players use this node port")
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(policy), &networkingv1.NetworkPolicy{})).To(Succeed())
 		}).Should(Succeed())
 		hexactftest.Reaches(ctx, c, hexactfv1.StateRunning)
 		Expect(platform.States(c)).To(Equal([]hexactfv1.State{hexactfv1.StateCreating, hexactfv1.StateRunning}))
 	})
 
-	It("stays as it was started, whatever becomes of its definition", func(ctx context.Context) {
+	It("stays as it was started when its definition is changed and deleted", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		d := hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-		c := lives(ctx, ns, "web")
+		c := running(ctx, ns, "web")
 		apiserver.Change(ctx, d, func() {
 			d.Spec.Components[0].Deployment.Spec.Template.Spec.Containers[0].Image = "example.com/web:2"
 			d.Spec.Duration = &metav1.Duration{Duration: time.Second}
@@ -191,10 +192,10 @@ var _ = Describe("A challenge", func() {
 		}).WithTimeout(2 * time.Second).Should(Succeed())
 	})
 
-	It("shows in the metric of dashboards right after a restart", func(ctx context.Context) {
+	It("is in the metric of dashboards immediately after a restart", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-		runs := lives(ctx, ns, "web")
+		runs := running(ctx, ns, "web")
 		waits := hexactftest.Challenge(ctx, ns, "missing")
 		hexactftest.Reaches(ctx, waits, hexactfv1.StateError)
 		inprocess.Restart(nil, nil)
@@ -202,7 +203,7 @@ var _ = Describe("A challenge", func() {
 		Expect(inprocess.Metric("challenge_resource_status", "challenge_name", waits.Name)).To(Equal(3.0))
 	})
 
-	It("is not Running before its pods are", func(ctx context.Context) {
+	It("is not Running before its pods are ready", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		misbehaving := func(behaviour string) func(*hexactfv1.ChallengeDefinitionSpec) {
 			return func(s *hexactfv1.ChallengeDefinitionSpec) {
@@ -219,21 +220,21 @@ var _ = Describe("A challenge", func() {
 		expect.Shows(ctx, broken, hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonStartDeadlineExceeded)
 		hexactftest.Reaches(ctx, broken, hexactfv1.StateError)
 		Expect(broken.Status.CurrentStatus.ErrorMsg).To(And(ContainSubstring("Component web"), ContainSubstring("ImagePullBackOff")))
-		platform.Hears(broken, hexactfv1.StateCreating, hexactfv1.StateError)
-		Expect(broken.DeletionTimestamp).To(BeNil(), "an error deletes nothing that may still come right")
+		platform.Receives(broken, hexactfv1.StateCreating, hexactfv1.StateError)
+		Expect(broken.DeletionTimestamp).To(BeNil(), "an error that can still be fixed deletes no challenge")
 	})
 
-	It("goes unisolated where an administrator says so", func(ctx context.Context) {
+	It("is not isolated when HEXACTF_ISOLATION is false", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"HEXACTF_ISOLATION": "false"}, nil)
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-		c := lives(ctx, ns, "web")
+		c := running(ctx, ns, "web")
 		pod := get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{}).Spec.Template.Spec
 		Expect(pod.AutomountServiceAccountToken).To(BeNil())
 		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, client.InNamespace(ns))).To(BeEmpty())
 	})
 
-	It("goes on, untouched, that another operator has started", func(ctx context.Context) {
+	It("keeps running untouched when another operator has started it", func(ctx context.Context) {
 		resume := inprocess.Pause()
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
@@ -243,7 +244,7 @@ var _ = Describe("A challenge", func() {
 		c.Status.StartedAt, c.Status.Endpoint = &began, 30999
 		c.Status.CurrentStatus.State = hexactfv1.StateRunning
 		Expect(k8s.Status().Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
-		theirs := &appsv1.Deployment{
+		conflicting := &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: ns, Name: prefix(c, "web") + "-deploy", Labels: map[string]string{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy},
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c, hexactfv1.GroupVersion.WithKind("Challenge"))},
@@ -256,21 +257,21 @@ var _ = Describe("A challenge", func() {
 				},
 			},
 		}
-		Expect(k8s.Create(ctx, theirs)).To(Succeed())
+		Expect(k8s.Create(ctx, conflicting)).To(Succeed())
 		resume()
 		expect.Shows(ctx, c, hexactfv1.ConditionDefinitionFound, metav1.ConditionTrue, hexactfv1.ReasonInherited)
 		Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 		Expect(c.Status.Endpoint).To(Equal(int32(30999)))
 		Expect(c.Status.ExpiresAt.Time).To(BeTemporally("==", began.Add(30*time.Minute)))
-		Expect(get(ctx, ns, theirs.Name, &appsv1.Deployment{}).Generation).To(Equal(int64(1)))
+		Expect(get(ctx, ns, conflicting.Name, &appsv1.Deployment{}).Generation).To(Equal(int64(1)))
 		hexactftest.Delete(ctx, c)
 		expect.Gone(ctx, c)
-		platform.Hears(c, hexactfv1.StateDeleted)
+		platform.Receives(c, hexactfv1.StateDeleted)
 	})
 })
 
-var _ = Describe("As often as a player starts the same problem again,", func() {
-	It("a challenge of one name comes and goes, the last as quickly as the first", func(ctx context.Context) {
+var _ = Describe("When a player starts the same problem again and again,", func() {
+	It("a challenge of one name is created and deleted, the last time as quickly as the first", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 		like := hexactftest.New(ns, "web")
@@ -284,8 +285,8 @@ var _ = Describe("As often as a player starts the same problem again,", func() {
 			took = append(took, time.Since(began))
 			hexactftest.Delete(ctx, c)
 			expect.Gone(ctx, c)
-			platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
+			platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
 		}
 		expect.AsQuick(took)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })

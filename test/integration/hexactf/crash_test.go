@@ -2,12 +2,10 @@ package hexactf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -22,102 +20,69 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// mortal is an operator's connection that is cut for good at one of its writes. So it is when a
-// process is killed. Either that write reaches the API server, and its answer nobody; or it
-// reaches nobody, and whoever takes over must do it again.
-type mortal struct {
-	at     int64
-	before bool // the write reaches nobody
-	writes atomic.Int64
-	dead   chan struct{}
-}
-
-func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
-	killed := errors.New("killed")
-	return transport.Func(func(r *http.Request) (*http.Response, error) {
-		select {
-		case <-m.dead:
-			return nil, killed
-		default:
-		}
-		about := strings.Contains(r.URL.Path, "/namespaces/integration-") && !strings.Contains(r.URL.Path, "/events")
-		if r.Method == http.MethodGet || !about || m.writes.Add(1) < m.at {
-			return next.RoundTrip(r)
-		}
-		switch {
-		case !m.before:
-			if response, err := next.RoundTrip(r); err == nil {
-				_ = response.Body.Close()
-			}
-		case r.Body != nil:
-			_ = r.Body.Close()
-		}
-		select {
-		case <-m.dead:
-		default:
-			close(m.dead)
-		}
-		return nil, killed
-	})
+// concerns tells which writes count until an operator is killed.
+func concerns(r *http.Request) bool {
+	return strings.Contains(r.URL.Path, "/namespaces/integration-") && !strings.Contains(r.URL.Path, "/events")
 }
 
 var _ = Describe("An operator that is killed", func() {
-	It("after any of its writes has a successor that brings every life to its end, and every message is told", func(ctx context.Context) {
+	It("after any of its writes has a successor that deletes every expired challenge and sends every message", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent, hexactftest.Lasting(4*time.Second))
-		const writes = 9 // of one life
+		const writes = 9 // of one challenge
 		for at := range int64(writes) {
 			By(fmt.Sprint("write ", at+1))
-			m := &mortal{at: at + 1, dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, nil, m.wrap)
+			m := transport.NewKill(at+1, false, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, nil, m.Wrap)
 			c := hexactftest.Challenge(ctx, ns, "web")
-			Eventually(m.dead).Should(BeClosed())
+			Eventually(m.Dead).Should(BeClosed())
 			stop()
 			resume := inprocess.Pause()
 			resume()
 			expect.Gone(ctx, c)
 			Eventually(func(g Gomega) {
-				told := platform.About(c)
-				g.Expect(len(told)).To(BeNumerically(">=", 2), "one that was late may have been over before it ran")
-				for i, m := range told {
+				received := platform.About(c)
+				g.Expect(len(received)).To(BeNumerically(">=", 2), "a challenge on a slow machine may expire before it runs")
+				for i, m := range received {
 					g.Expect(m.Sequence).To(Equal(int64(i+1)), "a message is missing")
 				}
-				g.Expect(told[0].NewStatus).To(Equal(hexactfv1.StateCreating))
-				g.Expect(told[len(told)-1].NewStatus).To(Equal(hexactfv1.StateDeleted))
+				g.Expect(received[0].NewStatus).To(Equal(hexactfv1.StateCreating))
+				g.Expect(received[len(received)-1].NewStatus).To(Equal(hexactfv1.StateDeleted))
 			}).Should(Succeed())
 			Eventually(func() []string {
 				return apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))
 			}).Should(BeEmpty())
 		}
-	}, SpecTimeout(8*time.Minute))
+	}, SpecTimeout(limits.Scaled(8*time.Minute)))
 
-	DescribeTable("has a successor that brings the challenge to Running with its endpoint, and tells all of it,", func(ctx SpecContext, before bool) {
+	DescribeTable("has a successor that brings the challenge to Running with its endpoint, and sends every message,", func(ctx SpecContext, before bool) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-		const writes = 9 // of one life that somebody else ends
+		const writes = 9 // of one challenge that a client deletes
 		for at := range int64(writes) {
 			By(fmt.Sprint("write ", at+1))
-			m := &mortal{at: at + 1, before: before, dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, nil, m.wrap)
+			m := transport.NewKill(at+1, before, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, nil, m.Wrap)
 			c := hexactftest.Challenge(ctx, ns, "web")
-			// It is left alone until it runs and that was told, unless the operator ends before.
+			// It is deleted when it runs and the messages are acknowledged, unless the operator is cut off before.
 			Eventually(func(g Gomega) {
 				now := &hexactfv1.Challenge{}
 				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), now)).To(Succeed())
-				if !m.ended() {
+				if !m.Done() {
 					g.Expect(now.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 					g.Expect(now.Status.Messages.Outbox).To(BeEmpty())
 				}
 			}).Should(Succeed())
 			deleted := false
-			if !m.ended() {
+			if !m.Done() {
 				hexactftest.Delete(ctx, c)
 				deleted = true
 			}
-			Eventually(m.dead).Should(BeClosed())
+			Eventually(m.Dead).Should(BeClosed())
 			stop()
 			resume := inprocess.Pause()
 			resume()
@@ -129,25 +94,15 @@ var _ = Describe("An operator that is killed", func() {
 				hexactftest.Delete(ctx, c)
 			}
 			expect.Gone(ctx, c)
-			platform.Hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
+			platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
 			running := platform.About(c)[1]
-			Expect(running.Endpoint).To(MatchRegexp(`^[1-9]\d+$`), "players are told where it is")
+			Expect(running.Endpoint).To(MatchRegexp(`^[1-9]\d+$`), "the message contains the endpoint")
 			if !deleted {
 				Expect(running.Endpoint).To(Equal(strconv.Itoa(int(c.Status.Endpoint))))
 			}
 		}
 	},
-		Entry("when its last write was done", false, SpecTimeout(10*time.Minute)),
-		Entry("when its last write was not done", true, SpecTimeout(10*time.Minute)),
+		Entry("when its last write was done", false, SpecTimeout(limits.Scaled(10*time.Minute))),
+		Entry("when its last write was not done", true, SpecTimeout(limits.Scaled(10*time.Minute))),
 	)
 })
-
-// ended reports whether the operator was cut off.
-func (m *mortal) ended() bool {
-	select {
-	case <-m.dead:
-		return true
-	default:
-		return false
-	}
-}

@@ -1,14 +1,12 @@
 package hexactf
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -30,25 +28,17 @@ import (
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/hexactftest"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 )
 
-// number is a setting of a measurement: small, unless the environment says otherwise, as make
-// hexactf-crowd does.
-func number(variable, usual string) int {
-	GinkgoHelper()
-	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), usual))
-	Expect(err).NotTo(HaveOccurred())
-	return n
-}
+// crowd is how many challenges are created concurrently.
+func crowd() int { return bulk.Number("HEXACTF_CROWD", 20) }
 
-// crowd is how many challenges come at once.
-func crowd() int { return number("HEXACTF_CROWD", "20") }
-
-// target is what a figure must be where the targets are to be met, which make says for a machine
-// that does nothing else. It is reported in any case.
+// target reports a figure and its target. The target must be met only if HEXACTF_TARGETS is 1, which make sets on a
+// machine without other load.
 func target(figure float64, what, comparator string, limit float64) {
 	GinkgoHelper()
 	AddReportEntry(what, fmt.Sprintf("%.2f, target %s %.2f", figure, comparator, limit))
@@ -66,7 +56,7 @@ func median(all []float64) float64 {
 	return (all[middle-1] + all[middle]) / 2
 }
 
-// observer sees what becomes of the challenges of a namespace, whoever makes them.
+// observer records when the challenges of a namespace were created, ran and were deleted.
 type observer struct {
 	mu               sync.Mutex
 	created, running map[string]time.Time
@@ -99,7 +89,7 @@ func (o *observer) see(c *hexactfv1.Challenge) {
 	}
 }
 
-// all waits until n were seen, and returns when the first and the last was.
+// all waits until n challenges are in a map, and returns the first and the last time.
 func (o *observer) all(n int, seen map[string]time.Time) (first, last time.Time) {
 	GinkgoHelper()
 	Eventually(func() int {
@@ -120,7 +110,7 @@ func (o *observer) all(n int, seen map[string]time.Time) (first, last time.Time)
 	return first, last
 }
 
-// latencies are how long each took from its creation until it ran, in order.
+// latencies are the sorted times from creation to Running.
 func (o *observer) latencies() (all []time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -131,7 +121,7 @@ func (o *observer) latencies() (all []time.Duration) {
 	return all
 }
 
-// create creates a challenge, and notes when.
+// create creates a challenge, and records when.
 func (o *observer) create(ctx context.Context, ns, definition string) *hexactfv1.Challenge {
 	GinkgoHelper()
 	c := hexactftest.New(ns, definition)
@@ -142,44 +132,23 @@ func (o *observer) create(ctx context.Context, ns, definition string) *hexactfv1
 	return c
 }
 
-// everybody has workers do something n times, as many at once as the operator has.
-func everybody(n int, do func(n int)) {
-	GinkgoHelper()
-	const workers = 32
-	work := make(chan int, n)
-	for i := range n {
-		work <- i
-	}
-	close(work)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			defer GinkgoRecover()
-			for i := range work {
-				do(i)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(float64(len(sorted))*q))].Round(time.Millisecond)
 }
 
-// A turn is what came of many challenges.
-type turn struct {
+// A result is the rate and the latencies of many challenges.
+type result struct {
 	perSecond float64
 	latencies []time.Duration
 }
 
-func (t turn) String() string {
+func (t result) String() string {
 	return fmt.Sprintf("%.1f/s, to Running p50 %s, p99 %s", t.perSecond, quantile(t.latencies, 0.5), quantile(t.latencies, 0.99))
 }
 
-// take creates n challenges, one every pace or, where that is zero, as fast as can be, and waits
-// until all run. Where begin is not nil it works on them in place of the operator.
-func take(ctx context.Context, n int, pace time.Duration, begin func(ctx context.Context, c *hexactfv1.Challenge)) turn {
+// startAll creates n challenges, one every pace or, if that is zero, as fast as possible, and waits until all run. If begin
+// is not nil, it starts them in place of the operator.
+func startAll(ctx context.Context, n int, pace time.Duration, begin func(ctx context.Context, c *hexactfv1.Challenge)) result {
 	GinkgoHelper()
 	ns := hexactftest.Namespace(ctx)
 	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
@@ -192,7 +161,7 @@ func take(ctx context.Context, n int, pace time.Duration, begin func(ctx context
 	}
 	began := time.Now()
 	if pace == 0 {
-		everybody(n, one)
+		bulk.Each(n, one)
 	} else {
 		ticker := time.NewTicker(pace)
 		defer ticker.Stop()
@@ -207,11 +176,11 @@ func take(ctx context.Context, n int, pace time.Duration, begin func(ctx context
 		all.Wait()
 	}
 	_, last := o.all(n, o.running)
-	return turn{float64(n) / last.Sub(began).Seconds(), o.latencies()}
+	return result{float64(n) / last.Sub(began).Seconds(), o.latencies()}
 }
 
-// stays is what must not change while nothing happens: the version of each object of a namespace.
-func stays(ctx context.Context, ns string) map[string]string {
+// resourceVersions are those of all objects of a namespace.
+func resourceVersions(ctx context.Context, ns string) map[string]string {
 	GinkgoHelper()
 	versions := map[string]string{}
 	for _, list := range []client.ObjectList{
@@ -228,43 +197,43 @@ func stays(ctx context.Context, ns string) map[string]string {
 }
 
 var _ = Describe("A crowd of challenges", func() {
-	It("runs in about the time of its writes, at once and at half that rate", func(ctx context.Context) {
+	It("runs in about the time of its writes, concurrently and at half that rate", func(ctx context.Context) {
 		n := crowd()
 		b := newBare(ctx)
 		var rates, ratios []float64
-		for round := range number("HEXACTF_ROUNDS", "1") {
+		for round := range bulk.Number("HEXACTF_ROUNDS", 1) {
 			inprocess.Pause()()
-			byOperator := take(ctx, n, 0, nil)
+			byOperator := startAll(ctx, n, 0, nil)
 			inprocess.Pause()
-			byBare := take(ctx, n, 0, b.begin)
-			b.letGo(ctx) // the operator would look after them
+			byBare := startAll(ctx, n, 0, b.begin)
+			b.deleteAll(ctx) // the operator would reconcile them
 			rates, ratios = append(rates, byOperator.perSecond), append(ratios, byOperator.perSecond/byBare.perSecond)
-			AddReportEntry(fmt.Sprintf("%d at once, round %d", n, round+1), fmt.Sprintf("operator %s; bare client %s: ratio %.2f", byOperator, byBare, byOperator.perSecond/byBare.perSecond))
+			AddReportEntry(fmt.Sprintf("%d concurrently, round %d", n, round+1), fmt.Sprintf("operator %s; bare client %s: ratio %.2f", byOperator, byBare, byOperator.perSecond/byBare.perSecond))
 		}
 		pace := time.Duration(2 * float64(time.Second) / median(rates))
-		n *= 3 // of a hundred, the 99th percentile would be the slowest one
+		n *= 3 // with a hundred, the 99th percentile would be the slowest one
 		inprocess.Pause()()
-		take(ctx, 1, 0, nil) // the operator is there
-		byOperator := take(ctx, n, pace, nil)
+		startAll(ctx, 1, 0, nil) // the operator runs
+		byOperator := startAll(ctx, n, pace, nil)
 		inprocess.Pause()
-		take(ctx, 1, 0, b.begin)
-		byBare := take(ctx, n, pace, b.begin)
+		startAll(ctx, 1, 0, b.begin)
+		byBare := startAll(ctx, n, pace, b.begin)
 		ratio := func(q float64) float64 {
 			return quantile(byOperator.latencies, q).Seconds() / quantile(byBare.latencies, q).Seconds()
 		}
 		AddReportEntry(fmt.Sprintf("%d, one every %s", n, pace.Round(time.Millisecond)), fmt.Sprintf("operator %s; bare client %s: ratio p50 %.2f, p99 %.2f", byOperator, byBare, ratio(0.5), ratio(0.99)))
-		b.letGo(ctx)
+		b.deleteAll(ctx)
 		target(median(ratios), "challenges per second, to those of a bare client", ">=", 0.85)
 		target(ratio(0.5), "time to Running, p50, to that of a bare client", "<=", 1.3)
 		target(ratio(0.99), "time to Running, p99, to that of a bare client", "<=", 2)
 	}, SpecTimeout(time.Hour))
 
-	It("is left alone while nothing happens", func(ctx context.Context) {
-		n := number("HEXACTF_QUIET", "20")
+	It("costs no write while nothing changes", func(ctx context.Context) {
+		n := bulk.Number("HEXACTF_QUIET", 20)
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 		o := observe(ctx, ns)
-		everybody(n, func(int) { o.create(ctx, ns, "web") })
+		bulk.Each(n, func(int) { o.create(ctx, ns, "web") })
 		o.all(n, o.running)
 		Eventually(func(g Gomega) {
 			var all hexactfv1.ChallengeList
@@ -274,22 +243,22 @@ var _ = Describe("A crowd of challenges", func() {
 			}
 		}).WithTimeout(5 * time.Minute).Should(Succeed())
 		var before map[string]string
-		settle := 10 * time.Second // the last events are still on their way
+		settle := 10 * time.Second // the last events are still being written
 		Eventually(func() bool {
 			last := before
-			before = stays(ctx, ns)
+			before = resourceVersions(ctx, ns)
 			return maps.Equal(last, before)
 		}).WithPolling(settle).WithTimeout(5 * time.Minute).Should(BeTrue())
-		<-time.After(time.Duration(number("HEXACTF_QUIET_SECONDS", "5")) * time.Second)
-		Expect(stays(ctx, ns)).To(Equal(before))
-		AddReportEntry(fmt.Sprintf("%d left alone", n), "no object changed, no event was written")
+		<-time.After(time.Duration(bulk.Number("HEXACTF_QUIET_SECONDS", 5)) * time.Second)
+		Expect(resourceVersions(ctx, ns)).To(Equal(before))
+		AddReportEntry(fmt.Sprintf("%d unchanged", n), "no object changed, no event was written")
 	}, SpecTimeout(time.Hour))
 
 	It("expires together, all deletions being asked for in about the time of bare ones", func(ctx context.Context) {
-		n := number("HEXACTF_EXPIRING", "20")
+		n := bulk.Number("HEXACTF_EXPIRING", 20)
 		b := newBare(ctx)
 		var ratios []float64
-		for round := range number("HEXACTF_ROUNDS", "1") {
+		for round := range bulk.Number("HEXACTF_ROUNDS", 1) {
 			byOperator := expireTogether(ctx, n)
 			byBare := b.deleteTogether(ctx, n)
 			ratios = append(ratios, byOperator.Seconds()/byBare.Seconds())
@@ -299,46 +268,46 @@ var _ = Describe("A crowd of challenges", func() {
 	}, SpecTimeout(time.Hour))
 })
 
-// expireTogether lets challenges expire at the same moment, and returns how long after the first
-// one the last one is being deleted.
+// expireTogether lets challenges expire at the same moment, and returns the time from the first deletion request to the
+// last one.
 func expireTogether(ctx context.Context, n int) time.Duration {
 	GinkgoHelper()
 	inprocess.Pause()()
-	o, ns, all := manyRun(ctx, n)
-	// Time enough for these writes, and for the operator to be at rest again.
+	o, ns, all := startMany(ctx, n)
+	// Enough time for these writes, and for the operator to be idle again.
 	at := time.Now().Add(5*time.Second + time.Duration(n)*40*time.Millisecond).Truncate(time.Second)
-	everybody(n, func(i int) {
+	bulk.Each(n, func(i int) {
 		Expect(k8s.Status().Patch(ctx, &all[i], client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"expiresAt":%q}}`, at.UTC().Format(time.RFC3339))))).To(Succeed())
 	})
-	Expect(time.Now()).To(BeTemporally("<", at.Add(-time.Second)), "the operator was not at rest")
+	Expect(time.Now()).To(BeTemporally("<", at.Add(-time.Second)), "the operator was not idle")
 	first, last := o.all(n, o.deleted)
 	Expect(first).To(BeTemporally(">=", at.Add(-time.Second)))
-	allGo(ctx, ns)
+	awaitAllGone(ctx, ns)
 	return last.Sub(first)
 }
 
-// deleteTogether is what a client takes that deletes as many of them, and does nothing else.
+// deleteTogether is the time of a client that only deletes as many challenges.
 func (b *bare) deleteTogether(ctx context.Context, n int) time.Duration {
 	GinkgoHelper()
 	inprocess.Pause()()
-	o, ns, all := manyRun(ctx, n)
+	o, ns, all := startMany(ctx, n)
 	resume := inprocess.Pause()
-	everybody(n, func(i int) {
+	bulk.Each(n, func(i int) {
 		Expect(b.Delete(ctx, &all[i], client.Preconditions{UID: &all[i].UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	})
 	first, last := o.all(n, o.deleted)
 	resume()
-	allGo(ctx, ns)
+	awaitAllGone(ctx, ns)
 	return last.Sub(first)
 }
 
-// manyRun returns challenges that run, in a namespace of their own, and who observes them.
-func manyRun(ctx context.Context, n int) (o *observer, ns string, all []hexactfv1.Challenge) {
+// startMany returns running challenges in a namespace of their own, and their observer.
+func startMany(ctx context.Context, n int) (o *observer, ns string, all []hexactfv1.Challenge) {
 	GinkgoHelper()
 	ns = hexactftest.Namespace(ctx)
 	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 	o = observe(ctx, ns)
-	everybody(n, func(int) { o.create(ctx, ns, "web") })
+	bulk.Each(n, func(int) { o.create(ctx, ns, "web") })
 	o.all(n, o.running)
 	var list hexactfv1.ChallengeList
 	Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
@@ -346,9 +315,9 @@ func manyRun(ctx context.Context, n int) (o *observer, ns string, all []hexactfv
 	return o, ns, list.Items
 }
 
-// allGo waits until nothing is left of challenges that are being deleted: what the garbage
-// collector has to clear away would slow down who comes next.
-func allGo(ctx context.Context, ns string) {
+// awaitAllGone waits until nothing is left of challenges that are being deleted: the garbage collector would slow down the
+// next measurement.
+func awaitAllGone(ctx context.Context, ns string) {
 	GinkgoHelper()
 	for _, list := range []client.ObjectList{
 		&hexactfv1.ChallengeList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &corev1.ServiceList{},
@@ -360,12 +329,12 @@ func allGo(ctx context.Context, ns string) {
 	}
 }
 
-// bare writes what the operator writes for a challenge: it knows it beforehand, reads nothing
-// and compares nothing. What it waits for is the Deployment.
+// bare writes what the operator writes for a challenge: it has copies of the objects, reads nothing and compares nothing.
+// It waits only for the Deployment.
 type bare struct {
 	client.Client
 	events kubernetes.Interface
-	// like are what the operator wrote for one challenge.
+	// What the operator wrote for one challenge.
 	service    corev1.Service
 	policy     networkingv1.NetworkPolicy
 	deployment appsv1.Deployment
@@ -391,7 +360,7 @@ func newBare(ctx context.Context) *bare {
 	resume()
 	ns := hexactftest.Namespace(ctx)
 	hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
-	like := lives(ctx, ns, "web")
+	like := running(ctx, ns, "web")
 	b.status = like.Status
 	b.service = *get(ctx, ns, prefix(like, "web")+"-svc", &corev1.Service{})
 	b.policy = *get(ctx, ns, like.Name+"-policy", &networkingv1.NetworkPolicy{})
@@ -427,8 +396,8 @@ func (b *bare) watch(w watch.Interface) {
 	}
 }
 
-// named returns the metadata of an object as another challenge has it.
-func named(like metav1.ObjectMeta, c *hexactfv1.Challenge, name string) metav1.ObjectMeta {
+// metadataOf returns the metadata of an object for another challenge.
+func metadataOf(like metav1.ObjectMeta, c *hexactfv1.Challenge, name string) metav1.ObjectMeta {
 	m := metav1.ObjectMeta{Namespace: c.Namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}, OwnerReferences: like.OwnerReferences}
 	for key, value := range like.Labels {
 		m.Labels[key] = value
@@ -453,7 +422,7 @@ func (b *bare) begin(ctx context.Context, c *hexactfv1.Challenge) {
 		done.Messages = &hexactfv1.Messages{Recorded: 2, Outbox: []hexactfv1.Message{{Sequence: 2, NewStatus: hexactfv1.StateRunning, Timestamp: metav1.NowMicro(), Endpoint: done.Endpoint}}}
 		Expect(b.patchStatus(ctx, c, done)).To(Succeed())
 		b.event(ctx, c, hexactfv1.ReasonRunning)
-		// As in the operator, the message is struck out a little later.
+		// As in the operator, the acknowledged message is removed a little later.
 		time.AfterFunc(2*time.Second, func() {
 			done.Messages = &hexactfv1.Messages{Recorded: 2}
 			_ = b.patchStatus(ctx, c, done)
@@ -465,11 +434,11 @@ func (b *bare) begin(ctx context.Context, c *hexactfv1.Challenge) {
 	creating.CurrentStatus.State, creating.Endpoint, creating.RunningAt = hexactfv1.StateCreating, 0, nil
 	Expect(b.patchStatus(ctx, c, creating)).To(Succeed())
 	b.event(ctx, c, hexactfv1.ReasonCreating)
-	service := &corev1.Service{ObjectMeta: named(b.service.ObjectMeta, c, prefix(c, "web")+"-svc"), Spec: corev1.ServiceSpec{
+	service := &corev1.Service{ObjectMeta: metadataOf(b.service.ObjectMeta, c, prefix(c, "web")+"-svc"), Spec: corev1.ServiceSpec{
 		Type: b.service.Spec.Type, Selector: map[string]string{hexactfv1.LabelInstance: prefix(c, "web")},
 		Ports: []corev1.ServicePort{{Port: b.service.Spec.Ports[0].Port, TargetPort: b.service.Spec.Ports[0].TargetPort}},
 	}}
-	policy := &networkingv1.NetworkPolicy{ObjectMeta: named(b.policy.ObjectMeta, c, c.Name+"-policy"), Spec: b.policy.Spec}
+	policy := &networkingv1.NetworkPolicy{ObjectMeta: metadataOf(b.policy.ObjectMeta, c, c.Name+"-policy"), Spec: b.policy.Spec}
 	var wg sync.WaitGroup
 	for _, o := range []client.Object{service, policy} {
 		wg.Go(func() {
@@ -478,7 +447,7 @@ func (b *bare) begin(ctx context.Context, c *hexactfv1.Challenge) {
 		})
 	}
 	wg.Wait()
-	deployment := &appsv1.Deployment{ObjectMeta: named(b.deployment.ObjectMeta, c, prefix(c, "web")+"-deploy"), Spec: *b.deployment.Spec.DeepCopy()}
+	deployment := &appsv1.Deployment{ObjectMeta: metadataOf(b.deployment.ObjectMeta, c, prefix(c, "web")+"-deploy"), Spec: *b.deployment.Spec.DeepCopy()}
 	deployment.Spec.Selector.MatchLabels = map[string]string{hexactfv1.LabelInstance: prefix(c, "web")}
 	deployment.Spec.Template.Labels = deployment.Labels
 	Expect(b.Create(ctx, deployment)).To(Succeed())
@@ -493,7 +462,7 @@ func (b *bare) patchStatus(ctx context.Context, c *hexactfv1.Challenge, status h
 }
 
 func (b *bare) event(ctx context.Context, c *hexactfv1.Challenge, reason string) {
-	// As the operator's, it is in nobody's way.
+	// As in the operator, no other write waits for it.
 	go func() {
 		_, _ = b.events.EventsV1().Events(c.Namespace).Create(ctx, &eventsv1.Event{
 			ObjectMeta: metav1.ObjectMeta{GenerateName: "crowd-"}, EventTime: metav1.NowMicro(),
@@ -503,11 +472,11 @@ func (b *bare) event(ctx context.Context, c *hexactfv1.Challenge, reason string)
 	}()
 }
 
-// letGo takes the finalizers off what the bare client made, deletes it, and waits until Kubernetes
-// has deleted what belongs to it.
-func (b *bare) letGo(ctx context.Context) {
+// deleteAll deletes the challenges of the bare client, removes their finalizers, and waits until Kubernetes has deleted
+// their objects.
+func (b *bare) deleteAll(ctx context.Context) {
 	GinkgoHelper()
-	everybody(len(b.made), func(n int) {
+	bulk.Each(len(b.made), func(n int) {
 		hexactftest.Delete(ctx, b.made[n])
 		Expect(client.IgnoreNotFound(k8s.Patch(ctx, b.made[n], apiserver.RawPatch(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	})

@@ -27,36 +27,36 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// sky is what a storm does to a broker, and what arrives there all the same.
-type sky struct {
+// brokerControl stops and restarts a broker, and reads what arrives there.
+type brokerControl struct {
 	brokers    string
 	away, back func()
-	// pause lets the broker answer nobody, until back.
+	// pause stops the answers of the broker, until back.
 	pause func()
-	// rob takes its disk from the broker, which has to be there, and nobody may send. What was
-	// acknowledged before was seen. Nil: the broker has no disk.
-	rob   func()
-	about func(*hexactfv1.Challenge) []hexactftest.Message
+	// loseDisk removes the disk of a running broker while no client sends. The consumer has read all messages
+	// acknowledged before. Nil: the broker has no disk.
+	loseDisk func()
+	about    func(*hexactfv1.Challenge) []hexactftest.Message
 	// unfinished are the challenges whose last message is not the latest about them.
 	unfinished func() []string
 }
 
-// fakeSky is that of the broker of this suite.
-func fakeSky() sky {
-	return sky{brokers: platform.Brokers, away: platform.Away, back: platform.Back, pause: platform.Away, about: platform.About, unfinished: platform.Unfinished}
+// fakeBroker controls the fake broker of this suite.
+func fakeBroker() brokerControl {
+	return brokerControl{brokers: platform.Brokers, away: platform.Away, back: platform.Back, pause: platform.Away, about: platform.About, unfinished: platform.Unfinished}
 }
 
-// aboveUs is the sky of a spec: with a real Kafka where make says so (HEXACTF_KAFKA).
-func aboveUs(ctx context.Context, random *rand.Rand) sky {
+// brokerOfSpec controls the broker of a spec: a real Kafka if HEXACTF_KAFKA is set, as make does.
+func brokerOfSpec(ctx context.Context, random *rand.Rand) brokerControl {
 	GinkgoHelper()
 	if os.Getenv("HEXACTF_KAFKA") != "" {
-		return realSky(ctx, random)
+		return realBroker(ctx, random)
 	}
-	return fakeSky()
+	return fakeBroker()
 }
 
-// realSky is that of a real Kafka, which is paused at times and killed at others.
-func realSky(ctx context.Context, random *rand.Rand) sky {
+// realBroker controls a real Kafka, which is sometimes paused and sometimes killed.
+func realBroker(ctx context.Context, random *rand.Rand) brokerControl {
 	GinkgoHelper()
 	kafka, err := broker.Start(ctx, broker.Options{Dir: GinkgoT().TempDir(), Topic: "challenge-status", Output: GinkgoWriter})
 	Expect(err).NotTo(HaveOccurred())
@@ -64,11 +64,11 @@ func realSky(ctx context.Context, random *rand.Rand) sky {
 	log, err := kafka.Follow(context.Background())
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(log.Close)
-	var mend func() error
+	var repair func() error
 	pause := func() {
-		if mend == nil {
+		if repair == nil {
 			Expect(kafka.Pause()).To(Succeed())
-			mend = kafka.Resume
+			repair = kafka.Resume
 		}
 	}
 	consumer := func() *hexactftest.Consumer {
@@ -78,18 +78,18 @@ func realSky(ctx context.Context, random *rand.Rand) sky {
 		}
 		return all
 	}
-	return sky{
+	return brokerControl{
 		brokers: kafka.Plaintext,
 		pause:   pause,
 		away: func() {
 			if random.IntN(2) == 0 {
 				pause()
-			} else if mend == nil {
+			} else if repair == nil {
 				Expect(kafka.Kill()).To(Succeed())
-				mend = func() error { return kafka.Restart(context.Background()) }
+				repair = func() error { return kafka.Restart(context.Background()) }
 			}
 		},
-		rob: func() {
+		loseDisk: func() {
 			Expect(log.CatchUp(ctx)).To(Succeed())
 			Expect(kafka.Kill()).To(Succeed())
 			Expect(kafka.LoseDisk()).To(Succeed())
@@ -97,9 +97,9 @@ func realSky(ctx context.Context, random *rand.Rand) sky {
 			Expect(log.Rejoin(context.Background())).To(Succeed())
 		},
 		back: func() {
-			if mend != nil {
-				Expect(mend()).To(Succeed())
-				mend = nil
+			if repair != nil {
+				Expect(repair()).To(Succeed())
+				repair = nil
 			}
 		},
 		about:      func(c *hexactfv1.Challenge) []hexactftest.Message { return consumer().About(c) },
@@ -107,14 +107,14 @@ func realSky(ctx context.Context, random *rand.Rand) sky {
 	}
 }
 
-// HEXACTF_LIVES is how many challenges live in the storm: few, unless it says otherwise, as
-// make chaos-hexactf does, which has a real broker too (HEXACTF_KAFKA). The seed of a run is that of Ginkgo.
-var _ = Describe("While operators are killed, the API server fails and the broker comes and goes,", func() {
-	It("nothing is lost, nothing is left, and every life is told from its beginning to its end", func(ctx context.Context) {
+// HEXACTF_LIVES is the number of challenges, by default few. make chaos-hexactf sets it, and uses a real broker
+// (HEXACTF_KAFKA). The seed of a run is that of Ginkgo.
+var _ = Describe("While operators are killed, and the API server and the broker fail at times,", func() {
+	It("no message is lost, no object is left, and every challenge is reported from its creation to its deletion", func(ctx context.Context) {
 		count, err := strconv.Atoi(cmp.Or(os.Getenv("HEXACTF_LIVES"), "24"))
 		Expect(err).NotTo(HaveOccurred())
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
-		over := aboveUs(ctx, random)
+		over := brokerOfSpec(ctx, random)
 		about := transport.NewWeather(GinkgoRandomSeed())
 		env := inprocess.With(map[string]string{"KAFKA_BROKERS": over.brokers, "KAFKA_DELETE_TIMEOUT": "10m"})
 		lost := inprocess.Metric("hexactf_messages_lost_total")
@@ -125,15 +125,15 @@ var _ = Describe("While operators are killed, the API server fails and the broke
 		DeferCleanup(over.back)
 
 		all := make([]*hexactfv1.Challenge, 0, count)
-		deaths, robberies := 0, 0
+		deaths, lostDisks := 0, 0
 		for len(all) < count {
-			if over.rob != nil && random.IntN(4) == 0 {
+			if over.loseDisk != nil && random.IntN(4) == 0 {
 				over.back()
-				over.rob()
-				robberies++
+				over.loseDisk()
+				lostDisks++
 			}
-			m := &mortal{at: 1 + random.Int64N(40), before: random.IntN(2) == 0, dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, env, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.Wrap(next)) })
+			m := transport.NewKill(1+random.Int64N(40), random.IntN(2) == 0, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, env, func(next http.RoundTripper) http.RoundTripper { return m.Wrap(about.Wrap(next)) })
 			about.Blows.Store(true)
 			if random.IntN(2) == 0 {
 				over.away()
@@ -144,17 +144,17 @@ var _ = Describe("While operators are killed, the API server fails and the broke
 				all = append(all, hexactftest.Challenge(ctx, ns, fmt.Sprint("web-", 2+3*random.IntN(3))))
 			}
 			select {
-			case <-m.dead:
+			case <-m.Dead:
 				deaths++
 			case <-time.After(time.Duration(random.IntN(4000)) * time.Millisecond):
 			}
 			about.Blows.Store(false)
 			stop()
 		}
-		AddReportEntry("the storm", fmt.Sprintf("%d challenges; operators cut off at a write: %d; requests refused: %d; answers lost: %d; disks of the broker lost: %d",
-			len(all), deaths, about.Spoilt.Load(), about.Lost.Load(), robberies))
+		AddReportEntry("the faults", fmt.Sprintf("%d challenges; operators cut off at a write: %d; requests refused: %d; answers lost: %d; disks of the broker lost: %d",
+			len(all), deaths, about.Spoilt.Load(), about.Lost.Load(), lostDisks))
 
-		By("calm")
+		By("the end of the faults")
 		over.back()
 		inprocess.Instead(clock.RealClock{}, env, nil)
 		for _, c := range all {
@@ -162,13 +162,13 @@ var _ = Describe("While operators are killed, the API server fails and the broke
 		}
 		for _, c := range all {
 			Eventually(func(g Gomega) {
-				told := over.about(c)
-				g.Expect(told).NotTo(BeEmpty())
-				for i, m := range told {
+				received := over.about(c)
+				g.Expect(received).NotTo(BeEmpty())
+				for i, m := range received {
 					g.Expect(m.Sequence).To(Equal(int64(i+1)), "a message is missing")
 				}
-				g.Expect(told[0].NewStatus).To(Equal(hexactfv1.StateCreating))
-				g.Expect(told[len(told)-1].NewStatus).To(Equal(hexactfv1.StateDeleted))
+				g.Expect(received[0].NewStatus).To(Equal(hexactfv1.StateCreating))
+				g.Expect(received[len(received)-1].NewStatus).To(Equal(hexactfv1.StateDeleted))
 			}).Should(Succeed())
 		}
 		Eventually(over.unfinished).Should(BeEmpty())
@@ -179,25 +179,25 @@ var _ = Describe("While operators are killed, the API server fails and the broke
 	}, SpecTimeout(time.Hour))
 })
 
-// KAFKA_PAUSE is for how long the broker is away: a little, unless it says otherwise, as make
-// hexactf-pause does, which has a real broker too (HEXACTF_KAFKA).
-var _ = Describe("While the broker is paused for long,", func() {
-	It("challenges start, run and expire, and all of it arrives in order when it is back", func(ctx context.Context) {
+// KAFKA_PAUSE is how long the broker does not answer, by default a short time. make hexactf-pause sets it, and uses a
+// real broker (HEXACTF_KAFKA).
+var _ = Describe("While the broker is paused for a long time,", func() {
+	It("challenges start, run and expire, and all messages arrive in order when the broker answers again", func(ctx context.Context) {
 		const every, together = 4 * time.Second, 4
 		pause, err := time.ParseDuration(cmp.Or(os.Getenv("KAFKA_PAUSE"), "20s"))
 		Expect(err).NotTo(HaveOccurred())
-		over := aboveUs(ctx, rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 3)))
+		over := brokerOfSpec(ctx, rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 3)))
 		inprocess.Restart(map[string]string{"KAFKA_BROKERS": over.brokers, "KAFKA_DELETE_TIMEOUT": (2*pause + 10*time.Minute).String()}, nil)
 		lost := inprocess.Metric("hexactf_messages_lost_total")
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
 		hexactftest.Definition(ctx, ns, "short", hexactftest.OneComponent, hexactftest.Lasting(10*time.Second))
-		before := lives(ctx, ns, "web")
+		before := running(ctx, ns, "web")
 		Eventually(func() int { return len(over.about(before)) }).Should(Equal(2))
 
 		DeferCleanup(over.back)
 		over.pause()
-		meanwhile := lives(ctx, ns, "web")
+		during := running(ctx, ns, "web")
 		var all []*hexactfv1.Challenge
 		elapsed := time.After(pause)
 		ticker := time.NewTicker(every)
@@ -215,14 +215,14 @@ var _ = Describe("While the broker is paused for long,", func() {
 		first := all[0]
 		hexactftest.Reaches(ctx, first, hexactfv1.StateTerminating)
 		Expect(first.Status.RunningAt).NotTo(BeNil(), "it did not run")
-		for _, c := range append([]*hexactfv1.Challenge{before, meanwhile}, all...) {
+		for _, c := range append([]*hexactfv1.Challenge{before, during}, all...) {
 			now := get(ctx, ns, c.Name, &hexactfv1.Challenge{})
-			if c == before || c == meanwhile {
-				Expect(now.DeletionTimestamp).To(BeNil(), "a challenge has ended since the broker is away")
+			if c == before || c == during {
+				Expect(now.DeletionTimestamp).To(BeNil(), "a challenge was deleted because the broker does not answer")
 				Expect(now.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
 			}
 			if c != before {
-				Expect(over.about(c)).To(BeEmpty(), "the broker was not away")
+				Expect(over.about(c)).To(BeEmpty(), "the broker was not paused")
 			}
 		}
 
@@ -240,14 +240,14 @@ var _ = Describe("While the broker is paused for long,", func() {
 			}).Should(Equal(want))
 		}
 		hears(before, hexactfv1.StateCreating, hexactfv1.StateRunning)
-		hears(meanwhile, hexactfv1.StateCreating, hexactfv1.StateRunning)
+		hears(during, hexactfv1.StateCreating, hexactfv1.StateRunning)
 		for _, c := range all {
 			hears(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
 		}
 		Expect(inprocess.Metric("hexactf_messages_lost_total")).To(Equal(lost))
-		AddReportEntry("the pause", fmt.Sprintf("%s, in which %d challenges began", pause, len(all)))
-		// The challenges that are left tell of their end before the real broker stops.
-		for _, c := range []*hexactfv1.Challenge{before, meanwhile} {
+		AddReportEntry("the pause", fmt.Sprintf("%s, in which %d challenges were created", pause, len(all)))
+		// The messages about the deletion of the remaining challenges arrive before the real broker stops.
+		for _, c := range []*hexactfv1.Challenge{before, during} {
 			hexactftest.Delete(ctx, c)
 			expect.Gone(ctx, c)
 		}

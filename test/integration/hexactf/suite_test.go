@@ -7,7 +7,6 @@ package hexactf
 import (
 	"context"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,26 +18,19 @@ import (
 
 var (
 	k8s client.WithWatch
-	// platform is told the states of challenges.
+	// platform receives the messages about challenges.
 	platform *hexactftest.Platform
 )
 
 func TestIntegration(t *testing.T) { apiserver.Run(t, "HexaCTF challenges") }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	k8s, _ = apiserver.Begin(ctx)
-	var stop func()
-	platform, stop = hexactftest.NewPlatform()
-	DeferCleanup(stop)
-	inprocess.Begin(map[string]string{"KAFKA_BROKERS": platform.Brokers, "KAFKA_SEND_TIMEOUT": "1s"})
-})
-
-// Whatever the specs did, no challenge is left over.
-var _ = AfterSuite(func(ctx context.Context) {
-	if k8s == nil {
-		return
-	}
-	hexactftest.NoneLeft(ctx)
-	inprocess.End()
-	apiserver.DeleteNamespaces(ctx)
-}, NodeTimeout(4*time.Minute))
+var _ = inprocess.Suite{
+	Before: func(ctx context.Context) map[string]string {
+		k8s = apiserver.Client
+		var stop func()
+		platform, stop = hexactftest.NewPlatform()
+		DeferCleanup(stop)
+		return map[string]string{"KAFKA_BROKERS": platform.Brokers, "KAFKA_SEND_TIMEOUT": "1s"}
+	},
+	Gone: hexactftest.NoneLeft,
+}.Register()

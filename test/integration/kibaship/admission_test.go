@@ -24,10 +24,12 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // freeAddress is one at which an operator of this process can be asked.
@@ -232,7 +234,7 @@ var _ = Describe("Admission", Serial, func() {
 	})
 
 	It("takes about as long as nothing", func(ctx context.Context) {
-		requests := number("KIBASHIP_ADMISSIONS", "200")
+		requests := bulk.Number("KIBASHIP_ADMISSIONS", 200)
 		measured := func() time.Duration {
 			var took []time.Duration
 			for range requests {
@@ -252,7 +254,7 @@ var _ = Describe("Admission", Serial, func() {
 		AddReportEntry("Admission", fmt.Sprintf("p99 of %d requests: %s with the webhook, %s without; the operator answered in %s on average",
 			requests, with, without, time.Duration((longer-spent)/float64(more-answered)*float64(time.Second)).Round(time.Microsecond)))
 		// Generous where others work on the machine; make kibaship-crowd sets what it must keep to.
-		Expect(with - without).To(BeNumerically("<", 2*time.Second))
+		Expect(with - without).To(BeNumerically("<", limits.Scaled(2*time.Second)))
 		if most := os.Getenv("KIBASHIP_P99"); most != "" {
 			limit, err := time.ParseDuration(most)
 			Expect(err).NotTo(HaveOccurred())

@@ -1,7 +1,6 @@
 package kibaship
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,39 +30,12 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
-
-// number reads how many from the environment.
-func number(variable, few string) int {
-	GinkgoHelper()
-	n, err := strconv.Atoi(cmp.Or(os.Getenv(variable), few))
-	Expect(err).NotTo(HaveOccurred())
-	return n
-}
-
-// concurrently does something n times, as many at a time as the operator has workers.
-func concurrently(ctx context.Context, n int, do func(ctx context.Context, i int)) {
-	GinkgoHelper()
-	work := make(chan int, n)
-	for i := range n {
-		work <- i
-	}
-	close(work)
-	var wg sync.WaitGroup
-	for range process.MaxConcurrentReconciles {
-		wg.Go(func() {
-			defer GinkgoRecover()
-			for i := range work {
-				do(ctx, i)
-			}
-		})
-	}
-	wg.Wait()
-}
 
 // crowd are the names of the Projects of a spec.
 func crowd(n int) []string {
@@ -77,7 +49,7 @@ func crowd(n int) []string {
 // removed deletes Projects and waits until they are gone.
 func removed(ctx context.Context, names []string) {
 	GinkgoHelper()
-	concurrently(ctx, len(names), func(ctx context.Context, i int) {
+	bulk.Each(len(names), func(i int) {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: names[i]}}))).To(Succeed())
 	})
 	Eventually(func(g Gomega) {
@@ -219,7 +191,7 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 	asks.take(1)
 	passes := passesOf("kibaship-project")
 	began := time.Now()
-	concurrently(ctx, len(names), func(ctx context.Context, i int) {
+	bulk.Each(len(names), func(i int) {
 		p := kibashiptest.NewProject(names[i])
 		Expect(k8s.Create(ctx, p)).To(Succeed())
 		if by != nil {
@@ -233,7 +205,7 @@ func take(ctx context.Context, names []string, applications int, asks *requests,
 	seen = observe(ctx, &kibashipv1.ApplicationList{})
 	passes = passesOf("kibaship-application")
 	began = time.Now()
-	concurrently(ctx, applications, func(ctx context.Context, i int) {
+	bulk.Each(applications, func(i int) {
 		a := kibashiptest.NewApplication(names[i%len(names)], fmt.Sprint("web-", i))
 		Expect(k8s.Create(ctx, a)).To(Succeed())
 		if by != nil {
@@ -255,12 +227,12 @@ func passesOf(controller string) float64 {
 // must have in the median of its rounds; else it is told, and nothing is asked of it. Kubernetes takes half a second for each namespace that goes.
 var _ = Describe("A crowd of projects", Serial, func() {
 	It("is made in about the time of its writes, and so are its applications", func(ctx context.Context) {
-		projects, applications := number("KIBASHIP_CROWD", "20"), number("KIBASHIP_APPLICATIONS", "40")
+		projects, applications := bulk.Number("KIBASHIP_CROWD", 20), bulk.Number("KIBASHIP_APPLICATIONS", 40)
 		asks := &requests{}
 		inprocess.Instead(clock.RealClock{}, nil, asks.wrap)
 		by := newBare(ctx, asks)
 		var ratios [2][]float64
-		for round := range number("KIBASHIP_ROUNDS", "1") {
+		for round := range bulk.Number("KIBASHIP_ROUNDS", 1) {
 			inprocess.Instead(clock.RealClock{}, nil, asks.wrap)
 			names := crowd(projects)
 			operator := take(ctx, names, applications, asks, nil)
@@ -293,15 +265,15 @@ var _ = Describe("A crowd of projects", Serial, func() {
 	}, SpecTimeout(2*time.Hour))
 
 	It("is left alone: nothing is written, also by an operator that has just started", func(ctx context.Context) {
-		n, seconds := number("KIBASHIP_QUIET", "15"), number("KIBASHIP_QUIET_SECONDS", "5")
+		n, seconds := bulk.Number("KIBASHIP_QUIET", 15), bulk.Number("KIBASHIP_QUIET_SECONDS", 5)
 		names := crowd(n)
 		seen := observe(ctx, &kibashipv1.ProjectList{})
-		concurrently(ctx, n, func(ctx context.Context, i int) {
+		bulk.Each(n, func(i int) {
 			Expect(k8s.Create(ctx, kibashiptest.NewProject(names[i]))).To(Succeed())
 		})
 		seen.all(n)
 		seen = observe(ctx, &kibashipv1.ApplicationList{})
-		concurrently(ctx, n, func(ctx context.Context, i int) {
+		bulk.Each(n, func(i int) {
 			Expect(k8s.Create(ctx, kibashiptest.NewApplication(names[i], "web"))).To(Succeed())
 		})
 		seen.all(n)

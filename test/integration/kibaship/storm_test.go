@@ -2,7 +2,6 @@ package kibaship
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -25,43 +23,16 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/kibashiptest"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// mortal is an operator's connection that is cut for good at one of its writes: that one
-// reaches the API server, and its answer is lost. That is what happens when a process is killed.
-type mortal struct {
-	at     int64
-	writes atomic.Int64
-	dead   chan struct{}
-}
-
-func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
-	killed := errors.New("killed")
-	return transport.Func(func(r *http.Request) (*http.Response, error) {
-		select {
-		case <-m.dead:
-			return nil, killed
-		default:
-		}
-		about := strings.Contains(r.URL.Path, "it-") && !strings.Contains(r.URL.Path, "/events") || strings.HasSuffix(r.URL.Path, "/namespaces")
-		if r.Method == http.MethodGet || !about || m.writes.Add(1) < m.at {
-			return next.RoundTrip(r)
-		}
-		response, err := next.RoundTrip(r)
-		if err == nil {
-			_ = response.Body.Close()
-		}
-		select {
-		case <-m.dead:
-		default:
-			close(m.dead)
-		}
-		return nil, killed
-	})
+// concerns tells which writes count until an operator is killed.
+func concerns(r *http.Request) bool {
+	return strings.Contains(r.URL.Path, "it-") && !strings.Contains(r.URL.Path, "/events") || strings.HasSuffix(r.URL.Path, "/namespaces")
 }
 
 // dice can be thrown concurrently.
@@ -146,7 +117,7 @@ var building = map[string]string{
 // for more. The seed of a run is that of Ginkgo.
 var _ = Describe("While operators are killed,", Serial, func() {
 	It("projects, applications and builds come and go, nothing is lost, nothing is left, and nothing foreign is touched", func(ctx context.Context) {
-		count := number("KIBASHIP_LIVES", "16")
+		count := bulk.Number("KIBASHIP_LIVES", 16)
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
 
 		tektonsKinds(ctx)
@@ -166,9 +137,9 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		By("the storm")
 		var alive, doomed []string
 		for len(alive)+len(doomed) < count {
-			m := &mortal{at: 1 + random.Int64N(60), dead: make(chan struct{})}
+			m := transport.NewKill(1+random.Int64N(60), false, concerns)
 			t := failing(rand.New(rand.NewPCG(random.Uint64(), 2)))
-			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(building), func(next http.RoundTripper) http.RoundTripper { return m.wrap(t.wrap(next)) })
+			stop := inprocess.Instead(clock.RealClock{}, inprocess.With(building), func(next http.RoundTripper) http.RoundTripper { return m.Wrap(t.wrap(next)) })
 			for range min(count-len(alive)-len(doomed), 1+random.IntN(8)) {
 				name := kibashiptest.NewName()
 				Expect(k8s.Create(ctx, kibashiptest.NewProject(name))).To(Succeed())
@@ -190,7 +161,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 				Expect(k8s.Delete(ctx, &kibashipv1.Project{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 			}
 			select {
-			case <-m.dead:
+			case <-m.Dead:
 			case <-time.After(time.Duration(random.IntN(3000)) * time.Millisecond):
 			}
 			stop()
@@ -214,7 +185,7 @@ var _ = Describe("While operators are killed,", Serial, func() {
 		}
 		Eventually(func(g Gomega) {
 			g.Expect(runsOf(ctx, g, metav1.NamespaceAll)).To(HaveLen(builds), "runs without an owner are left over")
-		}).WithTimeout(time.Minute).Should(Succeed())
+		}).Should(Succeed())
 		AddReportEntry("The storm", fmt.Sprintf("%d projects live, %d builds, %d projects went", len(alive), builds, len(doomed)))
 		expect.Settles(ctx, intruder, kibashipv1.ProjectFailed)
 		Expect(k8s.Delete(ctx, intruder)).To(Succeed())

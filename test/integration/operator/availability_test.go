@@ -20,11 +20,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/launch"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-const (
+var (
 	// lateness is what a busy machine adds.
-	lateness = 5 * time.Second
+	lateness = limits.Scaled(5 * time.Second)
 	// lookingAround is how late a replica may notice that nobody leads: two of its
 	// looks, each of which the election delays by up to 1.2 of itself.
 	lookingAround = 2*22*operator.RetryPeriod/10 + lateness
@@ -39,8 +40,8 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Eventually(held).Should(BeClosed())
 		Eventually(p.probe).WithArguments("/healthz").Should(Equal(http.StatusOK))
 		Expect(p.probe("/readyz")).To(Equal(http.StatusInternalServerError), "ready without having seen everything")
-		Expect(p.told("/readyz?verbose")).NotTo(ContainSubstring("filled"), "a reason that is the administrator's alone")
-		Expect(p.told("/healthz?verbose")).To(HaveSuffix("healthz check passed\n"))
+		Expect(p.reported("/readyz?verbose")).NotTo(ContainSubstring("filled"), "a reason that is the administrator's alone")
+		Expect(p.reported("/healthz?verbose")).To(HaveSuffix("healthz check passed\n"))
 		for _, path := range []string{"/", "/metrics", "/debug/pprof/"} {
 			Expect(p.probe(path)).To(Equal(http.StatusNotFound), path)
 		}
@@ -95,9 +96,9 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Expect(gap).To(BeNumerically(">", operator.HoldDuration-3*operator.RetryPeriod), "it did not wait for the lease to run out")
 		// Events come late. What the first has not written when it is killed is lost.
 		Eventually(func(g Gomega) {
-			told := startEvents(ctx, ns)
+			reported := startEvents(ctx, ns)
 			for _, i := range load[20:] {
-				g.Expect(told).To(HaveKey(i.Name))
+				g.Expect(reported).To(HaveKey(i.Name))
 			}
 		}).Should(Succeed())
 		Expect(startEvents(ctx, ns)).To(HaveEach(1), "an instance was started twice")
@@ -150,14 +151,14 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		begun := bergtest.Instance(ctx, ns, "handover")
 		Eventually(held).Should(BeClosed())
 		leader := holder(ctx)
-		told := first.send(syscall.SIGTERM)
+		reported := first.send(syscall.SIGTERM)
 		Eventually(first.log.String).Should(ContainSubstring("waiting for all workers to finish"))
 		waiting := bergtest.Instance(ctx, ns, "handover")
 		Expect(holder(ctx)).To(Equal(leader), "the lease was given back before the work was done")
 		let()
 		Expect(first.exits()).To(Equal(0), "%s", first.log)
 		ended := time.Now()
-		pass := first.gate.work(told)
+		pass := first.gate.work(reported)
 		Expect(pass).NotTo(BeEmpty())
 		Expect(pass[len(pass)-1].Path).To(HaveSuffix("/challengeinstances/"+begun.Name+"/status"), "the reconciliation was cut off: %v", pass)
 

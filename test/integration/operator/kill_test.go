@@ -25,6 +25,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -66,7 +67,7 @@ var _ = Describe("An operator that is killed", func() {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 			witnessed[n].expectIn(witness(ctx, i))
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("after any write of a deletion leaves nothing behind", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -95,14 +96,14 @@ var _ = Describe("An operator that is killed", func() {
 		for _, i := range instances[:n] {
 			bergtest.Gone(ctx, i)
 		}
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("by nobody, but deaf for the answer to any one write, builds and deletes all the same", func(ctx context.Context) {
 		lost := buildAndEndOver(ctx, &line{}, func(instances []*bergv1.ChallengeInstance) {
 			Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(instances[0].Namespace))).To(Succeed())
 		})
 		Expect(lost).To(BeNumerically(">", 12), "answers that were lost")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("by nobody, but told of a conflict at any one write, builds and deletes all the same", func(ctx context.Context) {
 		refused := buildAndEndOver(ctx, &line{refuse: true}, func(instances []*bergv1.ChallengeInstance) {
@@ -115,7 +116,7 @@ var _ = Describe("An operator that is killed", func() {
 			}
 		})
 		Expect(refused).To(BeNumerically(">", 12), "writes that were refused")
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
 // buildAndEndOver has an operator build and end an instance for each of its writes, over a
@@ -269,17 +270,17 @@ func startAndKill(ctx context.Context, i *bergv1.ChallengeInstance, n int, done 
 // facts are what has been told about an instance and must never change, and the
 // objects that must never be made again.
 type facts struct {
-	told    map[string]string
-	objects map[string]types.UID
+	reported map[string]string
+	objects  map[string]types.UID
 }
 
 func witness(ctx context.Context, i *bergv1.ChallengeInstance) facts {
 	GinkgoHelper()
 	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-	f := facts{told: map[string]string{}, objects: map[string]types.UID{}}
+	f := facts{reported: map[string]string{}, objects: map[string]types.UID{}}
 	tell := func(key, value string) {
 		if value != "" {
-			f.told[key] = value
+			f.reported[key] = value
 		}
 	}
 	tell("instanceId", i.Status.InstanceID)
@@ -312,8 +313,8 @@ func witness(ctx context.Context, i *bergv1.ChallengeInstance) facts {
 // expectIn checks that all of it still holds, and that one pod runs.
 func (f facts) expectIn(now facts) {
 	GinkgoHelper()
-	for key, value := range f.told {
-		Expect(now.told).To(HaveKeyWithValue(key, value))
+	for key, value := range f.reported {
+		Expect(now.reported).To(HaveKeyWithValue(key, value))
 	}
 	for name, uid := range f.objects {
 		Expect(now.objects).To(HaveKeyWithValue(name, uid))

@@ -33,6 +33,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/launch"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
@@ -100,7 +101,7 @@ var _ = Describe("Pressure", func() {
 					Expect(finalizers(ctx, i, "[]")).To(Succeed())
 				}
 			}
-			DeferCleanup(release, NodeTimeout(20*time.Minute))
+			DeferCleanup(release, NodeTimeout(limits.Scaled(20*time.Minute)))
 			for _, i := range stuck {
 				Expect(finalizers(ctx, i, `["example.com/hold"]`)).To(Succeed())
 				Expect(k8s.Delete(ctx, i)).To(Succeed())
@@ -176,7 +177,7 @@ var _ = Describe("Pressure", func() {
 			bergtest.Gone(ctx, i)
 		}
 		AddReportEntry("throttled", fmt.Sprintf("%d requests were refused", refused.Load()))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
 	It("of a database that is full is waited out", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
@@ -211,11 +212,11 @@ var _ = Describe("Pressure", func() {
 		bergtest.Gone(ctx, running)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(waiting), waiting)).To(Succeed())
 		Expect(waiting.Status.Phase).To(Equal(bergv1.PhaseRunning))
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
 // crowdLimit is how long one of thousands may take.
-const crowdLimit = 30 * time.Minute
+var crowdLimit = limits.Scaled(30 * time.Minute)
 
 // reachesInCrowd is reaches for one of thousands.
 func reachesInCrowd(ctx context.Context, i *bergv1.ChallengeInstance, phase bergv1.Phase) {

@@ -21,6 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/installed"
 	"github.com/bergctf/berg-operator/test/lib/launch"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/scrape"
 )
 
@@ -39,7 +40,7 @@ func withProcesses() {
 		program, err = build.Program(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		inprocess.Pause()
-	}, NodeTimeout(10*time.Minute))
+	}, NodeTimeout(limits.Scaled(10*time.Minute)))
 }
 
 // process is an operator that runs by itself, with the rights of the deployed one.
@@ -117,8 +118,8 @@ func (p *process) probe(path string) int {
 	return status
 }
 
-// told is what a health endpoint says.
-func (p *process) told(path string) string {
+// reported is the body of a health endpoint.
+func (p *process) reported(path string) string {
 	GinkgoHelper()
 	status, text := p.Probe(context.Background(), path)
 	Expect(status).NotTo(BeZero(), "no answer")

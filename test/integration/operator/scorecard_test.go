@@ -36,7 +36,7 @@ var _ = Describe("The examples of the bundle", func() {
 
 	BeforeEach(func(ctx context.Context) {
 		ns = bergtest.Namespace(ctx)
-		run = examples.Run{Namespace: ns, Patience: 2 * time.Minute}
+		run = examples.Run{Namespace: ns, Timeout: 2 * time.Minute}
 		pages, err := fs.Glob(docs.Pages, "*/*.md")
 		Expect(err).NotTo(HaveOccurred())
 		for _, page := range pages {
@@ -121,7 +121,7 @@ var _ = Describe("The examples of the bundle", func() {
 	})
 
 	It("are refused when one does not start", func(ctx context.Context) {
-		run.Patience = 10 * time.Second
+		run.Timeout = 10 * time.Second
 		Expect(problems(ctx, onlyWeb(setImage("berg.test/behaviour/not-ready")))).To(ContainSubstring("does not run: phase Starting"))
 	})
 
@@ -156,7 +156,7 @@ var _ = Describe("The examples of the bundle", func() {
 
 	It("are refused when one is not deleted", func(ctx context.Context) {
 		const finalizer = "berg.test/hold"
-		run.Patience = 20 * time.Second
+		run.Timeout = 20 * time.Second
 		// Somebody's finalizer keeps the instance.
 		DeferCleanup(func(ctx context.Context) {
 			for _, i := range instancesOf(ctx, ns) {

@@ -30,6 +30,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // marker is the middle of a flag: no notation but base64 and hex changes it, and
@@ -138,7 +139,7 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 				Expect(strings.Contains(readable, m)).To(BeFalse(), "%s tells %s: %s", place, m, excerpt(readable, m))
 			}
 		}
-	}, SpecTimeout(apiserver.Patience*2))
+	}, SpecTimeout(limits.Wait*2))
 
 	It("have a path that stays within an instance and that the next one does not share", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)

@@ -9,10 +9,8 @@ package operator
 import (
 	"context"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,23 +28,18 @@ var (
 
 func TestIntegration(t *testing.T) { apiserver.Run(t, "The operator") }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	k8s, restConfig = apiserver.Begin(ctx)
-	bergtest.WatchAll()
-	inprocess.Begin()
-})
-
 var _ = AfterEach(bergtest.NoViolations)
 
-// Whatever the specs did, no instance, no Environment and no namespace of an instance is
-// left over.
-var _ = AfterSuite(func(ctx context.Context) {
-	Expect(build.Remove()).To(Succeed())
-	if k8s == nil {
-		return
-	}
-	bergtest.NoneLeft(ctx)
-	quixtest.NoneLeft(ctx)
-	inprocess.End()
-	apiserver.DeleteNamespaces(ctx, manifests.NamespacePrefix)
-}, NodeTimeout(4*time.Minute))
+var _ = inprocess.Suite{
+	Before: func(ctx context.Context) map[string]string {
+		k8s, restConfig = apiserver.Client, apiserver.Config
+		bergtest.WatchAll()
+		DeferCleanup(build.Remove)
+		return nil
+	},
+	Gone: func(ctx context.Context) {
+		bergtest.NoneLeft(ctx)
+		quixtest.NoneLeft(ctx)
+	},
+	Prefixes: []string{manifests.NamespacePrefix},
+}.Register()

@@ -17,9 +17,10 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-// colour is what a terminal is told for one.
+// colour matches the control sequence of a colour.
 var colour = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 const withFlag = `
@@ -28,7 +29,7 @@ containers:
 - {hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}], dynamicFlag: {env: {name: FLAG}}}`
 
 var _ = Describe("list", func() {
-	It("shows what players see, as text, names and JSON, and no flag", func(ctx context.Context) {
+	It("prints text, names and JSON without the flag", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "web")
@@ -48,23 +49,23 @@ var _ = Describe("list", func() {
 		Expect(decode[[]any](run(ctx, "list", "-n", ns, "--phase", "failed", "-o", "json").out)).To(BeEmpty())
 	})
 
-	It("watches, and goes on when the connection was lost", func(ctx context.Context) {
+	It("keeps watching after a lost connection", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
-		line := newGate(ctx)
-		t := inTerminal(ctx, 120, []string{"NO_COLOR=1"}, "--kubeconfig", line.kubeconfig, "list", "-n", ns, "-w")
+		connection := newGate(ctx)
+		t := inTerminal(ctx, 120, []string{"NO_COLOR=1"}, "--kubeconfig", connection.kubeconfig, "list", "-n", ns, "-w")
 		first := bergtest.Instance(ctx, ns, "web")
 		Eventually(t.Text).Should(MatchRegexp(first.Name + `\s+web\s+Running`))
-		line.cut()
-		Eventually(t.Text).Should(ContainSubstring("no connection, trying again"))
+		connection.cut()
+		Eventually(t.Text).Should(ContainSubstring("no connection, retrying"))
 		second := bergtest.Instance(ctx, ns, "web")
-		line.mend()
+		connection.mend()
 		Eventually(t.Text).Should(And(ContainSubstring("connected again"), MatchRegexp(second.Name+`\s+web\s+Running`)))
 		t.Type("\x03")
 		Expect(t.Code()).To(Equal(0))
 	})
 
-	It("fits a terminal, also when it is made narrower, and is coloured there unless NO_COLOR is set", func(ctx context.Context) {
+	It("fits a terminal, also after a resize, and uses colours there unless NO_COLOR is set", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "web")
@@ -92,7 +93,7 @@ var _ = Describe("list", func() {
 	})
 })
 
-// widest is the longest line as it is seen.
+// widest returns the number of columns of the longest line.
 func widest(text string) int {
 	most := 0
 	for line := range strings.SplitSeq(colour.ReplaceAllString(text, ""), "\r\n") {
@@ -102,31 +103,31 @@ func widest(text string) int {
 }
 
 var _ = Describe("try", func() {
-	It("starts an instance, shows how, and ends it on Ctrl-C", func(ctx context.Context) {
+	It("starts an instance, shows how to connect, and deletes it on Ctrl-C", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", withFlag)
 		t := inTerminal(ctx, 100, nil, "try", "web", "-n", ns, "--show-flag")
-		Eventually(t.Text).Should(And(ContainSubstring("it runs"), ContainSubstring("https://"), ContainSubstring("Ctrl-C ends it"), ContainSubstring("berg{try_")))
+		Eventually(t.Text).Should(And(ContainSubstring("running after"), ContainSubstring("https://"), ContainSubstring("Press Ctrl-C"), ContainSubstring("berg{try_")))
 		var all bergv1.ChallengeInstanceList
 		Expect(apiserver.Client.List(ctx, &all, client.InNamespace(ns))).To(Succeed())
 		Expect(all.Items).To(HaveLen(1))
 		Expect(all.Items[0].Spec.Timeout).To(Equal("1800s"))
 		t.Type("\x03")
 		Expect(t.Code()).To(Equal(0))
-		Expect(t.Text()).To(ContainSubstring("it is gone"))
+		Expect(t.Text()).To(ContainSubstring("all its objects are deleted"))
 		Expect(apiserver.Names(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))).To(BeEmpty())
 	})
 
-	It("ends what does not start, and says why, with exit code 4", func(ctx context.Context) {
+	It("deletes an instance that cannot start, and explains why, with exit code 4", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
-		bergtest.Challenge(ctx, ns, "empty", `author: nobody`)
+		bergtest.Challenge(ctx, ns, "empty", `author: alice`)
 		r := run(ctx, "try", "empty", "-n", ns, "--once")
 		Expect(r.code).To(Equal(4))
 		Expect(r.out).To(ContainSubstring("has no containers"))
 		Expect(apiserver.Names(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))).To(BeEmpty())
 	})
 
-	It("gives up what does not get ready in time, with exit code 5", func(ctx context.Context) {
+	It("gives up an instance that is not ready in time, with exit code 5", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "slow", `containers: [{hostname: web, image: berg.test/behaviour/image-pull}]`)
 		r := run(ctx, "try", "slow", "-n", ns, "--once", "--wait", "3s", "-o", "json")
@@ -134,29 +135,29 @@ var _ = Describe("try", func() {
 		Expect(r.out).To(And(ContainSubstring(`"event":"failed"`), ContainSubstring("cannot be pulled"), ContainSubstring(`"event":"gone"`)))
 	})
 
-	It("knows no Challenge that is not there, with exit code 3", func(ctx context.Context) {
+	It("reports a missing Challenge, with exit code 3", func(ctx context.Context) {
 		r := run(ctx, "try", "nothing", "-n", bergtest.Namespace(ctx))
 		Expect(r.code).To(Equal(3))
-		Expect(r.err).To(ContainSubstring("there is no Challenge nothing"))
+		Expect(r.err).To(ContainSubstring("Challenge nothing does not exist"))
 	})
 
-	It("ends the instance although the connection was lost meanwhile", func(ctx context.Context) {
+	It("deletes the instance although the connection is lost for a while", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
-		line := newGate(ctx)
-		t := inTerminal(ctx, 100, nil, "--kubeconfig", line.kubeconfig, "try", "web", "-n", ns)
-		Eventually(t.Text).Should(ContainSubstring("Ctrl-C ends it"))
-		line.cut()
+		connection := newGate(ctx)
+		t := inTerminal(ctx, 100, nil, "--kubeconfig", connection.kubeconfig, "try", "web", "-n", ns)
+		Eventually(t.Text).Should(ContainSubstring("Press Ctrl-C"))
+		connection.cut()
 		t.Type("\x03")
-		Eventually(t.Text).Should(ContainSubstring("ending it"))
-		line.mend()
+		Eventually(t.Text).Should(ContainSubstring("deleting the instance"))
+		connection.mend()
 		Expect(t.Code()).To(Equal(0))
 		Expect(apiserver.Names(ctx, &bergv1.ChallengeInstanceList{}, client.InNamespace(ns))).To(BeEmpty())
 	})
 })
 
 var _ = Describe("why", func() {
-	DescribeTable("says the first thing that is wrong, and what to do",
+	DescribeTable("explains the first problem, and what to do",
 		func(ctx context.Context, spec string, code int, says ...string) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "some", spec)
@@ -169,33 +170,33 @@ var _ = Describe("why", func() {
 				}
 			}).WithPolling(500 * time.Millisecond).Should(Succeed())
 		},
-		Entry("nothing", `containers: [{hostname: web, image: a}]`, 0, "Nothing is wrong"),
-		Entry("no containers", `author: nobody`, 4, "has no containers", "spec.containers"),
-		Entry("no flag", withFlag, 4, "wants a flag", "kubectl patch"),
+		Entry("nothing", `containers: [{hostname: web, image: a}]`, 0, "No problem found"),
+		Entry("no containers", `author: alice`, 4, "has no containers", "spec.containers"),
+		Entry("no flag", withFlag, 4, "needs a flag", "kubectl patch"),
 		Entry("an image", `containers: [{hostname: web, image: berg.test/behaviour/image-pull}]`, 4, "Container web", "cannot be pulled"),
-		Entry("a crash", `containers: [{hostname: web, image: berg.test/behaviour/crash}]`, 4, "ends again and again", "--previous"),
+		Entry("a crash", `containers: [{hostname: web, image: berg.test/behaviour/crash}]`, 4, "keeps exiting", "--previous"),
 	)
 
-	It("waits for an owner who is busy", func(ctx context.Context) {
+	It("explains that the owner has another instance", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "web")
 		expect.Reaches(ctx, first, bergv1.PhaseRunning)
 		second := bergtest.Instance(ctx, ns, "web", bergtest.OwnedBy(first.Spec.OwnerID))
-		Eventually(func() string { return run(ctx, "why", second.Name, "-n", ns).out }).Should(ContainSubstring("one owner has one at a time"))
+		Eventually(func() string { return run(ctx, "why", second.Name, "-n", ns).out }).Should(ContainSubstring("an owner has one instance at a time"))
 	})
 
-	It("groups what is wrong with many", func(ctx context.Context) {
+	It("groups instances with the same problem", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "bad", `containers: [{hostname: web, image: berg.test/behaviour/crash}]`)
 		bergtest.Challenge(ctx, ns, "good", bergtest.OneContainer)
 		bergtest.Several(ctx, ns, "bad", 3)
 		bergtest.Several(ctx, ns, "good", 2)
-		Eventually(func() string { return run(ctx, "why", "--all", "-n", ns).out }).WithTimeout(30 * time.Second).WithPolling(time.Second).
+		Eventually(func() string { return run(ctx, "why", "--all", "-n", ns).out }).WithTimeout(limits.Wait).WithPolling(time.Second).
 			Should(And(ContainSubstring("3 of 5 instances have a problem"), MatchRegexp(`(?s)^[^✗]*✗[^✗]*$`)))
 	})
 
-	It("says what its user may not read", func(ctx context.Context) {
+	It("names what its user may not read", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "bad", `containers: [{hostname: web, image: berg.test/behaviour/crash}]`)
 		i := bergtest.Instance(ctx, ns, "bad")
@@ -203,14 +204,14 @@ var _ = Describe("why", func() {
 		viewer := bindViewer(ctx, ns)
 		r := run(ctx, "why", i.Name, "-n", ns, "--as", viewer)
 		Expect(r.code).To(Equal(4))
-		Expect(r.out).To(And(ContainSubstring("ends again and again"), ContainSubstring("you may not read pods")))
+		Expect(r.out).To(And(ContainSubstring("keeps exiting"), ContainSubstring("you may not read pods")))
 		Expect(run(ctx, "end", i.Name, "-n", ns, "--as", viewer).code).To(Equal(7))
-		Expect(run(ctx, "list", "-n", ns, "--as", "nobody").code).To(Equal(7))
+		Expect(run(ctx, "list", "-n", ns, "--as", "stranger").code).To(Equal(7))
 	})
 })
 
 var _ = Describe("rollout", func() {
-	It("tells beforehand whose pods restart, and nobody else's do", func(ctx context.Context) {
+	It("previews which pods restart, and restarts no others", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		challenge := bergtest.Challenge(ctx, ns, "two", `
 containers:
@@ -228,14 +229,14 @@ containers:
 		apiserver.Change(ctx, challenge, func() { challenge.Spec.Containers[0].Image = "example.com/web:2" })
 		Eventually(func() string { return run(ctx, "rollout", "two", "-n", ns, "--dry-run").out }).
 			Should(And(ContainSubstring("3 instances: web restarts (image example.com/web:1 → example.com/web:2); db stays"), ContainSubstring("3 pods restart")))
-		Expect(run(ctx, "rollout", "two", "-n", ns).code).To(Equal(2), "nobody was asked")
+		Expect(run(ctx, "rollout", "two", "-n", ns).code).To(Equal(2), "there is no terminal for the confirmation")
 
 		asked := inTerminal(ctx, 100, nil, "rollout", "two", "-n", ns)
 		Eventually(asked.Text).Should(ContainSubstring("[y/N]"))
 		asked.Type("n\r")
 		Expect(asked.Code()).To(Equal(130))
 
-		done := run(ctx, "rollout", "two", "-n", ns, "--yes", "--at-once", "1", "-o", "json")
+		done := run(ctx, "rollout", "two", "-n", ns, "--yes", "--max-unavailable", "1", "-o", "json")
 		Expect(done.code).To(Equal(0))
 		for _, i := range all {
 			expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
@@ -248,7 +249,7 @@ containers:
 		Expect(run(ctx, "rollout", "two", "-n", ns, "--yes").out).To(ContainSubstring("up to date"))
 	})
 
-	It("stops when what it does breaks instances", func(ctx context.Context) {
+	It("stops when it breaks instances", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		challenge := bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		all := bergtest.Several(ctx, ns, "web", 4)
@@ -259,7 +260,7 @@ containers:
 		for _, i := range all {
 			expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged)
 		}
-		r := run(ctx, "rollout", "web", "-n", ns, "--yes", "--at-once", "1", "--stop-after", "1")
+		r := run(ctx, "rollout", "web", "-n", ns, "--yes", "--max-unavailable", "1", "--stop-after", "1")
 		Expect(r.code).To(Equal(4))
 		Expect(r.err).To(ContainSubstring("stopped"))
 		left := 0
@@ -272,7 +273,7 @@ containers:
 		Expect(left).To(Equal(3))
 	})
 
-	It("counts as broken what does not become ready in time", func(ctx context.Context) {
+	It("counts an instance that is not ready in time as failed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		challenge := bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		all := bergtest.Several(ctx, ns, "web", 3)
@@ -283,12 +284,12 @@ containers:
 		for _, i := range all {
 			expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged)
 		}
-		r := run(ctx, "rollout", "challenge/web", "-n", ns, "--yes", "--at-once", "1", "--stop-after", "1", "--settle", "3s")
+		r := run(ctx, "rollout", "challenge/web", "-n", ns, "--yes", "--max-unavailable", "1", "--stop-after", "1", "--ready-timeout", "3s")
 		Expect(r.code).To(Equal(4))
 		Expect(r.err).To(ContainSubstring("stopped"))
 	})
 
-	It("names those that cannot be brought to the Challenge, and does not wait for them", func(ctx context.Context) {
+	It("names instances that cannot be updated, and does not wait for them", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		challenge := bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "web")
@@ -305,7 +306,7 @@ containers:
 	})
 })
 
-// pods are the UIDs of an instance's live pods, by container.
+// pods returns the UIDs of the pods of an instance by container, without terminating ones.
 func pods(ctx context.Context, i *bergv1.ChallengeInstance) map[string]string {
 	GinkgoHelper()
 	var list corev1.PodList
@@ -319,21 +320,21 @@ func pods(ctx context.Context, i *bergv1.ChallengeInstance) map[string]string {
 	return out
 }
 
-var _ = Describe("freeze and thaw", func() {
-	It("starts nothing and ends nothing meanwhile, and gives the time back", func(ctx context.Context) {
+var _ = Describe("freeze and unfreeze", func() {
+	It("starts and expires nothing in between, and restores the time left", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		challenge := bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		live := bergtest.Instance(ctx, ns, "web", func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = "8s" })
 		expect.Reaches(ctx, live, bergv1.PhaseRunning)
 		Expect(run(ctx, "freeze", "-n", ns).code).To(Equal(0))
-		Expect(run(ctx, "end", live.Name, "-n", ns, "--after", "1s").err).To(ContainSubstring("frozen: thaw it first"))
+		Expect(run(ctx, "end", live.Name, "-n", ns, "--after", "1s").err).To(ContainSubstring("frozen: unfreeze it first"))
 		late := bergtest.Instance(ctx, ns, "web")
 		expect.Shows(ctx, late, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonFrozen)
 		Expect(late.Status.Phase).To(Equal(bergv1.PhasePending))
 		Expect(run(ctx, "why", late.Name, "-n", ns).out).To(ContainSubstring("frozen"))
 		Expect(run(ctx, "list", "-n", ns).out).To(ContainSubstring("frozen"))
 		again := run(ctx, "freeze", "-n", ns)
-		Expect(again.out).To(And(ContainSubstring("froze Challenges: 0 of 1, 1 were already"), ContainSubstring("froze instances: 1 of 2, 1 were already")))
+		Expect(again.out).To(And(ContainSubstring("froze Challenges: 0 of 1, 1 already done"), ContainSubstring("froze instances: 1 of 2, 1 already done")))
 
 		Consistently(func(g Gomega) {
 			g.Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed())
@@ -342,19 +343,19 @@ var _ = Describe("freeze and thaw", func() {
 		}).WithTimeout(10 * time.Second).WithPolling(time.Second).Should(Succeed())
 		Expect(live.Status.ExpiresAt).To(BeNil())
 
-		Expect(run(ctx, "thaw", "-n", ns).code).To(Equal(0))
+		Expect(run(ctx, "unfreeze", "-n", ns).code).To(Equal(0))
 		expect.Reaches(ctx, late, bergv1.PhaseRunning)
-		Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed(), "it is ended at once")
+		Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed(), "it expired immediately")
 		bergtest.Gone(ctx, live)
 		Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(challenge), challenge)).To(Succeed())
 		Expect(challenge.Annotations).NotTo(HaveKey(bergv1.AnnotationFrozen))
 		Expect(run(ctx, "freeze", "-n", ns, "--dry-run").out).To(And(ContainSubstring("Challenge "+ns+"/web"), ContainSubstring("instance "+ns+"/"+late.Name)))
-		Expect(run(ctx, "thaw", "-n", ns).out).To(ContainSubstring("thawed instances: 0 of 1, 1 were already"))
+		Expect(run(ctx, "unfreeze", "-n", ns).out).To(ContainSubstring("unfroze instances: 0 of 1, 1 already done"))
 	})
 })
 
 var _ = Describe("end", func() {
-	It("asks before it ends many, and can be repeated", func(ctx context.Context) {
+	It("asks for confirmation before it ends many, and can be repeated", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		all := bergtest.Several(ctx, ns, "web", 3)
@@ -371,7 +372,7 @@ var _ = Describe("end", func() {
 		Expect(run(ctx, "end", all[0].Name, "-n", ns).code).To(Equal(3))
 	})
 
-	It("lets the operator do it after a time, and of a node", func(ctx context.Context) {
+	It("ends instances later by their timeout, and those on a node", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		i, other := bergtest.Instance(ctx, ns, "web"), bergtest.Instance(ctx, ns, "web")
@@ -382,7 +383,7 @@ var _ = Describe("end", func() {
 			g.Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
 			g.Expect(time.Until(i.Status.ExpiresAt.Time)).To(BeNumerically("~", 20*time.Minute, 20*time.Second))
 		}).Should(Succeed())
-		Expect(run(ctx, "end", i.Name, "-n", ns, "--after", "40m").out).To(ContainSubstring("1 were already"))
+		Expect(run(ctx, "end", i.Name, "-n", ns, "--after", "40m").out).To(ContainSubstring("1 already done"))
 
 		var list corev1.PodList
 		Expect(apiserver.Client.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
@@ -392,31 +393,31 @@ var _ = Describe("end", func() {
 	})
 })
 
-var _ = Describe("doctor and plan", func() {
-	It("says what is missing, and looks without rights, too", func(ctx context.Context) {
+var _ = Describe("doctor and completion", func() {
+	It("reports problems, also to a user without permissions", func(ctx context.Context) {
 		r := run(ctx, "doctor", "--offline", "-o", "json")
 		Expect(r.code).To(Equal(4))
 		report := decode[struct {
-			Verdict string
-			Checks  []struct{ Check, Level, Text, Do string }
+			Level  string
+			Checks []struct{ Check, Level, Text, Do string }
 		}](r.out)
-		Expect(report.Verdict).To(Equal("problem"))
+		Expect(report.Level).To(Equal("problem"))
 		for _, line := range report.Checks {
 			if line.Level == "problem" {
 				Expect(line.Do).NotTo(BeEmpty(), line.Check)
 			}
 		}
-		poor := run(ctx, "doctor", "--offline", "--as", "nobody", "--as-group", "system:authenticated")
+		poor := run(ctx, "doctor", "--offline", "--as", "stranger", "--as-group", "system:authenticated")
 		Expect(poor.code).To(BeElementOf(0, 4))
 		Expect(poor.out).To(And(ContainSubstring("you may not"), ContainSubstring("? operator")))
 	})
 
-	It("tells an API server that is not there, with exit code 8", func(ctx context.Context) {
-		line := newGate(ctx)
-		line.cut()
-		Expect(run(ctx, "--kubeconfig", line.kubeconfig, "list").code).To(Equal(8))
-		Expect(run(ctx, "--kubeconfig", line.kubeconfig, "list", "-w").code).To(Equal(8))
-		Expect(run(ctx, "--kubeconfig", line.kubeconfig, "doctor").code).To(Equal(8))
+	It("reports an unreachable API server, with exit code 8", func(ctx context.Context) {
+		connection := newGate(ctx)
+		connection.cut()
+		Expect(run(ctx, "--kubeconfig", connection.kubeconfig, "list").code).To(Equal(8))
+		Expect(run(ctx, "--kubeconfig", connection.kubeconfig, "list", "-w").code).To(Equal(8))
+		Expect(run(ctx, "--kubeconfig", connection.kubeconfig, "doctor").code).To(Equal(8))
 	})
 
 	It("completes names in a shell", func(ctx context.Context) {

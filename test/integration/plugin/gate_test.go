@@ -14,7 +14,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/launch"
 )
 
-// gate is a line to the API server that can be cut.
+// gate is a connection to the API server that can be interrupted.
 type gate struct {
 	*launch.Gate
 	kubeconfig string
@@ -46,7 +46,7 @@ func bindViewer(ctx context.Context, namespace string) string {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "viewer"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "viewer"}},
 	})).To(Succeed())
-	// The API server goes by a new binding a moment after it has stored it.
+	// The API server applies a new binding a moment after it has stored it.
 	Eventually(apiserver.May).WithArguments(ctx, "viewer", authorizationv1.ResourceAttributes{
 		Namespace: namespace, Group: "berg.norelect.ch", Resource: "challengeinstances", Verb: "list",
 	}).Should(BeTrue())

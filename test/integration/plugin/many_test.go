@@ -33,11 +33,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// stored makes instances that look as if they had been started, while no operator runs: what is
-// measured, or broken off, is the plugin alone.
+// stored creates instances with the status of started ones while the operator is paused, so that only the
+// plugin is measured or interrupted.
 func stored(ctx context.Context, ns string, n int) {
 	GinkgoHelper()
 	elsewhere := bergtest.Namespace(ctx)
@@ -67,7 +68,7 @@ func stored(ctx context.Context, ns string, n int) {
 	group.Wait()
 }
 
-// timeouts counts how long instances live.
+// timeouts counts instances by their timeout.
 func timeouts(ctx context.Context, ns string) map[string]int {
 	GinkgoHelper()
 	var all bergv1.ChallengeInstanceList
@@ -80,7 +81,7 @@ func timeouts(ctx context.Context, ns string) map[string]int {
 }
 
 var _ = Describe("extend", func() {
-	It("adds to the time of live instances, once for each ID", func(ctx context.Context) {
+	It("extends started instances once for each ID", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "web", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "web")
@@ -106,21 +107,21 @@ var _ = Describe("extend", func() {
 		}
 	})
 
-	It("goes on when the connection was lost, and adds nothing twice", func(ctx context.Context) {
+	It("continues after a lost connection, and extends nothing twice", func(ctx context.Context) {
 		const n = 120
 		ns := bergtest.Namespace(ctx)
 		stored(ctx, ns, n)
-		line := newGate(ctx)
-		t := inTerminal(ctx, 100, nil, "--kubeconfig", line.kubeconfig, "extend", "30m", "--all", "-n", ns, "--pace", "60")
+		connection := newGate(ctx)
+		t := inTerminal(ctx, 100, nil, "--kubeconfig", connection.kubeconfig, "extend", "30m", "--all", "-n", ns, "--pace", "60")
 		Eventually(t.Text).Should(MatchRegexp(`[1-9]\d*/120`))
-		line.cut()
-		Eventually(t.Text).Should(ContainSubstring("no connection, trying again"))
-		line.mend()
+		connection.cut()
+		Eventually(t.Text).Should(ContainSubstring("no connection, retrying"))
+		connection.mend()
 		Expect(t.Code()).To(Equal(0))
 		Expect(timeouts(ctx, ns)).To(Equal(map[string]int{"9000s": n}))
 	})
 
-	It("does the rest when it is repeated after it was interrupted", func(ctx context.Context) {
+	It("extends the rest when it is repeated after an interruption", func(ctx context.Context) {
 		const n = 60
 		ns := bergtest.Namespace(ctx)
 		stored(ctx, ns, n)
@@ -137,23 +138,23 @@ var _ = Describe("extend", func() {
 		Expect(timeouts(ctx, ns)).To(Equal(map[string]int{"9000s": n}))
 	})
 
-	It("says how to go on when the connection does not come back", func(ctx context.Context) {
+	It("says how to continue when the connection does not come back", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		stored(ctx, ns, 40)
-		line := newGate(ctx)
-		t := inTerminal(ctx, 200, []string{"NO_COLOR=1"}, "--kubeconfig", line.kubeconfig, "extend", "30m", "--all", "-n", ns, "--pace", "10", "--patience", "3s")
+		connection := newGate(ctx)
+		t := inTerminal(ctx, 200, []string{"NO_COLOR=1"}, "--kubeconfig", connection.kubeconfig, "extend", "30m", "--all", "-n", ns, "--pace", "10", "--retry-timeout", "3s")
 		Eventually(t.Text).Should(MatchRegexp(`[1-9]\d*/40`))
-		line.cut()
+		connection.cut()
 		Expect(t.Code()).To(Equal(8))
-		Expect(t.Text()).To(MatchRegexp(`The same command with --id \S+ extends the rest`))
+		Expect(t.Text()).To(MatchRegexp(`Repeat the command with --id \S+: it extends the rest`))
 	})
 
-	It("extends 1,000 about as fast as a bare client patches them", func(ctx context.Context) {
+	It("extends 1,000 instances about as fast as a bare client patches them", func(ctx context.Context) {
 		n, err := strconv.Atoi(os.Getenv("EXTEND"))
 		if err != nil {
-			Skip("EXTEND says how many: make plugin-extend")
+			Skip("EXTEND is not set: make plugin-extend")
 		}
-		const rounds, most = 5, 1.3
+		const rounds, maxRatio = 5, 1.3
 		ns := bergtest.Namespace(ctx)
 		stored(ctx, ns, n)
 		var names []string
@@ -182,9 +183,9 @@ var _ = Describe("extend", func() {
 		for i := range ratios {
 			ratios[i] = plugin[i] / bare[i]
 		}
-		AddReportEntry("extend", fmt.Sprintf("%d instances, %d processors: plugin %.2f s, bare client %.2f s, ratio %.2f (medians of %d rounds; ratios %.2f)",
+		AddReportEntry("extend", fmt.Sprintf("%d instances, %d CPUs: plugin %.2f s, bare client %.2f s, ratio %.2f (medians of %d rounds; ratios %.2f)",
 			n, runtime.NumCPU(), median(plugin), median(bare), median(ratios), rounds, ratios))
-		Expect(median(ratios)).To(BeNumerically("<=", most))
+		Expect(median(ratios)).To(BeNumerically("<=", maxRatio))
 	})
 })
 
@@ -202,7 +203,7 @@ func median(all []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// patchAll is the bare client: told beforehand what to write, with as many requests at a time.
+// patchAll is the bare client: it knows what to write, and sends as many requests concurrently.
 func patchAll(ctx context.Context, ns string, names []string, timeout string) (seconds float64) {
 	GinkgoHelper()
 	config := rest.CopyConfig(apiserver.Config)
@@ -233,7 +234,7 @@ func patchAll(ctx context.Context, ns string, names []string, timeout string) (s
 }
 
 var _ = Describe("plan", func() {
-	It("says what a run needs, within 15 percent", func(ctx context.Context) {
+	It("predicts what instances need, within 15 percent", func(ctx context.Context) {
 		const each = 12
 		ns := bergtest.Namespace(ctx)
 		specs := map[string]string{"one": bergtest.OneContainer, "every": bergtest.EveryKind, "two": `
@@ -253,7 +254,7 @@ containers:
 		Expect(r.code).To(BeElementOf(0, 4))
 		planned := decode[plan.Result](r.out)
 		Expect(planned.Instances).To(Equal(each * len(specs)))
-		// The nodes here have room for everything: on small ones it shows how well the plan packs.
+		// The nodes of the test cluster hold everything: smaller ones show how well the plan packs.
 		small := corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("2Gi"),
 			corev1.ResourceEphemeralStorage: resource.MustParse("10Gi"), corev1.ResourcePods: resource.MustParse("30"),
@@ -296,21 +297,21 @@ containers:
 			routes += len(apiserver.Names(ctx, &gatewayv1.HTTPRouteList{}, client.InNamespace(i.Status.Namespace))) +
 				len(apiserver.Names(ctx, &gatewayv1.TLSRouteList{}, client.InNamespace(i.Status.Namespace)))
 		}
-		Eventually(func(g Gomega) { // events wait for up to ten seconds
+		Eventually(func(g Gomega) { // events are sent after up to ten seconds
 			g.Expect(float64(requests.Load())).To(near(planned.RequestsPerInstance * float64(len(all))))
 			g.Expect(planned.RequestsPerSecond).To(near(float64(requests.Load()) / time.Minute.Seconds()))
-		}).WithTimeout(30 * time.Second).Should(Succeed())
+		}).WithTimeout(limits.Wait).Should(Succeed())
 		var nodes corev1.NodeList
 		Expect(apiserver.Client.List(ctx, &nodes)).To(Succeed())
 		for what, pair := range map[string][2]float64{
 			"nodes":       {float64(planned.Nodes), float64(firstFit(everyPod, nodes.Items[0].Status.Allocatable))},
 			"small nodes": {float64(onSmall.Nodes), float64(firstFit(everyPod, small))},
-			"pods":        {float64(planned.Pods), float64(made)}, "processors": {planned.CPU, cpu}, "memory": {planned.MemoryGiB, memory},
+			"pods":        {float64(planned.Pods), float64(made)}, "CPU": {planned.CPU, cpu}, "memory": {planned.MemoryGiB, memory},
 			"disk": {planned.DiskGiB, disk}, "node ports": {float64(planned.NodePorts), float64(ports)}, "routes": {float64(planned.Routes), float64(routes)},
 		} {
 			Expect(pair[0]).To(near(pair[1]), what)
 		}
-		AddReportEntry("plan", fmt.Sprintf("%d instances: planned %.1f requests each, counted %.1f; small nodes %d and %d, pods %d and %d, processors %.2f and %.2f, memory %.2f and %.2f GiB, node ports %d and %d",
+		AddReportEntry("plan", fmt.Sprintf("%d instances: planned %.1f requests each, counted %.1f; small nodes %d and %d, pods %d and %d, CPU %.2f and %.2f, memory %.2f and %.2f GiB, node ports %d and %d",
 			len(all), planned.RequestsPerInstance, float64(requests.Load())/float64(len(all)), onSmall.Nodes, firstFit(everyPod, small), planned.Pods, made, planned.CPU, cpu, planned.MemoryGiB, memory, planned.NodePorts, ports))
 	})
 
@@ -329,7 +330,7 @@ containers:
 	})
 })
 
-// firstFit is how many nodes of a size take pods, each put on the first one with room for it.
+// firstFit returns how many nodes of a size hold the pods, each on the first node with enough resources.
 func firstFit(all []corev1.Pod, size corev1.ResourceList) int {
 	GinkgoHelper()
 	var free []corev1.ResourceList
@@ -366,5 +367,5 @@ func takes(has, needs corev1.ResourceList) bool {
 	return true
 }
 
-// near is within 15 percent.
+// near matches a figure within 15 percent.
 func near(of float64) OmegaMatcher { return BeNumerically("~", of, 0.15*of+1e-9) }

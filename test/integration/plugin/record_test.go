@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("record", func() {
-	It("shows what is left of an instance, and says where there is nothing", func(ctx context.Context) {
+	It("shows the record of an instance, and reports a missing one", func(ctx context.Context) {
 		ns, records := bergtest.Namespace(ctx), apiserver.Namespace(ctx)
 		for name, reason := range map[string]bergv1.EndReason{"uid-1": "Timeout", "uid-2": "AdminTermination"} {
 			r := &bergv1.ChallengeInstanceRecord{ObjectMeta: metav1.ObjectMeta{
@@ -28,12 +28,12 @@ var _ = Describe("record", func() {
 		}
 		one := run(ctx, "record", "uid-1-web", "-n", ns, "--records", records)
 		Expect(one.code).To(Equal(0))
-		Expect(one.out).To(And(ContainSubstring("ended for Timeout"), ContainSubstring("last words of uid-1"), Not(ContainSubstring("uid-2"))))
+		Expect(one.out).To(And(ContainSubstring(": Timeout"), ContainSubstring("last words of uid-1"), Not(ContainSubstring("uid-2"))))
 		Expect(decode[bergv1.ChallengeInstanceRecord](run(ctx, "record", "uid-2", "-n", ns, "--records", records, "-o", "json").out).Spec.Reason).
 			To(BeEquivalentTo("AdminTermination"))
 		Expect(run(ctx, "records", "-n", ns, "--records", records).out).To(And(ContainSubstring("uid-1-web"), ContainSubstring("uid-2-web")))
 		Expect(run(ctx, "__complete", "record", "--records", records, "-n", ns, "uid").out).To(And(ContainSubstring("uid-1-web"), ContainSubstring("uid-2-web")))
-		Expect(run(ctx, "record", "nobody", "-n", ns, "--records", records).code).To(Equal(3))
+		Expect(run(ctx, "record", "missing", "-n", ns, "--records", records).code).To(Equal(3))
 		Expect(decode[[]any](run(ctx, "records", "-n", "default", "--records", records, "-o", "json").out)).To(BeEmpty())
 	})
 })

@@ -11,20 +11,21 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/creack/pty"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-// result is what one run of the program left.
+// result is the output and the exit code of the program.
 type result struct {
 	out, err string
 	code     int
 }
 
-// environment is that of a person, without a terminal's.
+// environment returns the environment of the program, without TERM.
 func environment(more ...string) []string {
 	return append([]string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig}, more...)
 }
@@ -35,7 +36,7 @@ func run(ctx context.Context, args ...string) result {
 	return feed(ctx, "", args...)
 }
 
-// feed is run with standard input.
+// feed runs the program with a standard input.
 func feed(ctx context.Context, in string, args ...string) result {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, program, args...)
@@ -70,7 +71,7 @@ type terminal struct {
 	done    chan struct{}
 }
 
-// inTerminal starts the program in a terminal of a size.
+// inTerminal starts the program in a terminal with a number of columns.
 func inTerminal(ctx context.Context, columns uint16, env []string, args ...string) *terminal {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, program, args...)
@@ -86,7 +87,7 @@ func inTerminal(ctx context.Context, columns uint16, env []string, args ...strin
 			t.mu.Lock()
 			t.text.Write(buffer[:n])
 			t.mu.Unlock()
-			if err != nil { // EIO when the program has ended
+			if err != nil { // EIO after the end of the program
 				return
 			}
 		}
@@ -98,30 +99,30 @@ func inTerminal(ctx context.Context, columns uint16, env []string, args ...strin
 	return t
 }
 
-// Text is what was written so far.
+// Text returns the output so far.
 func (t *terminal) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.String()
 }
 
-// Type types.
+// Type types text.
 func (t *terminal) Type(text string) {
 	GinkgoHelper()
 	_, err := io.WriteString(t.file, text)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// Resize changes the window.
+// Resize changes the number of columns.
 func (t *terminal) Resize(columns uint16) {
 	GinkgoHelper()
 	Expect(pty.Setsize(t.file, &pty.Winsize{Rows: 24, Cols: columns})).To(Succeed())
 }
 
-// Code waits for the end.
+// Code waits for the end of the program and returns its exit code.
 func (t *terminal) Code() int {
 	GinkgoHelper()
-	Eventually(t.done).WithTimeout(time.Minute).Should(BeClosed(), t.Text)
+	Eventually(t.done).WithTimeout(limits.Wait).Should(BeClosed(), t.Text)
 	var exit *exec.ExitError
 	if err := t.command.Wait(); err != nil && !errors.As(err, &exit) {
 		Expect(err).NotTo(HaveOccurred())

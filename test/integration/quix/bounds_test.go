@@ -17,8 +17,8 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-var _ = Describe("A problem is told in a few words, however long it is:", func() {
-	It("of an Environment, what the API server says", func(ctx context.Context) {
+var _ = Describe("The message of a long problem is bounded:", func() {
+	It("the error of the API server", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) {
 			env.Spec.Labels = map[string]string{"quix.io/a": strings.Repeat("ä", 40000)}
 		})
@@ -36,7 +36,7 @@ var _ = Describe("A problem is told in a few words, however long it is:", func()
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 	})
 
-	It("of a namespace that many finalizers hold", func(ctx context.Context) {
+	It("a namespace with many finalizers", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		var finalizers []string

@@ -20,10 +20,10 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-var _ = Describe("An environment whose namespace is not its own", func() {
-	It("fails beside one that nobody manages, leaves it untouched also when it is deleted, and continues when that is gone", func(ctx context.Context) {
+var _ = Describe("An environment whose namespace belongs to another owner", func() {
+	It("fails if the namespace is unmanaged, leaves it untouched, also when the Environment is deleted, and continues when the namespace is gone", func(ctx context.Context) {
 		id := quixtest.NewID()
-		ns := foreignNamespace(ctx, id+"-qdep", map[string]string{"owner": "somebody"})
+		ns := foreignNamespace(ctx, id+"-qdep", map[string]string{"owner": "another"})
 		same := &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: id + "-quix-crb", Labels: map[string]string{"quix.io/managed-by": "environment-operator"}},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
@@ -40,7 +40,7 @@ var _ = Describe("An environment whose namespace is not its own", func() {
 		leftAlone(ctx, ns)
 		leftAlone(ctx, same)
 
-		By("deleting another one beside it")
+		By("deleting another Environment of the same ID")
 		second := quixtest.Environment(ctx, id)
 		expect.Settles(ctx, second, quixv1.PhaseFailed)
 		Expect(k8s.Delete(ctx, second)).To(Succeed())
@@ -48,7 +48,7 @@ var _ = Describe("An environment whose namespace is not its own", func() {
 		leftAlone(ctx, ns)
 		leftAlone(ctx, same)
 
-		By("making room")
+		By("deleting the namespace")
 		Expect(k8s.Delete(ctx, ns)).To(Succeed())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		Expect(environmentNamespace(ctx, env).UID).NotTo(Equal(ns.UID))
@@ -75,7 +75,7 @@ var _ = Describe("An environment whose namespace is not its own", func() {
 		}
 	})
 
-	It("fails while another Environment of its id holds it, and takes over when that one is gone", func(ctx context.Context) {
+	It("fails while the namespace belongs to another Environment of its ID, and continues when that one is gone", func(ctx context.Context) {
 		id := quixtest.NewID()
 		first := quixtest.Environment(ctx, id)
 		expect.Settles(ctx, first, quixv1.PhaseReady)
@@ -97,7 +97,7 @@ var _ = Describe("An environment whose namespace is not its own", func() {
 		Expect(environmentNamespace(ctx, second).Annotations).To(HaveKeyWithValue("quix.io/environment-uid", string(second.UID)))
 	})
 
-	It("releases its namespace when an administrator takes the label off, and takes its rights away", func(ctx context.Context) {
+	It("releases its namespace when an administrator removes the label, and revokes the platform's rights", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		ns := environmentNamespace(ctx, env)
@@ -113,7 +113,7 @@ var _ = Describe("An environment whose namespace is not its own", func() {
 })
 
 var _ = Describe("After a restart, an environment", func() {
-	It("keeps its names under another suffix, and leaves a foreign binding alone", func(ctx context.Context) {
+	It("keeps its names under another suffix, and leaves the binding of another owner untouched", func(ctx context.Context) {
 		old := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, old, quixv1.PhaseReady)
 		robbed := quixtest.Environment(ctx, quixtest.NewID())
@@ -149,7 +149,7 @@ var _ = Describe("After a restart, an environment", func() {
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue())
 	})
 
-	It("is held to a pattern only when it is new", func(ctx context.Context) {
+	It("must match ENVIRONMENT_REGEX only when it is new", func(ctx context.Context) {
 		old := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, old, quixv1.PhaseReady)
 		inprocess.Pause()

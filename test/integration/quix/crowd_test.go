@@ -1,12 +1,8 @@
 package quix
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,40 +20,22 @@ import (
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/bulk"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-// CROWD is how many: few, because Kubernetes takes half a second for each namespace
-// that goes. make crowd asks for five hundred.
+// CROWD is the number of environments: by default few, because Kubernetes needs half a second to delete each namespace.
+// make crowd sets it to 500.
 var _ = Describe("A crowd of environments", func() {
-	It("is made in about the time of its writes", func(ctx context.Context) {
-		crowd, err := strconv.Atoi(cmp.Or(os.Getenv("CROWD"), "50"))
-		Expect(err).NotTo(HaveOccurred())
+	It("is created in about the time of its writes", func(ctx context.Context) {
+		crowd := bulk.Number("CROWD", 50)
 		marked := map[string]string{"integration": "crowd"}
 		byTheOperator := func() *quixv1.Environment {
 			return &quixv1.Environment{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "crowd-", Labels: marked},
 				Spec:       quixv1.EnvironmentSpec{ID: quixtest.NewID()},
 			}
-		}
-		everybody := func(do func(ctx context.Context, n int)) {
-			GinkgoHelper()
-			work := make(chan int, crowd)
-			for n := range crowd {
-				work <- n
-			}
-			close(work)
-			var wg sync.WaitGroup
-			for range process.MaxConcurrentReconciles {
-				wg.Go(func() {
-					defer GinkgoRecover()
-					for n := range work {
-						do(ctx, n)
-					}
-				})
-			}
-			wg.Wait()
 		}
 		ready := func() int {
 			GinkgoHelper()
@@ -73,10 +51,10 @@ var _ = Describe("A crowd of environments", func() {
 		}
 		remove := func() {
 			GinkgoHelper()
-			// One by one: all in one request may take longer than a request may.
+			// One by one: the deletion of all in one request may exceed its timeout.
 			var environments quixv1.EnvironmentList
 			Expect(k8s.List(ctx, &environments, client.MatchingLabels(marked))).To(Succeed())
-			everybody(func(ctx context.Context, n int) { Expect(k8s.Delete(ctx, &environments.Items[n])).To(Succeed()) })
+			bulk.Each(crowd, func(n int) { Expect(k8s.Delete(ctx, &environments.Items[n])).To(Succeed()) })
 			Eventually(func(g Gomega) {
 				var left quixv1.EnvironmentList
 				g.Expect(k8s.List(ctx, &left, client.MatchingLabels(marked))).To(Succeed())
@@ -86,7 +64,7 @@ var _ = Describe("A crowd of environments", func() {
 
 		By("the operator")
 		began := time.Now()
-		everybody(func(ctx context.Context, _ int) { Expect(k8s.Create(ctx, byTheOperator())).To(Succeed()) })
+		bulk.Each(crowd, func(_ int) { Expect(k8s.Create(ctx, byTheOperator())).To(Succeed()) })
 		Eventually(ready).Should(Equal(crowd))
 		withOperator := time.Since(began)
 		began = time.Now()
@@ -97,11 +75,11 @@ var _ = Describe("A crowd of environments", func() {
 		inprocess.Pause()
 		bare := bareEnvironments()
 		began = time.Now()
-		everybody(func(ctx context.Context, _ int) { bare.write(ctx, byTheOperator()) })
+		bulk.Each(crowd, func(_ int) { bare.write(ctx, byTheOperator()) })
 		alone := time.Since(began)
 		AddReportEntry(fmt.Sprint(crowd, " environments"), fmt.Sprintf("operator %.1fs, bare client %.1fs: ratio %.2f; removal %.1fs",
 			withOperator.Seconds(), alone.Seconds(), withOperator.Seconds()/alone.Seconds(), removal.Seconds()))
-		// Without an operator and its finalizer the namespaces go with their owner.
+		// Without an operator and its finalizer the garbage collector deletes the namespaces with their owner.
 		remove()
 	}, SpecTimeout(time.Hour))
 })

@@ -72,10 +72,10 @@ var _ = Describe("An environment", func() {
 		By("deleting it")
 		Expect(k8s.Delete(ctx, env)).To(Succeed())
 		expect.Gone(ctx, env)
-		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue(), "the finalizer goes after the namespace")
+		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue(), "the finalizer is removed before the namespace is gone")
 	})
 
-	It("takes off the namespace what is removed from the spec, and leaves what others put there", func(ctx context.Context) {
+	It("removes from the namespace what is removed from the spec, and keeps what other clients set", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) {
 			env.Spec.Labels = map[string]string{"quix.io/a": "1", "quix.io/b": "1"}
 			env.Spec.Annotations = map[string]string{"quix.io/c": "1", "quix.io/d": "1"}
@@ -85,7 +85,7 @@ var _ = Describe("An environment", func() {
 		before := ns.DeepCopy()
 		ns.Labels["quix.io/foreign"] = "stays"
 		ns.Annotations["example.com/foreign"] = "stays"
-		// An owner that exists: the garbage collector takes off others.
+		// An owner that exists: the garbage collector removes others.
 		role := &rbacv1.ClusterRole{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
 		ns.OwnerReferences = append(ns.OwnerReferences, metav1.OwnerReference{
@@ -118,13 +118,13 @@ var _ = Describe("An environment", func() {
 		expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceReconciliationFailed)
 		apiserver.Change(ctx, env, func() { env.Spec.Labels["quix.io/a"] = "none" })
 		expect.Settles(ctx, env, quixv1.PhaseReady)
-		// It was tried again and again meanwhile, and each thing is told once.
+		// It was retried several times, and each problem has one event.
 		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ConsistOf(
 			"Warning/NamespaceCreationFailed", "Normal/NamespaceCreated", "Normal/RoleBindingCreated", "Normal/EnvironmentReady",
 			"Warning/NamespaceReconciliationFailed", "Normal/EnvironmentReady"))
 	})
 
-	It("gets back what is deleted or changed by hand", func(ctx context.Context) {
+	It("repairs what is deleted or changed by hand", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.Spec.Labels = map[string]string{"quix.io/a": "1"} })
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 
@@ -156,7 +156,7 @@ var _ = Describe("An environment", func() {
 			g.Expect(now.UID).NotTo(Equal(first))
 		}).Should(Succeed())
 
-		By("its labels, of which one hides it from the cache, and its subjects")
+		By("its labels, one of which hides it from the cache, and its subjects")
 		auditor := rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "auditor"}
 		binding = environmentBinding(ctx, env)
 		platform := binding.Subjects[0]
@@ -190,7 +190,7 @@ var _ = Describe("An environment", func() {
 		})
 		becomes(platform, auditor)
 
-		By("its role, which cannot be changed in place, also where the cache does not see it")
+		By("its role, which cannot be changed in place, also while the cache does not have the binding")
 		for _, hidden := range []bool{false, true} {
 			wrong := environmentBinding(ctx, env)
 			wrong.RoleRef.Name = "view"
@@ -206,7 +206,7 @@ var _ = Describe("An environment", func() {
 				}
 				return err
 			}).WithPolling(time.Millisecond).Should(Succeed())
-			if hidden { // nothing tells: somebody must look
+			if hidden { // there is no event, so another change must trigger a reconciliation
 				apiserver.Change(ctx, env, func() { env.Spec.Annotations = map[string]string{"quix.io/look": "again"} })
 			}
 			becomes(platform)
@@ -222,11 +222,11 @@ var _ = Describe("An environment", func() {
 			g.Expect(k8s.Get(ctx, bindingKey(env), &rbacv1.RoleBinding{})).To(Succeed())
 		}).Should(Succeed())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
-		// So many changes in a row may count as a contest, but nothing was refused.
+		// So many changes in a row may count as contested, but nothing was refused.
 		Expect(strings.Join(environmentEvents(ctx, env), " ")).NotTo(Or(ContainSubstring("Failed"), ContainSubstring("Conflict")))
 	})
 
-	It("waits while its namespace hangs, says why, and has lost its rights by then", func(ctx context.Context) {
+	It("waits while its namespace cannot be deleted, says why, and has revoked the rights by then", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		ns := environmentNamespace(ctx, env)
@@ -239,16 +239,16 @@ var _ = Describe("An environment", func() {
 		Expect(env.Status.NamespaceStatus.Phase).To(Equal(quixv1.ResourceDeleting))
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, bindingKey(env), &rbacv1.RoleBinding{}))).To(BeTrue(), "the binding outlives the request")
 
-		By("restarting the operator meanwhile")
+		By("restarting the operator")
 		inprocess.Pause()()
 
-		By("lifting what holds it")
+		By("removing the finalizer")
 		Expect(k8s.Patch(ctx, hold, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		expect.Gone(ctx, env)
 		Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(ns), ns))).To(BeTrue())
 	})
 
-	It("waits, and does not fail, while its namespace terminates that somebody deleted", func(ctx context.Context) {
+	It("waits, and does not fail, while its namespace terminates after a deletion by hand", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		old := environmentNamespace(ctx, env)
@@ -257,7 +257,7 @@ var _ = Describe("An environment", func() {
 		Expect(k8s.Delete(ctx, old)).To(Succeed())
 		expect.Settles(ctx, env, quixv1.PhaseInProgress)
 		expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonWaiting)
-		// Without a namespace that lives, its binding cannot be made again.
+		// In a namespace that terminates, its binding cannot be created again.
 		Eventually(func() bool {
 			return apierrors.IsNotFound(k8s.Get(ctx, bindingKey(env), &rbacv1.RoleBinding{}))
 		}).Should(BeTrue())
@@ -269,12 +269,12 @@ var _ = Describe("An environment", func() {
 		Expect(environmentEvents(ctx, env)).NotTo(ContainElement(HavePrefix("Warning/")))
 	})
 
-	It("is deleted though its binding cannot be, and says so", func(ctx context.Context) {
+	It("is deleted although its binding cannot be deleted, and says so", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		inprocess.Instead(clock.RealClock{}, nil, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/rolebindings/") {
-				return nil, errors.New("the line is cut")
+				return nil, errors.New("the connection is cut")
 			}
 			return next.RoundTrip(r)
 		}))
@@ -283,7 +283,7 @@ var _ = Describe("An environment", func() {
 		Eventually(environmentEvents).WithContext(ctx).WithArguments(env).Should(ContainElement("Warning/RoleBindingDeletionFailed"))
 	})
 
-	It("is deleted though it was never made", func(ctx context.Context) {
+	It("is deleted although its namespace was never created", func(ctx context.Context) {
 		inprocess.Pause()
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		Expect(k8s.Delete(ctx, env)).To(Succeed())
@@ -304,8 +304,7 @@ var _ = Describe("An environment", func() {
 				writes.Add(1)
 			}
 		}))
-		// A change that does not matter to it wakes the environment, and shows that
-		// the operator has looked at it.
+		// A change that the operator ignores triggers a reconciliation, and shows that it costs nothing.
 		other := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, other, quixv1.PhaseReady)
 		ns := environmentNamespace(ctx, env)
@@ -313,10 +312,10 @@ var _ = Describe("An environment", func() {
 		ns.Annotations["example.com/any"] = "any"
 		Expect(k8s.Patch(ctx, ns, client.MergeFrom(before))).To(Succeed())
 		Consistently(writes.Load).WithTimeout(3 * time.Second).Should(BeZero())
-		Expect(reads.Load()).To(BeZero(), "the cache knows it all")
+		Expect(reads.Load()).To(BeZero(), "everything is in the cache")
 	})
 
-	It("is made whole whichever write the operator dies after", func(ctx context.Context) {
+	It("becomes complete after the operator dies after any of its writes", func(ctx context.Context) {
 		inprocess.Pause()
 		for deadly := int64(1); ; deadly++ {
 			var writes atomic.Int64
@@ -328,12 +327,12 @@ var _ = Describe("An environment", func() {
 				n := writes.Add(1)
 				order.add(r)
 				if n > deadly {
-					return nil, http.ErrServerClosed // the dead write nothing
+					return nil, http.ErrServerClosed // a dead process writes nothing
 				}
 				response, err := next.RoundTrip(r)
 				if n == deadly && err == nil {
 					_ = response.Body.Close()
-					return nil, http.ErrServerClosed // done, and nobody learns of it
+					return nil, http.ErrServerClosed // written, but the answer is lost
 				}
 				return response, err
 			}))
@@ -352,11 +351,11 @@ var _ = Describe("An environment", func() {
 			expect.Settles(ctx, env, quixv1.PhaseReady)
 			Expect(environmentNamespace(ctx, env).Annotations).To(HaveKeyWithValue("quix.io/environment-uid", string(env.UID)))
 			Expect(environmentBinding(ctx, env).Subjects).To(HaveLen(1))
-			Expect(k8s.Delete(ctx, env)).To(Succeed()) // its end is waited for with that of all
+			Expect(k8s.Delete(ctx, env)).To(Succeed()) // the suite waits for its end
 			stop()
 			if done {
 				environments, ns := "/apis/quix.io/v1/environments/"+env.Name, env.Spec.ID+"-qdep"
-				own := func(line string) bool { // others are on their way out
+				own := func(line string) bool { // others are being deleted
 					return strings.Contains(line, env.Name) || strings.Contains(line, ns) || strings.HasSuffix(line, "/api/v1/namespaces")
 				}
 				Expect(order.those(own)).To(HaveExactElements(
@@ -372,7 +371,7 @@ var _ = Describe("An environment", func() {
 	})
 })
 
-// requestLog notes requests in the order in which they are made.
+// requestLog records requests in their order.
 type requestLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -391,7 +390,7 @@ func (l *requestLog) those(match func(string) bool) []string {
 }
 
 var _ = Describe("The API server", func() {
-	It("refuses an Environment that cannot be, naming the field", func(ctx context.Context) {
+	It("refuses an invalid Environment, naming the field", func(ctx context.Context) {
 		with := func(modify func(*quixv1.EnvironmentSpec)) *quixv1.Environment {
 			env := &quixv1.Environment{ObjectMeta: metav1.ObjectMeta{GenerateName: "integration-"}, Spec: quixv1.EnvironmentSpec{ID: quixtest.NewID()}}
 			modify(&env.Spec)

@@ -32,13 +32,12 @@ func environmentBinding(ctx context.Context, env *quixv1.Environment) *rbacv1.Ro
 	return binding
 }
 
-// environmentEvents returns the events about an Environment, each <type>/<reason>,
-// as often as it was told.
+// environmentEvents returns the events about an Environment as <type>/<reason>, as often as they were recorded.
 func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
 	GinkgoHelper()
 	var events corev1.EventList
 	Expect(k8s.List(ctx, &events, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
-	var told []string
+	var reported []string
 	for _, e := range events.Items {
 		if e.InvolvedObject.Kind != "Environment" || e.InvolvedObject.UID != env.UID {
 			continue
@@ -49,13 +48,13 @@ func environmentEvents(ctx context.Context, env *quixv1.Environment) []string {
 			times = e.Series.Count
 		}
 		for range times {
-			told = append(told, e.Type+"/"+e.Reason)
+			reported = append(reported, e.Type+"/"+e.Reason)
 		}
 	}
-	return told
+	return reported
 }
 
-// foreignNamespace creates a namespace that is none of the operator's.
+// foreignNamespace creates a namespace that the operator does not manage.
 func foreignNamespace(ctx context.Context, name string, labels map[string]string) *corev1.Namespace {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}

@@ -17,12 +17,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-// What administrators do before a maintenance: an admission policy refuses what the
-// operator wants to write of the Environments themselves.
+// Before a maintenance, administrators freeze resources: an admission policy refuses the operator's writes of the
+// Environments themselves.
 var _ = Describe("A freeze of Environments", func() {
 	const updates, statuses = "environments", "environments/status"
 
-	It("of the status keeps none that is gone, and is told", func(ctx context.Context) {
+	It("of the status keeps no Environment whose namespace is gone, and is reported by an event", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		freeze(ctx, env.Name, statuses)
@@ -32,7 +32,7 @@ var _ = Describe("A freeze of Environments", func() {
 		expect.Event(ctx, env, corev1.EventTypeWarning, quixv1.ReasonRefused)
 	})
 
-	It("of the resource is told by one that is gone but for its finalizer", func(ctx context.Context) {
+	It("of the resource is reported by an Environment of which only the finalizer is left", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		lift := freeze(ctx, env.Name, updates)
@@ -44,7 +44,7 @@ var _ = Describe("A freeze of Environments", func() {
 		expect.Gone(ctx, env)
 	})
 
-	DescribeTable("is told by one that cannot be made, which is made when it is lifted",
+	DescribeTable("is reported by a new Environment, which becomes Ready when the freeze is lifted",
 		func(ctx context.Context, frozen ...string) {
 			name := apiserver.NamespacePrefix + quixtest.NewID()
 			lift := freeze(ctx, name, frozen...)
@@ -56,7 +56,7 @@ var _ = Describe("A freeze of Environments", func() {
 				Expect(env.Status.Message).To(And(ContainSubstring("finalizer"), ContainSubstring(apiserver.Refusal)))
 			}
 			Expect(apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, &corev1.Namespace{}))).To(BeTrue(),
-				"made without a finalizer, or without a trace in the status")
+				"created without a finalizer, or without its name in the status")
 			lift()
 			expect.Settles(ctx, env, quixv1.PhaseReady)
 			expect.Finalizer(ctx, env, quixv1.Finalizer)
@@ -67,11 +67,11 @@ var _ = Describe("A freeze of Environments", func() {
 	)
 })
 
-// freeze lets the API server refuse what the operator writes of one Environment, which need
-// not exist yet, until lift is called. Others may do as they like.
+// freeze lets the API server refuse the operator's writes of one Environment, which need not exist yet, until lift is
+// called. It does not refuse other clients.
 func freeze(ctx context.Context, name string, resources ...string) (lift func()) {
 	GinkgoHelper()
-	// Another one shows when the API server follows the policy.
+	// Writes of another Environment show when the API server enforces the policy.
 	probe := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.GenerateName = "probe-" })
 	expect.Settles(ctx, probe, quixv1.PhaseReady)
 	as, look := apiserver.As(apiserver.OperatorUser), apiserver.RawPatch(`{"metadata":{"annotations":{"probe":"1"}},"status":{"message":"probe"}}`)

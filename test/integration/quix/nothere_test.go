@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("A 404 that names no object", func() {
-	DescribeTable("holds up neither the start nor the deletion of an Environment",
+	DescribeTable("delays neither the start nor the deletion of an Environment",
 		func(ctx context.Context, answered func(id string, r *http.Request) bool) {
 			inprocess.Pause()
 			env := quixtest.Environment(ctx, quixtest.NewID(), func(env *quixv1.Environment) { env.GenerateName, env.Name = "", env.Spec.ID })
@@ -31,7 +31,7 @@ var _ = Describe("A 404 that names no object", func() {
 			expect.Gone(ctx, env)
 			err := k8s.Get(ctx, client.ObjectKey{Name: env.Spec.ID + "-qdep"}, &corev1.Namespace{})
 			Expect(client.IgnoreNotFound(err)).To(Succeed())
-			Expect(err).To(HaveOccurred(), "the namespace outlives it")
+			Expect(err).To(HaveOccurred(), "the namespace still exists")
 			Expect(lost.Answered.Load()).To(Equal(int64(2)), "it was not tried again")
 		},
 		Entry("to a write of its status", func(id string, r *http.Request) bool {

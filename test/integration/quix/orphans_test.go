@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("A finalizer that is removed by hand", func() {
-	It("is put back, of an Environment", func(ctx context.Context) {
+	It("is restored on an Environment", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, "e"+uuid.NewString()[:8])
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		apiserver.RemoveFinalizers(ctx, env)
@@ -27,9 +27,9 @@ var _ = Describe("A finalizer that is removed by hand", func() {
 	})
 })
 
-// An Environment is cluster-scoped: it owns its namespace in the eyes of Kubernetes too.
+// An Environment is cluster-scoped, so it owns its namespace for the garbage collector too.
 var _ = Describe("The namespace of an Environment whose finalizer was removed by hand", func() {
-	It("goes with it", func(ctx context.Context) {
+	It("is deleted with it", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, "e"+uuid.NewString()[:8])
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.Status.NamespaceStatus.ResourceName}}

@@ -13,11 +13,12 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
 )
 
-var _ = Describe("As often as somebody asks for it,", func() {
-	It("an Environment of one ID and name comes and goes, the last as quickly as the first", func(ctx context.Context) {
+var _ = Describe("When it is created again and again,", func() {
+	It("an Environment of one ID and name is ready and deleted, the last time as quickly as the first", func(ctx context.Context) {
 		id := quixtest.NewID()
 		contested := expect.Contests(ctx, &quixv1.EnvironmentList{}, client.MatchingFields{"metadata.name": id})
 		var took []time.Duration
@@ -45,5 +46,5 @@ var _ = Describe("As often as somebody asks for it,", func() {
 			Expect(contested()).To(BeEmpty())
 		}
 		expect.AsQuick(took)
-	}, SpecTimeout(10*time.Minute))
+	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })

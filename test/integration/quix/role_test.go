@@ -36,7 +36,7 @@ func listPods(namespace string) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods", Namespace: namespace}
 }
 
-// editRole changes the platform's ClusterRole for the length of a spec.
+// editRole changes the platform's ClusterRole until the end of the spec.
 func editRole(ctx context.Context, modify func(*rbacv1.ClusterRole)) (fix func()) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{}
@@ -68,7 +68,7 @@ func addRule(rule rbacv1.PolicyRule) func(*rbacv1.ClusterRole) {
 var escalation = rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create"}}
 
 var _ = Describe("The platform's ClusterRole", func() {
-	It("takes the platform's rights away at once when it becomes dangerous, and gives them back when it is fixed", func(ctx context.Context) {
+	It("loses its bindings immediately when it becomes dangerous, and gets them back when it is fixed", func(ctx context.Context) {
 		environments := make([]*quixv1.Environment, 3)
 		for n := range environments {
 			environments[n] = quixtest.Environment(ctx, quixtest.NewID())
@@ -112,7 +112,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 		}
 	})
 
-	It("is only reported when the policy says so, and never bound again", func(ctx context.Context) {
+	It("keeps its bindings under the policy Report, but gets no new one", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		inprocess.Pause()
@@ -134,7 +134,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 		expect.Settles(ctx, fresh, quixv1.PhaseReady)
 	})
 
-	It("may be missing at the start: environments say so, and continue when it is there", func(ctx context.Context) {
+	It("may be missing at the start: environments say so, and continue when it is created", func(ctx context.Context) {
 		live := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, live, quixv1.PhaseReady)
 		inprocess.Pause()
@@ -153,20 +153,20 @@ var _ = Describe("The platform's ClusterRole", func() {
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		expect.Settles(ctx, live, quixv1.PhaseReady)
 
-		By("being bound to one that is no longer the platform's, while its successor is missing")
+		By("an old role that is bound while its successor is missing")
 		inprocess.Pause()
 		inprocess.Restart(map[string]string{"CLUSTER_ROLE_NAME": "missing-" + quixtest.NewID()}, nil)
 		expect.Shows(ctx, live, quixv1.ConditionRoleValidated, metav1.ConditionFalse, quixv1.ReasonRoleMissing)
 		Eventually(func() bool {
 			return apierrors.IsNotFound(k8s.Get(ctx, bindingKey(live), &rbacv1.RoleBinding{}))
-		}).Should(BeTrue(), "nobody would notice were that role made dangerous")
+		}).Should(BeTrue(), "the operator no longer watches that role")
 	})
 
 	It("cannot be bound under another name without the right to bind that one", func(ctx context.Context) {
 		inprocess.Pause()
 		role := &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "integration-" + quixtest.NewID()},
-			// Nothing that the operator holds itself: it could hand that out.
+			// A right that the operator does not have: it could grant its own rights.
 			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"create"}}},
 		}
 		Expect(k8s.Create(ctx, role)).To(Succeed())
@@ -177,7 +177,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 		expect.Shows(ctx, env, quixv1.ConditionRoleBindingReady, metav1.ConditionFalse, quixv1.ReasonRoleBindingCreationFailed)
 		Expect(env.Status.Message).To(ContainSubstring("attempting to grant RBAC permissions not currently held"))
 
-		By("giving it that right")
+		By("granting that right")
 		right := &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: role.Name + "-bind"},
 			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{role.Name}, Verbs: []string{"bind"}}},
@@ -195,7 +195,7 @@ var _ = Describe("The platform's ClusterRole", func() {
 		Expect(environmentBinding(ctx, env).RoleRef.Name).To(Equal(role.Name))
 		before := environmentBinding(ctx, env).UID
 
-		By("going back to the first role, which takes a new binding")
+		By("going back to the first role, which needs a new binding")
 		inprocess.Pause()()
 		Eventually(func(g Gomega) {
 			now := &rbacv1.RoleBinding{}
@@ -207,14 +207,14 @@ var _ = Describe("The platform's ClusterRole", func() {
 })
 
 var _ = Describe("Rights", func() {
-	It("of the platform end at the environment, and the operator has none of them", func(ctx context.Context) {
+	It("of the platform are limited to its environments, and the operator has none of them", func(ctx context.Context) {
 		env := quixtest.Environment(ctx, quixtest.NewID())
 		expect.Settles(ctx, env, quixv1.PhaseReady)
 		inside := env.Spec.ID + "-qdep"
 		role := &rbacv1.ClusterRole{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: platformRole}, role)).To(Succeed())
 		Eventually(apiserver.May).WithContext(ctx).WithArguments(platformUser, listPods(inside)).Should(BeTrue())
-		// The one grant in the whole cluster, which the platform brings.
+		// The only cluster-wide right, which the platform's manifests grant.
 		grant := &rbacv1.ClusterRoleBinding{}
 		text, err := os.ReadFile("../../../config/quix/samples/prerequisites/cluster_role_binding.yaml")
 		Expect(err).NotTo(HaveOccurred())
@@ -225,11 +225,11 @@ var _ = Describe("Rights", func() {
 			Group: "quix.io", Resource: "environments", Verb: "create",
 		}).Should(BeTrue())
 
-		// What the controllers of challenge instances need for themselves.
+		// Rights of the controllers of challenge instances.
 		own := []string{
 			"/services", "/configmaps", "apps/deployments", "networking.k8s.io/networkpolicies", // all but patch
 			"/pods get", "/pods list", "/pods watch", "/secrets create",
-			// What the controller of KibaShip projects sees.
+			// Rights of the controller of KibaShip projects.
 			"/serviceaccounts list", "/serviceaccounts watch",
 		}
 		var held []string
@@ -253,7 +253,7 @@ var _ = Describe("Rights", func() {
 				}
 			}
 		}
-		Expect(held).To(BeEmpty(), "the operator holds what it grants")
+		Expect(held).To(BeEmpty(), "the operator has rights that it grants")
 
 		for _, tc := range []struct {
 			user    string

@@ -7,14 +7,10 @@ package quix
 import (
 	"context"
 	"testing"
-	"time"
 
-	. "github.com/onsi/ginkgo/v2"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
 	"github.com/bergctf/berg-operator/test/lib/quixtest"
@@ -23,24 +19,14 @@ import (
 var (
 	k8s        client.WithWatch
 	restConfig *rest.Config
-	// process are the settings of the operator that all specs share.
-	process config.Process
 )
 
 func TestIntegration(t *testing.T) { apiserver.Run(t, "Environments") }
 
-var _ = BeforeSuite(func(ctx context.Context) {
-	k8s, restConfig = apiserver.Begin(ctx)
-	process, _ = inprocess.Load(inprocess.With(nil), families.All()...)
-	inprocess.Begin()
-})
-
-// Whatever the specs did, no Environment is left over.
-var _ = AfterSuite(func(ctx context.Context) {
-	if k8s == nil {
-		return
-	}
-	quixtest.NoneLeft(ctx)
-	inprocess.End()
-	apiserver.DeleteNamespaces(ctx)
-}, NodeTimeout(4*time.Minute))
+var _ = inprocess.Suite{
+	Before: func(ctx context.Context) map[string]string {
+		k8s, restConfig = apiserver.Client, apiserver.Config
+		return nil
+	},
+	Gone: quixtest.NoneLeft,
+}.Register()

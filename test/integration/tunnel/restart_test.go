@@ -2,12 +2,10 @@ package tunnel
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -22,32 +20,9 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
-// mortal is an operator's connection that is cut at one of its writes: the write reaches the API server, and its answer is
-// lost, as if the process were killed.
-type mortal struct {
-	at     int64
-	writes atomic.Int64
-	dead   chan struct{}
-}
-
-func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
-	killed := errors.New("killed")
-	return transport.Func(func(r *http.Request) (*http.Response, error) {
-		select {
-		case <-m.dead:
-			return nil, killed
-		default:
-		}
-		if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/events") || m.writes.Add(1) != m.at {
-			return next.RoundTrip(r)
-		}
-		response, err := next.RoundTrip(r)
-		if err == nil {
-			_ = response.Body.Close()
-		}
-		close(m.dead)
-		return nil, killed
-	})
+// concerns tells which writes count until an operator is killed.
+func concerns(r *http.Request) bool {
+	return !strings.Contains(r.URL.Path, "/events")
 }
 
 var _ = Describe("An operator that restarts", func() {
@@ -118,22 +93,22 @@ var _ = Describe("An operator that restarts", func() {
 		echo := tunneltest.NewEcho(0)
 		for at := range int64(writes) {
 			By("write " + strconv.FormatInt(at+1, 10))
-			m := &mortal{at: at + 1, dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, nil, m.wrap)
+			m := transport.NewKill(at+1, false, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, nil, m.Wrap)
 			p := tunneltest.NewProxy(n.Name, tunneltest.To("web", echo.Port))
 			Expect(k8s.Create(ctx, p)).To(Succeed())
 			if at >= writes/2 {
 				Eventually(func(g Gomega) {
 					g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 					if p.Status.State != tunnelv1.StateRunning {
-						g.Expect(m.dead).To(BeClosed())
+						g.Expect(m.Dead).To(BeClosed())
 					}
 				}).Should(Succeed())
 				Expect(k8s.Delete(ctx, p)).To(Succeed())
 			}
 			Eventually(func() bool {
 				select {
-				case <-m.dead:
+				case <-m.Dead:
 					return true
 				default:
 					return client.IgnoreNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)) == nil && p.UID != "" && p.Status.State == tunnelv1.StateRunning

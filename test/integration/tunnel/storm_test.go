@@ -24,9 +24,9 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/disk"
 	"github.com/bergctf/berg-operator/test/cluster/kube"
 	"github.com/bergctf/berg-operator/test/cluster/progress"
-	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 	"github.com/bergctf/berg-operator/test/lib/transport"
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
@@ -60,7 +60,7 @@ func restartAPIServer(ctx context.Context) {
 	places, err := disk.Find()
 	Expect(err).NotTo(HaveOccurred())
 	name := filepath.Base(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))))
-	Expect(kube.Restart(ctx, places, kube.Options{Name: name, Timeout: apiserver.Patience}, "kube-apiserver", progress.New(GinkgoWriter))).To(Succeed())
+	Expect(kube.Restart(ctx, places, kube.Options{Name: name, Timeout: limits.Wait}, "kube-apiserver", progress.New(GinkgoWriter))).To(Succeed())
 }
 
 // TUNNEL_LIVES is how many pairs live in the storm: few, unless it says otherwise, as make
@@ -179,8 +179,8 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 		By("the storm")
 		deaths := 0
 		for turn := 0; len(all) < count || turn < 6; turn++ {
-			m := &mortal{at: 1 + chance.Int64N(60), dead: make(chan struct{})}
-			stop := inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper { return m.wrap(about.Wrap(next)) })
+			m := transport.NewKill(1+chance.Int64N(60), false, concerns)
+			stop := inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper { return m.Wrap(about.Wrap(next)) })
 			about.Blows.Store(true)
 			for range min(count-len(all), 1+chance.IntN(4)) {
 				addPair()
@@ -201,7 +201,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 				}
 			}
 			select {
-			case <-m.dead:
+			case <-m.Dead:
 				deaths++
 			case <-time.After(time.Duration(500+chance.IntN(3500)) * time.Millisecond):
 			}

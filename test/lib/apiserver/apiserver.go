@@ -35,14 +35,12 @@ import (
 	"github.com/bergctf/berg-operator/cmd/berg-operator/families"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/test/lib/installed"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
-	// Patience bounds every wait of a suite: it is long because a busy machine is slow, and
-	// costs nothing where things go well.
-	Patience = 3 * time.Minute
-	// Glance is the pause between two looks.
-	Glance = 100 * time.Millisecond
+	// PollInterval is the time between two attempts of a wait.
+	PollInterval = 100 * time.Millisecond
 	// NamespacePrefix begins the names of the namespaces that specs make.
 	NamespacePrefix = "integration-"
 	// OperatorUser is whom the API server sees in the operator: an account that has the
@@ -77,27 +75,19 @@ func Begin(ctx context.Context) (client.WithWatch, *rest.Config) {
 	return Client, Config
 }
 
-// SetDefaults makes every wait of a suite as long as Patience, ended by the context of its
-// spec, and every look as often as Glance; operators in this process log to the spec.
+// SetDefaults bounds every wait of a suite by limits.Wait and the context of its spec, and
+// makes it try again each PollInterval; operators in this process log to the spec.
 func SetDefaults() {
-	SetDefaultEventuallyTimeout(Patience)
-	SetDefaultEventuallyPollingInterval(Glance)
+	SetDefaultEventuallyTimeout(limits.Wait)
+	SetDefaultEventuallyPollingInterval(PollInterval)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	ctrl.SetLogger(zap.New(zap.WriteTo(GinkgoWriter), zap.UseDevMode(true)))
 }
 
 // Connect reaches the API server of KUBECONFIG. Its client knows the kinds of Kubernetes, of
 // the operator's families, and what add adds.
-//
-// Where the suite runs in several processes, each takes the API server of its own of
-// KUBECONFIGS, so that no two have an operator on the same.
 func Connect(add ...func(*runtime.Scheme) error) {
 	GinkgoHelper()
-	suite, _ := GinkgoConfiguration()
-	if all := strings.Fields(os.Getenv("KUBECONFIGS")); suite.ParallelTotal > 1 {
-		Expect(len(all)).To(BeNumerically(">=", suite.ParallelTotal), "KUBECONFIGS names a cluster for each process: make test-integration-<folder> brings them up")
-		Expect(os.Setenv("KUBECONFIG", all[suite.ParallelProcess-1])).To(Succeed())
-	}
 	var err error
 	Config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
 	Expect(err).NotTo(HaveOccurred(), "read KUBECONFIG")

@@ -29,6 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // Specs of Challenges, in YAML.
@@ -74,11 +75,7 @@ func Namespace(ctx context.Context) string {
 // NoneLeft waits until there is no instance in the cluster: at the end of a suite.
 func NoneLeft(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		var instances bergv1.ChallengeInstanceList
-		g.Expect(apiserver.Client.List(ctx, &instances)).To(Succeed())
-		g.Expect(instances.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	expect.None(ctx, &bergv1.ChallengeInstanceList{})
 }
 
 // Challenge creates a Challenge from the YAML of its spec.
@@ -136,7 +133,7 @@ func OwnedBy(owner string) func(*bergv1.ChallengeInstance) {
 // Gone waits until neither an instance nor its namespace exists.
 func Gone(ctx context.Context, i *bergv1.ChallengeInstance) {
 	GinkgoHelper()
-	GoneWithin(ctx, i, apiserver.Patience)
+	GoneWithin(ctx, i, limits.Wait)
 }
 
 // GoneWithin is Gone with a limit of its own.

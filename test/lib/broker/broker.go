@@ -1,5 +1,5 @@
 // Package broker runs a real Apache Kafka for tests: one process of Java on this machine, or in
-// a network namespace of it, that can be paused, killed, started again, and robbed of its disk.
+// a network namespace of it, that can be paused, killed, started again, and lose its disk.
 // It ends with the process of the tests.
 //
 //	kafka, err := broker.Start(ctx, broker.Options{Dir: t.TempDir(), Topic: "challenge-status"})
@@ -37,19 +37,16 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/pki"
 	"github.com/bergctf/berg-operator/test/cluster/process"
 	"github.com/bergctf/berg-operator/test/cluster/progress"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 const (
-	// startLimit is how long a broker may take to answer: four seconds where nothing else runs.
-	startLimit = 90 * time.Second
-	// stopLimit is how long it may take to end when it is asked to.
-	stopLimit = 20 * time.Second
-	probe     = time.Second
-	pause     = 50 * time.Millisecond
+	probe = time.Second
+	pause = 50 * time.Millisecond
 
-	// clusterID is any that Kafka takes for one.
+	// clusterID is any valid ID.
 	clusterID = "YmVyZy1vcGVyYXRvci10Zw"
-	// firstPort is the first of five in a network namespace, where nothing else listens at them.
+	// firstPort is the first of five ports in a network namespace, where no other process listens.
 	firstPort = 9091
 	// Elsewhere they are from this range.
 	lowestPort, highestPort = 20000, 30000
@@ -58,25 +55,32 @@ const (
 	User = "operator"
 )
 
+var (
+	// startLimit is how long a broker may take to answer: four seconds where nothing else runs.
+	startLimit = limits.Scaled(90 * time.Second)
+	// stopLimit is how long it may take to end when it is asked to.
+	stopLimit = limits.Scaled(20 * time.Second)
+)
+
 //go:embed server.properties
 var properties string
 
 // Options are what brokers differ in.
 type Options struct {
-	// Dir is where everything of it is kept, and it alone.
+	// Dir has all files of the broker, and no others.
 	Dir string
-	// Topic is made when it starts. Empty: none.
+	// Topic is created at the start. Empty: none.
 	Topic string
 	// Partitions of the topic. Default: 3.
 	Partitions int32
-	// Address is where it listens, and what its certificate is for. Default: 127.0.0.1.
+	// Address is where it listens, also in its certificate. Default: 127.0.0.1.
 	Address string
 	// Namespace is the network namespace that it runs in, by the name that ip netns knows.
-	// That takes root. Default: that of this process.
+	// That needs root. Default: that of this process.
 	Namespace string
-	// MakeTopics lets it make topics that clients ask for.
-	MakeTopics bool
-	// Output is told what is built and done. Default: nobody.
+	// CreateTopics lets it create topics that clients ask for.
+	CreateTopics bool
+	// Output receives the output of the programs. Default: none.
 	Output io.Writer
 }
 
@@ -171,7 +175,7 @@ func (b *Broker) prepare() error {
 	var text bytes.Buffer
 	err = parsed.Execute(&text, map[string]any{
 		"Controller": b.controller, "Plaintext": b.Plaintext, "Login": b.Login, "PlainLogin": b.PlainLogin, "Certificates": b.Certificates,
-		"MakeTopics": b.opts.MakeTopics, "Logins": []string{"sasl_ssl", "sasl_plaintext"}, "User": User, "Password": b.password,
+		"MakeTopics": b.opts.CreateTopics, "Logins": []string{"sasl_ssl", "sasl_plaintext"}, "User": User, "Password": b.password,
 	})
 	if err != nil {
 		return err
@@ -209,9 +213,8 @@ func (b *Broker) certify() error {
 	return errors.Join(os.WriteFile(b.CertificateFile, certificate, 0o600), os.WriteFile(b.KeyFile, key, 0o600))
 }
 
-// freePorts returns five that nobody listens at: the controller's and one for each listener.
-// They are below those that the kernel gives to outgoing connections: nobody takes one before
-// the broker does, nor while it is away.
+// freePorts returns five unused ports: the controller's and one for each listener. They are below those that the kernel
+// gives to outgoing connections, so that no connection takes one before the broker starts or while it is stopped.
 func (b *Broker) freePorts() ([]int, error) {
 	var ports []int
 	if b.opts.Namespace != "" {
@@ -235,7 +238,7 @@ func (b *Broker) freePorts() ([]int, error) {
 	return nil, fmt.Errorf("%s has no five free ports from %d to %d", b.opts.Address, lowestPort, highestPort)
 }
 
-// format makes an empty disk, which knows the users, and keeps it aside.
+// format creates an empty disk with the users, and keeps a copy.
 func (b *Broker) format(ctx context.Context) error {
 	args := []string{"-Xmx64m", "kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "--config", "server.properties", "--standalone"}
 	for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
@@ -249,8 +252,7 @@ func (b *Broker) format(ctx context.Context) error {
 	return os.Rename(b.path("data"), b.path("golden"))
 }
 
-// java puts what every program of Kafka needs before its arguments: one for the JVM, the class,
-// and its own.
+// java returns the arguments of a program of Kafka: one for the JVM, the class, and its own.
 func (b *Broker) java(args []string) []string {
 	return append([]string{
 		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -283,13 +285,13 @@ func (b *Broker) launch() error {
 		"kafka.Kafka", "server.properties",
 	})
 	if b.opts.Namespace != "" {
-		// It becomes the program it is given: the process stays the same.
+		// It executes the program in the same process.
 		program, args = host.Find("nsenter"), append([]string{"--net=/run/netns/" + b.opts.Namespace, "--", program}, args...)
 	}
 	cmd := exec.Command(program, args...) //nolint:noctx // it outlives the call
 	cmd.Dir = b.opts.Dir
 	cmd.Stdout, cmd.Stderr = output, output
-	// In a group of its own: what ends a test must not end its broker halfway.
+	// In a group of its own: a signal that ends a test must not end its broker.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
 	now := &running{ended: make(chan struct{})}
@@ -312,7 +314,7 @@ func (b *Broker) launch() error {
 	return nil
 }
 
-// answers waits until the broker is known to itself, and has the topic.
+// answers waits until the broker has registered itself, and has the topic.
 func (b *Broker) answers(ctx context.Context) error {
 	return b.as(func(admin *kadm.Client) error {
 		for {
@@ -361,10 +363,10 @@ func (b *Broker) as(work func(*kadm.Client) error) error {
 // Admin calls work with a client of administrators: topics, and rules about them.
 func (b *Broker) Admin(work func(*kadm.Client) error) error { return b.as(work) }
 
-// Pause stops the process where it is: connections stay, and nobody answers.
+// Pause stops the process: connections stay open and get no answer.
 func (b *Broker) Pause() error { return b.running.process.Signal(syscall.SIGSTOP) }
 
-// Resume lets it go on.
+// Resume continues it.
 func (b *Broker) Resume() error { return b.running.process.Signal(syscall.SIGCONT) }
 
 // Kill ends the process as a loss of power does.

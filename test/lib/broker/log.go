@@ -15,12 +15,12 @@ type Message struct {
 	Partition  int32
 	Offset     int64
 	Key, Value string
-	// Time is when the producer says that it was made, Seen when the Log was told of it.
+	// Time is the producer's timestamp, Seen when the Log read it.
 	Time, Seen time.Time
 }
 
-// Log is everything that arrives at the topic, seen by somebody who has nothing to do with who
-// sends it. It is safe for concurrent use.
+// Log has all messages that arrive at the topic, read by a consumer that is independent of the sender. It is safe for
+// concurrent use.
 type Log struct {
 	b *Broker
 
@@ -32,15 +32,14 @@ type Log struct {
 	end func()
 }
 
-// Follow returns the topic's log, from its beginning on, until ctx ends or Close is called. It
-// goes on when the broker comes back.
+// Follow returns the topic's log from its beginning, until ctx ends or Close is called. It continues when the broker is
+// restarted.
 func (b *Broker) Follow(ctx context.Context) (*Log, error) {
 	l := &Log{b: b, more: make(chan struct{})}
 	return l, l.join(ctx)
 }
 
-// Rejoin follows the topic anew from its beginning, after the broker has lost its disk: what
-// was seen before stays.
+// Rejoin follows the topic from its beginning again after the broker has lost its disk, and keeps the messages read before.
 func (l *Log) Rejoin(ctx context.Context) error {
 	l.Close()
 	return l.join(ctx)
@@ -92,7 +91,7 @@ func (l *Log) add(records []*kgo.Record) {
 	}
 }
 
-// Close ends following. What was seen stays.
+// Close ends following. The messages stay.
 func (l *Log) Close() { l.end() }
 
 // Messages returns what has arrived, in the order of each partition.
@@ -107,7 +106,7 @@ func (l *Log) now() ([]Message, <-chan struct{}) {
 	return append([]Message(nil), l.messages...), l.more
 }
 
-// CatchUp waits until all is seen that the broker, which must run, has now.
+// CatchUp waits until all messages are read that the broker, which must run, has now.
 func (l *Log) CatchUp(ctx context.Context) error {
 	var ends kadm.ListedOffsets
 	err := l.b.as(func(admin *kadm.Client) (err error) {
@@ -124,7 +123,7 @@ func (l *Log) CatchUp(ctx context.Context) error {
 		defer l.mu.Unlock()
 		for partition, end := range ends[l.b.opts.Topic] {
 			if at := l.next[partition]; at < end.Offset {
-				return fmt.Errorf("partition %d was seen up to %d of %d", partition, at, end.Offset)
+				return fmt.Errorf("partition %d was read up to %d of %d", partition, at, end.Offset)
 			}
 		}
 		return nil
@@ -142,8 +141,7 @@ func (l *Log) Of(key string) []string {
 	return values
 }
 
-// Await waits until missing returns nil for what has arrived. Otherwise its last error comes
-// with the end of ctx.
+// Await waits until missing returns nil for the messages. At the end of ctx it returns the last error of missing.
 func (l *Log) Await(ctx context.Context, missing func([]Message) error) error {
 	for {
 		all, more := l.now()

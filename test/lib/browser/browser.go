@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// patience bounds one visit, the start of the browser included, on a busy machine.
-	patience = 40 * time.Second
-	// nobody is whom the browser runs as where this process is root: pages are to be looked at with no rights.
-	nobody = 65534
+	// timeout bounds one visit, the start of the browser included, on a busy machine.
+	timeout = 40 * time.Second
+	// unprivileged is the user of the browser where this process is root: pages are opened without rights.
+	unprivileged = 65534
 )
 
 // The browser, and what writes its list of authorities: packages chromium and libnss3-tools of Debian.
@@ -63,7 +63,7 @@ func New(ctx context.Context, domain, address string, ca []byte) (b *Browser, er
 	}()
 	b.arguments = everyVisit(b.folder, domain, address)
 	if os.Geteuid() == 0 {
-		b.credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+		b.credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
 		// Its sandbox wants namespaces of users, which a container often may not make. It runs as nobody instead,
 		// and sees pages of ours.
 		b.arguments = append(b.arguments, "--no-sandbox")
@@ -127,7 +127,7 @@ func (b *Browser) giveAway() error {
 		if err != nil {
 			return err
 		}
-		return os.Lchown(path, nobody, nobody)
+		return os.Lchown(path, unprivileged, unprivileged)
 	})
 }
 
@@ -167,7 +167,7 @@ func (b *Browser) Picture(ctx context.Context, address, file string, width, heig
 
 // visit starts the browser for one page, and returns what it printed, and what it complained of.
 func (b *Browser) visit(ctx context.Context, what ...string) (printed, log string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, b.program, append(b.arguments[:len(b.arguments):len(b.arguments)], what...)...)
 	// Nothing of this user: his settings, and his bus, are none of its business.

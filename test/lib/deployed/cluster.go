@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -202,4 +205,20 @@ func (c *Cluster) NamespaceGone(ctx context.Context, name string) error {
 	default:
 		return fmt.Errorf("namespace %s exists, phase %s, conditions %v", name, namespace.Status.Phase, namespace.Status.Conditions)
 	}
+}
+
+// NetworkNamespace returns the name of the network namespace of this machine that has the node's address.
+func (c *Cluster) NetworkNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	all, err := exec.CommandContext(ctx, "ip", "netns", "list").Output()
+	Expect(err).NotTo(HaveOccurred(), "list network namespaces: is this root, and iproute2 installed?")
+	for line := range strings.Lines(string(all)) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		found, err := exec.CommandContext(ctx, "ip", "-n", name, "-oneline", "address", "show", "to", c.NodeAddress).Output()
+		if err == nil && len(found) > 0 {
+			return name
+		}
+	}
+	Fail(fmt.Sprintf("no network namespace has the node's address %s: a cluster of profile node on this machine is needed", c.NodeAddress))
+	return ""
 }

@@ -18,9 +18,11 @@ import (
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
+
+// labelContainer is LabelContainer of api/berg/v1. This package serves the suites of all API groups and imports
+// none: so make test knows which suites a change of one group can reach.
+const labelContainer = "berg.norelect.ch/container"
 
 // Output is what a command in a container printed.
 type Output struct {
@@ -30,7 +32,7 @@ type Output struct {
 // Exec runs a command in the pod of a challenge's container. A command that
 // exits with another code than 0 is an error.
 func (c *Cluster) Exec(ctx context.Context, namespace, container, stdin string, command ...string) (Output, error) {
-	pods, err := c.Pods(ctx, namespace, client.MatchingLabels{bergv1.LabelContainer: container})
+	pods, err := c.Pods(ctx, namespace, client.MatchingLabels{labelContainer: container})
 	if err != nil {
 		return Output{}, err
 	}
@@ -108,7 +110,7 @@ func (c *Cluster) Forward(pod client.ObjectKey, port int32) string {
 // ForwardContainer is Forward to the pod of a challenge's container.
 func (c *Cluster) ForwardContainer(ctx context.Context, namespace, container string, port int32) string {
 	GinkgoHelper()
-	pods, err := c.Pods(ctx, namespace, client.MatchingLabels{bergv1.LabelContainer: container})
+	pods, err := c.Pods(ctx, namespace, client.MatchingLabels{labelContainer: container})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(pods).To(HaveLen(1), "pods of container %s", container)
 	return c.Forward(client.ObjectKeyFromObject(&pods[0]), port)

@@ -17,19 +17,22 @@ import (
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/limits"
+)
+
+var (
+	// StartLimit covers pulling an image, starting pods and readiness on two busy
+	// cores.
+	StartLimit = limits.Scaled(90 * time.Second)
+	// DeleteLimit covers the deletion of a namespace with running pods.
+	DeleteLimit = limits.Scaled(90 * time.Second)
+	// ReactLimit covers what the operator does without any pod starting.
+	ReactLimit = limits.Scaled(20 * time.Second)
+	// SpecLimit ends a journey that hangs.
+	SpecLimit = limits.Scaled(5 * time.Minute)
 )
 
 const (
-	// StartLimit covers pulling an image, starting pods and readiness on two busy
-	// cores.
-	StartLimit = 90 * time.Second
-	// DeleteLimit covers the deletion of a namespace with running pods.
-	DeleteLimit = 90 * time.Second
-	// ReactLimit covers what the operator does without any pod starting.
-	ReactLimit = 20 * time.Second
-	// SpecLimit ends a journey that hangs.
-	SpecLimit = 5 * time.Minute
-
 	pollInterval = 100 * time.Millisecond
 
 	// StageLabel marks the namespaces that specs make. A suite waits at its end until there
@@ -64,7 +67,7 @@ func Begin(ctx SpecContext) *Cluster {
 	World, err = find(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(expectNoStage, NodeTimeout(DeleteLimit))
-	DeferCleanup(ExpectNoRestart, NodeTimeout(time.Minute))
+	DeferCleanup(ExpectNoRestart, NodeTimeout(limits.Scaled(time.Minute)))
 	return World
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // ReasonContested is what a condition of either family says of an object that somebody else
@@ -57,7 +58,7 @@ func AsQuick(took []time.Duration) {
 	GinkgoHelper()
 	first, last := Median(took[:5]), Median(took[len(took)-5:])
 	AddReportEntry("times", fmt.Sprintf("median of the first five %s, of the last five %s", first.Round(time.Millisecond), last.Round(time.Millisecond)))
-	Expect(last).To(BeNumerically("<=", 3*first+500*time.Millisecond), "all: %v", took)
+	Expect(last).To(BeNumerically("<=", 3*first+limits.Scaled(500*time.Millisecond)), "all: %v", took)
 }
 
 // Median returns the one in the middle, in whole milliseconds.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
 // status is what the status of every kind has.
@@ -61,7 +62,7 @@ func get(ctx context.Context, o client.Object) error {
 // Reaches waits until a resource has a phase, and refreshes it.
 func Reaches[P ~string](ctx context.Context, o client.Object, phase P) {
 	GinkgoHelper()
-	ReachesWithin(ctx, o, phase, apiserver.Patience)
+	ReachesWithin(ctx, o, phase, limits.Wait)
 }
 
 // ReachesWithin is Reaches with a limit of its own.
@@ -122,7 +123,7 @@ func Observed(ctx context.Context, o client.Object) {
 // Gone waits until a resource does not exist.
 func Gone(ctx context.Context, o client.Object) {
 	GinkgoHelper()
-	GoneWithin(ctx, o, apiserver.Patience)
+	GoneWithin(ctx, o, limits.Wait)
 }
 
 // GoneWithin is Gone with a limit of its own.
@@ -189,4 +190,15 @@ func Readable(all []metav1.Condition) {
 		Expect(utf8.ValidString(c.Message)).To(BeTrue(), c.Type)
 		Expect(c.Message).NotTo(ContainSubstring("\uFFFD"), c.Type)
 	}
+}
+
+// None waits until there is no resource of a list's kind, with these options.
+func None(ctx context.Context, list client.ObjectList, opts ...client.ListOption) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(apiserver.Client.List(ctx, list, opts...)).To(Succeed())
+		items, err := meta.ExtractList(list)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(items).To(BeEmpty())
+	}).Should(Succeed())
 }

@@ -1,6 +1,5 @@
-// Package hexactftest makes HexaCTF challenges and their definitions for the specs of every
-// suite, and waits for what is particular to them. What holds for resources of any kind is in
-// expect.
+// Package hexactftest creates HexaCTF challenges and their definitions for the specs of every suite, and waits for their
+// states. Expectations for resources of any kind are in package expect.
 package hexactftest
 
 import (
@@ -41,8 +40,8 @@ components:
 `
 )
 
-// Namespace makes a namespace for the challenges of one spec. At its end they are deleted, and
-// waited for: the broker of a spec that follows may be away.
+// Namespace creates a namespace for the challenges of one spec. At its end they are deleted, and it waits until they are
+// gone: in the next spec the broker may not answer.
 func Namespace(ctx context.Context) string {
 	GinkgoHelper()
 	ns := apiserver.Namespace(ctx)
@@ -60,11 +59,7 @@ func Namespace(ctx context.Context) string {
 // NoneLeft waits until there is no challenge in the cluster: at the end of a suite.
 func NoneLeft(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		var challenges hexactfv1.ChallengeList
-		g.Expect(apiserver.Client.List(ctx, &challenges)).To(Succeed())
-		g.Expect(challenges.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	expect.None(ctx, &hexactfv1.ChallengeList{})
 }
 
 // Definition creates a ChallengeDefinition from the YAML of its spec.
@@ -84,8 +79,8 @@ func Lasting(d time.Duration) func(*hexactfv1.ChallengeDefinitionSpec) {
 	return func(s *hexactfv1.ChallengeDefinitionSpec) { s.Duration = &metav1.Duration{Duration: d} }
 }
 
-// New returns a challenge of problem 42 that was not created yet, for a player of its own,
-// named as the platform's API server does it.
+// New returns a challenge of problem 42 for a player of its own, named as by the platform's API server. It does not create
+// it.
 func New(namespace, definition string) *hexactfv1.Challenge {
 	user := "player-" + uuid.NewString()[:8]
 	return &hexactfv1.Challenge{

@@ -20,11 +20,11 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 )
 
-// topic is where the operator tells states by default.
+// topic is the default topic of the operator.
 const topic = "challenge-status"
 
-// Platform stands for the rest of a HexaCTF installation: a broker, and a consumer that reads
-// what is told there. The broker is a fake of one in this process: that of e2e is real.
+// Platform stands for the rest of a HexaCTF installation: a broker, and a consumer of its messages. The broker is a fake in
+// this process; the e2e specs have a real one.
 type Platform struct {
 	// Brokers is the value of KAFKA_BROKERS.
 	Brokers string
@@ -35,8 +35,7 @@ type Platform struct {
 	away    atomic.Bool
 }
 
-// Consumer is who reads what is told, at a fake broker or a real one. The zero value has read
-// nothing. It is safe for concurrent use.
+// Consumer reads the messages of a fake or a real broker. The zero value has read nothing. It is safe for concurrent use.
 type Consumer struct {
 	mu       sync.Mutex
 	messages []Message
@@ -55,13 +54,13 @@ type Message struct {
 	Name      string          `json:"name"`
 	UID       types.UID       `json:"uid"`
 	Sequence  int64           `json:"sequence"`
-	// Seen is when the consumer had it.
+	// Seen is when the consumer read it.
 	Seen time.Time `json:"-"`
-	// Raw is all of it.
+	// Raw is the whole value.
 	Raw string `json:"-"`
 }
 
-// NewPlatform starts one, until close is called.
+// NewPlatform starts a broker and its consumer, until stop is called.
 func NewPlatform() (_ *Platform, stop func()) {
 	GinkgoHelper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(3, topic))
@@ -92,11 +91,11 @@ func NewPlatform() (_ *Platform, stop func()) {
 		<-ended
 		consumer.Close()
 		cluster.Close()
-		Expect(p.Unfinished()).To(BeEmpty(), "repetitions that broke off")
+		Expect(p.Unfinished()).To(BeEmpty(), "incomplete repetitions")
 	}
 }
 
-// Read takes one message in.
+// Read records one message.
 func (c *Consumer) Read(key string, value []byte, seen time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,27 +107,26 @@ func (c *Consumer) Read(key string, value []byte, seen time.Time) {
 	c.messages = append(c.messages, m)
 }
 
-// Away has the broker hang up on whoever sends, until Back.
+// Away makes the broker close the connection of every sender, until Back.
 func (p *Platform) Away() { p.away.Store(true) }
 
-// Back has it take messages again.
+// Back makes it accept messages again.
 func (p *Platform) Back() { p.away.Store(false) }
 
-// About returns the messages about a challenge, repetitions left out, and checks that they are
-// under their key and in their order.
+// About returns the messages about a challenge without repetitions, and checks their key and their order.
 func (c *Consumer) About(challenge *hexactfv1.Challenge) []Message {
 	GinkgoHelper()
 	all := c.of(challenge.UID)
-	told, err := once(all)
+	received, err := withoutRepeats(all)
 	Expect(err).NotTo(HaveOccurred(), "of %d messages about %s", len(all), challenge.Name)
-	for _, m := range told {
+	for _, m := range received {
 		Expect(m.Key).To(Equal(m.User + "-" + m.ProblemID))
 	}
-	return told
+	return received
 }
 
-// Unfinished names the challenges whose last message is not the latest about them: at the end
-// the platform would believe in a state that was over.
+// Unfinished names the challenges whose last message is not the latest one about them: the platform would keep a state
+// that is out of date.
 func (c *Consumer) Unfinished() (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +142,7 @@ func (c *Consumer) Unfinished() (names []string) {
 	return names
 }
 
-// of returns all that was read about a challenge, as it came.
+// of returns all messages about a challenge, as they arrived.
 func (c *Consumer) of(uid types.UID) (all []Message) {
 	GinkgoHelper()
 	c.mu.Lock()
@@ -158,15 +156,14 @@ func (c *Consumer) of(uid types.UID) (all []Message) {
 	return all
 }
 
-// once returns the messages about one challenge, in the order in which they came, without
-// repetitions. It is as strict as "at least once, in order" allows: whoever takes over from an
-// operator that was killed sends what it finds recorded once more, from any message on, each the
-// same to the byte, one after the other, before anything new.
-func once(all []Message) (told []Message, err error) {
-	heard := map[int64]string{}
+// withoutRepeats returns the messages about one challenge, in the order in which they arrived, without repetitions. It is as
+// strict as "at least once, in order" allows: the successor of an operator that was killed sends the recorded messages
+// once more, from any message on, with the same bytes, in order, before any new message.
+func withoutRepeats(all []Message) (received []Message, err error) {
+	seen := map[int64]string{}
 	var before, latest int64
 	for n, m := range all {
-		first, repeated := heard[m.Sequence]
+		first, repeated := seen[m.Sequence]
 		switch {
 		case m.Sequence < 1:
 			return nil, fmt.Errorf("message %d has no sequence: %s", n+1, m.Raw)
@@ -176,20 +173,20 @@ func once(all []Message) (told []Message, err error) {
 			return nil, fmt.Errorf("message %d comes after the one of sequence %d: %s", n+1, latest, m.Raw)
 		}
 		for skipped := before + 1; skipped < m.Sequence; skipped++ {
-			if _, known := heard[skipped]; known {
+			if _, known := seen[skipped]; known {
 				return nil, fmt.Errorf("message %d comes in the middle of a repetition, which got to %d of %d: %s", n+1, before, latest, m.Raw)
 			}
 		}
 		if !repeated {
-			heard[m.Sequence] = m.Raw
-			told = append(told, m)
+			seen[m.Sequence] = m.Raw
+			received = append(received, m)
 		}
 		before, latest = m.Sequence, max(latest, m.Sequence)
 	}
-	return told, nil
+	return received, nil
 }
 
-// States returns the states that were told about a challenge.
+// States returns the states of the messages about a challenge.
 func (p *Platform) States(c *hexactfv1.Challenge) []hexactfv1.State {
 	GinkgoHelper()
 	var all []hexactfv1.State
@@ -199,8 +196,8 @@ func (p *Platform) States(c *hexactfv1.Challenge) []hexactfv1.State {
 	return all
 }
 
-// Hears waits until exactly these states were told about a challenge.
-func (p *Platform) Hears(c *hexactfv1.Challenge, states ...hexactfv1.State) {
+// Receives waits until there are messages about exactly these states of a challenge.
+func (p *Platform) Receives(c *hexactfv1.Challenge, states ...hexactfv1.State) {
 	GinkgoHelper()
 	Eventually(func() []hexactfv1.State { return p.States(c) }).Should(Equal(states))
 }

@@ -66,8 +66,8 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 	must((s.Phase == bergv1.PhaseTerminated) == (s.TerminatedAt != nil), "terminatedAt %s", text(s.TerminatedAt))
 	must((s.ReadyAt != nil) == is(bergv1.ConditionPodsReady, metav1.ConditionTrue), "PodsReady, and readyAt is %s", text(s.ReadyAt))
 
-	untold := s.Phase == bergv1.PhaseRunning || s.Phase == bergv1.PhaseTerminating || s.Phase == bergv1.PhaseTerminated
-	must(s.ObservedGeneration == 0 || (s.Cause == "") == untold, "cause %q in the phase %s", s.Cause, s.Phase)
+	withoutCause := s.Phase == bergv1.PhaseRunning || s.Phase == bergv1.PhaseTerminating || s.Phase == bergv1.PhaseTerminated
+	must(s.ObservedGeneration == 0 || (s.Cause == "") == withoutCause, "cause %q in the phase %s", s.Cause, s.Phase)
 	errs = append(errs, startTimes(before.Status, s))
 
 	switch s.Phase {

@@ -24,7 +24,7 @@ const reportedLines = 60
 func (s *Stage) report(ctx context.Context) {
 	for _, story := range s.Stories {
 		say("== %s: phases %v", story.Key, story.Phases())
-		for _, m := range story.Told() {
+		for _, m := range story.Moments() {
 			say("   %s %s", m.At.Format("15:04:05.000"), Summary(m.Instance))
 		}
 		if now := story.Now(); now != nil {

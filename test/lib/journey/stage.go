@@ -42,7 +42,7 @@ func NewStage(ctx context.Context) *Stage {
 	s := &Stage{Namespace: namespace.Name}
 	// The last one runs first, and each runs whatever became of the others.
 	DeferCleanup(func(ctx SpecContext) { s.clear(ctx) }, NodeTimeout(2*deployed.DeleteLimit))
-	DeferCleanup(func(ctx SpecContext) { s.expectFlagsUntold(ctx) }, NodeTimeout(deployed.ReactLimit))
+	DeferCleanup(func(ctx SpecContext) { s.expectNoFlagInLogs(ctx) }, NodeTimeout(deployed.ReactLimit))
 	DeferCleanup(func(ctx SpecContext) {
 		if CurrentSpecReport().Failed() {
 			s.report(ctx)
@@ -71,8 +71,8 @@ func (s *Stage) clear(ctx context.Context) {
 	Expect(client.IgnoreNotFound(deployed.World.Delete(ctx, namespace))).To(Succeed())
 }
 
-// expectFlagsUntold looks where a flag must never appear.
-func (s *Stage) expectFlagsUntold(ctx context.Context) {
+// expectNoFlagInLogs looks where a flag must never appear.
+func (s *Stage) expectNoFlagInLogs(ctx context.Context) {
 	GinkgoHelper()
 	log, err := deployed.World.OperatorLog(ctx)
 	Expect(err).NotTo(HaveOccurred())
@@ -85,7 +85,7 @@ func (s *Stage) expectFlagsUntold(ctx context.Context) {
 		places["an event in "+namespace] = string(text)
 	}
 	for _, story := range s.Stories {
-		for _, m := range story.Told() {
+		for _, m := range story.Moments() {
 			text, err := yaml.Marshal(struct {
 				Labels, Annotations map[string]string
 				Status              bergv1.ChallengeInstanceStatus
@@ -154,10 +154,10 @@ func (s *Stage) Instance(challenge string) *bergv1.ChallengeInstance {
 // Start creates an instance and follows it.
 func (s *Stage) Start(ctx context.Context, instance *bergv1.ChallengeInstance) *Story {
 	GinkgoHelper()
-	told := Follow(instance)
-	s.Stories = append(s.Stories, told)
+	story := Follow(instance)
+	s.Stories = append(s.Stories, story)
 	Expect(deployed.World.Create(ctx, instance)).To(Succeed())
-	return told
+	return story
 }
 
 // RunToolbox starts an instance of one toolbox container and waits until it
@@ -165,9 +165,9 @@ func (s *Stage) Start(ctx context.Context, instance *bergv1.ChallengeInstance) *
 func (s *Stage) RunToolbox(ctx context.Context) *Story {
 	GinkgoHelper()
 	s.Challenge(ctx, "toolbox", Toolbox("box"))
-	told := s.Start(ctx, s.Instance("toolbox"))
-	told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
-	return told
+	story := s.Start(ctx, s.Instance("toolbox"))
+	story.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+	return story
 }
 
 // Toolbox returns a container that does nothing until it is asked.

@@ -69,8 +69,8 @@ func (s *Story) listen(events <-chan watch.Event) {
 	}
 }
 
-// Told returns the moments so far.
-func (s *Story) Told() []Moment {
+// Moments returns the moments so far.
+func (s *Story) Moments() []Moment {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return slices.Clone(s.moments)
@@ -78,11 +78,11 @@ func (s *Story) Told() []Moment {
 
 // Now returns the instance as it was told last; nil before the first moment.
 func (s *Story) Now() *bergv1.ChallengeInstance {
-	told := s.Told()
-	if len(told) == 0 {
+	story := s.Moments()
+	if len(story) == 0 {
 		return nil
 	}
-	return told[len(told)-1].Instance
+	return story[len(story)-1].Instance
 }
 
 // InstanceNamespace is the namespace that the operator builds for the instance.
@@ -91,7 +91,7 @@ func (s *Story) InstanceNamespace() string { return "challenge-" + s.OwnerID }
 // Phases returns the phases in order, each as often as it was entered.
 func (s *Story) Phases() []bergv1.Phase {
 	var phases []bergv1.Phase
-	for _, m := range s.Told() {
+	for _, m := range s.Moments() {
 		if p := m.Instance.Status.Phase; p != "" {
 			phases = append(phases, p)
 		}
@@ -104,12 +104,12 @@ func (s *Story) Expect(ctx context.Context, limit time.Duration, what string, ho
 	GinkgoHelper()
 	var found Moment
 	Eventually(ctx, func() error {
-		told := s.Told()
-		i := slices.IndexFunc(told, holds)
+		story := s.Moments()
+		i := slices.IndexFunc(story, holds)
 		if i < 0 {
 			return fmt.Errorf("%s: no %s so far; phases %v; %s", s.Key, what, s.Phases(), Summary(s.Now()))
 		}
-		found = told[i]
+		found = story[i]
 		return nil
 	}).WithTimeout(limit).WithPolling(10 * time.Millisecond).Should(Succeed())
 	return found

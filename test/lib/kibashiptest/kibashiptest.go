@@ -4,7 +4,6 @@ package kibashiptest
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -15,6 +14,7 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 // NewName returns a name for a Project that no other spec uses.
@@ -116,9 +116,5 @@ func NewDeployment(project, app, deployment string) *kibashipv1.Deployment {
 // NoneLeft waits until there is no Project in the cluster: at the end of a suite.
 func NoneLeft(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		var projects kibashipv1.ProjectList
-		g.Expect(apiserver.Client.List(ctx, &projects)).To(Succeed())
-		g.Expect(projects.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	expect.None(ctx, &kibashipv1.ProjectList{})
 }

@@ -1,10 +1,8 @@
-// Package quixtest makes Environments for the specs of every suite. What waits for them is
-// in expect.
+// Package quixtest creates Environments for the specs of every suite. Expectations are in package expect.
 package quixtest
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
@@ -14,13 +12,13 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
 // NewID returns an ID that no other spec uses.
 func NewID() string { return "it-" + uuid.NewString()[:8] }
 
-// Environment creates an Environment. At the end of the spec it is deleted; the suite ends
-// by waiting until all of them are gone.
+// Environment creates an Environment. It is deleted at the end of the spec, and the suite waits until all are gone.
 func Environment(ctx context.Context, id string, modify ...func(*quixv1.Environment)) *quixv1.Environment {
 	GinkgoHelper()
 	env := &quixv1.Environment{
@@ -40,9 +38,5 @@ func Environment(ctx context.Context, id string, modify ...func(*quixv1.Environm
 // NoneLeft waits until there is no Environment in the cluster: at the end of a suite.
 func NoneLeft(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		var environments quixv1.EnvironmentList
-		g.Expect(apiserver.Client.List(ctx, &environments)).To(Succeed())
-		g.Expect(environments.Items).To(BeEmpty())
-	}).WithTimeout(3 * time.Minute).Should(Succeed())
+	expect.None(ctx, &quixv1.EnvironmentList{})
 }

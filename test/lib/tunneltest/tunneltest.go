@@ -135,7 +135,7 @@ func (k *Kubelet) watch(ctx context.Context) {
 func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(apiserver.Glance):
+	case <-time.After(apiserver.PollInterval):
 	}
 }
 

@@ -78,7 +78,7 @@ func (w *world) run(ctx context.Context) error {
 		{"metrics of an empty cluster", w.measured},
 		{"operators are in order", w.inOrder},
 	} {
-		if err := errors.Join(step.check(ctx), w.observer.verdict()); err != nil {
+		if err := errors.Join(step.check(ctx), w.observer.violations()); err != nil {
 			for _, r := range w.replicas {
 				r.signal(syscall.SIGQUIT) // what each of its goroutines waits for is in its log
 			}

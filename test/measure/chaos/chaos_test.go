@@ -95,12 +95,12 @@ func TestObserverKnowsWhatMayEnd(t *testing.T) {
 		i.Status.StartedAt = tc.began
 		before := i.DeepCopy()
 		if i.Spec.TerminationReason = tc.reason; tc.reason != "" {
-			w.judgeEnd(before, i)
+			w.checkEnd(before, i)
 			before = i.DeepCopy()
 		}
 		i.DeletionTimestamp = new(metav1.Now())
-		w.judgeEnd(before, i)
-		if err := w.verdict(); (err == nil) != tc.well {
+		w.checkEnd(before, i)
+		if err := w.violations(); (err == nil) != tc.well {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -164,7 +164,7 @@ func TestObserverCounts(t *testing.T) {
 	}
 }
 
-func TestObserverJudgesRecords(t *testing.T) {
+func TestObserverChecksRecords(t *testing.T) {
 	record := func(name, of, says string) bergv1.ChallengeInstanceRecord {
 		r := bergv1.ChallengeInstanceRecord{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		r.Spec.Instance.UID = of
@@ -182,7 +182,7 @@ func TestObserverJudgesRecords(t *testing.T) {
 	} {
 		w := newObserver(nil, nil)
 		w.met["a"], w.met["b"] = true, true
-		if err := w.judgeRecords(tc.all); (err == nil) != tc.well {
+		if err := w.checkRecords(tc.all); (err == nil) != tc.well {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -162,7 +162,7 @@ func (w *world) restartAPIServer(ctx context.Context) error {
 	var out strings.Builder
 	options := kube.Options{
 		Name:    filepath.Base(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG")))),
-		Timeout: patience,
+		Timeout: maxCalm,
 	}
 	if err := kube.Restart(ctx, places, options, "kube-apiserver", progress.New(&out)); err != nil {
 		return fmt.Errorf("%w\n%s", err, &out)

@@ -31,7 +31,7 @@ type observer struct {
 
 	mu       sync.Mutex
 	last     map[types.UID]*bergv1.ChallengeInstance
-	told     map[types.UID]map[string]string
+	reported map[types.UID]map[string]string
 	delays   []time.Duration // from an expiry until the instance was told to end
 	versions int
 	gaps     int // how often versions may have been missed
@@ -48,7 +48,7 @@ type observer struct {
 
 func newObserver(c client.WithWatch, lives []*life) *observer {
 	w := &observer{
-		client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, told: map[types.UID]map[string]string{},
+		client: c, lives: map[string]*life{}, last: map[types.UID]*bergv1.ChallengeInstance{}, reported: map[types.UID]map[string]string{},
 		met: map[types.UID]bool{}, queued: map[types.UID]bool{},
 		started: newCrowd(roomFor(lives)), startedFew: newCrowd(roomForFew(lives)), making: newCrowd(checksAtOnce),
 		makingOf: map[string]*crowd{},
@@ -201,7 +201,7 @@ func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 	for _, s := range after.Status.Services {
 		w.tell(after.UID, "address of "+s.Name, fmt.Sprintf("%s:%d", s.Hostname, s.Port))
 	}
-	w.judgeEnd(before, after)
+	w.checkEnd(before, after)
 	w.met[after.UID] = true
 	if status.Queued(after) {
 		w.queued[after.UID] = true
@@ -222,8 +222,8 @@ func (w *observer) seeInstance(after *bergv1.ChallengeInstance, gone bool) {
 	}
 }
 
-// judgeEnd checks that nothing ends unless it was asked to, or its time is over.
-func (w *observer) judgeEnd(before, after *bergv1.ChallengeInstance) {
+// checkEnd checks that nothing ends unless it was asked to, or its time is over.
+func (w *observer) checkEnd(before, after *bergv1.ChallengeInstance) {
 	l := w.lives[after.Name]
 	if l == nil {
 		return
@@ -261,21 +261,21 @@ func (w *observer) tell(uid types.UID, key, value string) {
 	if uid == "" || value == "" {
 		return
 	}
-	if w.told[uid] == nil {
-		w.told[uid] = map[string]string{}
+	if w.reported[uid] == nil {
+		w.reported[uid] = map[string]string{}
 	}
-	if was, known := w.told[uid][key]; known && was != value {
+	if was, known := w.reported[uid][key]; known && was != value {
 		w.found = append(w.found, fmt.Sprintf("instance %s: the %s was %s and is %s", uid, key, was, value))
 	}
-	w.told[uid][key] = value
+	w.reported[uid][key] = value
 }
 
 func (w *observer) violation(i *bergv1.ChallengeInstance, format string, args ...any) {
 	w.found = append(w.found, fmt.Sprintf("%s %s (%s): %s", i.Name, i.Status.Phase, i.ResourceVersion, fmt.Sprintf(format, args...)))
 }
 
-// verdict returns what cannot be, nil if all is well.
-func (w *observer) verdict() error {
+// violations returns an error with the violations found, nil if there are none.
+func (w *observer) violations() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.found) == 0 {

@@ -183,7 +183,7 @@ func (w *world) recorded(ctx context.Context) error {
 	if err := w.client.List(ctx, &all, client.InNamespace(records)); err != nil {
 		return err
 	}
-	errs := []error{w.observer.judgeRecords(all.Items)}
+	errs := []error{w.observer.checkRecords(all.Items)}
 	names := map[string]bool{}
 	for i := range all.Items {
 		names[all.Items[i].Spec.Instance.Name] = true
@@ -209,9 +209,9 @@ func (w *world) recorded(ctx context.Context) error {
 	}))...)
 }
 
-// judgeRecords returns what cannot be in records: flags, two of one instance, instances that never
+// checkRecords returns what cannot be in records: flags, two of one instance, instances that never
 // were.
-func (w *observer) judgeRecords(all []bergv1.ChallengeInstanceRecord) error {
+func (w *observer) checkRecords(all []bergv1.ChallengeInstanceRecord) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var errs []error

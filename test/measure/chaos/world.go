@@ -33,10 +33,10 @@ const (
 	pullSecret = "registry"
 	// arena is the namespace of Challenges and instances.
 	arena = "chaos"
-	// patience is how long anything may take once all is calm: the longest pause of
+	// maxCalm is how long anything may take once all is calm: the longest pause of
 	// the operator between two attempts is a minute.
-	patience = 5 * time.Minute
-	poll     = 100 * time.Millisecond
+	maxCalm = 5 * time.Minute
+	poll    = 100 * time.Millisecond
 )
 
 // world is the cluster with all that lives in it.
@@ -173,7 +173,7 @@ func (w *world) recreate(ctx context.Context, name string, after time.Duration) 
 // retry tries until the API server, which may be away, has answered.
 func (w *world) retry(ctx context.Context, try func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, poll, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, poll, maxCalm, true, func(ctx context.Context) (bool, error) {
 		attempt, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		last = try(attempt)
@@ -195,15 +195,15 @@ func (w *world) retry(ctx context.Context, try func(context.Context) error) erro
 // longer.
 func (w *world) eventually(ctx context.Context, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, maxCalm, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if err == nil || ctx.Err() == nil || last == nil { // that time is over does not say what was missing
 			last = err
 		}
-		return err == nil, w.observer.verdict()
+		return err == nil, w.observer.violations()
 	})
 	if wait.Interrupted(err) && last != nil {
-		return fmt.Errorf("after %s of calm: %w", patience, last)
+		return fmt.Errorf("after %s of calm: %w", maxCalm, last)
 	}
 	return err
 }

@@ -21,7 +21,7 @@ import (
 const bareAgent = "berg-load-bare-client"
 
 // bareClient makes the requests that the operator makes for an instance, in the same
-// order, the same of them at once, and does nothing else: it knows beforehand what to
+// order, with the same concurrency, and does nothing else: it knows in advance what to
 // write, reads nothing, compares nothing, and keeps no cache. What it cannot undercut is
 // the API server.
 //
@@ -104,7 +104,7 @@ func (b *bareClient) start(ctx context.Context, i *bareInstance) error {
 	return b.patch(ctx, i, i.starting, true)
 }
 
-// create writes objects at once.
+// create writes objects concurrently.
 func (b *bareClient) create(ctx context.Context, objects []client.Object) error {
 	return inParallel(len(objects), objects, func(o client.Object) error {
 		if err := b.client.Create(ctx, o, client.FieldOwner(bareAgent)); err != nil {
@@ -180,7 +180,7 @@ func (b *bareClient) instance(namespace string) *bareInstance {
 func (b *bareClient) failed() error { return errors.Join(b.build.failed(), b.expire.failed()) }
 
 // patch sends a merge patch of the instance or of its status. The version is not
-// compared: nobody else writes.
+// compared, because there is no other writer.
 func (b *bareClient) patch(ctx context.Context, i *bareInstance, data []byte, status bool) error {
 	target := &bergv1.ChallengeInstance{}
 	target.Namespace, target.Name = i.key.Namespace, i.key.Name

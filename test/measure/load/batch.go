@@ -46,8 +46,8 @@ func (r *batch) next() *life {
 	return l
 }
 
-// create creates instances at once, and lets the bare client build them when it is
-// its turn.
+// create creates instances concurrently, and lets the bare client build them when it is
+// measured.
 func (r *batch) create(ctx context.Context, n int, timeout string) error {
 	lives := make([]*life, n)
 	for i := range lives {
@@ -82,7 +82,7 @@ func (r *batch) createOne(ctx context.Context, l *life, timeout string) error {
 	return nil
 }
 
-// start creates instances at once, and waits until they run.
+// start creates instances concurrently, and waits until they run.
 func (r *batch) start(ctx context.Context, n int) error {
 	if err := r.create(ctx, n, long); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (b *bench) mark(ctx context.Context) (int64, error) {
 	return at, err
 }
 
-// inParallel calls f for all, at most limit at once, and returns the first errors.
+// inParallel calls f for all, at most limit concurrently, and returns the first errors.
 func inParallel[T any](limit int, all []T, f func(T) error) error {
 	var mu sync.Mutex
 	var errs []error

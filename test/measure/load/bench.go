@@ -32,8 +32,8 @@ const (
 	challengeName = "load"
 	// poll is the time between two looks at something that cannot be watched.
 	poll = 20 * time.Millisecond
-	// patience is how long anything may take before a run is given up.
-	patience = 90 * time.Minute
+	// maxWait is how long anything may take before a run is given up.
+	maxWait = 90 * time.Minute
 )
 
 // bench is the cluster with everything that measures.

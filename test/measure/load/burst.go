@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// burst creates many at once, in several rounds.
+// burst creates many together, in several rounds.
 //
 // What drifts while it lasts, such as the speed of a machine that is not alone on its host,
 // affects both turns of a round alike. So the ratio is the median of the rounds' ratios, and
@@ -44,7 +44,7 @@ type pair map[string]startEnd
 type startEnd struct{ start, end Turn }
 
 func burstFigures(rounds []pair) []Figure {
-	throughput := besideInRounds("throughput, creation to Starting", "instances per second", rounds,
+	throughput := compareRounds("throughput, creation to Starting", "instances per second", rounds,
 		func(t startEnd) float64 { return t.start.Throughput })
 	throughput.Target, throughput.HigherIsBetter = atLeast(0.85), true
 	figures := []Figure{throughput}
@@ -57,10 +57,10 @@ func burstFigures(rounds []pair) []Figure {
 		{"gone", func(t startEnd) Quantiles { return t.end.Latency["gone"] }},
 	} {
 		figures = append(figures,
-			besideInRounds("time to "+state.name+", p50", "ms", rounds, func(t startEnd) float64 { return state.of(t).P50 }),
-			besideInRounds("time to "+state.name+", p99", "ms", rounds, func(t startEnd) float64 { return state.of(t).P99 }))
+			compareRounds("time to "+state.name+", p50", "ms", rounds, func(t startEnd) float64 { return state.of(t).P50 }),
+			compareRounds("time to "+state.name+", p99", "ms", rounds, func(t startEnd) float64 { return state.of(t).P99 }))
 	}
-	api := besideInRounds("CPU of the API server, creation to Running", "ms for each instance", rounds,
+	api := compareRounds("CPU of the API server, creation to Running", "ms for each instance", rounds,
 		func(t startEnd) float64 { return perInstance(t.start, "kube-apiserver") })
 	own := Figure{
 		Name: "CPU of the operator, creation to Running", Unit: "ms for each instance",
@@ -70,12 +70,12 @@ func burstFigures(rounds []pair) []Figure {
 	return append(append(figures, api, own), counted(last.start, last.end)...)
 }
 
-// besideInRounds makes a figure of the medians of both, and of that of the rounds' ratios.
-func besideInRounds(name, unit string, rounds []pair, of func(startEnd) float64) Figure {
+// compareRounds returns a figure of the medians of both, and of that of the rounds' ratios.
+func compareRounds(name, unit string, rounds []pair, of func(startEnd) float64) Figure {
 	value := func(who string) float64 {
 		return medianOf(rounds, func(p pair) float64 { return of(p[who]) })
 	}
-	f := beside(name, unit, value(theOperator), value(theBare), nil)
+	f := compare(name, unit, value(theOperator), value(theBare), nil)
 	if f.Ratio != nil {
 		ratio := medianOf(rounds, func(p pair) float64 { return of(p[theOperator]) / of(p[theBare]) })
 		f.Ratio = &ratio

@@ -49,10 +49,10 @@ func expiry(ctx context.Context, b *bench) (Scenario, error) {
 	}
 	o, f := by[theOperator], by[theBare]
 	s.Figures = []Figure{
-		beside("expiry until all instances are being deleted", "ms", o.instances, f.instances, atMost(1.3)),
-		beside("expiry until all namespaces are being deleted", "ms", o.namespaces, f.namespaces, atMost(1.3)),
-		beside("started before the expiry, time to starting, p99", "ms", o.before.P99, f.before.P99, nil),
-		beside("started right after the expiry, time to starting, p99", "ms", o.after.P99, f.after.P99, nil),
+		compare("expiry until all instances are being deleted", "ms", o.instances, f.instances, atMost(1.3)),
+		compare("expiry until all namespaces are being deleted", "ms", o.namespaces, f.namespaces, atMost(1.3)),
+		compare("started before the expiry, time to starting, p99", "ms", o.before.P99, f.before.P99, nil),
+		compare("started right after the expiry, time to starting, p99", "ms", o.after.P99, f.after.P99, nil),
 		{Name: "slowdown by the expiry, operator", Unit: "times", Operator: round2(o.after.P99 / o.before.P99), Target: atMost(3)},
 		{Name: "slowdown by the expiry, bare client", Unit: "times", Operator: round2(f.after.P99 / f.before.P99)},
 	}

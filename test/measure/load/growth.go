@@ -192,7 +192,7 @@ var errBusy = errors.New("instances wait to be reconciled")
 
 // settle waits until the operator has looked at every instance and has nothing to do.
 func (b *bench) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	ticker := time.NewTicker(time.Second / 4)
 	defer ticker.Stop()

@@ -8,7 +8,7 @@ import (
 
 const (
 	// alone is how many real pods are started one after the other, and together is how
-	// many at once.
+	// many are started concurrently.
 	alone, together = 10, 10
 	// podRounds is how often that is repeated: machines that share a host are now faster
 	// and now slower. The median of all counts.
@@ -56,7 +56,7 @@ func pods(ctx context.Context, b *bench) (Scenario, error) {
 		operator, bare := b.shares(lives[theOperator]), b.shares(lives[theBare])
 		in := kind.name + ": "
 		figure := func(name, share string) Figure {
-			return beside(in+name+", p50", "ms", operator[share].P50, bare[share].P50, nil)
+			return compare(in+name+", p50", "ms", operator[share].P50, bare[share].P50, nil)
 		}
 		floor := bare["rest"].P50
 		s.Figures = append(s.Figures,

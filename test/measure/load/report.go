@@ -38,7 +38,7 @@ type Scenario struct {
 	Growth  []Size   `json:"growth,omitempty"`
 }
 
-// Figure is one value of the operator, beside that of the bare client where there
+// Figure is one value of the operator, with that of the bare client if there
 // is one.
 type Figure struct {
 	Name     string   `json:"name"`
@@ -84,8 +84,8 @@ func (f Figure) met() bool {
 	return (f.Target.AtLeast == nil || v >= *f.Target.AtLeast) && (f.Target.AtMost == nil || v <= *f.Target.AtMost)
 }
 
-// beside makes a figure of two values.
-func beside(name, unit string, operator, bare float64, target *Target) Figure {
+// compare returns a figure of two values.
+func compare(name, unit string, operator, bare float64, target *Target) Figure {
 	f := Figure{Name: name, Unit: unit, Operator: operator, Bare: &bare, Target: target}
 	if bare > 0 {
 		ratio := operator / bare

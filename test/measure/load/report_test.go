@@ -19,10 +19,10 @@ func TestTargets(t *testing.T) {
 		"none":           {Figure{Operator: 99}, true},
 		"value within":   {Figure{Operator: 12, Target: atMost(12)}, true},
 		"value beyond":   {Figure{Operator: 13, Target: atMost(12)}, false},
-		"ratio decides":  {beside("", "", 130, 100, atMost(1.3)), true},
-		"ratio too high": {beside("", "", 131, 100, atMost(1.3)), false},
-		"ratio too low":  {beside("", "", 84, 100, atLeast(0.85)), false},
-		"ratio enough":   {beside("", "", 85, 100, atLeast(0.85)), true},
+		"ratio decides":  {compare("", "", 130, 100, atMost(1.3)), true},
+		"ratio too high": {compare("", "", 131, 100, atMost(1.3)), false},
+		"ratio too low":  {compare("", "", 84, 100, atLeast(0.85)), false},
+		"ratio enough":   {compare("", "", 85, 100, atLeast(0.85)), true},
 	} {
 		if got := c.figure.met(); got != c.met {
 			t.Errorf("%s: met is %t", name, got)
@@ -65,7 +65,7 @@ func TestReportKeepsScenariosThatWereNotRun(t *testing.T) {
 func TestComparisonShowsARegressionAsARatio(t *testing.T) {
 	chosen := []scenario{{name: "balance"}}
 	report := func(operator, bare float64) Report {
-		return Report{Scenarios: []Scenario{{Name: "balance", Figures: []Figure{beside("p50", "ms", operator, bare, nil)}}}}
+		return Report{Scenarios: []Scenario{{Name: "balance", Figures: []Figure{compare("p50", "ms", operator, bare, nil)}}}}
 	}
 	var out bytes.Buffer
 	// A machine of half the speed, and an operator that needs three times as long.
@@ -121,7 +121,7 @@ func TestPageKeepsWhatIsAroundTheResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Report{Scenarios: []Scenario{{Title: "many together", Machine: Machine{Processors: 2, Commit: "f00"}, Figures: []Figure{
-		beside("throughput", "per second", 80, 100, atLeast(0.85)), {Name: "writes", Unit: "each", Operator: 10, Target: atMost(12)},
+		compare("throughput", "per second", 80, 100, atLeast(0.85)), {Name: "writes", Unit: "each", Operator: 10, Target: atMost(12)},
 	}}}}
 	if err := writePage(page, r); err != nil {
 		t.Fatal(err)

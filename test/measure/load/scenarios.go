@@ -80,7 +80,7 @@ func smoke(ctx context.Context, b *bench) (Scenario, error) {
 	return Scenario{Turns: []Turn{start, end}, Figures: counted(start, end)}, err
 }
 
-// startAndEnd creates instances at once, waits until they run, deletes them at once
+// startAndEnd creates instances concurrently, waits until they run, deletes them concurrently
 // and waits until they are gone.
 func startAndEnd(ctx context.Context, b *bench, who, profile string, n int) (start, end Turn, err error) {
 	start, r, err := b.turn(ctx, who, profile, func(ctx context.Context, r *batch) error { return r.start(ctx, n) })
@@ -122,11 +122,11 @@ func atRate(lifetime func(options) time.Duration) func(context.Context, *bench) 
 		}
 		operator, bare := by[theOperator], by[theBare]
 		s.Figures = append(s.Figures,
-			beside("time to starting, p50", "ms", operator.Latency["starting"].P50, bare.Latency["starting"].P50, atMost(1.3)),
-			beside("time to starting, p99", "ms", operator.Latency["starting"].P99, bare.Latency["starting"].P99, atMost(2)),
-			beside("time to running, p50", "ms", operator.Latency["running"].P50, bare.Latency["running"].P50, nil),
-			beside("time to running, p99", "ms", operator.Latency["running"].P99, bare.Latency["running"].P99, nil),
-			beside("CPU of the API server", "cores", operator.CPU["kube-apiserver"]/operator.Seconds, bare.CPU["kube-apiserver"]/bare.Seconds, nil),
+			compare("time to starting, p50", "ms", operator.Latency["starting"].P50, bare.Latency["starting"].P50, atMost(1.3)),
+			compare("time to starting, p99", "ms", operator.Latency["starting"].P99, bare.Latency["starting"].P99, atMost(2)),
+			compare("time to running, p50", "ms", operator.Latency["running"].P50, bare.Latency["running"].P50, nil),
+			compare("time to running, p99", "ms", operator.Latency["running"].P99, bare.Latency["running"].P99, nil),
+			compare("CPU of the API server", "cores", operator.CPU["kube-apiserver"]/operator.Seconds, bare.CPU["kube-apiserver"]/bare.Seconds, nil),
 			Figure{Name: "CPU of the operator", Unit: "cores", Operator: round2(operator.CPU["operator"] / operator.Seconds)})
 		return s, nil
 	}

@@ -122,7 +122,7 @@ type written struct {
 	running, terminating, over []byte
 }
 
-// steps are the objects in the operator's order: the namespace, what it writes at once, and
+// steps are the objects in the operator's order: the namespace, what it writes concurrently, and
 // the Deployments.
 func (w *written) steps() [][]client.Object {
 	deployments := slices.IndexFunc(w.objects, func(o client.Object) bool {

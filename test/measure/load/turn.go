@@ -27,7 +27,7 @@ const profileSeconds = "15"
 // turn lets one of the two work while the other one rests, and measures. A name for
 // profiles may be empty.
 func (b *bench) turn(ctx context.Context, who, profile string, work func(context.Context, *batch) error) (t Turn, r *batch, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	r = b.newBatch(who)
 	if who == theBare {

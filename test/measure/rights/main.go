@@ -12,7 +12,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,14 +39,13 @@ func main() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("rights", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	collect := flags.String("collect", "", "write what the audit logs of the clusters of KUBECONFIGS, or of KUBECONFIG, tell into this file")
+	collect := flags.String("collect", "", "file to write: which rights the operator used, by the audit log of the cluster of KUBECONFIG")
 	roles := flags.String("rbac", "config", "folder with the roles and bindings of operator and families")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *collect != "" {
-		// A suite that ran in several processes had as many clusters.
-		return takeDown(ctx, strings.Fields(cmp.Or(os.Getenv("KUBECONFIGS"), os.Getenv("KUBECONFIG"))), *collect)
+		return takeDown(ctx, os.Getenv("KUBECONFIG"), *collect)
 	}
 	if flags.NArg() == 0 {
 		return errors.New("name the files that --collect has written")
@@ -87,21 +85,19 @@ func names(files []string) []string {
 	return out
 }
 
-func takeDown(ctx context.Context, kubeconfigs []string, file string) error {
+func takeDown(ctx context.Context, kubeconfig, file string) error {
 	used := usage{}
-	for _, kubeconfig := range kubeconfigs {
-		logs, err := completeLogs(ctx, kubeconfig)
-		if err != nil {
+	logs, err := completeLogs(ctx, kubeconfig)
+	if err != nil {
+		return err
+	}
+	for _, log := range logs {
+		if err := used.addLog(log); err != nil {
 			return err
-		}
-		for _, log := range logs {
-			if err := used.addLog(log); err != nil {
-				return err
-			}
 		}
 	}
 	if used.requests() == 0 {
-		return fmt.Errorf("the audit logs of the clusters tell of no request of %s", operatorUser)
+		return fmt.Errorf("the audit log of the cluster has no request of %s", operatorUser)
 	}
 	raw, err := json.MarshalIndent(used, "", "  ")
 	if err != nil {

@@ -78,10 +78,10 @@ func compare(ctx context.Context, args []string) error {
 	check := flags.Bool("check", false, "fail if a target is missed")
 	p := plan{}
 	flags.DurationVar(&p.duration, "duration", 5*time.Second, "how long each figure is measured")
-	flags.DurationVar(&p.limit, "limit", 2*time.Minute, "how long all figures of one tunnel may take in a round; then it is ended, and what is missing is told")
+	flags.DurationVar(&p.limit, "limit", 2*time.Minute, "how long all figures of one tunnel may take in a round; then it is stopped, and the missing figures are reported")
 	flags.IntVar(&p.streams, "streams", 100, "concurrent streams")
 	flags.IntVar(&p.idle, "idle", 1000, "idle streams")
-	flags.IntVar(&p.workers, "workers", 16, "concurrent workers that make new connections")
+	flags.IntVar(&p.workers, "workers", 16, "clients that make new connections concurrently")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (b *bench) round(w way, p plan) (result, error) {
 	if err := t.works(b.ctx); err != nil {
 		return result{}, err
 	}
-	// A tunnel that hangs is killed, which breaks its connections, so that the others are measured.
+	// A tunnel that hangs must not delay the others: its connections break then.
 	limit := time.AfterFunc(p.limit, t.kill)
 	defer limit.Stop()
 	return p.measure(t)
@@ -226,8 +226,9 @@ func (f *figures) table(p plan, rounds int) string {
 	return s.String()
 }
 
-// missed returns the targets that are not met: ahead of every peer in each figure, and close to the bare relay with the
-// same TLS. A peer that could not be measured counts as missed too.
+// missed returns the targets that are not met: ahead of every peer in each figure, and close to
+// the bare relay with the same TLS. A peer that could not be measured is unknown, so its target
+// is missed, too.
 func (f *figures) missed() (all []string) {
 	ours, ok := f.Results["berg-tunnel"]
 	if !ok {
@@ -267,7 +268,7 @@ func (f *figures) missed() (all []string) {
 			} {
 				switch {
 				case c.ours == 0 || c.theirs == 0:
-					all = append(all, fmt.Sprintf("%s: could not be measured for %s", c.what, w.name))
+					all = append(all, fmt.Sprintf("%s: could not be compared with %s", c.what, w.name))
 				case c.ours < c.theirs:
 					all = append(all, fmt.Sprintf("%s: %s is ahead", c.what, w.name))
 				}

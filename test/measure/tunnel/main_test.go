@@ -16,11 +16,11 @@ func TestMissedTargets(t *testing.T) {
 		missing string
 		want    []string
 	}{
-		"all is well":                         {&worse, "", nil},
-		"a peer is ahead":                     {&ahead, "", []string{"many streams: chisel is ahead"}},
-		"a peer that is not there":            {nil, "it is not installed", []string{"chisel could not be measured"}},
-		"a figure that could not be measured": {&broken, "", []string{"latency p99: could not be measured for chisel"}},
-		"a peer that --only excludes":         {nil, "", nil},
+		"all is well":                        {&worse, "", nil},
+		"a peer is ahead":                    {&ahead, "", []string{"many streams: chisel is ahead"}},
+		"a peer that is not there":           {nil, "it is not installed", []string{"chisel could not be measured"}},
+		"a figure that could not be had":     {&broken, "", []string{"latency p99: could not be compared with chisel"}},
+		"the peer was not requested, --only": {nil, "", nil},
 	} {
 		f := figures{Results: map[string]result{"berg-tunnel": good}, Missing: map[string]string{}}
 		if test.peer != nil {

@@ -44,8 +44,8 @@ type result struct {
 // measure measures one tunnel. What fails is noted, and the rest is measured all the same: an
 // error is returned if nothing works.
 func (p plan) measure(t *tunnel) (r result, err error) {
-	// The memory of 1,000 streams is measured first, while the processes are fresh: later there would be garbage that can be
-	// reused. No tunnel is measured before it is warm.
+	// What 1,000 streams add comes first, while the processes are fresh: later there would be garbage to make room in.
+	// And the warm-up is measured for none of them.
 	for _, f := range []struct {
 		what string
 		take func() error
@@ -68,7 +68,7 @@ func (p plan) measure(t *tunnel) (r result, err error) {
 	return r, nil
 }
 
-// throughput reads from several streams concurrently, and returns Gbit/s.
+// throughput reads from so many streams concurrently, and returns Gbit/s.
 func (p plan) throughput(at string, streams int, duration time.Duration) (float64, error) {
 	all := make([]net.Conn, streams)
 	defer closeAll(all)
@@ -86,7 +86,7 @@ func (p plan) throughput(at string, streams int, duration time.Duration) (float6
 	var sum atomic.Int64
 	var running sync.WaitGroup
 	var broken atomic.Value
-	// The first quarter does not count, because some tunnels have megabytes of buffers for each stream.
+	// What buffers held before does not count: some tunnels have megabytes for each stream.
 	begin := time.Now().Add(duration / 4)
 	end := begin.Add(duration)
 	var early int64

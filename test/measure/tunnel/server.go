@@ -12,7 +12,7 @@ import (
 const (
 	// sendMe: bytes, for as long as the connection is open.
 	sendMe = 'S'
-	// repeatAfterMe: the server echoes all bytes.
+	// repeatAfterMe: echo all bytes.
 	repeatAfterMe = 'E'
 )
 

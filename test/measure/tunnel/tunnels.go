@@ -77,7 +77,7 @@ func (t *tunnel) stop() {
 	t.cmds = nil
 }
 
-// kill kills its processes. stop waits for them.
+// kill ends its processes immediately; stop waits for them.
 func (t *tunnel) kill() {
 	for _, c := range t.cmds {
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
@@ -107,7 +107,7 @@ type way struct {
 var (
 	// errMissing: the program is not there.
 	errMissing = errors.New("it is not installed")
-	// errNotAsked: there is no cluster, so the peer is skipped.
+	// errNotAsked: there is no cluster, so the measurement was not requested.
 	errNotAsked = errors.New("there is no cluster")
 )
 
@@ -129,7 +129,7 @@ var ways = []way{
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// freePort returns a free port.
+// freePort returns a port that is free at the moment.
 func freePort() int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,7 +156,7 @@ func (b *bench) run(t *tunnel, program string, args ...string) error {
 	return nil
 }
 
-// waitPort waits until a port is open.
+// waitPort waits until a process listens.
 func waitPort(ctx context.Context, at string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -116,7 +116,7 @@ func (d *demo) removeOperator(ctx context.Context) error {
 	})
 }
 
-// countOthers counts the Challenges and instances that somebody else made.
+// countOthers counts the Challenges and instances that the demo did not create.
 func (d *demo) countOthers(ctx context.Context, options ...client.ListOption) (int, error) {
 	count := 0
 	for _, list := range []client.ObjectList{&bergv1.ChallengeList{}, &bergv1.ChallengeInstanceList{}} {

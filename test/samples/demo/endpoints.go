@@ -151,8 +151,8 @@ func (d *demo) solveShop(ctx context.Context, instance *bergv1.ChallengeInstance
 }
 
 // browse returns an HTTP client and the address of the front page of an instance's Service. Without a
-// Gateway of the demo's it goes through the API server's proxy: the host names of status.services only
-// resolve where somebody set up DNS and a gateway for them.
+// Gateway of the demo it uses the API server's proxy: the host names of status.services only
+// resolve where DNS and a Gateway are set up for them.
 func (d *demo) browse(ctx context.Context, instance *bergv1.ChallengeInstance, service string, port int) (*http.Client, string, error) {
 	if d.target.gateway {
 		return d.browseGateway(ctx, instance)

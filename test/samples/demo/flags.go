@@ -128,7 +128,7 @@ func (d *demo) readFlagFile(ctx context.Context, instance *bergv1.ChallengeInsta
 	return flag, nil
 }
 
-// runFlagProgram also makes sure that running is the only way: nobody in the container may read it.
+// runFlagProgram also verifies that running it is the only way: no user in the container may read it.
 func (d *demo) runFlagProgram(ctx context.Context, instance *bergv1.ChallengeInstance) (string, error) {
 	flag, err := d.execute(ctx, instance, "kiosk", flagProgram)
 	if err != nil {

@@ -46,7 +46,7 @@ With KUBECONFIG set the demo uses that cluster instead of making one.
 `
 
 func main() {
-	// A second signal ends the process at once: the first one only asks.
+	// The first signal is a request; a second one ends the process immediately.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 
@@ -63,7 +63,7 @@ func main() {
 // errShown stands for a failure that the user has already been told.
 var errShown = errors.New("a step failed")
 
-// explained tells the user about a failed step at once, while what it names is still there.
+// explained reports a failed step immediately, while the objects that it names still exist.
 func explained(w io.Writer, err error) error {
 	var failed *stepError
 	if !errors.As(err, &failed) {
@@ -107,7 +107,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%w: --help lists the options", err)
 	}
-	// The client's library would complain, in the middle of a step, that nobody reads its log.
+	// Otherwise the client's library would complain, in the middle of a step, that no logger is set.
 	log.SetLogger(logr.Discard())
 	show := newShow(stdout)
 	if command == "down" {

@@ -170,7 +170,7 @@ func (d *demo) deployOperator(ctx context.Context) error {
 	})
 }
 
-// findOperator looks for an operator that somebody else installed, in whatever way.
+// findOperator looks for an operator that the demo did not install.
 func (d *demo) findOperator(ctx context.Context) (string, error) {
 	deployments := &appsv1.DeploymentList{}
 	if err := d.target.client.List(ctx, deployments, client.MatchingLabels{"app.kubernetes.io/name": "berg-operator"}); err != nil {
@@ -255,8 +255,8 @@ func (d *demo) launch(ctx context.Context, state, logFile string) (int, error) {
 	return pid, process.Ready(ready)
 }
 
-// stopOperatorProcess ends the operator of an earlier demo, if it still runs. A process number may
-// have been given to another program meanwhile: only the mark in its environment proves it.
+// stopOperatorProcess ends the operator of an earlier demo, if it still runs. The process number may
+// belong to another program by now: only the variable in its environment proves it.
 func stopOperatorProcess(ctx context.Context, name string) error {
 	state, err := stateDir(name)
 	if err != nil {

@@ -85,7 +85,7 @@ func sampleImages(objects []*unstructured.Unstructured) []string {
 	return images
 }
 
-// checkSamplesAreOurs refuses to replace objects of the same names that somebody else made.
+// checkSamplesAreOurs refuses to replace objects of the same names that the demo did not create.
 func (d *demo) checkSamplesAreOurs(ctx context.Context) error {
 	if d.target.own {
 		return nil
@@ -191,7 +191,7 @@ func (d *demo) applySamples(ctx context.Context) error {
 			return "", err
 		}
 		for _, object := range prerequisites {
-			// In a cluster of somebody's only the namespace is the demo's business, and only if it is
+			// In a cluster that the demo did not start it creates only the namespace, and only if it is
 			// missing: a Gateway may cost a load balancer. One that was made with a Gateway has both.
 			if !d.target.own && (object.GetKind() != "Namespace" || d.exists(ctx, object)) || d.target.gateway {
 				continue

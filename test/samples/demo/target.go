@@ -100,7 +100,7 @@ func locate(ctx context.Context, opts options) (target, error) {
 		t.own = true
 		return t, nil
 	}
-	// Whoever exported the demo's own kubeconfig to look around has not brought another cluster.
+	// The exported kubeconfig may be the demo's own: then the cluster is, too.
 	if path, err := t.runner(ctx, "kubeconfig", "--name", t.name).Output(); err == nil {
 		t.own = strings.TrimSpace(string(path)) == opts.kubeconfig
 	}

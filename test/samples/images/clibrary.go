@@ -31,7 +31,7 @@ func (b builder) resolvers(ctx context.Context) ([]string, error) {
 		}
 	}
 	files := []string{glibc + ":/usr/bin/resolve-glibc", musl + ":/usr/bin/resolve-musl"}
-	// musl is in the program itself, glibc beside it, as in most images: it loads parts of its resolver.
+	// musl is in the program itself, glibc is a separate file, as in most images: it loads parts of its resolver.
 	for _, library := range []struct{ name, place string }{
 		{"libc.so.6", "/lib/x86_64-linux-gnu/libc.so.6"},
 		{"ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2"},

@@ -1,5 +1,5 @@
 // Command images builds the images of the sample challenges and of the tests, without a daemon: one
-// static Go program each, with links to the small commands of the toolbox beside it.
+// static Go program each, with links to the small commands of the toolbox.
 //
 //	go run ./test/samples/images --output dist/images              # all but resolvers
 //	go run ./test/samples/images --output dist/images web pwn      # only these
@@ -30,10 +30,10 @@ const (
 	defaultTag        = "v0.1.0"
 )
 
-// image is one image to build. Its program is the package of its name beside this one.
+// image is one image to build. Its program is the package of its name in this folder.
 type image struct {
 	name string
-	// files are further contents: from a path beside this file to an absolute path of the image.
+	// files are further contents: from a path in this folder to an absolute path of the image.
 	files map[string]string
 	// user is UID:GID of the container's process. Default: 65532:65532.
 	user string

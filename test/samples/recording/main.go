@@ -1,8 +1,8 @@
-// Recording runs a program in a pseudo-terminal and draws what it shows as an SVG that moves:
+// Recording runs a program in a pseudo-terminal and draws its output as an animated SVG:
 //
-//	go run ./test/samples/recording --output try.svg --columns 90 --until 'Ctrl-C ends it' -- kubectl berg try web
+//	go run ./test/samples/recording --output try.svg --columns 90 --until 'Press Ctrl-C' -- kubectl berg try web
 //
-// When the text of --until is shown, Ctrl-C is typed a moment later.
+// When the text of --until appears, it types Ctrl-C two seconds later.
 package main
 
 import (
@@ -19,9 +19,9 @@ import (
 
 func main() {
 	output := flag.String("output", "", "file to write")
-	columns := flag.Int("columns", 90, "columns of the terminal")
+	columns := flag.Int("columns", 90, "number of columns of the terminal")
 	until := flag.String("until", "", "text after which Ctrl-C is typed")
-	title := flag.String("title", "", "command that is shown as typed")
+	title := flag.String("title", "", "command to show as typed (default: the one that runs)")
 	flag.Parse()
 	if err := run(*output, *columns, *until, *title, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "recording:", err)
@@ -30,9 +30,9 @@ func main() {
 }
 
 const (
-	// longest is how long a program may take, reading how long its text is looked at before Ctrl-C.
-	longest = 2 * time.Minute
-	reading = 2 * time.Second
+	// maxRuntime limits the program. readingTime is the time from the text of --until to Ctrl-C.
+	maxRuntime  = 2 * time.Minute
+	readingTime = 2 * time.Second
 )
 
 func run(output string, columns int, until, title string, command []string) error {
@@ -51,9 +51,9 @@ func run(output string, columns int, until, title string, command []string) erro
 	defer file.Close()
 	s := newScreen()
 	s.write([]byte("$ " + title + "\r\n"))
-	frames := []shot{{0, s.draw()}}
+	frames := []frame{{0, s.draw()}}
 	began := time.Now()
-	guard := time.AfterFunc(longest, func() { _ = c.Process.Kill() })
+	guard := time.AfterFunc(maxRuntime, func() { _ = c.Process.Kill() })
 	defer guard.Stop()
 	buffer := make([]byte, 4096)
 	var seen strings.Builder
@@ -62,12 +62,12 @@ func run(output string, columns int, until, title string, command []string) erro
 		n, err := file.Read(buffer)
 		s.write(buffer[:n])
 		seen.Write(buffer[:n])
-		frames = append(frames, shot{time.Since(began), s.draw()})
+		frames = append(frames, frame{time.Since(began), s.draw()})
 		if !typed && strings.Contains(seen.String(), until) {
 			typed = true
-			time.AfterFunc(reading, func() { _, _ = file.WriteString("\x03") })
+			time.AfterFunc(readingTime, func() { _, _ = file.WriteString("\x03") })
 		}
-		if err != nil { // EIO when it has ended
+		if err != nil { // EIO after the end of the program
 			break
 		}
 	}

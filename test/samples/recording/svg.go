@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// shot is what the screen shows from a time on.
-type shot struct {
+// frame is the screen from a time on.
+type frame struct {
 	at    time.Duration
 	lines []string
 }
 
-// screen is as much of a terminal as a program with one moving line needs.
+// screen emulates a terminal for programs that rewrite their last line only.
 type screen struct {
 	lines  [][]cell
 	column int
@@ -50,7 +50,7 @@ func (s *screen) write(data []byte) {
 			}
 			s.control(string(text[i+1:end]), text[end])
 			i = end
-		case '\ufffd': // half of a character: the rest of it comes
+		case '\ufffd': // an incomplete character: the rest follows
 			s.rest = []byte(string(text[i:]))
 		default:
 			for len(s.lines[last]) <= s.column {
@@ -72,7 +72,7 @@ func (s *screen) control(parameters string, kind rune) {
 	}
 }
 
-// classes are the names of colours in the drawing.
+// classes are the CSS classes of colours.
 var classes = map[string]string{"1": "b", "2": "f", "31": "r", "32": "g", "33": "y", "36": "c"}
 
 // draw returns the lines as SVG text.
@@ -99,12 +99,12 @@ func (s *screen) draw() []string {
 	return out
 }
 
-// step is the least time between two pictures.
+// step is the minimum time between two frames.
 const step = 100 * time.Millisecond
 
-// thin leaves out pictures that nobody sees.
-func thin(all []shot) []shot {
-	var out []shot
+// thin removes frames that are too short to be seen.
+func thin(all []frame) []frame {
+	var out []frame
 	for i, s := range all {
 		if i+1 < len(all) && all[i+1].at-s.at < step {
 			all[i+1].at = min(all[i+1].at, s.at+step)
@@ -124,19 +124,18 @@ const (
 	lineHeight = 19
 	charWidth  = 8.43
 	margin     = 14
-	// pause is how long the last picture stays before it begins anew.
-	pause = 5 * time.Second
+	// pause is how long the last frame stays before the animation restarts.
+	finalPause = 5 * time.Second
 )
 
-// svg draws pictures one after the other, each visible for its time. Who wants no motion sees the
-// last one.
-func svg(frames []shot, columns int) string {
+// svg draws frames one after the other. With reduced motion only the last one is visible.
+func svg(frames []frame, columns int) string {
 	rows := 0
 	for _, f := range frames {
 		rows = max(rows, len(f.lines))
 	}
 	width, height := float64(columns)*charWidth+2*margin, rows*lineHeight+2*margin
-	total := frames[len(frames)-1].at + pause
+	total := frames[len(frames)-1].at + finalPause
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" role="img">
 <style>

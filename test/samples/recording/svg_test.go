@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTheScreenIsThatOfATerminal(t *testing.T) {
+func TestScreenFollowsTerminalControls(t *testing.T) {
 	s := newScreen()
 	for _, part := range []string{"one\r\n\x1b[32m✓", "\x1b[0m two\r\nspin\rS\x1b[", "K done <&>"} {
 		s.write([]byte(part))
@@ -20,8 +20,8 @@ func TestTheScreenIsThatOfATerminal(t *testing.T) {
 	}
 }
 
-func TestTheDrawingIsXMLAndEndsWithTheLastPicture(t *testing.T) {
-	text := svg(thin([]shot{{0, []string{"a"}}, {time.Second, []string{"a", "b"}}, {time.Second + time.Millisecond, []string{"a", "c"}}}), 80)
+func TestDrawingIsXMLWithTheLastFrame(t *testing.T) {
+	text := svg(thin([]frame{{0, []string{"a"}}, {time.Second, []string{"a", "b"}}, {time.Second + time.Millisecond, []string{"a", "c"}}}), 80)
 	reader := xml.NewDecoder(strings.NewReader(text))
 	for {
 		if _, err := reader.Token(); errors.Is(err, io.EOF) {
@@ -31,6 +31,6 @@ func TestTheDrawingIsXMLAndEndsWithTheLastPicture(t *testing.T) {
 		}
 	}
 	if !strings.Contains(text, ">c</text>") {
-		t.Errorf("the last picture is missing:\n%s", text)
+		t.Errorf("the last frame is missing:\n%s", text)
 	}
 }

@@ -30,8 +30,8 @@ type Run struct {
 	Client client.Client
 	// Namespace to run them in, whatever they say themselves, if their kind has namespaces.
 	Namespace string
-	// Patience bounds how long an example may take to start, and to go.
-	Patience time.Duration
+	// Timeout bounds how long an example may take to start, and to go.
+	Timeout time.Duration
 	// Documentation is the text that must name every condition and reason.
 	Documentation string
 }
@@ -170,7 +170,7 @@ func (r Run) try(ctx context.Context, x resource) (problems []string) {
 	// Also when something went wrong on the way.
 	defer func() { problems = append(problems, r.remove(context.WithoutCancel(ctx), x)...) }()
 
-	err := wait.PollUntilContextTimeout(ctx, glance, r.Patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, glance, r.Timeout, true, func(ctx context.Context) (bool, error) {
 		if err := r.Client.Get(ctx, key, x.Object); err != nil {
 			return false, err
 		}
@@ -212,7 +212,7 @@ func (r Run) remove(ctx context.Context, x resource) []string {
 		return []string{fmt.Sprintf("delete: %v", err)}
 	}
 	key, namespace := client.ObjectKeyFromObject(x), x.namespace()
-	err := wait.PollUntilContextTimeout(ctx, glance, r.Patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, glance, r.Timeout, true, func(ctx context.Context) (bool, error) {
 		err := r.Client.Get(ctx, key, x.Object)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	})

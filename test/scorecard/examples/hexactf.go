@@ -36,7 +36,7 @@ func hexactfChallenges(all []unstructured.Unstructured, at place) (tried []resou
 	return tried, nil
 }
 
-// hexactfChallenge gives the example of a Challenge a name and a player that nobody else has.
+// hexactfChallenge gives the example of a Challenge a unique name and a unique player.
 func hexactfChallenge(c *hexactfv1.Challenge, at place) resource {
 	example := c.Name
 	c.ObjectMeta = metav1.ObjectMeta{Namespace: at.namespace, Name: at.prefix + c.Name, Labels: c.Labels}

@@ -22,8 +22,7 @@ func environments(all []unstructured.Unstructured, at place) (tried []resource, 
 	return tried, nil
 }
 
-// environment gives the example of an Environment a name and an ID that nobody
-// else has.
+// environment gives the example of an Environment a unique name and a unique ID.
 func environment(e *quixv1.Environment, prefix string) resource {
 	example := e.Name
 	e.ObjectMeta = metav1.ObjectMeta{Name: prefix + e.Name}

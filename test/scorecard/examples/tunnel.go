@@ -24,7 +24,7 @@ func networks(all []unstructured.Unstructured, at place) (tried []resource, _ er
 	return tried, nil
 }
 
-// network gives the example a name, and a namespace, that are unique.
+// network gives the example a unique name and a unique namespace.
 func network(n *tunnelv1.ContainerNetwork, prefix string) resource {
 	example := n.Name
 	n.ObjectMeta = metav1.ObjectMeta{Name: prefix + n.Name}

@@ -1,4 +1,4 @@
-{{- /* A setting as the text of a variable: numbers as they are written, lists with commas. */}}
+{{- /* The value of a setting as the text of an environment variable: numbers without exponents, lists with commas. */}}
 {{- define "berg-operator.setting" -}}
 {{- $value := index (index . 0).Values.settings (index . 1) -}}
 {{- if kindIs "slice" $value -}}

@@ -33,7 +33,7 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 		ObjectMeta: meta,
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To[int32](1),
-			// Two pods of one container at a time would be two challenges.
+			// Two pods of one container at the same time would be two challenges.
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
@@ -88,8 +88,8 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	return spec
 }
 
-// environment lists the author's variables, the endpoints, the namespace and
-// the flag. A later one takes the place of an earlier one of its name.
+// environment lists the author's variables, the endpoints, the namespace and the flag. A
+// later variable replaces an earlier one of the same name.
 func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	set := func(name, value string) {
@@ -97,7 +97,7 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 		env = append(env, corev1.EnvVar{Name: name, Value: value})
 	}
 	for _, name := range sortedKeys(c.Environment) {
-		value, _ := c.Environment[name].Text() // validate has read it
+		value, _ := c.Environment[name].Text() // Validate has read it
 		set(name, value)
 	}
 	for _, e := range endpoints {
@@ -107,7 +107,7 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 	}
 	set("CHALLENGE_NAMESPACE", in.Namespace())
 	if f := c.DynamicFlag; f != nil && f.Env != nil {
-		// Kubernetes expands $(NAME) and $$ in values; a flag must arrive as it is.
+		// Kubernetes expands $(NAME) and $$ in values; a flag must arrive unchanged.
 		set(f.Env.Name, strings.ReplaceAll(in.Flag, "$", "$$"))
 	}
 	return env
@@ -121,8 +121,8 @@ func containerPorts(c bergv1.Container) []corev1.ContainerPort {
 	return out
 }
 
-// resources fills in what the author left out, and keeps a request from
-// exceeding its limit: what was filled in gives way to what was written.
+// resources fills in the amounts that the author left out. A request never exceeds its limit:
+// of the two, a default is adapted to what the author wrote.
 func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceRequirements {
 	out := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	fill := func(name corev1.ResourceName, request, limit *bergv1.Amount, defaultRequest, defaultLimit resource.Quantity) {
@@ -145,19 +145,19 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 	requests, limits := authorResources(c)
 	fill(corev1.ResourceCPU, requests.CPU, limits.CPU, defaults.CPURequest, defaults.CPULimit)
 	fill(corev1.ResourceMemory, requests.Memory, limits.Memory, defaults.MemoryRequest, defaults.MemoryLimit)
-	// A Challenge has no say in the disk.
+	// A Challenge cannot set the disk space.
 	request, limit := defaults.EphemeralStorageRequest, defaults.EphemeralStorageLimit
 	if !limit.IsZero() {
 		out.Limits[corev1.ResourceEphemeralStorage] = limit.DeepCopy()
 	}
-	// Kubernetes sets aside the whole limit unless a request is written, be it zero.
+	// Without a request, even of zero, Kubernetes reserves the whole limit.
 	if !request.IsZero() || !limit.IsZero() {
 		out.Requests[corev1.ResourceEphemeralStorage] = request.DeepCopy()
 	}
 	return out
 }
 
-// authorResources returns what the author wrote, empty where nothing is.
+// authorResources returns the amounts that the author wrote, empty where there are none.
 func authorResources(c bergv1.Container) (requests, limits bergv1.Resources) {
 	if c.ResourceRequests != nil {
 		requests = *c.ResourceRequests
@@ -168,7 +168,7 @@ func authorResources(c bergv1.Container) (requests, limits bergv1.Resources) {
 	return requests, limits
 }
 
-// quantity parses an amount that validate has accepted.
+// quantity parses an amount that Validate has accepted.
 func quantity(a bergv1.Amount) resource.Quantity {
 	q, _ := a.Quantity()
 	return q
@@ -179,8 +179,8 @@ func securityContext(c bergv1.Container) *corev1.SecurityContext {
 	for _, added := range c.AdditionalCapabilities {
 		capabilities.Add = append(capabilities.Add, corev1.Capability(capability(added)))
 	}
-	// Without DAC_OVERRIDE root is bound by the program's mode, and cannot read
-	// what it may only execute. The author can ask for it back.
+	// Without DAC_OVERRIDE the mode of the program applies to root too: root can execute the
+	// program and not read it. The author can add the capability again.
 	const override = corev1.Capability("DAC_OVERRIDE")
 	if c.DynamicFlag != nil && c.DynamicFlag.Executable != nil && !slices.Contains(capabilities.Add, override) {
 		capabilities.Drop = []corev1.Capability{override}

@@ -25,7 +25,7 @@ func parseContainer(t *testing.T, text string) bergv1.Container {
 }
 
 // A later variable takes the place of an earlier one of its name.
-func TestEnvironmentPrecedence(t *testing.T) {
+func TestLaterVariablesReplaceEarlierOnes(t *testing.T) {
 	endpoints := []Endpoint{{Variable: "WEB_ENDPOINT", Address: "web:80"}, {Variable: "DB_ENDPOINT", Address: "db:1"}, {Address: "unnamed:1"}}
 	for name, tc := range map[string]struct {
 		container string
@@ -150,7 +150,7 @@ func TestUserNamespaces(t *testing.T) {
 
 // What an earlier version started has none of this pinned. To add it would restart the
 // pods of a player who did not ask for it.
-func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
+func TestPodsOfAnEarlierVersionAreNotChanged(t *testing.T) {
 	cfg := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "true"})
 	instance := &bergv1.ChallengeInstance{}
 	instance.Status.ChallengeSnapshot = &runtime.RawExtension{Raw: []byte(`{
@@ -180,7 +180,7 @@ func TestPodsOfAnEarlierVersionStayAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotConfiguredIsAbsent(t *testing.T) {
+func TestUnconfiguredFieldsAreAbsent(t *testing.T) {
 	c := parseContainer(t, `{ports: [{port: 80}]}`)
 	spec := podSpec(testInputs(testConfig(t, nil), Snapshot{}), c, nil)
 	if spec.RuntimeClassName != nil || spec.ImagePullSecrets != nil || spec.NodeSelector != nil || spec.Volumes != nil || spec.Containers[0].VolumeMounts != nil {

@@ -14,20 +14,20 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// Endpoint is where one port of the instance is reached.
+// Endpoint is the address of one port of the instance.
 type Endpoint struct {
 	// Variable is the environment variable that holds the address, empty for a
 	// port without a name.
 	Variable string
-	// Address is <host>:<port>, as the containers are told.
+	// Address is <host>:<port>, the value of the variable.
 	Address string
-	// Service is what players are told; nil for an internal port.
+	// Service is the entry of status.services for players; nil for an internal port.
 	Service *bergv1.ServiceEndpoint
 }
 
-// EndpointsOf returns the endpoint of every port, in the order of the Challenge.
-// live are the Services as the API server has them. It fails while a node port
-// is not allotted. Without ports there are none, which is not nil.
+// EndpointsOf returns the endpoint of every port, in the order of the Challenge. live are the Services
+// as the API server has them. It fails while a node port is not allocated. Without ports the
+// result is empty and not nil.
 func EndpointsOf(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	out := []Endpoint{}
 	for _, c := range in.Challenge.Containers {
@@ -64,8 +64,8 @@ func EndpointsOf(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	return out, nil
 }
 
-// address is what a player gives to a program: a browser's schemes where HTTP is
-// spoken, else the transport.
+// address is the URL for players: http or https if the port speaks HTTP, else the transport as
+// the scheme.
 func address(e bergv1.ServiceEndpoint, t bergv1.PortType) string {
 	web := strings.EqualFold(e.AppProtocol, "http") || strings.EqualFold(e.AppProtocol, "https")
 	scheme := strings.ToLower(e.Protocol)
@@ -86,31 +86,31 @@ func address(e bergv1.ServiceEndpoint, t bergv1.PortType) string {
 	return (&url.URL{Scheme: scheme, Host: host}).String()
 }
 
-// routed reports whether what was told is the address of a route, <uuid>.<domain>,
-// and not that of a node port, the domain itself.
-func routed(told bergv1.ServiceEndpoint) bool {
-	id, _, _ := strings.Cut(told.Hostname, ".")
-	return told.TLS || len(id) == routeIDLength && uuid.Validate(id) == nil
+// routed reports whether a recorded endpoint is that of a route, <uuid>.<domain>, and not that
+// of a node port, the domain itself.
+func routed(recorded bergv1.ServiceEndpoint) bool {
+	id, _, _ := strings.Cut(recorded.Hostname, ".")
+	return recorded.TLS || len(id) == routeIDLength && uuid.Validate(id) == nil
 }
 
-// routeIDLength is that of a UUID as routeID writes it; uuid knows other forms.
+// routeIDLength is the length of a UUID as routeID writes it; uuid.Validate accepts other forms.
 const routeIDLength = 36
 
-// tells reports whether what was told is the address of a port. Under the port's
-// name another kind of address may have stood before a rollout.
-func tells(told bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.Port) bool {
+// isAddressOf reports whether a recorded endpoint is that of a port. Before a rollout the port
+// of this name may have had another kind of address.
+func isAddressOf(recorded bergv1.ServiceEndpoint, c bergv1.Container, p bergv1.Port) bool {
 	return p.Public() &&
-		told.Name == endpointName(c, p) && told.Protocol == string(p.Transport()) &&
-		routed(told) == p.Routed()
+		recorded.Name == endpointName(c, p) && recorded.Protocol == string(p.Transport()) &&
+		routed(recorded) == p.Routed()
 }
 
-// StillWanted returns what was told of ports that these containers still have. As
-// soon as a rollout is adopted, a node port that it gives up may be anybody's.
-func StillWanted(told []bergv1.ServiceEndpoint, containers []bergv1.Container) []bergv1.ServiceEndpoint {
+// KeepWanted returns the recorded endpoints of ports that these containers still have. When a
+// rollout gives up a node port, another Service may get it.
+func KeepWanted(recorded []bergv1.ServiceEndpoint, containers []bergv1.Container) []bergv1.ServiceEndpoint {
 	var out []bergv1.ServiceEndpoint
-	for _, e := range told {
+	for _, e := range recorded {
 		if slices.ContainsFunc(containers, func(c bergv1.Container) bool {
-			return slices.ContainsFunc(c.Ports, func(p bergv1.Port) bool { return tells(e, c, p) })
+			return slices.ContainsFunc(c.Ports, func(p bergv1.Port) bool { return isAddressOf(e, c, p) })
 		}) {
 			out = append(out, e)
 		}
@@ -118,16 +118,16 @@ func StillWanted(told []bergv1.ServiceEndpoint, containers []bergv1.Container) [
 	return out
 }
 
-// WithoutNewRoutes returns the endpoints while a route is missing or not what it
-// is to be: routed ports are reached where players were told before, or not at all.
-func WithoutNewRoutes(endpoints []Endpoint, told []bergv1.ServiceEndpoint) []Endpoint {
+// WithoutNewRoutes returns the endpoints while a route is missing or differs from the plan:
+// those of routed ports are as recorded before, or absent.
+func WithoutNewRoutes(endpoints []Endpoint, recorded []bergv1.ServiceEndpoint) []Endpoint {
 	out := slices.Clone(endpoints)
 	for i, e := range out {
 		if e.Service == nil || !routed(*e.Service) {
 			continue
 		}
 		out[i].Service = nil
-		for _, t := range told {
+		for _, t := range recorded {
 			if routed(t) && t.Name == e.Service.Name && t.Protocol == e.Service.Protocol {
 				out[i].Service = &t
 			}
@@ -136,14 +136,13 @@ func WithoutNewRoutes(endpoints []Endpoint, told []bergv1.ServiceEndpoint) []End
 	return out
 }
 
-// MovedNodePorts tells of each public port that is reached at another node port than
-// players were told.
-func MovedNodePorts(told, now []bergv1.ServiceEndpoint) []string {
+// MovedNodePorts returns a message for every port whose node port differs from the recorded one.
+func MovedNodePorts(recorded, now []bergv1.ServiceEndpoint) []string {
 	var out []string
-	for _, before := range told {
+	for _, before := range recorded {
 		for _, after := range now {
 			if before.Name == after.Name && before.Protocol == after.Protocol && !routed(before) && !routed(after) && before.Port != after.Port {
-				out = append(out, fmt.Sprintf("Port %s is reached at %s:%d now: node port %d could not be had again",
+				out = append(out, fmt.Sprintf("Port %s is now reached at %s:%d: node port %d was not available any more",
 					after.Name, after.Hostname, after.Port, before.Port))
 			}
 		}
@@ -186,6 +185,7 @@ func nodePort(live []*corev1.Service, c bergv1.Container, p bergv1.Port) int32 {
 	return 0
 }
 
+// PublicServices returns the entries of status.services.
 func PublicServices(endpoints []Endpoint) []bergv1.ServiceEndpoint {
 	var out []bergv1.ServiceEndpoint
 	for _, e := range endpoints {

@@ -69,9 +69,9 @@ func TestEndpoints(t *testing.T) {
 	}
 
 	if _, err := EndpointsOf(in, f.Services); err == nil || !strings.Contains(err.Error(), "game-node-port") {
-		t.Errorf("a node port that is not allotted: error %v", err)
+		t.Errorf("a node port that is not allocated: error %v", err)
 	}
-	// All of them reach every container, whatever it offers itself.
+	// Every container gets all of them.
 	for _, d := range PlanWorkloads(in, got) {
 		env := map[string]string{}
 		for _, e := range d.Spec.Template.Spec.Containers[0].Env {
@@ -144,14 +144,14 @@ const (
 	nodePortHostname = "ctf.example"
 )
 
-func TestMoved(t *testing.T) {
+func TestMovedNodePorts(t *testing.T) {
 	endpoint := func(name, proto string, port int32, hostname string, tls bool) bergv1.ServiceEndpoint {
 		return bergv1.ServiceEndpoint{Name: name, Protocol: proto, Hostname: hostname, Port: port, TLS: tls}
 	}
 	node := func(name, proto string, port int32) bergv1.ServiceEndpoint {
 		return endpoint(name, proto, port, nodePortHostname, false)
 	}
-	told := []bergv1.ServiceEndpoint{
+	recorded := []bergv1.ServiceEndpoint{
 		node("stays", "TCP", 30000), node("both", "TCP", 30001), node("both", "UDP", 30002),
 		node("goes", "TCP", 30003), endpoint("route", "TCP", 80, routeHostname, true), node("becomes", "TCP", 30004),
 		endpoint("plain", "TCP", 80, routeHostname, false), endpoint("opened", "TCP", 80, routeHostname, false),
@@ -161,18 +161,18 @@ func TestMoved(t *testing.T) {
 		endpoint("route", "TCP", 8080, routeHostname, true), endpoint("becomes", "TCP", 443, routeHostname, false), node("new", "TCP", 30010),
 		endpoint("plain", "TCP", 8080, routeHostname, false), node("opened", "TCP", 30011),
 	}
-	want := []string{"Port both is reached at ctf.example:30009 now: node port 30002 could not be had again"}
-	if diff := cmp.Diff(want, MovedNodePorts(told, now)); diff != "" {
+	want := []string{"Port both is now reached at ctf.example:30009: node port 30002 was not available any more"}
+	if diff := cmp.Diff(want, MovedNodePorts(recorded, now)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // Which of the addresses that were told still belong to ports of a Challenge.
-func TestStillWanted(t *testing.T) {
+func TestKeepWanted(t *testing.T) {
 	node := bergv1.ServiceEndpoint{Name: "game", Protocol: "TCP", Hostname: nodePortHostname, Port: 30000}
 	plain := bergv1.ServiceEndpoint{Name: "game", Protocol: "TCP", Hostname: routeHostname, Port: 80}
 	unnamed := bergv1.ServiceEndpoint{Name: "box:53", Protocol: "UDP", Hostname: nodePortHostname, Port: 30001}
-	told := []bergv1.ServiceEndpoint{node, plain, unnamed}
+	recorded := []bergv1.ServiceEndpoint{node, plain, unnamed}
 	for name, tc := range map[string]struct {
 		ports []bergv1.Port
 		want  []bergv1.ServiceEndpoint
@@ -187,7 +187,7 @@ func TestStillWanted(t *testing.T) {
 		"unnamed":          {[]bergv1.Port{{Port: 53, Type: bergv1.PublicPort, Protocol: "UDP"}}, []bergv1.ServiceEndpoint{unnamed}},
 		"unnamed, TCP":     {[]bergv1.Port{{Port: 53, Type: bergv1.PublicPort}}, nil},
 	} {
-		got := StillWanted(told, []bergv1.Container{{Hostname: "box", Ports: tc.ports}})
+		got := KeepWanted(recorded, []bergv1.Container{{Hostname: "box", Ports: tc.ports}})
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -212,9 +212,9 @@ func TestWithoutNewRoutes(t *testing.T) {
 		{Variable: "OPENED_ENDPOINT", Service: service("opened", routeHostname, 443)},
 		{Variable: "DB_ENDPOINT"},
 	}
-	told := []bergv1.ServiceEndpoint{*service("game", nodePortHostname, 30009), *service("web", former, 80), *service("opened", nodePortHostname, 30001)}
+	recorded := []bergv1.ServiceEndpoint{*service("game", nodePortHostname, 30009), *service("web", former, 80), *service("opened", nodePortHostname, 30001)}
 	want := []bergv1.ServiceEndpoint{*service("game", nodePortHostname, 30000), *service("web", former, 80)}
-	if diff := cmp.Diff(want, PublicServices(WithoutNewRoutes(now, told))); diff != "" {
+	if diff := cmp.Diff(want, PublicServices(WithoutNewRoutes(now, recorded))); diff != "" {
 		t.Error(diff)
 	}
 	if now[1].Service.Hostname != routeHostname || now[2].Service == nil {

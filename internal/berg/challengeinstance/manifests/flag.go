@@ -19,8 +19,7 @@ const (
 	defaultExecutableMode = 0o111
 )
 
-// flagConfigMaps returns one ConfigMap for each form of flag file in use; the
-// containers share it.
+// flagConfigMaps returns one ConfigMap for each form of flag file in use. Containers share it.
 func flagConfigMaps(in Inputs) ([]*corev1.ConfigMap, error) {
 	var content, executable bool
 	for _, c := range in.Challenge.Containers {
@@ -49,8 +48,7 @@ func flagConfigMaps(in Inputs) ([]*corev1.ConfigMap, error) {
 	return out, nil
 }
 
-// flagMount returns the volume and mount of a container's flag file, nil if it
-// has none.
+// flagMount returns the volume and mount of a container's flag file, nil if it has none.
 func flagMount(in Inputs, c bergv1.Container) (*corev1.Volume, *corev1.VolumeMount) {
 	if c.DynamicFlag == nil {
 		return nil, nil
@@ -85,7 +83,7 @@ func flagMount(in Inputs, c bergv1.Container) (*corev1.Volume, *corev1.VolumeMou
 		}
 }
 
-// NeedsFlag reports whether any container wants the instance's flag.
+// NeedsFlag reports whether any container uses the flag of the instance.
 func NeedsFlag(containers []bergv1.Container) bool {
 	for _, c := range containers {
 		if c.DynamicFlag != nil {

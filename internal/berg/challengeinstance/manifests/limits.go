@@ -9,16 +9,16 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// What one instance may be at most. The schema says some of it too, but not the
-// sums, and Challenges may have been stored under another schema.
+// The limits of one instance. The schema holds some of them too, but not the sums, and
+// Challenges may have been stored under another schema.
 const (
 	maxContainers = 16
 	maxPorts      = 32 // of a container
 	maxVariables  = 256
 	maxAdded      = 64 // capabilities of a container
 
-	// maxAllPorts bounds the variables that every container gets of every port, and
-	// with them the largest Deployment.
+	// maxAllPorts bounds the number of variables in every container, since each gets one for
+	// every port, and thereby the size of a Deployment.
 	maxAllPorts = 128
 	// maxNodePorts keeps one Challenge from using up the node ports, of which a
 	// cluster has 2768 by default.
@@ -26,14 +26,13 @@ const (
 	// maxEnvironment is the size of names and values of one container's variables,
 	// in bytes. Linux refuses a single one of 128 KiB.
 	maxEnvironment = 64 << 10
-	// maxSnapshot is the size in bytes, as JSON, of all that an instance is built
-	// from. It is kept in the instance's status, and etcd stores no object above
-	// 1.5 MiB.
+	// maxSnapshot is the maximum size of a Snapshot, in bytes of JSON. It is stored in the
+	// status of the instance, and etcd stores no object above 1.5 MiB.
 	maxSnapshot = 512 << 10
 )
 
-// validateSize returns what is too much of a Challenge. It comes before every
-// other check, so that those work on what is bounded.
+// validateSize returns the limits that a Challenge exceeds. It comes before every other
+// check, so that those work on bounded input.
 func validateSize(s Snapshot) field.ErrorList {
 	spec := field.NewPath("spec")
 	at := spec.Child("containers")

@@ -12,8 +12,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
-// baselineCapabilities may be added in a namespace whose Pod Security level is
-// baseline: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+// baselineCapabilities may be added at the Pod Security level baseline: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 var baselineCapabilities = []string{
 	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD",
 	"NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
@@ -42,7 +41,7 @@ func namespace(in Inputs) *corev1.Namespace {
 }
 
 func podSecurityLevel(in Inputs) string {
-	// baseline admits pods that leave the profile open, and none that asks for no profile.
+	// The level baseline admits pods without a seccomp profile, but not with Unconfined.
 	if in.Config.SeccompProfile == corev1.SeccompProfileTypeUnconfined {
 		return "privileged"
 	}
@@ -56,11 +55,11 @@ func podSecurityLevel(in Inputs) string {
 	return "baseline"
 }
 
-// capability returns a capability's name as Kubernetes wants it: without CAP_.
+// capability returns the name that Kubernetes uses for a capability: without CAP_.
 func capability(name string) string { return strings.TrimPrefix(name, "CAP_") }
 
-// InstanceUIDOf returns which instance a namespace was made for, and whether that can be
-// proved: by its name, its labels and the UID of the instance.
+// InstanceUIDOf returns the UID of the instance that a namespace was created for. provable says
+// whether its name and its labels agree with that.
 func InstanceUIDOf(ns *corev1.Namespace) (uid types.UID, provable bool) {
 	uid = types.UID(ns.Annotations[bergv1.AnnotationInstanceUID])
 	return uid, uid != "" && strings.HasPrefix(ns.Name, NamespacePrefix) &&

@@ -7,12 +7,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// networkPolicyName is that of the policy of either kind. It isolates the
-// instance: players get root in its pods and attack whatever they reach.
+// networkPolicyName is the name of the policy of either kind. It isolates the instance: players
+// get root in its pods and attack everything that they reach.
 const networkPolicyName = "challenge-network-policy"
 
-// ClosedPolicies returns the policies that isolate an instance without ports and
-// without outbound traffic, for a namespace.
+// ClosedPolicies returns, for a namespace, the policies of an instance without ports and
+// without outbound traffic.
 func ClosedPolicies(cfg config.Berg, name string) []client.Object {
 	in := Inputs{Config: cfg.Challenge, Gateway: cfg.Gateway}
 	var policies []client.Object
@@ -28,8 +28,8 @@ func ClosedPolicies(cfg config.Berg, name string) []client.Object {
 	return policies
 }
 
-// reachablePorts returns the ports that the whole world may reach, and those
-// that the gateway's proxies may reach.
+// reachablePorts returns the ports that everyone may reach, and those that the proxies of the
+// Gateway may reach.
 func reachablePorts(in Inputs) (public, exposed []bergv1.Port) {
 	for _, c := range in.Challenge.Containers {
 		for _, p := range c.Ports {

@@ -35,8 +35,8 @@ func ciliumNetworkPolicy(in Inputs) *ciliumv2.CiliumNetworkPolicy {
 func ciliumEgress(in Inputs) []api.EgressRule {
 	dns := api.PortRule{Ports: []api.PortProtocol{{Port: "53"}}}
 	if !in.Challenge.AllowOutboundTraffic {
-		// A pattern's * stands for one label; names behind a headless Service
-		// have two before the namespace.
+		// In a pattern, * matches one label; names of a headless Service have two before the
+		// namespace.
 		zone := fmt.Sprintf("%s.svc.%s.", in.Namespace(), in.Config.ClusterDomain)
 		dns.Rules = &api.L7Rules{DNS: []api.PortRuleDNS{
 			{MatchPattern: "*." + zone},
@@ -55,8 +55,8 @@ func ciliumEgress(in Inputs) []api.EgressRule {
 		},
 		{EgressCommonRule: api.EgressCommonRule{ToEndpoints: []api.EndpointSelector{selector(nil)}}},
 		{
-			// The instance's own public address, for callbacks such as OIDC: the
-			// gateway may run on this node or on another, or be Cilium's own.
+			// The public address of the instance itself, for callbacks such as OIDC: the
+			// Gateway may run on this node or on another, or be Cilium's own.
 			EgressCommonRule: api.EgressCommonRule{ToEntities: append(api.EntitySlice{api.EntityHost, api.EntityRemoteNode}, ciliumGateway(in)...)},
 			ToPorts: api.PortRules{{Ports: []api.PortProtocol{
 				{Port: strconv.Itoa(int(in.Config.HTTPPort))},
@@ -70,9 +70,9 @@ func ciliumEgress(in Inputs) []api.EgressRule {
 	return rules
 }
 
-// ciliumEgressDeny takes out of the world what is not the internet: to Cilium
-// the metadata service of a cloud and the networks next door belong to it. Pods
-// and nodes are no part of the world, whatever their addresses.
+// ciliumEgressDeny excludes from the entity world what is not the internet. Cilium counts the
+// metadata service of a cloud and private networks outside the cluster as world. Pods and nodes
+// are never part of it, independently of their addresses.
 func ciliumEgressDeny(in Inputs) []api.EgressDenyRule {
 	if !in.Challenge.AllowOutboundTraffic || in.Config.OutboundPrivate {
 		return nil
@@ -114,9 +114,9 @@ func ciliumIngress(in Inputs) []api.IngressRule {
 	return rules
 }
 
-// ciliumGateway is the proxy of Cilium's own Gateway, an Envoy on every node: what
-// it passes on has an identity of its own, whoever sent it. Where the proxies are
-// known to be pods of named namespaces, it is none of them.
+// ciliumGateway is the proxy of Cilium's own Gateway, an Envoy on every node. Its traffic has
+// an identity of its own, independently of the client. If the namespaces of the proxies are
+// configured, this one is not used.
 func ciliumGateway(in Inputs) api.EntitySlice {
 	if len(in.Gateway.DataplaneNamespaces) > 0 {
 		return nil
@@ -124,8 +124,8 @@ func ciliumGateway(in Inputs) api.EntitySlice {
 	return api.EntitySlice{api.EntityIngress}
 }
 
-// dataplane selects the pods that may be the gateway's proxies: those of the
-// named namespaces, else any pod that is not in a challenge instance.
+// dataplane selects the pods that may be proxies of the Gateway: those of the configured
+// namespaces, else all pods outside challenge instances.
 func dataplane(in Inputs) *slim.LabelSelector {
 	if namespaces := in.Gateway.DataplaneNamespaces; len(namespaces) > 0 {
 		return &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{
@@ -133,8 +133,8 @@ func dataplane(in Inputs) *slim.LabelSelector {
 		}}
 	}
 	return &slim.LabelSelector{MatchExpressions: []slim.LabelSelectorRequirement{
-		// Naming the namespace label at all is what lets a namespaced policy
-		// select pods of other namespaces.
+		// A namespaced policy selects pods of other namespaces only if it names the
+		// namespace label.
 		{Key: podNamespaceLabel, Operator: slim.LabelSelectorOpExists},
 		{Key: namespaceComponentLabel, Operator: slim.LabelSelectorOpNotIn, Values: []string{bergv1.ComponentNamespace}},
 	}}
@@ -155,8 +155,8 @@ func portRules(ports []bergv1.Port) api.PortRules {
 	return rules
 }
 
-// selector keeps the keys as written. Cilium's own constructors rewrite them,
-// and the written form would then differ from what is read back.
+// selector keeps the keys as written. Cilium's own constructors rewrite them, so that the
+// object read back would differ from the plan.
 func selector(s *slim.LabelSelector) api.EndpointSelector {
 	if s == nil {
 		s = &slim.LabelSelector{}

@@ -10,8 +10,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
 )
 
-// kubernetesNetworkPolicy is the CiliumNetworkPolicy in the words of
-// networking.k8s.io, as far as these go: docs/adr/0011-standard-network-policy.md.
+// kubernetesNetworkPolicy is the CiliumNetworkPolicy as far as networking.k8s.io can express it:
+// docs/adr/0011-standard-network-policy.md.
 func kubernetesNetworkPolicy(in Inputs) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: in.meta(networkPolicyName, networkPolicyName),
@@ -30,8 +30,8 @@ func kubernetesEgress(in Inputs) []networkingv1.NetworkPolicyEgressRule {
 		{To: sameNamespace()},
 	}
 	if len(in.Config.NodeCIDRs) > 0 {
-		// The instance's own public address, for callbacks such as OIDC: the
-		// gateway may run on this node, which is always allowed, or on another.
+		// The public address of the instance itself, for callbacks such as OIDC: the Gateway
+		// may run on this node, which is always allowed, or on another.
 		rules = append(rules, networkingv1.NetworkPolicyEgressRule{
 			To:    netpolicy.Blocks(in.Config.NodeCIDRs, nil),
 			Ports: netpolicy.AnyProtocol(in.Config.HTTPPort, in.Config.TLSPort),
@@ -54,10 +54,9 @@ func kubernetesIngress(in Inputs) []networkingv1.NetworkPolicyIngressRule {
 	}
 	public, exposed := reachablePorts(in)
 	if len(public) > 0 {
-		// Private addresses are not left out: players of an event may sit in the
-		// same building, and what comes by another node bears that node's address.
-		// Other instances are kept out by their own egress, and here where the
-		// addresses of pods are known.
+		// Private addresses are allowed: players of an event may be in the same building, and
+		// traffic through another node has the address of that node. Other instances are
+		// kept out by their own egress rules, and here if the addresses of pods are known.
 		rules = append(rules, networkingv1.NetworkPolicyIngressRule{
 			From:  netpolicy.Blocks(netpolicy.Everywhere, in.Config.PodCIDRs),
 			Ports: policyPorts(public),
@@ -72,8 +71,8 @@ func kubernetesIngress(in Inputs) []networkingv1.NetworkPolicyIngressRule {
 	return rules
 }
 
-// proxyNamespaces selects the namespaces of the gateway's proxies: the named
-// ones, else all but those of challenge instances.
+// proxyNamespaces selects the namespaces of the proxies of the Gateway: the configured ones,
+// else all except those of challenge instances.
 func proxyNamespaces(in Inputs) *metav1.LabelSelector {
 	if names := in.Gateway.DataplaneNamespaces; len(names) > 0 {
 		return netpolicy.InNamespaces(names...)

@@ -183,7 +183,7 @@ func TestPoliciesAgree(t *testing.T) {
 	}
 }
 
-// No instance reaches another, whatever port the other offers to the world.
+// No instance reaches another, not even its public ports.
 func TestInstancesDoNotReachEachOther(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"private addresses": nil,

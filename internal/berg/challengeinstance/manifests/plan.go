@@ -23,7 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
-// Inputs is all that a plan depends on: no clock, no randomness, no cluster.
+// Inputs is all that a plan depends on.
 type Inputs struct {
 	UID        types.UID
 	Name       types.NamespacedName
@@ -34,20 +34,21 @@ type Inputs struct {
 	ChallengeName      string
 	ChallengeNamespace string
 	Challenge          Snapshot
-	// Recorded are the endpoints that players were told.
+	// Recorded are the endpoints in status.services, which players have seen.
 	Recorded []bergv1.ServiceEndpoint
-	// PullSecrets are by container, where more is known than the configured name.
+	// PullSecrets has, by container, the copies that are in use. A container without an entry
+	// uses the configured name.
 	PullSecrets map[string]PullSecretUse
 
 	Config  config.Challenge
 	Gateway config.Gateway
 }
 
-// Foundation is what must exist before a pod may run: nothing in it depends on
-// what the API server allots.
+// Foundation is what must exist before a pod may run. Nothing in it depends on what the API
+// server allocates.
 type Foundation struct {
 	Namespace *corev1.Namespace
-	// One of the two kinds of policy or both, as configured.
+	// One or both kinds of policy, as configured.
 	NetworkPolicies       []*networkingv1.NetworkPolicy
 	CiliumNetworkPolicies []*ciliumv2.CiliumNetworkPolicy
 
@@ -58,8 +59,8 @@ type Foundation struct {
 	DisruptionBudgets []*policyv1.PodDisruptionBudget
 }
 
-// PlanFoundation returns everything but the Deployments. It fails only when the
-// flag cannot be made into a program.
+// PlanFoundation returns everything but the Deployments. It fails only if no program can be built
+// from the flag.
 func PlanFoundation(in Inputs) (Foundation, error) {
 	configMaps, err := flagConfigMaps(in)
 	if err != nil {
@@ -88,9 +89,8 @@ func PlanFoundation(in Inputs) (Foundation, error) {
 	return f, nil
 }
 
-// PlanWorkloads returns the Deployments. They come last because every container
-// is told the endpoints of all containers, and node ports are allotted by the
-// API server.
+// PlanWorkloads returns the Deployments. They come last because every container gets the endpoints
+// of all containers, and the API server allocates the node ports.
 func PlanWorkloads(in Inputs, endpoints []Endpoint) []*appsv1.Deployment {
 	out := make([]*appsv1.Deployment, 0, len(in.Challenge.Containers))
 	for _, c := range in.Challenge.Containers {
@@ -99,13 +99,14 @@ func PlanWorkloads(in Inputs, endpoints []Endpoint) []*appsv1.Deployment {
 	return out
 }
 
-// OwnershipLabels are those of all that belongs to an instance.
+// OwnershipLabels are the labels of every object of an instance.
 var OwnershipLabels = ownership.Labels{
 	Domain: bergv1.GroupVersion.Group,
 	Owner:  "instance",
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
 }
 
+// OwnerOf is the instance as the owner of its objects.
 func OwnerOf(instance *bergv1.ChallengeInstance) ownership.Owner {
 	return OwnershipLabels.For(instance.UID, nil)
 }
@@ -117,11 +118,12 @@ const NamespacePrefix = "challenge-"
 // NamespaceName returns the namespace of an owner's instance.
 func NamespaceName(ownerID string) string { return NamespacePrefix + ownerID }
 
+// Namespace is the name of the namespace of the instance.
 func (in Inputs) Namespace() string { return NamespaceName(in.OwnerID) }
 
-// secret derives a value that stays the same for the life of the instance and
-// that a player cannot guess. It rests on the UID of the custom resource: 122
-// random bits that players never see, unlike the instance's ID.
+// secret derives a value that stays the same for the life of the instance and that a player
+// cannot guess. It is derived from the UID of the custom resource: 122 random bits that players
+// never see, unlike the instance's ID.
 func (in Inputs) secret(purpose ...string) []byte {
 	mac := hmac.New(sha256.New, []byte(in.UID))
 	mac.Write([]byte(in.InstanceID))
@@ -132,10 +134,10 @@ func (in Inputs) secret(purpose ...string) []byte {
 	return mac.Sum(nil)
 }
 
-// hostname returns the UUID under which a routed port is reached.
+// hostname returns the UUID in the host name of a routed port.
 func (in Inputs) hostname(container, port string) string {
 	id := uuid.UUID(in.secret("hostname", container, port)[:16])
-	id[6] = id[6]&0x0f | 0x80 // version 8, RFC 9562: the bits are ours
+	id[6] = id[6]&0x0f | 0x80 // version 8, RFC 9562: custom bits
 	id[8] = id[8]&0x3f | 0x80
 	return id.String()
 }
@@ -146,13 +148,15 @@ func (in Inputs) path(container string, file bergv1.FlagFile) string {
 }
 
 const (
-	// entropyMark in a path stands for the instance's entropy.
-	entropyMark = "{entropy}"
+	// entropyPlaceholder in a path is replaced by the entropy of the instance.
+	entropyPlaceholder = "{entropy}"
 	// maxEntropy is as long as every entropy.
 	maxEntropy = "000000000000"
 )
 
-func withEntropy(path, entropy string) string { return strings.ReplaceAll(path, entropyMark, entropy) }
+func withEntropy(path, entropy string) string {
+	return strings.ReplaceAll(path, entropyPlaceholder, entropy)
+}
 
 // meta is the metadata that every object inside the namespace shares.
 func (in Inputs) meta(name, component string) metav1.ObjectMeta {

@@ -207,7 +207,7 @@ func TestSecretsOfAnInstance(t *testing.T) {
 	}
 }
 
-func TestFlagReachesTheContainerAsItIs(t *testing.T) {
+func TestFlagReachesTheContainerUnchanged(t *testing.T) {
 	in := testInputs(testConfig(t, nil), Snapshot{})
 	in.Flag = "flag{$$HOME$(PATH)$}"
 	env := environment(in, bergv1.Container{Hostname: "a", DynamicFlag: &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: "FLAG"}}}, nil)

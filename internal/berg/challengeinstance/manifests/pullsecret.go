@@ -7,15 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PullSecretUse is with which copy of the pull secret a container's image is pulled.
+// PullSecretUse is the copy of the pull secret that a container uses.
 type PullSecretUse struct {
-	// Name of the copy: that of the source, or one of its own.
+	// Name of the copy: that of the source, or OwnPullSecretName.
 	Name string
-	// Version of the source that it was copied from; "" if unknown, or there was none.
+	// Version of the source that was copied; "" if unknown, or if there was none.
 	Version string
 }
 
-// pullSecretOf returns what a container's image is pulled with.
+// pullSecretOf returns the copy that a container uses.
 func (in Inputs) pullSecretOf(container string) PullSecretUse {
 	if use, ok := in.PullSecrets[container]; ok {
 		return use
@@ -23,9 +23,8 @@ func (in Inputs) pullSecretOf(container string) PullSecretUse {
 	return PullSecretUse{Name: in.Config.PullSecretName}
 }
 
-// PullSecretVersion tells versions of the source apart, for this instance alone. It is
-// made of what the API server counts, and not of the content, which must not be guessed
-// from it.
+// PullSecretVersion identifies a version of the source, for this instance only. It is derived
+// from the resourceVersion and not from the content, which must not be guessable from it.
 func (in Inputs) PullSecretVersion(source *corev1.Secret) string {
 	return hex.EncodeToString(in.secret("pull-secret", string(source.UID), source.ResourceVersion))[:12]
 }
@@ -33,16 +32,17 @@ func (in Inputs) PullSecretVersion(source *corev1.Secret) string {
 // maxPullSecret leaves room for a version in the 253 characters of a name.
 const maxPullSecret = 240
 
-// OwnPullSecretName is that of a copy which nobody else can have made: the version rests
-// on the UID of the instance.
+// OwnPullSecretName is the name of a copy that only the operator can have created: the version
+// is derived from the UID of the instance.
 func OwnPullSecretName(name, version string) string {
 	return strings.TrimRight(name[:min(len(name), maxPullSecret)], "-.") + "-" + version
 }
 
-// noteOf writes a use down, and notedUse reads it: what names another secret than the
-// configured one, or a copy of it, was not written by us or is out of date.
+// noteOf formats a use for an annotation, and ParsePullSecretUse reads it. A value that names
+// neither the configured secret nor a copy of it is foreign or out of date.
 func noteOf(use PullSecretUse) string { return use.Name + "/" + use.Version }
 
+// ParsePullSecretUse reads the annotation of a Deployment.
 func ParsePullSecretUse(noted, configured string) PullSecretUse {
 	name, version, _ := strings.Cut(noted, "/")
 	if version == "" || name != configured && name != OwnPullSecretName(configured, version) {
@@ -51,7 +51,7 @@ func ParsePullSecretUse(noted, configured string) PullSecretUse {
 	return PullSecretUse{Name: name, Version: version}
 }
 
-// PullSecret copies the data alone: no labels or owner references of the source.
+// PullSecret copies only the data: no labels or owner references of the source.
 func PullSecret(in Inputs, source *corev1.Secret, name string) *corev1.Secret {
 	copied := &corev1.Secret{
 		ObjectMeta: in.meta(name, "pull-secret"),

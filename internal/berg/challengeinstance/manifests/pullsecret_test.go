@@ -7,17 +7,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestWhichPullSecretADeploymentHasNoted(t *testing.T) {
+func TestParsePullSecretUse(t *testing.T) {
 	own := OwnPullSecretName("registry", "0123456789ab")
 	for text, want := range map[string]PullSecretUse{
-		"":                         {Name: "registry"},
-		"registry":                 {Name: "registry"},
-		"registry/":                {Name: "registry"},
-		"registry/0123456789ab":    {Name: "registry", Version: "0123456789ab"},
-		own + "/0123456789ab":      {Name: own, Version: "0123456789ab"},
-		own + "/ffffffffffff":      {Name: "registry"},
-		"another/0123456789ab":     {Name: "registry"},
-		"somebody's/else/entirely": {Name: "registry"},
+		"":                       {Name: "registry"},
+		"registry":               {Name: "registry"},
+		"registry/":              {Name: "registry"},
+		"registry/0123456789ab":  {Name: "registry", Version: "0123456789ab"},
+		own + "/0123456789ab":    {Name: own, Version: "0123456789ab"},
+		own + "/ffffffffffff":    {Name: "registry"},
+		"another/0123456789ab":   {Name: "registry"},
+		"foreign/other/entirely": {Name: "registry"},
 	} {
 		got := ParsePullSecretUse(text, "registry")
 		if got != want {
@@ -36,7 +36,7 @@ func TestWhichPullSecretADeploymentHasNoted(t *testing.T) {
 	}
 }
 
-func TestAVersionOfThePullSecretIsTheInstancesOwn(t *testing.T) {
+func TestPullSecretVersionsDifferBetweenInstances(t *testing.T) {
 	in := Inputs{UID: "one", InstanceID: "id"}
 	source := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: "secret", ResourceVersion: "5"}, Data: map[string][]byte{"a": []byte("b")}}
 	version := in.PullSecretVersion(source)

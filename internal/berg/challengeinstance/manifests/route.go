@@ -43,7 +43,7 @@ func routeMeta(in Inputs, c bergv1.Container, p bergv1.Port) metav1.ObjectMeta {
 	return meta
 }
 
-// routeID is the unguessable part of a routed port's host name.
+// routeID is the unguessable part of the host name of a routed port.
 func routeID(in Inputs, c bergv1.Container, p bergv1.Port) string {
 	return in.hostname(c.Hostname, fmt.Sprint(p.Port))
 }

@@ -16,8 +16,7 @@ const (
 
 // services returns the Services of one container: the internal one with all
 // ports, the node port one with the public ports, the headless one if wanted.
-// A Service needs a port, so a container without ports gets none but, if
-// wanted, the headless one.
+// Only a headless Service may lack ports, so a container without ports gets no other.
 func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	var all, public []corev1.ServicePort
 	for _, p := range c.Ports {
@@ -51,18 +50,18 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	return out
 }
 
-// recordedNodePort is the node port that players were told, 0 if none.
+// recordedNodePort is the node port in the status, 0 if none.
 func recordedNodePort(in Inputs, c bergv1.Container, p bergv1.Port) int32 {
 	for _, e := range in.Recorded {
-		if tells(e, c, p) {
+		if isAddressOf(e, c, p) {
 			return e.Port
 		}
 	}
 	return 0
 }
 
-// servicePortName is port-<number>. Names must be unique in a Service, so the
-// UDP port of a number that also serves TCP says so.
+// servicePortName is port-<number>. Names must be unique in a Service, so a UDP port gets a
+// suffix if the container uses the same number for TCP.
 func servicePortName(c bergv1.Container, p bergv1.Port) string {
 	name := fmt.Sprintf("port-%d", p.Port)
 	if p.Transport() != corev1.ProtocolUDP {

@@ -25,13 +25,13 @@ func asked(t *testing.T, in Inputs, c bergv1.Container) []int32 {
 	return out
 }
 
-func TestNodePortsThatPlayersWereToldAreAskedForAgain(t *testing.T) {
+func TestRecordedNodePortsAreRequestedAgain(t *testing.T) {
 	c := bergv1.Container{Hostname: "game", Ports: []bergv1.Port{
 		{Name: "tcp", Port: 53, Type: bergv1.PublicPort},
 		{Port: 53, Protocol: "udp", Type: bergv1.PublicPort},
 		{Name: "inside", Port: 80},
 	}}
-	told := func(name, proto string, port int32, tls bool) bergv1.ServiceEndpoint {
+	recorded := func(name, proto string, port int32, tls bool) bergv1.ServiceEndpoint {
 		return bergv1.ServiceEndpoint{Name: name, Protocol: proto, Port: port, TLS: tls}
 	}
 	for name, tc := range map[string]struct {
@@ -39,12 +39,12 @@ func TestNodePortsThatPlayersWereToldAreAskedForAgain(t *testing.T) {
 		want     []int32
 	}{
 		"nothing":                   {nil, []int32{0, 0}},
-		"both":                      {[]bergv1.ServiceEndpoint{told("tcp", "TCP", 31000, false), told("game:53", "UDP", 31001, false)}, []int32{31000, 31001}},
-		"one":                       {[]bergv1.ServiceEndpoint{told("game:53", "UDP", 31001, false)}, []int32{0, 31001}},
-		"another protocol":          {[]bergv1.ServiceEndpoint{told("tcp", "UDP", 31000, false)}, []int32{0, 0}},
-		"a route before a rollout":  {[]bergv1.ServiceEndpoint{told("tcp", "TCP", 443, true)}, []int32{0, 0}},
-		"public before, internal":   {[]bergv1.ServiceEndpoint{told("inside", "TCP", 31002, false)}, []int32{0, 0}},
-		"another container's entry": {[]bergv1.ServiceEndpoint{told("web:53", "UDP", 31001, false)}, []int32{0, 0}},
+		"both":                      {[]bergv1.ServiceEndpoint{recorded("tcp", "TCP", 31000, false), recorded("game:53", "UDP", 31001, false)}, []int32{31000, 31001}},
+		"one":                       {[]bergv1.ServiceEndpoint{recorded("game:53", "UDP", 31001, false)}, []int32{0, 31001}},
+		"another protocol":          {[]bergv1.ServiceEndpoint{recorded("tcp", "UDP", 31000, false)}, []int32{0, 0}},
+		"a route before a rollout":  {[]bergv1.ServiceEndpoint{recorded("tcp", "TCP", 443, true)}, []int32{0, 0}},
+		"public before, internal":   {[]bergv1.ServiceEndpoint{recorded("inside", "TCP", 31002, false)}, []int32{0, 0}},
+		"another container's entry": {[]bergv1.ServiceEndpoint{recorded("web:53", "UDP", 31001, false)}, []int32{0, 0}},
 	} {
 		in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{c}})
 		in.Recorded = tc.recorded

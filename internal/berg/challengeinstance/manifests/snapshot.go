@@ -16,10 +16,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
-// Snapshot is what the pods of an instance are built from. It is kept in the
-// instance's status, so that a live instance is repaired to what it was started
-// with, and not to what the Challenge or the configuration has become: either
-// would restart its pods.
+// Snapshot is what the pods of an instance are built from. It is stored in the status of the
+// instance, so that a live instance is repaired to the state it was started with. A later
+// state of the Challenge or of the configuration would restart its pods.
 type Snapshot struct {
 	AllowOutboundTraffic bool               `json:"allowOutboundTraffic,omitempty"`
 	Containers           []bergv1.Container `json:"containers,omitempty"`
@@ -27,8 +26,8 @@ type Snapshot struct {
 	Defaults *Defaults `json:"defaults,omitempty"`
 }
 
-// Defaults is the part of the configuration that pods are built from, and the
-// addresses that they and the players are told.
+// Defaults is the part of the configuration that pods and the published addresses are built
+// from.
 type Defaults struct {
 	Domain           string            `json:"domain,omitempty"`
 	HTTPPort         int32             `json:"httpPort,omitempty"`
@@ -44,28 +43,27 @@ type Defaults struct {
 	RuntimeClassName string            `json:"runtimeClassName,omitempty"`
 	PullSecretName   string            `json:"pullSecretName,omitempty"`
 
-	// Earlier versions pinned none of these: the pods of their instances go without.
+	// Earlier versions stored none of these: the pods of their instances do without them.
 	EphemeralStorageLimit   resource.Quantity         `json:"ephemeralStorageLimit,omitzero"`
 	EphemeralStorageRequest resource.Quantity         `json:"ephemeralStorageRequest,omitzero"`
 	SeccompProfile          corev1.SeccompProfileType `json:"seccompProfile,omitempty"`
 	UserNamespaces          bool                      `json:"userNamespaces,omitempty"`
-	// MarkedPods: pods carry the ID of their instance. It is not the proof that its
-	// other objects carry: secrets are derived from that, and pods are in the hands of
-	// players.
+	// MarkedPods: pods carry the ID of their instance. They do not carry its UID as its other
+	// objects do: secrets are derived from the UID, and players control the pods.
 	MarkedPods bool `json:"markedPods,omitempty"`
-	// Timeout is how long an instance lives that does not say. Nil: the instance was
-	// started by a version that did not pin it, and the configuration's holds.
+	// Timeout is the lifetime of an instance without spec.timeout. Nil: the instance was
+	// started by a version that did not store it, and the current configuration applies.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
+// SnapshotOf normalises a Challenge.
 func SnapshotOf(c *bergv1.Challenge) Snapshot {
 	return Snapshot{AllowOutboundTraffic: c.Spec.AllowOutboundTraffic, Containers: c.Spec.Containers}.normal()
 }
 
-// normal returns a snapshot in the form that survives being stored, and in which two
-// that make the same pods are equal. Values of variables are texts, as a container
-// sees them: an API server writes numbers as it likes, and a patch that says null
-// means to delete.
+// normal returns a snapshot in a form that survives being stored, and in which two snapshots
+// that result in the same pods are equal. Values of variables are strings, as a container
+// sees them: an API server may reformat numbers, and null in a merge patch means deletion.
 func (s Snapshot) normal() Snapshot {
 	s.Containers = slices.Clone(s.Containers)
 	for i := range s.Containers {
@@ -75,7 +73,7 @@ func (s Snapshot) normal() Snapshot {
 		}
 		texts := make(map[string]bergv1.EnvironmentValue, len(c.Environment))
 		for name, value := range c.Environment {
-			if text, err := value.Text(); err == nil { // validate refuses the others
+			if text, err := value.Text(); err == nil { // Validate refuses the others
 				value = bergv1.StringValue(text)
 			}
 			texts[name] = value
@@ -85,6 +83,7 @@ func (s Snapshot) normal() Snapshot {
 	return s
 }
 
+// DefaultsOf returns the part of the configuration that an instance keeps.
 func DefaultsOf(cfg config.Challenge) *Defaults {
 	return &Defaults{
 		Domain: cfg.Domain, HTTPPort: cfg.HTTPPort, TLSPort: cfg.TLSPort, PlainHTTP: !cfg.HTTPTLS,
@@ -99,8 +98,7 @@ func DefaultsOf(cfg config.Challenge) *Defaults {
 	}
 }
 
-// ApplyTo returns the configuration with what was pinned instead of what it says
-// now.
+// ApplyTo returns the configuration with the stored values instead of the current ones.
 func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
 	if d == nil {
 		return cfg
@@ -115,6 +113,7 @@ func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
 	return cfg
 }
 
+// Encode returns the snapshot as it is stored in a status.
 func (s Snapshot) Encode() (*runtime.RawExtension, error) {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -136,12 +135,12 @@ func StoredSnapshot(instance *bergv1.ChallengeInstance) (*Snapshot, error) {
 	return s, nil
 }
 
-// Matches reports whether it holds what a Challenge says. It compares encoded normal
-// forms: the API server may have reordered the keys of one of them, decoding and
-// encoding again puts both in the same order.
+// Matches reports whether a Challenge results in this snapshot. It compares encoded normal
+// forms: the API server may have reordered the keys of one of them, and decoding and encoding
+// puts both into the same order.
 func (s Snapshot) Matches(c *bergv1.Challenge) bool {
 	other := SnapshotOf(c)
-	s = s.normal() // it may have been stored by a version that did not know of that form
+	s = s.normal() // an earlier version may have stored another form
 	s.Defaults = nil
 	a, errA := json.Marshal(s)
 	b, errB := json.Marshal(other)

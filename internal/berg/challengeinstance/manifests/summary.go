@@ -11,16 +11,15 @@ import (
 )
 
 const (
-	// shownErrors is how many errors of a Challenge one message names, as long as they
-	// do not fill it.
+	// shownErrors is the maximum number of errors of a Challenge in one message.
 	shownErrors = 5
-	// fullSummary is from which length, in bytes, it names no further one.
+	// fullSummary is the length in bytes from which a message names no further error.
 	fullSummary = conditions.MaxMessage / 2
-	// maxField and longestDetail are what an error may say of where it is, and of
-	// what to do, in bytes.
+	// maxField and maxDetail bound the path of a field and the text of an error, in bytes.
 	maxField, maxDetail = 192, 512
 )
 
+// Summary lists errors of a Challenge in one message without the flag.
 func Summary(errs field.ErrorList, flag string) string {
 	var text string
 	shown := 0
@@ -37,8 +36,8 @@ func Summary(errs field.ErrorList, flag string) string {
 	return text
 }
 
-// brief returns an error that quotes only the ends of what is long: what to do about it would
-// not be seen behind it. The flag is taken out first: half of it would not be found.
+// brief shortens the values that an error quotes, so that the text behind them remains visible.
+// The flag is removed first: a part of it would not be found.
 func brief(e field.Error, flag string) *field.Error {
 	redacted := redact.Of(flag)
 	e.Field = conditions.Shorten(redacted(e.Field), maxField)

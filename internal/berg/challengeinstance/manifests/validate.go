@@ -28,12 +28,10 @@ const (
 	maxSegment = 255
 )
 
-// Validate returns the errors of a Challenge, each naming its field. The schema
-// refuses most of it already; this is for what a schema cannot say, and for
-// Challenges that were stored under another schema. Values of environment
-// variables are never repeated: they may be secret.
-//
-// allowed are the capabilities that a container may add.
+// Validate returns the errors of a Challenge, each naming its field. The schema refuses most
+// mistakes already. Validate finds what a schema cannot express, and mistakes in Challenges
+// that were stored under another schema. It never repeats the value of an environment
+// variable, which may be secret. allowed are the capabilities that a container may add.
 func Validate(s Snapshot, allowed []string) field.ErrorList {
 	if errs := validateSize(s); len(errs) > 0 {
 		return errs
@@ -56,7 +54,7 @@ func Validate(s Snapshot, allowed []string) field.ErrorList {
 		for _, name := range []string{c.Hostname, c.Hostname + nodePortSuffix, c.Hostname + headlessSuffix} {
 			if other, taken := placeOf[name]; taken {
 				errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname,
-					fmt.Sprintf("the Service %q is already that of %s: choose another hostname", name, other)))
+					fmt.Sprintf("the Service %q is already used by %s: choose another hostname", name, other)))
 			}
 			placeOf[name] = at
 		}
@@ -68,7 +66,7 @@ func Validate(s Snapshot, allowed []string) field.ErrorList {
 			where := at.Child("ports").Index(j).Child("name")
 			if other, taken := names[variable]; taken {
 				errs = append(errs, field.Invalid(where, p.Name,
-					fmt.Sprintf("gives the variable %s, as does %s: choose another name", variable, other)))
+					fmt.Sprintf("results in the variable %s, which %s uses already: choose another name", variable, other)))
 			}
 			names[variable] = where.String()
 		}
@@ -85,7 +83,7 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed []string) fie
 		errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, msg))
 	}
 	if strings.TrimSpace(c.Image) == "" || c.Image != strings.TrimSpace(c.Image) {
-		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must be an image reference without spaces around it"))
+		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must be an image reference without leading or trailing spaces"))
 	}
 	for _, name := range sortedKeys(c.Environment) {
 		key := at.Child("environment").Key(name)
@@ -235,7 +233,7 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 	}
 	host := func(where *field.Path, value string) {
 		if value != "" {
-			errs = append(errs, field.Forbidden(where, "the node would connect to whatever it names: a probe reaches its own container"))
+			errs = append(errs, field.Forbidden(where, "must not be set: the node would connect to that host, but a probe may reach its own container only"))
 		}
 	}
 	if p.HTTPGet != nil {
@@ -245,7 +243,7 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 		if s := p.HTTPGet.Scheme; s != "" && s != corev1.URISchemeHTTP && s != corev1.URISchemeHTTPS {
 			errs = append(errs, field.NotSupported(at.Child("httpGet", "scheme"), s, []corev1.URIScheme{corev1.URISchemeHTTP, corev1.URISchemeHTTPS}))
 		}
-		// The node could not send such a request, and the container would never be ready.
+		// The kubelet could not send such a request, so the container would never be ready.
 		if strings.ContainsFunc(p.HTTPGet.Path, isControl) {
 			errs = append(errs, field.Invalid(at.Child("httpGet", "path"), p.HTTPGet.Path, "must not contain control characters"))
 		}
@@ -341,7 +339,7 @@ func validateFile(at *field.Path, f bergv1.FlagFile) field.ErrorList {
 	case utf8.RuneCountInString(f.Path) > maxPath:
 		errs = append(errs, field.TooLong(at.Child("path"), f.Path, maxPath))
 	case slices.ContainsFunc(strings.Split(withEntropy(f.Path, maxEntropy), "/"), func(segment string) bool { return len(segment) > maxSegment }):
-		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", maxSegment, entropyMark, len(maxEntropy)))
+		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", maxSegment, entropyPlaceholder, len(maxEntropy)))
 	}
 	if f.Mode != nil && (*f.Mode < 0 || *f.Mode > maxMode) {
 		errs = append(errs, field.Invalid(at.Child("mode"), *f.Mode, "must be from 0 to 0777 (511)"))

@@ -143,7 +143,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	}
 }
 
-// Whatever is wrong, and however long it is: the field, and what to do.
+// A long value hides neither the field nor the remedy.
 func TestSummaryQuotesTheEndsOfLongValues(t *testing.T) {
 	long := strings.Repeat("x", 17000)
 	for name, tc := range map[string]struct {
@@ -155,7 +155,7 @@ func TestSummaryQuotesTheEndsOfLongValues(t *testing.T) {
 			[]string{"spec.containers[0].environment[xxx", "xxx=]: Invalid value: \"xxx", "must consist of"},
 		},
 		"hostname": {[]bergv1.Container{{Hostname: long, Image: "i"}}, []string{"spec.containers[0].hostname: Too long", "53"}},
-		"image":    {[]bergv1.Container{{Hostname: "a", Image: long + " "}}, []string{"spec.containers[0].image: Invalid value: \"xxx", "without spaces around it"}},
+		"image":    {[]bergv1.Container{{Hostname: "a", Image: long + " "}}, []string{"spec.containers[0].image: Invalid value: \"xxx", "without leading or trailing spaces"}},
 		"protocol": {
 			[]bergv1.Container{{Hostname: "a", Image: "i", Ports: []bergv1.Port{{Port: 1, Protocol: bergv1.Protocol(long)}}}},
 			[]string{"spec.containers[0].ports[0].protocol: Unsupported value: \"", "supported values: \"tcp\", \"udp\""},
@@ -174,7 +174,7 @@ func TestSummaryQuotesTheEndsOfLongValues(t *testing.T) {
 }
 
 // A flag may stand wherever a cut comes to lie.
-func TestSummaryCutsNoFlagInTwo(t *testing.T) {
+func TestSummaryContainsNoPartOfTheFlag(t *testing.T) {
 	const flag = "flag{0123456789abcdef}"
 	for before := range 120 {
 		name := strings.Repeat("x", before) + " " + flag + strings.Repeat("y", 300-before)
@@ -189,7 +189,7 @@ func TestSummaryCutsNoFlagInTwo(t *testing.T) {
 }
 
 // A type of port is known to the schema, accepted, planned and given an address.
-func TestEveryTypeOfPortIsKnownEverywhere(t *testing.T) {
+func TestEveryPortTypeIsPlanned(t *testing.T) {
 	schema, err := os.ReadFile("../../../../config/berg/crd/bases/berg.norelect.ch_challenges.yaml")
 	if err != nil {
 		t.Fatal(err)

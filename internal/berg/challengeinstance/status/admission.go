@@ -12,8 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Queued reports whether an instance says that it waits for others to end, because as many
-// exist as may.
+// Queued reports whether the status says that an instance waits because a limit on the number
+// of instances is reached.
 func Queued(i *bergv1.ChallengeInstance) bool {
 	if i.DeletionTimestamp != nil || i.Status.InstanceID != "" {
 		return false
@@ -22,8 +22,8 @@ func Queued(i *bergv1.ChallengeInstance) bool {
 	return c != nil && c.Reason == bergv1.ReasonQueued
 }
 
-// QueuedProblem says nothing of the place in the queue: of hundreds, each would be written anew
-// whenever one ends.
+// QueuedProblem does not contain the position in the queue: it would change for hundreds of
+// instances whenever one ends.
 func QueuedProblem(c Candidate, cfg config.Challenge) *outcome.Problem {
 	var bounds []string
 	if cfg.MaxInstances > 0 {
@@ -34,13 +34,13 @@ func QueuedProblem(c Candidate, cfg config.Challenge) *outcome.Problem {
 	}
 	return &outcome.Problem{
 		Condition: bergv1.ConditionAdmitted, Reason: bergv1.ReasonQueued, Class: outcome.Waiting,
-		Message: fmt.Sprintf("Waits in the queue: as many instances exist as %s allows. It starts by itself when others are gone and those that were created before it have started; its time does not run until then",
+		Message: fmt.Sprintf("Queued: the limit set by %s is reached. Starts automatically, in creation order, when a slot is free; the timeout has not started",
 			strings.Join(bounds, " or ")),
 	}
 }
 
-// admission says of an instance that does not wait in the queue whether there was room for it;
-// nothing where nobody has asked.
+// admission is the condition of an instance that is not queued. There is none if no limit
+// applies.
 func admission(out Outcome) []metav1.Condition {
 	s := out.Instance.Status
 	if !out.Bounded && meta.FindStatusCondition(s.Conditions, bergv1.ConditionAdmitted) == nil {
@@ -49,5 +49,5 @@ func admission(out Outcome) []metav1.Condition {
 	if s.InstanceID == "" && out.Problem != nil {
 		return []metav1.Condition{Condition(bergv1.ConditionAdmitted, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem))}
 	}
-	return []metav1.Condition{Condition(bergv1.ConditionAdmitted, metav1.ConditionTrue, bergv1.ReasonAdmitted, "There was room for the instance")}
+	return []metav1.Condition{Condition(bergv1.ConditionAdmitted, metav1.ConditionTrue, bergv1.ReasonAdmitted, "The number of instances is within the limits")}
 }

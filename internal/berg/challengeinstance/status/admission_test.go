@@ -16,7 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-func TestWhatWaitsInTheQueueIsPendingAndHasNoClock(t *testing.T) {
+func TestQueuedInstancesArePendingAndDoNotExpire(t *testing.T) {
 	cfg := config.Challenge{MaxInstances: 2, StartDeadline: time.Minute, Timeout: time.Hour}
 	c := candidate("a", 0)
 	out := Outcome{Observed: Observed{Candidate: c}, Problem: QueuedProblem(c, cfg)}
@@ -43,7 +43,7 @@ func TestWhatWaitsInTheQueueIsPendingAndHasNoClock(t *testing.T) {
 		t.Error("time changes what is written of it")
 	}
 
-	// Something else keeps it meanwhile.
+	// Another problem takes its place.
 	Compute(Outcome{Observed: Observed{Candidate: c}, Problem: &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting, Message: "why",
 	}}, cfg, noon)
@@ -61,7 +61,7 @@ func TestWhatWaitsInTheQueueIsPendingAndHasNoClock(t *testing.T) {
 	}
 }
 
-func TestWithoutABoundNothingIsSaidOfAdmission(t *testing.T) {
+func TestWithoutALimitThereIsNoAdmittedCondition(t *testing.T) {
 	c := candidate("a", 0, wasStarted)
 	Compute(Outcome{Observed: Observed{Candidate: c}}, config.Challenge{}, noon)
 	if meta.FindStatusCondition(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) != nil {
@@ -69,7 +69,7 @@ func TestWithoutABoundNothingIsSaidOfAdmission(t *testing.T) {
 	}
 }
 
-func TestTheMessageNamesWhatBounds(t *testing.T) {
+func TestQueuedProblemNamesTheLimits(t *testing.T) {
 	one := candidate("a", 0, func(c *Candidate) {
 		c.Challenge.Spec.MaxInstances, c.Key = 1, types.NamespacedName{Namespace: "berg", Name: "shop"}
 	})

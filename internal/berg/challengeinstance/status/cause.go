@@ -9,9 +9,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// causeOf returns why a live instance does not run, fit for a player: "" when it does. What
-// stopped the build comes before what its pods say, as in the conditions.
-func causeOf(out Outcome, phase bergv1.Phase, pods podsVerdict) bergv1.Cause {
+// causeOf returns why a live instance does not run, in one word for players; "" if it runs. A
+// problem of the build comes before those of pods, as in the conditions.
+func causeOf(out Outcome, phase bergv1.Phase, pods podsSummary) bergv1.Cause {
 	switch {
 	case phase == bergv1.PhaseRunning:
 		return ""
@@ -22,8 +22,8 @@ func causeOf(out Outcome, phase bergv1.Phase, pods podsVerdict) bergv1.Cause {
 	}
 }
 
-// causeOfProblem is that of what stopped a build. What is only under way, or an API server
-// that did not answer, passes by itself.
+// causeOfProblem maps a problem of the build. A write that is in progress, or an API server
+// that did not answer, needs no action.
 func causeOfProblem(p *outcome.Problem) bergv1.Cause {
 	switch p.Reason {
 	case bergv1.ReasonOwnerBusy:
@@ -48,8 +48,8 @@ func causeOfProblem(p *outcome.Problem) bergv1.Cause {
 	}
 }
 
-// causes are by the reasons for which pods do not come up, as Kubernetes calls them. Those
-// that are not here say nothing to a player.
+// causes maps the reasons of Kubernetes for pods that do not start. Other reasons mean nothing
+// to a player.
 var causes = map[string]bergv1.Cause{
 	corev1.PodReasonUnschedulable: bergv1.CauseNoCapacity,
 	"Evicted":                     bergv1.CauseNoCapacity,
@@ -77,7 +77,8 @@ var causes = map[string]bergv1.Cause{
 	"CreateContainerConfigError": bergv1.CauseRefused,
 }
 
-// outOf is what the reason begins with for which a node has no room for a pod after all.
+// outOf is the prefix of the reasons with which a kubelet rejects a pod for lack of a
+// resource.
 const outOf = "OutOf"
 
 func causeOfPods(reason string) bergv1.Cause {

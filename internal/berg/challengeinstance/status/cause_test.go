@@ -42,13 +42,13 @@ func backsOff(wait string) corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: crashLoopBackOff, Message: "back-off " + wait + " restarting failed container=web"}}
 }
 
-func TestEveryCauseIsToldAndEachHasItsReason(t *testing.T) {
+func TestEveryCauseHasItsReasons(t *testing.T) {
 	problem := func(step, reason string) *outcome.Problem {
 		return &outcome.Problem{Condition: step, Reason: reason, Class: outcome.Waiting, Message: "why"}
 	}
 	unschedulable := pod("web", false)
 	unschedulable.Status.Conditions = append(unschedulable.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})
-	told := map[bergv1.Cause]bool{}
+	known := map[bergv1.Cause]bool{}
 	for name, tc := range map[string]struct {
 		out  Outcome
 		want bergv1.Cause
@@ -80,8 +80,8 @@ func TestEveryCauseIsToldAndEachHasItsReason(t *testing.T) {
 		"the program is missing":        {startingWith(nil, waitingPod("web", "RunContainerError")), bergv1.CauseCrashing},
 		"ended":                         {startingWith(nil, endedPod("web", corev1.PodSucceeded, "")), bergv1.CauseCrashing},
 		"a pod is refused":              {refusing(startingWith(nil), "web"), bergv1.CauseRefused},
-		"a node refuses":                {boxless(startingWith(nil, pod("web", false))), bergv1.CauseRefused},
-		"a reason nobody knows":         {startingWith(nil, waitingPod("web", "Novelty")), bergv1.CauseNotReadyYet},
+		"a node refuses":                {withoutSandbox(startingWith(nil, pod("web", false))), bergv1.CauseRefused},
+		"an unknown reason":             {startingWith(nil, waitingPod("web", "Novelty")), bergv1.CauseNotReadyYet},
 		"what stops it comes first":     {startingWith(problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused), waitingPod("web", "ErrImagePull")), bergv1.CauseRefused},
 		"refused a repair while it ran": {running(startingWith(problem(bergv1.ConditionServicesCreated, bergv1.ReasonRefused))), ""},
 		"crashes after it ran":          {running(startingWith(nil, attempt(3, backsOff("10s")))), ""},
@@ -95,10 +95,10 @@ func TestEveryCauseIsToldAndEachHasItsReason(t *testing.T) {
 				t.Errorf("%q in the phase %s", tc.out.Instance.Status.Cause, tc.out.Instance.Status.Phase)
 			}
 		})
-		told[tc.want] = true
+		known[tc.want] = true
 	}
 	for _, c := range bergv1.Causes {
-		if !told[c] {
+		if !known[c] {
 			t.Errorf("nothing leads to %s", c)
 		}
 	}
@@ -118,26 +118,26 @@ func running(out Outcome) Outcome {
 	return out
 }
 
-// The attempts of a crash loop are told once: by one status, whatever the kubelet says in
-// between, and no event of a pod wakes the instance until something else happens.
-func TestACrashLoopIsToldOnce(t *testing.T) {
+// The attempts of a crash loop are reported once: the status stays the same for every state
+// that the kubelet reports in between, and no event of the pod triggers a reconciliation.
+func TestACrashLoopIsReportedOnce(t *testing.T) {
 	cfg := config.Challenge{Timeout: time.Hour, StartDeadline: time.Hour}
 	loop := []corev1.Pod{
 		attempt(1, backsOff("10s")), attempt(2, runs), attempt(2, hasDied), attempt(2, backsOff("20s")),
 		attempt(3, runs), attempt(3, hasDied), attempt(3, backsOff("40s")), attempt(4, runs),
 	}
-	told := startingWith(nil, loop[0])
-	Compute(told, cfg, noon)
-	want := asJSON(t, told.Instance.Status)
+	known := startingWith(nil, loop[0])
+	Compute(known, cfg, noon)
+	want := asJSON(t, known.Instance.Status)
 	for n := 1; n < len(loop); n++ {
 		out := startingWith(nil, loop[n])
-		out.Instance = told.Instance.DeepCopy()
+		out.Instance = known.Instance.DeepCopy()
 		Compute(out, cfg, noon.Add(time.Duration(n)*time.Minute))
 		if got := asJSON(t, out.Instance.Status); got != want {
 			t.Errorf("step %d: %s\nwas %s", n, got, want)
 		}
 		if ViewOf(&loop[n-1]) != ViewOf(&loop[n]) {
-			t.Errorf("step %d wakes the instance", n)
+			t.Errorf("step %d triggers a reconciliation", n)
 		}
 	}
 
@@ -145,7 +145,7 @@ func TestACrashLoopIsToldOnce(t *testing.T) {
 	recovers.Status.ContainerStatuses[0].Ready = true
 	recovers.Status.Conditions = pod("web", true).Status.Conditions
 	if ViewOf(&loop[len(loop)-1]) == ViewOf(&recovers) {
-		t.Error("that it is ready at last wakes nobody")
+		t.Error("becoming ready triggers no reconciliation")
 	}
 	out := startingWith(nil, recovers)
 	Compute(out, cfg, noon)

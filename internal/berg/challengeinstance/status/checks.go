@@ -12,8 +12,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// checks are what must hold of an instance itself before it is built, in the
-// order of the conditions that they show on. The first problem decides.
+// checks must hold for an instance itself before it is built. They are in the order of their
+// conditions. The first problem counts.
 var checks = []func(Candidate, config.Challenge) *outcome.Problem{
 	referenceIsAllowed,
 	challengeExists,
@@ -23,7 +23,7 @@ var checks = []func(Candidate, config.Challenge) *outcome.Problem{
 	flagFits,
 }
 
-// Check returns why an instance cannot be built, nil when it can.
+// Check returns why an instance cannot be built, nil if it can.
 func Check(o Observed, cfg config.Challenge) *outcome.Problem {
 	if p := CheckAlone(o.Candidate, cfg); p != nil {
 		return p
@@ -34,33 +34,33 @@ func Check(o Observed, cfg config.Challenge) *outcome.Problem {
 	return ownerIsFree(o)
 }
 
-// CheckAlone leaves aside what stands in the cluster already.
+// CheckAlone ignores other instances and existing objects.
 func CheckAlone(c Candidate, cfg config.Challenge) *outcome.Problem {
-	if p := checkWishes(c, cfg); p != nil {
+	if p := checkSpec(c, cfg); p != nil {
 		return p
 	}
 	return challengeIsNotFrozen(c)
 }
 
-// checkWishes leaves a freeze aside, too: an instance that lives is not held back by it.
-func checkWishes(c Candidate, cfg config.Challenge) *outcome.Problem {
-	for _, judgement := range checks {
-		if p := judgement(c, cfg); p != nil {
+// checkSpec also ignores a freeze, which does not concern live instances.
+func checkSpec(c Candidate, cfg config.Challenge) *outcome.Problem {
+	for _, check := range checks {
+		if p := check(c, cfg); p != nil {
 			return p
 		}
 	}
 	return nil
 }
 
-// checkAdoption returns why a live instance cannot be changed to its Challenge as
-// it is now, nil when it can.
+// CheckAdoption returns why a live instance cannot adopt the current version of its Challenge,
+// nil if it can.
 func checkAdoption(c Candidate, cfg config.Challenge) *outcome.Problem {
 	c.Pinned = nil
-	return checkWishes(c, cfg)
+	return checkSpec(c, cfg)
 }
 
-// referenceIsAllowed comes before anything is said of the Challenge: an instance
-// that may not use it must not tell whether it exists either.
+// referenceIsAllowed comes before all checks of the Challenge: an instance that may not use it
+// must not learn whether it exists.
 func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil {
 		return nil
@@ -127,12 +127,12 @@ func flagIsThere(c Candidate, _ config.Challenge) *outcome.Problem {
 	}
 	return &outcome.Problem{
 		Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonFlagMissing, Class: outcome.Blocked,
-		Message: "The Challenge asks for a dynamic flag and spec.flag is empty: set spec.flag",
+		Message: "The Challenge requires a dynamic flag and spec.flag is empty: set spec.flag",
 	}
 }
 
-// flagFits: every file can hold any flag, a variable cannot. Its container would never
-// be created, and nothing would say why.
+// flagFits: a file can contain any flag, but an environment variable cannot contain NUL. The
+// kubelet would never create the container, and no message would say why.
 func flagFits(c Candidate, _ config.Challenge) *outcome.Problem {
 	if !strings.ContainsRune(c.Instance.Spec.Flag, 0) {
 		return nil
@@ -141,15 +141,15 @@ func flagFits(c Candidate, _ config.Challenge) *outcome.Problem {
 		if f := container.DynamicFlag; f != nil && f.Env != nil {
 			return &outcome.Problem{
 				Condition: bergv1.ConditionFlagValidation, Reason: bergv1.ReasonInvalidFlag, Class: outcome.Blocked,
-				Message: fmt.Sprintf("spec.flag contains a NUL character, and the environment variable %s of container %s (dynamicFlag.env) cannot: "+
-					"delete this instance and create another one with another flag", f.Env.Name, container.Hostname),
+				Message: fmt.Sprintf("spec.flag contains a NUL character, which the environment variable %s of container %s (dynamicFlag.env) cannot hold. "+
+					"Delete this instance and create one with another flag", f.Env.Name, container.Hostname),
 			}
 		}
 	}
 	return nil
 }
 
-// namespaceIsOurs: who holds the owner's namespace keeps it.
+// namespaceIsOurs: the namespace of an owner belongs to one instance at a time.
 func namespaceIsOurs(o Observed) *outcome.Problem {
 	ns, owner := o.Namespace, manifests.OwnerOf(o.Instance)
 	if ns == nil || owner.Owns(ns) && ns.DeletionTimestamp == nil {
@@ -170,27 +170,27 @@ func namespaceIsOurs(o Observed) *outcome.Problem {
 	}
 }
 
-// conflictMessage says what the namespace is that blocks an instance. Instances are
-// looked for by the owner after whom it is named: one that was made for an instance, and
-// for none of these, was left behind.
+// conflictMessage describes the namespace that blocks an instance. Instances are searched by
+// the owner in the name of the namespace: if none of them has the UID on the namespace, its
+// instance no longer exists.
 func conflictMessage(ns *corev1.Namespace) string {
 	switch _, provable := manifests.InstanceUIDOf(ns); {
 	case !provable:
-		return fmt.Sprintf("Namespace %s exists and does not belong to this instance; it was left untouched: delete or rename it", ns.Name)
+		return fmt.Sprintf("Namespace %s exists and does not belong to this instance. It is left unchanged. Delete it", ns.Name)
 	case ns.DeletionTimestamp != nil:
-		return fmt.Sprintf("Namespace %s was left behind by instance %s, which does not exist any more, and is being deleted: this one starts when it is gone",
+		return fmt.Sprintf("Namespace %s was left behind by instance %s, which no longer exists, and is being deleted. This instance starts afterwards",
 			ns.Name, ns.Annotations[bergv1.AnnotationInstance])
 	default:
-		return fmt.Sprintf("Namespace %s was left behind by instance %s, which does not exist any more: its finalizer was removed by hand; delete the namespace, or let the operator do it by ORPHAN_GRACE_PERIOD",
+		return fmt.Sprintf("Namespace %s was left behind by instance %s, which no longer exists: its finalizer was removed by hand. Delete the namespace, or set ORPHAN_GRACE_PERIOD so that the operator deletes it",
 			ns.Name, ns.Annotations[bergv1.AnnotationInstance])
 	}
 }
 
-// ownerIsFree: while nobody holds the namespace, the first of the owner's
-// instances that can be built has precedence.
+// ownerIsFree: if the namespace does not exist, the first of the owner's instances that can be
+// built gets it.
 func ownerIsFree(o Observed) *outcome.Problem {
 	if o.Namespace != nil || o.Ahead == nil {
-		return nil // it is ours, or nobody's
+		return nil
 	}
 	return ownerBusy(o)
 }

@@ -53,7 +53,7 @@ func namespaceOf(owner types.UID, modify ...func(*corev1.Namespace)) *corev1.Nam
 
 func terminating(n *corev1.Namespace) { n.DeletionTimestamp = &metav1.Time{Time: noon} }
 
-// observed is what is seen of an instance beside others of its owner.
+// observed is what a reconciliation observes of an instance and of others of its owner.
 func observed(me Candidate, ns *corev1.Namespace, siblings ...Candidate) Observed {
 	instances, contends := owned(siblings)
 	return Observed{Candidate: me, Namespace: ns, Holder: Holder(ns, instances), Ahead: Ahead(me.Instance, instances, contends)}
@@ -69,7 +69,7 @@ func owned(all []Candidate) (instances []*bergv1.ChallengeInstance, contends fun
 	return instances, func(i *bergv1.ChallengeInstance) bool { return possible[i.UID] }
 }
 
-func TestJudge(t *testing.T) {
+func TestCheck(t *testing.T) {
 	me := candidate("m", 5)
 	empty := func(c *Candidate) { c.Challenge = challengeOf(manifests.Snapshot{}) }
 	broken := func(c *Candidate) {
@@ -186,9 +186,8 @@ func TestReferencePolicy(t *testing.T) {
 	}
 }
 
-// Whatever order a replica sees the instances of an owner in, exactly one of them
-// goes first, and it is the same one.
-func TestOneOfAnOwnersInstancesGoesFirst(t *testing.T) {
+// In every order in which a replica sees the instances of an owner, the same one is the first.
+func TestExactlyOneInstanceOfAnOwnerIsFirst(t *testing.T) {
 	all := []Candidate{
 		candidate("d", 0, withoutChallenge), candidate("c", 1), candidate("b", 1), candidate("a", 2),
 		candidate("e", 0, beingDeleted), candidate("f", 3),
@@ -292,14 +291,14 @@ func uidOf(i *bergv1.ChallengeInstance) types.UID {
 	return i.UID
 }
 
-func TestConflictSaysWhatIsInTheWay(t *testing.T) {
+func TestConflictMessageNamesTheNamespaceAndTheRemedy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ns   *corev1.Namespace
 		want []string
 	}{
-		"somebody's":    {namespaceOf("u"), []string{"does not belong to this instance", "delete or rename"}},
-		"left":          {namespaceOf("u", labelled), []string{"left behind by instance berg/former", "delete the namespace", "ORPHAN_GRACE_PERIOD"}},
-		"left, it ends": {namespaceOf("u", labelled, terminating), []string{"left behind by instance berg/former", "is being deleted", "starts when it is gone"}},
+		"foreign":       {namespaceOf("u"), []string{"does not belong to this instance", "Delete it"}},
+		"left":          {namespaceOf("u", labelled), []string{"left behind by instance berg/former", "Delete the namespace", "ORPHAN_GRACE_PERIOD"}},
+		"left, it ends": {namespaceOf("u", labelled, terminating), []string{"left behind by instance berg/former", "is being deleted", "starts afterwards"}},
 	} {
 		p := Check(observed(candidate("m", 5), tc.ns), testConfig(t, nil).Challenge)
 		if p == nil || p.Reason != bergv1.ReasonNamespaceConflict {
@@ -314,19 +313,19 @@ func TestConflictSaysWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-func TestOnlyTheNamespaceOfAnInstanceIsProvablyOne(t *testing.T) {
+func TestInstanceUIDOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ns   *corev1.Namespace
 		want bool
 	}{
-		"ours":              {namespaceOf("u", labelled), true},
-		"without labels":    {namespaceOf("u"), false},
-		"of somebody":       {namespaceOf("u", labelled, func(n *corev1.Namespace) { n.Labels[bergv1.LabelManagedBy] = "helm" }), false},
-		"of another kind":   {namespaceOf("u", labelled, func(n *corev1.Namespace) { delete(n.Labels, bergv1.LabelComponent) }), false},
-		"without a proof":   {namespaceOf("", labelled), false},
-		"of another name":   {namespaceOf("u", labelled, func(n *corev1.Namespace) { n.Name = "berg" }), false},
-		"of nobody at all":  {&corev1.Namespace{}, false},
-		"that is going too": {namespaceOf("u", labelled, terminating), true},
+		"ours":               {namespaceOf("u", labelled), true},
+		"without labels":     {namespaceOf("u"), false},
+		"of another manager": {namespaceOf("u", labelled, func(n *corev1.Namespace) { n.Labels[bergv1.LabelManagedBy] = "helm" }), false},
+		"of another kind":    {namespaceOf("u", labelled, func(n *corev1.Namespace) { delete(n.Labels, bergv1.LabelComponent) }), false},
+		"without a UID":      {namespaceOf("", labelled), false},
+		"of another name":    {namespaceOf("u", labelled, func(n *corev1.Namespace) { n.Name = "berg" }), false},
+		"empty":              {&corev1.Namespace{}, false},
+		"terminating":        {namespaceOf("u", labelled, terminating), true},
 	} {
 		if _, got := manifests.InstanceUIDOf(tc.ns); got != tc.want {
 			t.Errorf("%s: provable is %v", name, got)

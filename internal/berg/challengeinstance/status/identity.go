@@ -18,7 +18,8 @@ var BeingBuilt = &outcome.Problem{
 	Message: "The namespace is being created",
 }
 
-// Identify gives an instance its ID and its start.
+// Identify sets the ID and the start of an instance. The time in the ID becomes that of the
+// start.
 func Identify(instance *bergv1.ChallengeInstance, id uuid.UUID, now time.Time) {
 	s := &instance.Status
 	stampTime(&id, now)
@@ -27,8 +28,7 @@ func Identify(instance *bergv1.ChallengeInstance, id uuid.UUID, now time.Time) {
 	s.Namespace = manifests.NamespaceName(instance.Spec.OwnerID)
 }
 
-// Pin makes the Challenge and the configuration as they are now what the instance
-// is built from.
+// Pin stores the current Challenge and configuration: the instance is built from them.
 func Pin(o *Observed, cfg config.Challenge) error {
 	s := &o.Instance.Status
 	pinned := manifests.SnapshotOf(o.Challenge)
@@ -38,15 +38,15 @@ func Pin(o *Observed, cfg config.Challenge) error {
 		return err
 	}
 	s.ChallengeSnapshot = raw
-	s.Services = manifests.StillWanted(s.Services, pinned.Containers)
+	s.Services = manifests.KeepWanted(s.Services, pinned.Containers)
 	s.ChallengeGeneration = o.Challenge.Generation
 	s.ObservedRollout = o.Instance.Annotations[bergv1.AnnotationRollout]
 	o.Pinned = &pinned
 	return nil
 }
 
-// Begun is when the operator started to build an instance, to the millisecond: a UUID of
-// version 7 begins with its time, and status.startedAt has whole seconds.
+// Begun is when the operator started to build an instance, in milliseconds. A UUID of version
+// 7 begins with its time; status.startedAt has seconds only.
 func Begun(instance *bergv1.ChallengeInstance) time.Time {
 	var start time.Time
 	if instance.Status.StartedAt != nil {
@@ -60,14 +60,14 @@ func Begun(instance *bergv1.ChallengeInstance) time.Time {
 	for _, b := range id[:6] {
 		ms = ms<<8 | int64(b)
 	}
-	// An ID of another second was not made by the clock of the start.
+	// The ID has another time if the clock of the start did not create it.
 	if t := time.UnixMilli(ms); t.Truncate(time.Second).Equal(start) {
 		return t
 	}
 	return start
 }
 
-// stampTime makes the time of a UUID of version 7 that of the start.
+// stampTime sets the time in a UUID of version 7.
 func stampTime(id *uuid.UUID, now time.Time) {
 	ms := now.UnixMilli()
 	for i := range 6 {
@@ -75,13 +75,13 @@ func stampTime(id *uuid.UUID, now time.Time) {
 	}
 }
 
-// rolloutAsked reports whether a rollout was asked for that was not carried out.
-func rolloutAsked(instance *bergv1.ChallengeInstance) bool {
+// rolloutRequested reports whether a rollout was requested and not yet carried out.
+func rolloutRequested(instance *bergv1.ChallengeInstance) bool {
 	return instance.Annotations[bergv1.AnnotationRollout] != instance.Status.ObservedRollout
 }
 
-// RolloutDue reports whether the instance must adopt its Challenge now. One that
-// cannot be run is not adopted; when it is fixed, it is.
+// RolloutDue reports whether the instance must adopt its Challenge now. A Challenge that
+// cannot be run is adopted once it is fixed.
 func RolloutDue(c Candidate, cfg config.Challenge) bool {
-	return rolloutAsked(c.Instance) && checkAdoption(c, cfg) == nil
+	return rolloutRequested(c.Instance) && checkAdoption(c, cfg) == nil
 }

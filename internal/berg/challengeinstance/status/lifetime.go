@@ -13,7 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
-// ExpiresAt is when an instance expires; nil before its start, and while it is frozen.
+// ExpiresAt is when an instance expires; nil before its start and while it is frozen.
 func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1.Time {
 	if instance.Status.StartedAt == nil || Frozen(instance) {
 		return nil
@@ -21,9 +21,8 @@ func ExpiresAt(instance *bergv1.ChallengeInstance, cfg config.Challenge) *metav1
 	return &metav1.Time{Time: instance.Status.StartedAt.Add(lifetime(instance, cfg))}
 }
 
-// lifetime is how long an instance lives: what it says, else the default that it was
-// started with, and never more than the cap. The cap is the administrator's, and holds
-// for what lives already.
+// lifetime is spec.timeout, else the default at the start of the instance, and never more than
+// CHALLENGE_MAX_LIFETIME. That limit also applies to live instances when it is lowered.
 func lifetime(instance *bergv1.ChallengeInstance, cfg config.Challenge) time.Duration {
 	d, ok := ownTimeout(instance)
 	if !ok {
@@ -38,8 +37,8 @@ func lifetime(instance *bergv1.ChallengeInstance, cfg config.Challenge) time.Dur
 // numbersWithUnits is the pattern of spec.timeout.
 var numbersWithUnits = regexp.MustCompile(`^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`)
 
-// ownTimeout returns how long an instance says that it lives, ok if it does. The schema
-// admits nothing but a duration; but resources may have been stored under another one.
+// ownTimeout returns spec.timeout, ok if it is set. The schema admits only durations, but
+// resources may have been stored under another schema.
 func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
 	text := instance.Spec.Timeout
 	d, err := time.ParseDuration(text)
@@ -47,14 +46,13 @@ func ownTimeout(instance *bergv1.ChallengeInstance) (d time.Duration, ok bool) {
 	case err == nil:
 		return d, d > 0
 	case text != "" && numbersWithUnits.MatchString(text):
-		return settings.MaxDuration, true // its only problem is its size
+		return settings.MaxDuration, true // too long for a time.Duration
 	default:
 		return 0, false
 	}
 }
 
-// DueTermination returns why a live instance must terminate now, "" if it need
-// not.
+// DueTermination returns why a live instance must terminate now, "" if it need not.
 func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) bergv1.TerminationReason {
 	if instance.Spec.TerminationReason != "" {
 		return instance.Spec.TerminationReason
@@ -65,7 +63,7 @@ func DueTermination(instance *bergv1.ChallengeInstance, cfg config.Challenge, no
 	return ""
 }
 
-// RawSnapshot is the snapshot of an instance as it is stored, nil before its start.
+// RawSnapshot is the stored snapshot of an instance, nil before its start.
 func RawSnapshot(instance *bergv1.ChallengeInstance) []byte {
 	if instance.Status.ChallengeSnapshot == nil {
 		return nil
@@ -73,8 +71,8 @@ func RawSnapshot(instance *bergv1.ChallengeInstance) []byte {
 	return instance.Status.ChallengeSnapshot.Raw
 }
 
-// pinnedTimeout is the default timeout that an instance was started with, zero if that
-// is not known. It reads no more of the snapshot than that.
+// pinnedTimeout is the default timeout at the start of an instance, zero if unknown. It
+// decodes only this field of the snapshot.
 func pinnedTimeout(instance *bergv1.ChallengeInstance) time.Duration {
 	var pinned struct {
 		Defaults struct {
@@ -87,8 +85,7 @@ func pinnedTimeout(instance *bergv1.ChallengeInstance) time.Duration {
 	return pinned.Defaults.Timeout.Duration
 }
 
-// startDeadline is when an instance that is not ready counts as failed; nil for
-// never.
+// startDeadline is when an instance that is not ready becomes Failed; nil for never.
 func startDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge) *time.Time {
 	if cfg.StartDeadline == 0 || instance.Status.StartedAt == nil || instance.Status.ReadyAt != nil {
 		return nil
@@ -102,9 +99,8 @@ func startDeadlinePassed(instance *bergv1.ChallengeInstance, cfg config.Challeng
 	return at != nil && !now.Before(*at)
 }
 
-// UntilStartDeadline is how long it is until the start deadline changes the
-// status: at least an instant when it passed after the status was derived, zero
-// when it never will.
+// UntilStartDeadline is the time until the start deadline changes the status: zero for never,
+// and at least a nanosecond if the deadline passed after the status was computed.
 func UntilStartDeadline(instance *bergv1.ChallengeInstance, cfg config.Challenge, now time.Time) time.Duration {
 	at := startDeadline(instance, cfg)
 	if at == nil || instance.Status.Phase == bergv1.PhaseFailed {

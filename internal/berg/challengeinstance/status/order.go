@@ -91,13 +91,13 @@ func goesFirst(a, b *bergv1.ChallengeInstance) bool {
 	return a.UID < b.UID
 }
 
-// ownerBusy names the one right before this one, and not the one that runs: of hundreds
-// that wait only the next one has something new to tell when that changes, and it is what
-// a player can delete to move on.
+// ownerBusy names the instance directly before this one, and not the one that runs: so a
+// change concerns only the next of hundreds that wait, and the message names what a player can
+// delete to continue.
 func ownerBusy(o Observed) *outcome.Problem {
 	return &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting,
-		Message: fmt.Sprintf("Instance %s of the same owner goes first: this one starts when that one and its namespace are gone",
+		Message: fmt.Sprintf("Waiting for instance %s of the same owner and its namespace to be deleted",
 			client.ObjectKeyFromObject(cmp.Or(o.Ahead, o.Holder))),
 	}
 }

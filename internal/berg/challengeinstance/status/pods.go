@@ -11,22 +11,22 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// podsVerdict sums up the pods of an instance.
-type podsVerdict struct {
+// podsSummary summarises the pods of an instance.
+type podsSummary struct {
 	ready   bool
 	broken  string // reason of the first container that cannot come up, "" if none
 	message string
 }
 
-func checkPods(o Observed) podsVerdict {
+func checkPods(o Observed) podsSummary {
 	if o.Pinned == nil {
-		return podsVerdict{}
+		return podsSummary{}
 	}
 	var missing, probed []string
 	for _, c := range o.Pinned.Containers {
 		ready, problem, message := checkContainer(o, c)
 		if problem != "" {
-			return podsVerdict{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
+			return podsSummary{broken: problem, message: fmt.Sprintf("Container %s: %s", c.Hostname, message)}
 		}
 		if !ready {
 			missing = append(missing, c.Hostname)
@@ -36,13 +36,13 @@ func checkPods(o Observed) podsVerdict {
 		}
 	}
 	if len(missing) > 0 {
-		return podsVerdict{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, o.Instance.Status.ReadyAt != nil)}
+		return podsSummary{message: "Not ready: " + strings.Join(missing, ", ") + probesOf(probed, o.Instance.Status.ReadyAt != nil)}
 	}
-	return podsVerdict{ready: true}
+	return podsSummary{ready: true}
 }
 
-// probesOf tells which readiness probes have to succeed yet. It says so from the beginning: that a
-// container runs meanwhile would be a write more for every start.
+// probesOf names the readiness probes that have not succeeded. The text does not depend on
+// whether the container runs already, which would cost every start one more write.
 func probesOf(containers []string, again bool) string {
 	if len(containers) == 0 {
 		return ""
@@ -57,14 +57,14 @@ func probesOf(containers []string, again bool) string {
 	return fmt.Sprintf("; the readiness %s of %s %s", probes, strings.Join(containers, ", "), have)
 }
 
-// checkContainer says whether a container is ready, else which problem keeps it from
-// that, as far as is known: what its pods say, what the runtime says of them, why there
-// are none, and last how the pod ended that nothing has replaced.
+// checkContainer reports whether a container is ready, else the reason if one is known. It
+// looks at its pods, then at failures of the runtime, then at failures to create pods, and
+// last at how a pod ended that was not replaced.
 func checkContainer(o Observed, c bergv1.Container) (ready bool, reason, message string) {
 	live, ended := PodsOf(o.Pods, c.Hostname)
 	for _, p := range live {
 		if v := ViewOf(p); v.reason != "" {
-			return false, v.reason, v.message + killerOf(p, c)
+			return false, v.reason, v.message + livenessHint(p, c)
 		}
 	}
 	if len(live) > 0 && !slices.ContainsFunc(live, func(p *corev1.Pod) bool { return !PodReady(p) }) {
@@ -85,12 +85,12 @@ func checkContainer(o Observed, c bergv1.Container) (ready bool, reason, message
 	return false, "", ""
 }
 
-// podView is all of a pod that the status of an instance is made of.
+// podView is the part of a pod that the status of an instance depends on.
 type podView struct {
 	container      string
 	leaving, ready bool
-	// reason is why the pod cannot come up, or how it ended, "" if nothing keeps it;
-	// message says more.
+	// reason is why the pod cannot start, or how it ended, "" if there is none; message has
+	// details.
 	reason, message string
 }
 
@@ -100,9 +100,9 @@ func ViewOf(p *corev1.Pod) podView {
 	return v
 }
 
-// PodsOf returns the pods of one container that are not being deleted, the newest first:
-// those that live, and those that have ended. One that was evicted, or had no room on its
-// node, stays beside the one that replaces it.
+// PodsOf returns the pods of one container that are not being deleted, the newest first: the
+// live ones and the ended ones. An evicted pod, or one that its node rejected, remains in
+// addition to its replacement.
 func PodsOf(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
 	for i := range pods {
 		switch p := &pods[i]; {
@@ -118,7 +118,7 @@ func PodsOf(pods []corev1.Pod, container string) (live, ended []*corev1.Pod) {
 	return live, ended
 }
 
-// newestFirst is an order that is the same each time, which that of a cache is not.
+// newestFirst is a stable order; that of a cache is not.
 func newestFirst(a, b *corev1.Pod) int {
 	return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
@@ -133,13 +133,13 @@ func PodReady(p *corev1.Pod) bool {
 	})
 }
 
-// passing are the reasons for which a container waits that pass by themselves.
+// passing are the reasons of a waiting container that need no action.
 var passing = []string{"", "ContainerCreating", "PodInitializing"}
 
-// podProblem returns how a pod ended, or why it cannot come up: a waiting container's
-// reason, or why it cannot be scheduled. The kubelet's messages name images and exit
-// codes, not environments. Containers that admission has added come first, as they start
-// first.
+// podProblem returns how a pod ended, or why it cannot start: the reason of a waiting
+// container, or why it cannot be scheduled. The messages of the kubelet contain images and
+// exit codes, but no environment. Containers that admission webhooks added come first, because
+// they start first.
 func podProblem(p *corev1.Pod) (reason, message string) {
 	if podEnded(p) {
 		said := cmp.Or(p.Status.Reason, string(p.Status.Phase))
@@ -147,13 +147,13 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 	}
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if last := crashed(s); last != nil {
-			// How long it waits for the next attempt is left out: that changes with each.
-			return crashLoopBackOff, crashLoopBackOff + ": " + lastWords(last)
+			// The time until the next attempt is left out, since it changes with each attempt.
+			return crashLoopBackOff, crashLoopBackOff + ": " + howItEnded(last)
 		}
 		if w := s.State.Waiting; w != nil && !slices.Contains(passing, w.Reason) {
 			message := strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
 			if last := s.LastTerminationState.Terminated; last != nil {
-				message += "; " + lastWords(last)
+				message += "; " + howItEnded(last)
 			}
 			return reasonOf(w.Reason, bergv1.ReasonPodsNotReady), message
 		}
@@ -166,18 +166,17 @@ func podProblem(p *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// crashLoopBackOff is the kubelet's reason while a container that ended waits for its next
+// crashLoopBackOff is the reason of the kubelet while an ended container waits for its next
 // attempt.
 const crashLoopBackOff = "CrashLoopBackOff"
 
-// loopBegins is from how many restarts on a container was in a crash loop: the kubelet
-// restarts it once at once, and waits before every further time.
+// loopBegins is the number of restarts from which a container counts as crash-looping: the
+// kubelet restarts it immediately the first time, and waits before every further attempt.
 const loopBegins = 2
 
-// crashed returns how a container of a pod that is not ready ended last, if it is in a crash
-// loop: while it waits, and also in the attempt that follows, until it is ready. Else what is
-// told of it would change twice with every attempt, and of a check that looks in between
-// nobody would learn of the crash.
+// crashed returns how a crash-looping container last ended: while it waits, and also during
+// the following attempt until that is ready. Otherwise the status would change twice with
+// every attempt, and a reader between two changes would not see the crash.
 func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	switch {
 	case s.State.Waiting != nil && s.State.Waiting.Reason == crashLoopBackOff:
@@ -193,17 +192,18 @@ func crashed(s corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	}
 }
 
-// lastWords tells how a container ended: by the runtime's text if that could not start it.
-func lastWords(t *corev1.ContainerStateTerminated) string {
+// howItEnded describes how a container ended, in the words of the runtime if it could not
+// start it.
+func howItEnded(t *corev1.ContainerStateTerminated) string {
 	if neverRan(t) {
 		return t.Reason + ": " + t.Message
 	}
-	return fmt.Sprintf("it ended last with exit code %d (%s)", t.ExitCode, cmp.Or(t.Reason, "no reason"))
+	return fmt.Sprintf("last exit code %d (%s)", t.ExitCode, cmp.Or(t.Reason, "no reason"))
 }
 
-// killerOf tells what may have ended a container by a signal: a kubelet does not say of which end it was
-// the liveness probe.
-func killerOf(p *corev1.Pod, c bergv1.Container) string {
+// livenessHint says that the liveness probe may have stopped a container that a signal ended.
+// The kubelet does not record which end the probe caused.
+func livenessHint(p *corev1.Pod, c bergv1.Container) string {
 	at := slices.IndexFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Hostname })
 	if at < 0 || c.LivenessProbe == nil {
 		return ""
@@ -216,21 +216,21 @@ func killerOf(p *corev1.Pod, c bergv1.Container) string {
 	if last == nil || last.Reason != "Error" || last.ExitCode != exitKilled && last.ExitCode != exitAsked {
 		return ""
 	}
-	return "; its liveness probe may have ended it"
+	return "; its liveness probe may have stopped it"
 }
 
-// How a container ends that is killed, or asked to end.
+// The exit codes of a container that SIGKILL or SIGTERM ended.
 const exitKilled, exitAsked = 128 + 9, 128 + 15
 
-// neverRan reports whether the runtime could not start a container. Only then is the
-// message the runtime's. Else it is what the container has written, which may contain the
-// flag in any notation.
+// neverRan reports whether the runtime could not start a container. Only then is the message
+// written by the runtime. Otherwise it is output of the container, which may contain the flag
+// in any notation.
 func neverRan(t *corev1.ContainerStateTerminated) bool {
 	return t.Reason == "StartError" || t.Reason == "ContainerCannotRun"
 }
 
-// reasonOf makes a reason of a text that came from elsewhere, which the API server would
-// refuse with the whole status: OutOfnvidia.com/gpu.
+// reasonOf turns a foreign text into a valid reason, for example OutOfnvidia.com/gpu. The API
+// server would reject the whole status because of an invalid one.
 func reasonOf(text, otherwise string) string {
 	reason := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
@@ -244,5 +244,5 @@ func reasonOf(text, otherwise string) string {
 	return reason
 }
 
-// maxReason is what is left of a word.
+// maxReason is the maximum length of a reason, in bytes.
 const maxReason = 64

@@ -56,7 +56,7 @@ func deploymentWith(retried string, conditions ...appsv1.DeploymentCondition) *a
 	return d
 }
 
-func TestTheLatestFailureOfASandboxCounts(t *testing.T) {
+func TestLatestFailures(t *testing.T) {
 	at := func(name string, second int, text string) eventsv1.Event {
 		e := eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "challenge-a", Name: name}, Note: text}
 		e.Regarding.UID = "pod"
@@ -92,7 +92,7 @@ func TestAnEventHappenedWhenItWasSeenLast(t *testing.T) {
 	}
 }
 
-func TestReasonsFromElsewhereAreReasons(t *testing.T) {
+func TestForeignReasonsBecomeValid(t *testing.T) {
 	for text, want := range map[string]string{
 		"Evicted": "Evicted", "OutOfnvidia.com/gpu": "OutOfnvidiacomgpu", "OutOfephemeral-storage": "OutOfephemeralstorage",
 		"": "Failed", "!?": "Failed", "lower": "Failed", "9": "Failed",
@@ -104,7 +104,7 @@ func TestReasonsFromElsewhereAreReasons(t *testing.T) {
 }
 
 // What probes do to a container is told, and by no status more than without them.
-func TestWhatProbesDoIsTold(t *testing.T) {
+func TestMessagesNameFailingProbes(t *testing.T) {
 	probe := &corev1.Probe{}
 	ended := func(exit int32, reason string) corev1.Pod {
 		p := attempt(3, backsOff("10s"))
@@ -114,7 +114,7 @@ func TestWhatProbesDoIsTold(t *testing.T) {
 	readiness := func(c *bergv1.Container) { c.ReadinessProbe = probe }
 	liveness := func(c *bergv1.Container) { c.LivenessProbe = probe }
 	neither := func(*bergv1.Container) {}
-	const loop = "Container web: CrashLoopBackOff: it ended last with exit code "
+	const loop = "Container web: CrashLoopBackOff: last exit code "
 	for name, tc := range map[string]struct {
 		probe    func(*bergv1.Container)
 		pod      corev1.Pod
@@ -125,8 +125,8 @@ func TestWhatProbesDoIsTold(t *testing.T) {
 		"a readiness probe":               {readiness, attempt(0, runs), false, "Not ready: web; the readiness probe of web has not succeeded yet"},
 		"a readiness probe, being pulled": {readiness, pod("web", false), false, "Not ready: web; the readiness probe of web has not succeeded yet"},
 		"a readiness probe, later":        {readiness, attempt(0, runs), true, "Not ready: web; the readiness probe of web does not succeed"},
-		"a liveness probe, killed":        {liveness, ended(137, "Error"), false, loop + "137 (Error); its liveness probe may have ended it"},
-		"a liveness probe, ended":         {liveness, ended(143, "Error"), false, loop + "143 (Error); its liveness probe may have ended it"},
+		"a liveness probe, killed":        {liveness, ended(137, "Error"), false, loop + "137 (Error); its liveness probe may have stopped it"},
+		"a liveness probe, ended":         {liveness, ended(143, "Error"), false, loop + "143 (Error); its liveness probe may have stopped it"},
 		"a liveness probe, no memory":     {liveness, ended(137, "OOMKilled"), false, loop + "137 (OOMKilled)"},
 		"a liveness probe, a crash":       {liveness, ended(1, "Error"), false, loop + "1 (Error)"},
 		"no liveness probe, killed":       {readiness, ended(137, "Error"), false, loop + "137 (Error)"},

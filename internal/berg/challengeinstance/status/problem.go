@@ -9,7 +9,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// ProblemOf turns what stopped a write into a problem of that step's condition.
+// ProblemOf turns the error of a write into a problem on the condition of that step.
 func ProblemOf(conditionType string, err error, flag string) *outcome.Problem {
 	p := &outcome.Problem{Condition: conditionType, Message: redact.Text(err.Error(), flag)}
 	p.Err = errors.New(p.Message)
@@ -17,8 +17,7 @@ func ProblemOf(conditionType string, err error, flag string) *outcome.Problem {
 	case outcome.NotOwned:
 		p.Class, p.Reason = outcome.External, bergv1.ReasonObjectConflict
 		if conditionType == bergv1.ConditionNamespaceCreated {
-			// The cache did not show the namespace yet; when it does, judge says whose
-			// it is.
+			// The cache did not show the namespace yet. When it does, Check decides.
 			p.Class, p.Reason = outcome.Stale, ""
 		}
 	case outcome.Conflict:
@@ -28,7 +27,7 @@ func ProblemOf(conditionType string, err error, flag string) *outcome.Problem {
 	case outcome.Contested:
 		p.Class, p.Reason = outcome.Retry, bergv1.ReasonContested
 	case outcome.NotInstalled:
-		// Its definition wakes us.
+		// An event of its definition triggers the next reconciliation.
 		p.Class, p.Reason, p.Err = outcome.Blocked, bergv1.ReasonAPINotInstalled, nil
 		p.Message = fmt.Sprintf("An API that this instance needs is not installed: %s", p.Message)
 	case outcome.NotServed:

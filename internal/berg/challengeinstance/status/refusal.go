@@ -10,15 +10,16 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
-// What makes pods of a Deployment are Kubernetes' own controllers, and the API server
-// may refuse them what it did not refuse us: a pod for its quota, its security, its
-// RuntimeClass, a ReplicaSet for the quota of these. Only the Deployment's status tells.
+// Controllers of Kubernetes create the pods of a Deployment. The API server may reject their
+// requests although it accepted those of the operator: a pod because of a quota, Pod Security
+// or a RuntimeClass, a ReplicaSet because of a quota. Only the status of the Deployment shows
+// this.
 
-// replicaSetCreateError is the reason of a Deployment for which no ReplicaSet can be made.
+// replicaSetCreateError is the reason of a Deployment for which no ReplicaSet can be created.
 const replicaSetCreateError = "ReplicaSetCreateError"
 
-// Refusal reports whether a condition says that the API server refuses the pods of a
-// Deployment. Those of one that gets on never do.
+// Refusal reports whether a condition says that the API server rejects the pods of a
+// Deployment. A Deployment that progresses has none.
 func Refusal(c appsv1.DeploymentCondition) bool {
 	switch c.Type {
 	case appsv1.DeploymentReplicaFailure:
@@ -30,8 +31,8 @@ func Refusal(c appsv1.DeploymentCondition) bool {
 	}
 }
 
-// RefusalOf returns why a Deployment's pods are not made, nil if nothing is known to keep
-// them away. Without a ReplicaSet, the failure of another one is out of date.
+// RefusalOf returns why the pods of a Deployment are not created, nil if no reason is known.
+// If the ReplicaSet cannot be created, a failure of an earlier ReplicaSet is out of date.
 func RefusalOf(d *appsv1.Deployment) *appsv1.DeploymentCondition {
 	var refusal *appsv1.DeploymentCondition
 	if d == nil {
@@ -45,13 +46,14 @@ func RefusalOf(d *appsv1.Deployment) *appsv1.DeploymentCondition {
 	return refusal
 }
 
-// refusalRetry is how often Kubernetes' controllers are made to try again what they were
-// refused. Nothing that we watch tells that the cause is fixed. By itself, the
-// controller of ReplicaSets pauses for up to 17 minutes, and that of Deployments gives
-// up after three minutes.
+// refusalRetry is the interval at which the controllers of Kubernetes are triggered to create
+// rejected pods again. No watched object shows that the cause is fixed. Without a trigger, the
+// ReplicaSet controller waits for up to 17 minutes, and the Deployment controller gives up
+// after three minutes.
 const refusalRetry = time.Minute
 
-// RetryAt is when to make a Deployment's pods be tried again; zero if none is refused.
+// RetryAt is when to trigger the creation of the pods of a Deployment again; zero if none is
+// rejected.
 func RetryAt(d *appsv1.Deployment) time.Time {
 	c := RefusalOf(d)
 	if c == nil {
@@ -64,8 +66,7 @@ func RetryAt(d *appsv1.Deployment) time.Time {
 	return last.Add(refusalRetry)
 }
 
-// UntilRetry is how long it is until pods that were refused are to be tried again, zero
-// if there are none.
+// UntilRetry is the time until RetryAt of the first Deployment, zero if no pod is rejected.
 func UntilRetry(o Observed, now time.Time) time.Duration {
 	var wait time.Duration
 	for _, d := range o.Deployments {
@@ -75,14 +76,14 @@ func UntilRetry(o Observed, now time.Time) time.Duration {
 		}
 		until := at.Sub(now)
 		if until <= 0 {
-			until = refusalRetry // it is being tried in this pass
+			until = refusalRetry // this reconciliation triggers it
 		}
 		wait = Sooner(wait, until)
 	}
 	return wait
 }
 
-// Sooner returns the shorter of two waits, of which zero is for ever.
+// Sooner returns the shorter of two waiting times; zero means never.
 func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b == 0 {
 		return cmp.Or(a, b)

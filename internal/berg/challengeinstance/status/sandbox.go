@@ -10,23 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The containers of a pod run in a sandbox: its control group, its network. When the
-// container runtime refuses one, as with a RuntimeClass whose handler the node does not
-// know, the pod's status says ContainerCreating for ever. Only an event tells why.
+// The containers of a pod run in a sandbox: its control group and its network. If the
+// container runtime cannot create one, as with a RuntimeClass whose handler the node does not
+// know, the status of the pod stays at ContainerCreating. Only an event says why.
 
-// sandboxFailed is the kubelet's reason for that event.
+// sandboxFailed is the reason of that event of the kubelet.
 const sandboxFailed = "FailedCreatePodSandBox"
 
-// SandboxFailures selects the events that are looked at, in the API server: in a healthy
-// cluster there are none.
+// SandboxFailures selects these events in the API server. A healthy cluster has none.
 func SandboxFailures() fields.Selector {
 	return fields.SelectorFromSet(fields.Set{
 		"regarding.kind": "Pod", "type": corev1.EventTypeWarning, "reason": sandboxFailed,
 	})
 }
 
-// SandboxMade reports whether the sandbox of a pod exists: what failed before is out
-// of date.
+// SandboxMade reports whether the sandbox of a pod exists: earlier failures are out of date.
 func SandboxMade(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue

@@ -11,7 +11,7 @@ import (
 
 // Endpoints that are not known yet leave what was told; known ones replace it, also
 // by nothing.
-func TestServicesAreToldWhenKnown(t *testing.T) {
+func TestServicesArePublishedOnceKnown(t *testing.T) {
 	before := []bergv1.ServiceEndpoint{{Name: "game", Hostname: "ctf.example", Port: 30000, Protocol: "TCP"}}
 	after := bergv1.ServiceEndpoint{Name: "play", Hostname: "ctf.example", Port: 30001, Protocol: "TCP"}
 	for name, tc := range map[string]struct {

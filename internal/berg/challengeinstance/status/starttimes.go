@@ -10,12 +10,12 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
-// Written is when a pass had written objects of an instance; zero while it had not.
+// Written is when a reconciliation had written objects of an instance; zero if it has not.
 type Written struct {
 	Namespace, Objects time.Time
 }
 
-// stage is one of a start: its label, and where its end stands.
+// stage is one stage of a start: its label, and the field with its end.
 type stage struct {
 	name string
 	at   func(*bergv1.StartTimes) **metav1.MicroTime
@@ -23,7 +23,7 @@ type stage struct {
 	moves bool
 }
 
-// stages are in their order.
+// stages are in chronological order.
 var stages = []stage{
 	{name: "namespace", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.NamespaceCreatedAt }},
 	{name: "objects", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.ObjectsWrittenAt }},
@@ -34,9 +34,9 @@ var stages = []stage{
 	{name: "ready", at: func(s *bergv1.StartTimes) **metav1.MicroTime { return &s.PodsReadyAt }},
 }
 
-// startTimes returns when the stages of a start were over, as far as they are: those that
-// were told before, and what is new. Times of nodes are whole seconds of other clocks: none
-// is before the stage above it, nor in the future.
+// startTimes returns the known ends of the stages of a start: those in the status, and new
+// ones. Times of nodes are whole seconds of other clocks: none is set before the previous
+// stage or in the future.
 func startTimes(out Outcome, now time.Time) *bergv1.StartTimes {
 	instance := out.Instance
 	if instance.Status.InstanceID == "" {
@@ -62,18 +62,18 @@ func startTimes(out Outcome, now time.Time) *bergv1.StartTimes {
 	earliest := Begun(instance)
 	for i, s := range stages {
 		field := s.at(times)
-		told := *field
+		known := *field
 		switch t := over[i]; {
-		case t.IsZero(), told != nil && !s.moves, told == nil && i < reached:
-			// Not known, known already, or so late that a later stage has its time.
+		case t.IsZero(), known != nil && !s.moves, known == nil && i < reached:
+			// Unknown, already known, or so late that a later stage has its time.
 		default:
 			t = clamp(t, earliest, latest).Truncate(time.Millisecond)
-			if told == nil || t.After(told.Time) {
+			if known == nil || t.After(known.Time) {
 				*field = &metav1.MicroTime{Time: t}
 			}
 		}
-		if told = *field; told != nil && told.After(earliest) {
-			earliest = told.Time
+		if known = *field; known != nil && known.After(earliest) {
+			earliest = known.Time
 		}
 	}
 	if *times == (bergv1.StartTimes{}) {
@@ -92,19 +92,19 @@ func clamp(t, earliest, latest time.Time) time.Time {
 	return t
 }
 
-// stagesSeen are when a pass saw that the stages were over, zero for those that were not.
+// stagesSeen are the observed ends of the stages, zero for those that have not ended.
 func stagesSeen(out Outcome) []time.Time {
 	over := make([]time.Time, 0, len(stages))
 	over = append(over, namespaceAt(out), objectsAt(out))
 	pods := allPods(out.Observed)
 	if out.Instance.Status.ReadyAt == nil {
-		pods[len(pods)-1] = time.Time{} // what else is missing may take longer than a pod is well
+		pods[len(pods)-1] = time.Time{} // another pod may become ready later than this one stays ready
 	}
 	return append(over, pods[:]...)
 }
 
-// namespaceAt: one that was there before the pass is as old as it says. A status that could
-// not be written makes no stage longer.
+// namespaceAt: an existing namespace has its creation time. A status that could not be written
+// thus lengthens no stage.
 func namespaceAt(out Outcome) time.Time {
 	if ns := out.Namespace; ns != nil && manifests.OwnerOf(out.Instance).Owns(ns) {
 		return ns.CreationTimestamp.Time
@@ -112,7 +112,7 @@ func namespaceAt(out Outcome) time.Time {
 	return out.Written.Namespace
 }
 
-// objectsAt is that of the Deployments, which are the last to be written.
+// objectsAt is the time of the Deployments, which are written last.
 func objectsAt(out Outcome) time.Time {
 	if out.Problem != nil || out.Pinned == nil {
 		return time.Time{}
@@ -130,12 +130,12 @@ func objectsAt(out Outcome) time.Time {
 	return last
 }
 
-// podTimes are the ends of the stages that pods tell of: schedule, sandbox, image, restart
-// and ready.
+// podTimes are the ends of the stages that pods show: schedule, sandbox, image, restart and
+// ready.
 type podTimes [5]time.Time
 
-// allPods are the times of that pod which was the last, zero where one of them, or of a
-// container's pods, has not come so far.
+// allPods are the latest times of all pods, zero for a stage that a pod, or a container
+// without a pod, has not reached.
 func allPods(o Observed) podTimes {
 	var all podTimes
 	if o.Pinned == nil {
@@ -153,7 +153,7 @@ func allPods(o Observed) podTimes {
 	return all
 }
 
-// lastOf adds the n-th of some times: it returns the latest, zero if one is not known.
+// lastOf adds the n-th of several times: it returns the latest, zero if one is unknown.
 func lastOf(n int, latest, t time.Time) time.Time {
 	if n > 0 && (latest.IsZero() || t.IsZero()) {
 		return time.Time{}
@@ -186,8 +186,7 @@ func timesOf(p *corev1.Pod) podTimes {
 	return times
 }
 
-// startsOf are the first start of a container that its status tells of, and that of the
-// attempt that runs.
+// startsOf returns the first known start of a container, and that of the running attempt.
 func startsOf(s corev1.ContainerStatus) (initial, latest time.Time) {
 	if r := s.State.Running; r != nil {
 		initial, latest = r.StartedAt.Time, r.StartedAt.Time
@@ -200,8 +199,8 @@ func startsOf(s corev1.ContainerStatus) (initial, latest time.Time) {
 	return initial, latest
 }
 
-// attempted is when an attempt was made that has ended. Of one that the runtime could not
-// start it says the beginning of time, and when it gave up.
+// attempted is when an ended attempt started. If the runtime could not start it, the status
+// has the epoch, and the time at which it gave up.
 func attempted(t *corev1.ContainerStateTerminated) metav1.Time {
 	if t.StartedAt.Unix() <= 0 {
 		return t.FinishedAt
@@ -215,7 +214,7 @@ type StageTime struct {
 	Took time.Duration
 }
 
-// StageTimes are those of the stages of a start that is over.
+// StageTimes returns the durations of the known stages of a start.
 func StageTimes(instance *bergv1.ChallengeInstance) []StageTime {
 	times := instance.Status.Start
 	if times == nil {

@@ -67,7 +67,7 @@ func wroteAt(out Outcome, place, objects float64) Outcome {
 	return out
 }
 
-func TestWhereTheTimeOfAStartWent(t *testing.T) {
+func TestStartTimes(t *testing.T) {
 	nothing := -1.0
 	for name, tc := range map[string]struct {
 		out  Outcome
@@ -99,7 +99,7 @@ func TestWhereTheTimeOfAStartWent(t *testing.T) {
 			[7]float64{.1, .3, -1, -1, -1, -1, -1},
 		},
 		"one pod is missing": {wroteAt(inTwo(startingWith(nil, nodeSays("web", 1, 2, 9, 9, 10))), .1, .3), [7]float64{.1, .3, -1, -1, -1, -1, -1}},
-		"the operator was killed meanwhile": {
+		"the operator was killed in between": {
 			func() Outcome {
 				o := wroteAt(startingWith(nil, nodeSays("web", 3, 4, 5, 5, 6)), 20, 21)
 				o.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: afterNoon(1)}}}
@@ -119,7 +119,7 @@ func TestWhereTheTimeOfAStartWent(t *testing.T) {
 	}
 }
 
-func TestTimesTravelWithWhatIsWrittenAnyway(t *testing.T) {
+func TestTimesCauseNoWriteOfTheirOwn(t *testing.T) {
 	cfg := config.Challenge{Timeout: time.Hour}
 	out := wroteAt(startingWith(nil, nodeSays("web", -1, -1, -1, -1, -1)), .1, .3)
 	out.Pinned.Containers[0].ReadinessProbe = &corev1.Probe{}
@@ -144,9 +144,9 @@ func TestTimesTravelWithWhatIsWrittenAnyway(t *testing.T) {
 	}
 }
 
-// Whatever nodes say, in whatever order: what was told stays, one attempt follows another,
-// and no stage ends before the one above it.
-func TestAStartNeverGoesBack(t *testing.T) {
+// In every order of reports from nodes: a recorded time stays, one attempt follows another,
+// and no stage ends before the previous one.
+func TestStartTimesNeverDecrease(t *testing.T) {
 	cfg := config.Challenge{Timeout: time.Hour}
 	for seed := range uint64(500) {
 		dice := rand.New(rand.NewPCG(seed, 7))
@@ -191,7 +191,7 @@ func TestAStartNeverGoesBack(t *testing.T) {
 	}
 }
 
-func TestAStartOfTheBeginningOfTimeIsNone(t *testing.T) {
+func TestAStartAtTheEpochIsUnknown(t *testing.T) {
 	end := metav1.Time{Time: afterNoon(4)}
 	for name, start := range map[string]metav1.Time{"none": {}, "epoch": {Time: time.Unix(0, 0)}} {
 		s := TrimContainer(corev1.ContainerStatus{LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "StartError", StartedAt: start, FinishedAt: end}}})

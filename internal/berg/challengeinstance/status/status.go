@@ -19,32 +19,23 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Outcome is what one pass saw and did, and all that a status is derived from.
+// Outcome is what one reconciliation observed and did. The status is computed from it.
 type Outcome struct {
 	Observed
-	// Problem is what stopped the pass; nil when every object is in place.
+	// Problem is what stopped the reconciliation; nil if every object is in place.
 	Problem *outcome.Problem
-	// Endpoints are those of every port when all Services are in place: empty when
-	// there are no ports, nil while they are not known.
+	// Endpoints are those of every port if all Services are in place: empty without ports, nil
+	// while unknown.
 	Endpoints []manifests.Endpoint
-	// Written is when the pass had written objects.
+	// Written is when the reconciliation had written objects.
 	Written Written
 }
 
-// steps are the conditions of a build, in its order: a problem of one leaves
-// the later ones open.
-var steps = []string{
-	bergv1.ConditionChallengeFound,
-	bergv1.ConditionFlagValidation,
-	bergv1.ConditionAdmitted,
-	bergv1.ConditionNamespaceCreated,
-	bergv1.ConditionNetworkPolicyCreated,
-	bergv1.ConditionServicesCreated,
-	bergv1.ConditionRoutesCreated,
-	bergv1.ConditionDeploymentsCreated,
-}
+// steps are the conditions of a build in their order. After a problem of one, the later ones
+// are Unknown.
+var steps = bergv1.BuildConditions
 
-// Compute writes into the status of a live instance what an outcome means.
+// Compute writes the status of a live instance.
 func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 	s := &out.Instance.Status
 	before := s.DeepCopy()
@@ -58,7 +49,7 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
 		s.ReadyAt = &metav1.Time{Time: now}
 		if s.ReadyAt.Before(s.StartedAt) {
-			s.ReadyAt = s.StartedAt.DeepCopy() // the clock was put back since
+			s.ReadyAt = s.StartedAt.DeepCopy() // the clock was set back since
 		}
 	}
 	late := startDeadlinePassed(out.Instance, cfg, now)
@@ -70,7 +61,8 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 		upToDate(out.Candidate, cfg),
 		alive(out.Instance),
 	)...)
-	// That a pod was scheduled is worth no write of its own: it travels with the next one.
+	// That a pod was scheduled is not worth a write of its own: it is written with the next
+	// change.
 	if before.ReadyAt == nil && !equality.Semantic.DeepEqual(before, s) {
 		s.Start = startTimes(out, now)
 	}
@@ -86,7 +78,7 @@ func phaseOf(out Outcome, late bool) bergv1.Phase {
 	case p != nil && (p.Reason == bergv1.ReasonOwnerBusy || s.InstanceID == ""):
 		return bergv1.PhasePending
 	case p != nil && p.Class == outcome.Retry && s.ReadyAt != nil:
-		return bergv1.PhaseRunning // it is being repaired, which its pods need not notice
+		return bergv1.PhaseRunning // a repair need not affect its pods
 	case p != nil:
 		return bergv1.PhaseCreating
 	case s.ReadyAt == nil:
@@ -96,8 +88,8 @@ func phaseOf(out Outcome, late bool) bergv1.Phase {
 	}
 }
 
-// SetConditions writes conditions without the flag: it is taken out of them before they are
-// cut to their length, since half of it would not be found.
+// SetConditions sets conditions without the flag. It removes the flag before messages are
+// shortened: a part of it would not be found.
 func SetConditions(instance *bergv1.ChallengeInstance, now time.Time, wanted ...metav1.Condition) {
 	redactConditions(wanted, instance.Spec.Flag)
 	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, wanted...)
@@ -107,7 +99,7 @@ func Condition(conditionType string, status metav1.ConditionStatus, reason, mess
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }
 
-// buildConditions are those of the steps.
+// buildConditions returns the conditions of the steps.
 func buildConditions(out Outcome) []metav1.Condition {
 	all := make([]metav1.Condition, 0, len(steps)+4)
 	stopped := len(steps)
@@ -126,7 +118,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 			all = append(all, Condition(step, metav1.ConditionFalse, out.Problem.Reason, out.Problem.Message))
 		case step == bergv1.ConditionChallengeFound && Withdrawn(out.Candidate):
 			all = append(all, Condition(step, metav1.ConditionFalse, bergv1.ReasonChallengeMissing,
-				fmt.Sprintf("Challenge %s was deleted; the instance runs on with what it was started with", out.Key)))
+				fmt.Sprintf("Challenge %s was deleted. The instance keeps running as it was started", out.Key)))
 		default:
 			reason, message := doneStep(step, out)
 			all = append(all, Condition(step, metav1.ConditionTrue, reason, message))
@@ -144,9 +136,9 @@ func doneStep(step string, out Outcome) (reason, message string) {
 		return bergv1.ReasonFound, "The Challenge exists and can be run"
 	case bergv1.ConditionFlagValidation:
 		if pinned != nil && manifests.NeedsFlag(pinned.Containers) {
-			return bergv1.ReasonFlagProvided, "The Challenge asks for a flag and spec.flag is set"
+			return bergv1.ReasonFlagProvided, "The Challenge requires a flag and spec.flag is set"
 		}
-		return bergv1.ReasonFlagNotNeeded, "The Challenge does not ask for a dynamic flag"
+		return bergv1.ReasonFlagNotNeeded, "The Challenge requires no dynamic flag"
 	case bergv1.ConditionNetworkPolicyCreated:
 		return bergv1.ReasonCreated, "In place: " + policyKinds(out.Policies)
 	case bergv1.ConditionRoutesCreated:
@@ -169,7 +161,7 @@ func policyKinds(p config.NetworkPolicy) string {
 }
 
 // podsReady says whether all pods were ready once.
-func podsReady(out Outcome, pods podsVerdict, late bool, cfg config.Challenge) metav1.Condition {
+func podsReady(out Outcome, pods podsSummary, late bool, cfg config.Challenge) metav1.Condition {
 	status, reason, message := metav1.ConditionUnknown, bergv1.ReasonStarting, pods.message
 	switch {
 	case out.Instance.Status.ReadyAt != nil:
@@ -189,7 +181,7 @@ func podsReady(out Outcome, pods podsVerdict, late bool, cfg config.Challenge) m
 }
 
 // healthy says whether all pods of an instance that was ready are ready now.
-func healthy(out Outcome, pods podsVerdict) metav1.Condition {
+func healthy(out Outcome, pods podsSummary) metav1.Condition {
 	status, reason, message := metav1.ConditionFalse, cmp.Or(pods.broken, bergv1.ReasonPodsNotReady), pods.message
 	switch {
 	case out.Instance.Status.ReadyAt == nil:
@@ -202,21 +194,21 @@ func healthy(out Outcome, pods podsVerdict) metav1.Condition {
 	return Condition(bergv1.ConditionHealthy, status, reason, message)
 }
 
-// upToDate compares what the instance runs with what the Challenge and the
-// configuration say today.
+// upToDate compares what the instance was started with to the current Challenge and
+// configuration.
 func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
 	status, reason, message := metav1.ConditionFalse, bergv1.ReasonChallengeChanged,
-		"The Challenge was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
+		"The Challenge was changed after the start. To adopt the change, set the annotation "+bergv1.AnnotationRollout+" to a new value; affected pods restart"
 	switch {
 	case c.Pinned == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
 	case c.Challenge == nil:
-		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge does not exist any more"
+		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge no longer exists"
 	case c.Pinned.Matches(c.Challenge) && defaultsCurrent(c.Pinned.Defaults, cfg, c.Instance):
-		status, reason, message = metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance runs what the Challenge says"
+		status, reason, message = metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance matches the Challenge"
 	case c.Pinned.Matches(c.Challenge):
 		reason, message = bergv1.ReasonConfigurationChanged,
-			"The operator's configuration was changed after the start: set a new value of the annotation "+bergv1.AnnotationRollout+" to adopt it; pods that it changes restart"
+			"The configuration of the operator was changed after the start. To adopt the change, set the annotation "+bergv1.AnnotationRollout+" to a new value; affected pods restart"
 	default:
 		if p := checkAdoption(c, cfg); p != nil {
 			reason, message = p.Reason, "The Challenge was changed after the start and cannot be adopted: "+p.Message
@@ -236,7 +228,7 @@ func hasRoutes(containers []bergv1.Container) bool {
 	return false
 }
 
-// redactConditions takes the flag out of what a status is to say.
+// redactConditions removes the flag from messages.
 func redactConditions(conditions []metav1.Condition, flag string) {
 	redacted := redact.Of(flag)
 	for i := range conditions {
@@ -244,8 +236,8 @@ func redactConditions(conditions []metav1.Condition, flag string) {
 	}
 }
 
-// defaultsCurrent reports whether the configuration is what was pinned, as far as it concerns
-// an instance: the default timeout does not where the instance has one of its own.
+// defaultsCurrent reports whether the configuration equals the stored one, as far as it
+// concerns the instance: the default timeout does not if spec.timeout is set.
 func defaultsCurrent(d *manifests.Defaults, cfg config.Challenge, instance *bergv1.ChallengeInstance) bool {
 	if d == nil {
 		return true

@@ -97,12 +97,12 @@ func refusing(out Outcome, container string) Outcome {
 }
 
 // boxless lets an outcome see that pods got no sandbox.
-func boxless(out Outcome) Outcome {
+func withoutSandbox(out Outcome) Outcome {
 	out.Sandboxes = map[types.UID]string{"": "why"}
 	return out
 }
 
-func TestDerive(t *testing.T) {
+func TestCompute(t *testing.T) {
 	pinned := webOnly()
 	edited := manifests.Snapshot{AllowOutboundTraffic: true, Containers: pinned.Containers}
 	broken := manifests.Snapshot{Containers: []bergv1.Container{{Hostname: "Not A Name", Image: "i"}}}
@@ -285,12 +285,12 @@ func TestDerive(t *testing.T) {
 			conditions: []string{"PodsReady=True/Ready", "Healthy=True/Ready"},
 		},
 		"the runtime refuses a pod": {
-			out:        boxless(built(started, nil, pod("web", false))),
+			out:        withoutSandbox(built(started, nil, pod("web", false))),
 			phase:      bergv1.PhaseStarting,
 			conditions: []string{"PodsReady=False/FailedCreatePodSandBox"},
 		},
 		"the runtime has refused a pod that has its sandbox": {
-			out: boxless(built(started, nil, func() corev1.Pod {
+			out: withoutSandbox(built(started, nil, func() corev1.Pod {
 				p := pod("web", false)
 				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
 				return p
@@ -299,7 +299,7 @@ func TestDerive(t *testing.T) {
 			conditions: []string{"PodsReady=Unknown/Starting"},
 		},
 		"the runtime has refused a pod that is ready": {
-			out:        boxless(built(started, nil, pod("web", true))),
+			out:        withoutSandbox(built(started, nil, pod("web", true))),
 			phase:      bergv1.PhaseRunning,
 			conditions: []string{"PodsReady=True/Ready", "Healthy=True/Ready"},
 		},
@@ -406,7 +406,7 @@ func TestProblemOf(t *testing.T) {
 		"API being removed":     {apierrors.NewMethodNotSupported(resource, "create"), outcome.External, bergv1.ReasonAPINotInstalled},
 		"API unknown to server": {apierrors.NewGenericServerResponse(404, "post", resource, "", "", 0, true), outcome.External, bergv1.ReasonAPINotInstalled},
 		"conflict":              {apierrors.NewConflict(resource, "web", errors.New("modified")), outcome.Stale, ""},
-		"gone meanwhile":        {apierrors.NewNotFound(resource, "web"), outcome.Stale, ""},
+		"gone":                  {apierrors.NewNotFound(resource, "web"), outcome.Stale, ""},
 		"API server away":       {errors.New("connection refused"), outcome.Retry, bergv1.ReasonWriteFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -511,12 +511,12 @@ func TestStartDeadline(t *testing.T) {
 		after    time.Duration
 		want     time.Duration
 	}{
-		"not started":        {testInstance(), 0, 0},
-		"starting":           {testInstance(started), 20 * time.Second, 40 * time.Second},
-		"at the deadline":    {testInstance(started), time.Minute, 1},
-		"passed in the pass": {testInstance(started), time.Hour, 1},
-		"failed already":     {testInstance(failed), time.Hour, 0},
-		"ready":              {testInstance(wasReady), time.Second, 0},
+		"not started":     {testInstance(), 0, 0},
+		"starting":        {testInstance(started), 20 * time.Second, 40 * time.Second},
+		"at the deadline": {testInstance(started), time.Minute, 1},
+		"just passed":     {testInstance(started), time.Hour, 1},
+		"failed already":  {testInstance(failed), time.Hour, 0},
+		"ready":           {testInstance(wasReady), time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := UntilStartDeadline(tc.instance, cfg, noon.Add(tc.after)); got != tc.want {

@@ -33,9 +33,8 @@ func ComputeTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	setTerminating(instance, Condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
 }
 
-// setTerminating writes NamespaceDeleted, and Healthy, which cannot stay true. Nor can the
-// addresses: while the namespace terminates, or is held, its node ports may become
-// another's.
+// setTerminating sets NamespaceDeleted and Healthy, and removes the addresses: while the
+// namespace terminates, another Service may get its node ports.
 func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
 	instance.Status.Services = nil
 	instance.Status.Cause = ""

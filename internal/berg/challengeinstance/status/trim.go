@@ -11,8 +11,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 )
 
-// TrimContainer keeps of a container's status why it waits, when it was started, and how it
-// ended before that, but not what it wrote in the end.
+// TrimContainer keeps of the status of a container why it waits, when it started and how it
+// ended, but not its termination message.
 func TrimContainer(s corev1.ContainerStatus) corev1.ContainerStatus {
 	kept := corev1.ContainerStatus{
 		Name: s.Name, Ready: s.Ready, RestartCount: s.RestartCount,
@@ -36,8 +36,8 @@ func trimEnd(t *corev1.ContainerStateTerminated) *corev1.ContainerStateTerminate
 	return kept
 }
 
-// TrimCondition keeps of a pod's condition what the status is made of: also since when it
-// holds, if it holds.
+// TrimCondition keeps the fields of a pod condition that the status depends on. The transition
+// time counts only if the condition is true.
 func TrimCondition(c corev1.PodCondition) corev1.PodCondition {
 	kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 	if c.Status == corev1.ConditionTrue {
@@ -46,8 +46,8 @@ func TrimCondition(c corev1.PodCondition) corev1.PodCondition {
 	return kept
 }
 
-// TrimEvent keeps of an event which pod had which problem, and of those of foreign
-// pods nothing. Every try has a sandbox of another name, which is no news.
+// TrimEvent keeps which pod of an instance had which problem, and nothing of other events. It
+// removes the name of the sandbox, which differs in every attempt.
 func TrimEvent(e *eventsv1.Event) {
 	kept := eventsv1.Event{TypeMeta: e.TypeMeta}
 	kept.Namespace, kept.Name, kept.UID, kept.ResourceVersion = e.Namespace, e.Name, e.UID, e.ResourceVersion
@@ -59,7 +59,7 @@ func TrimEvent(e *eventsv1.Event) {
 	*e = kept
 }
 
-// happened is when an event happened last.
+// happened is when an event last happened.
 func happened(e *eventsv1.Event) time.Time {
 	at := e.CreationTimestamp.Time
 	for _, t := range []time.Time{e.EventTime.Time, e.DeprecatedLastTimestamp.Time} {
@@ -73,5 +73,5 @@ func happened(e *eventsv1.Event) time.Time {
 	return at
 }
 
-// sandboxID is a name that the runtime gives to each try.
+// sandboxID is the name that the runtime gives to each attempt.
 var sandboxID = regexp.MustCompile(`[0-9a-f]{64}`)

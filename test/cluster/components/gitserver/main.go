@@ -2,8 +2,8 @@
 //
 //	gitserver --listen ADDR:PORT --cert FILE --key FILE --root DIR --token-file FILE
 //
-// DIR holds organizations, and these bare repositories. Those of the organization "private" want the token as the
-// password of any user. They are asked for with or without ".git" at the end of their names. Nobody can push.
+// DIR holds organizations, and these bare repositories. Those of the organization "private" require the token as the
+// password of any user. Requests may end with ".git" or not. No client can push.
 package main
 
 import (
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if token = bytes.TrimSpace(token); len(token) == 0 {
-		return fmt.Errorf("%s is empty: everybody could read what is private", *tokenFile)
+		return fmt.Errorf("%s is empty: every client could read the private repositories", *tokenFile)
 	}
 	server := &http.Server{Addr: *listen, Handler: repositories(*root, *backend, token), ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { server.Close() })

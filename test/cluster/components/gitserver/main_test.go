@@ -45,12 +45,12 @@ func TestRepositories(t *testing.T) {
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
 	for url, works := range map[string]bool{
-		"http://" + host + "/public/web":                     true,
-		"http://" + host + "/public/web.git":                 true,
-		"http://" + host + "/private/web":                    false,
-		"http://x:wrong@" + host + "/private/web":            false,
-		"http://anybody:secret@" + host + "/private/web.git": true,
-		"http://" + host + "/public/none":                    false,
+		"http://" + host + "/public/web":                      true,
+		"http://" + host + "/public/web.git":                  true,
+		"http://" + host + "/private/web":                     false,
+		"http://x:wrong@" + host + "/private/web":             false,
+		"http://any-user:secret@" + host + "/private/web.git": true,
+		"http://" + host + "/public/none":                     false,
 	} {
 		out, err := git(t, t.TempDir(), "clone", "--quiet", url, "copy")
 		if (err == nil) != works {

@@ -31,8 +31,8 @@ type node struct {
 func newFileTree() *fileTree { return &fileTree{nodes: map[string]node{}} }
 
 // add takes SRC:DST[:MODE]. A directory is copied with all it holds; MODE is for its regular files.
-// Without MODE a file that somebody may execute becomes 0755, every other 0644: the umask of
-// whoever builds must not show in the image.
+// Without MODE a file with an execute bit becomes 0755, every other 0644: the umask of
+// the builder must not affect the image.
 func (t *fileTree) add(argument string) error {
 	parts := strings.Split(argument, ":")
 	if len(parts) < 2 || len(parts) > 3 || parts[0] == "" {

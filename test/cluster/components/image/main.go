@@ -37,7 +37,7 @@ const usage = `image builds, serves and pushes container images without a daemon
 
   image serve --listen ADDR:PORT --cert FILE --key FILE --dir DIR [--login FILE]
       Serves a registry over TLS until SIGTERM. What was pushed is kept in DIR
-      and is there again after a restart. With --login nobody pulls or pushes
+      and is there again after a restart. With --login no client pulls or pushes
       but the user of FILE, which holds USER:PASSWORD.
 
 Under "go run -C DIR" relative paths are relative to DIR: give absolute ones.

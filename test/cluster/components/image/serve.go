@@ -90,7 +90,7 @@ func serveUntilDone(ctx context.Context, listener net.Listener, certificate tls.
 	return server.Close()
 }
 
-// onlyFor lets nobody in but who, which is "user:password", neither to pull nor to push.
+// onlyFor admits only who, which is "user:password", for pulls and pushes.
 func onlyFor(who string, next http.Handler) (http.Handler, error) {
 	user, password, found := strings.Cut(strings.TrimSpace(who), ":")
 	if !found || user == "" || password == "" {

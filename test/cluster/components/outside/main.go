@@ -114,7 +114,7 @@ func servePackets(ctx context.Context, address string, answer func([]byte) []byt
 			return err
 		}
 		if reply := answer(datagram[:n]); reply != nil {
-			// The sender may be one that nobody reaches: that must not end the service.
+			// The sender may be unreachable: that must not end the service.
 			_, _ = socket.WriteTo(reply, sender)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The prices are in rappen. Nobody has enough for the golden ticket, by honest means.
+// The prices are in rappen. No honest customer has enough for the golden ticket.
 const (
 	startingBalance int32 = 10_000
 	ticketPrice     int32 = 2_500

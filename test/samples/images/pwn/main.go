@@ -1,5 +1,5 @@
 // Command pwn is the sample pwn challenge: a ticket kiosk on a raw TCP port that computes in 32 bits.
-// Whoever can pay for the golden ticket gets what the flag executable prints.
+// A player who can pay for the golden ticket gets the output of the flag executable.
 package main
 
 import (

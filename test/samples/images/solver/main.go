@@ -25,9 +25,9 @@ import (
 const (
 	// unreachable is the exit code that tells the operator that players do not get in.
 	unreachable = 69
-	// patience bounds one attempt to reach the instance, persistence all of them: a route may
+	// timeout bounds one attempt to reach the instance, persistence all of them: a route may
 	// take a moment to be served.
-	patience    = 5 * time.Second
+	timeout     = 5 * time.Second
 	persistence = 20 * time.Second
 	pause       = time.Second
 	// maxPage is more than a front page of the samples.
@@ -108,7 +108,7 @@ func await(ctx context.Context, attempt func(context.Context) error) error {
 	defer tick.Stop()
 	var why error
 	for {
-		one, release := context.WithTimeout(limited, patience)
+		one, release := context.WithTimeout(limited, timeout)
 		err := attempt(one)
 		release()
 		if err == nil {

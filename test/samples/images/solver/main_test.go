@@ -41,7 +41,7 @@ func TestPlayWeb(t *testing.T) {
 	}
 }
 
-func TestWhoseAuthorityIsToldIsBelieved(t *testing.T) {
+func TestConfiguredAuthorityIsTrusted(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<h1>The Mountain Herald</h1>") }))
 	defer server.Close()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -66,12 +66,12 @@ func TestWhoIsNotTheChallengeIsNotReached(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := listener.Addr().String()
+	closedPort := listener.Addr().String()
 	listener.Close()
 	for name, env := range map[string]func(string) string{
 		"another page":      environment("CHALLENGE", "web", "WEB_URL", other.URL),
 		"another shop":      environment("CHALLENGE", "shop", "SHOP_URL", other.URL),
-		"nobody listens":    environment("CHALLENGE", "pwn", "KIOSK_ENDPOINT", nobody),
+		"nobody listens":    environment("CHALLENGE", "pwn", "KIOSK_ENDPOINT", closedPort),
 		"no address is set": environment("CHALLENGE", "shop"),
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

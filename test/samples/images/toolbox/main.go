@@ -1,16 +1,16 @@
-// Command toolbox is an image of nothing but the small commands, with a service that the environment
-// describes: tests give it to containers whose behavior they need to choose.
+// Command toolbox is an image of only the small commands, with a service that the environment
+// describes. Tests use it for containers whose behavior they choose.
 //
 //	TOOLBOX_HTTP=:8080   answers HTTP: /healthz, / with the host name of the container, and a
 //	                     WebSocket at /echo that sends back every message
 //	TOOLBOX_TCP=:9000    sends back every line
 //	TOOLBOX_UDP=:9000    sends back every datagram
-//	TOOLBOX_FLOOD=:9001  sends zeros without end to whoever connects
+//	TOOLBOX_FLOOD=:9001  sends zeros without end to every client
 //	TOOLBOX_TLS=:9443    sends back every line, under a certificate of its own for "toolbox"
 //	TOOLBOX_NOISE=1000   first writes so many bytes to its log
 //	TOOLBOX_SAY=FLAG     then the variable of this name: plain, in hexadecimal digits, for a URL, in
 //	                     base64, and thousands of times in one line
-//	TOOLBOX_EXIT=3       ends at once with this exit code, as a broken container does
+//	TOOLBOX_EXIT=3       exits immediately with this exit code, as a broken container does
 //
 // Without any of them it waits for SIGTERM.
 package main
@@ -134,7 +134,7 @@ func echoMessages(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ownCertificate makes one that nobody else has signed.
+// ownCertificate returns a self-signed certificate.
 func ownCertificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command pause holds the namespaces of a pod: it sleeps, reaps children that were left to it, and
-// ends at once on SIGTERM or SIGINT.
+// exits immediately on SIGTERM or SIGINT.
 package main
 
 import (

@@ -76,7 +76,7 @@ func takeMemory(ctx context.Context) error {
 	for ctx.Err() == nil {
 		block := make([]byte, 1<<20)
 		for i := 0; i < len(block); i += page {
-			block[i] = 1 // memory that nobody has touched is not there
+			block[i] = 1 // untouched memory is not allocated
 		}
 		taken = append(taken, block)
 	}

@@ -18,7 +18,7 @@ const defaultTimeout = 10 * time.Second
 
 // get [-timeout D] [-header K:V]... [-include] [-connect HOST:PORT] [-insecure] URL: prints the body
 // of the answer, after status and headers with -include. A status of 400 and above is an error. With
-// -connect it goes there, whatever the URL says; with -insecure it takes any certificate.
+// -connect it goes there and ignores the host of the URL; with -insecure it takes any certificate.
 func get(ctx context.Context, streams Streams, args []string) error {
 	flags := newFlagSet()
 	timeout := flags.Duration("timeout", defaultTimeout, "")

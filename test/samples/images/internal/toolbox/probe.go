@@ -24,7 +24,7 @@ const (
 	probeSilent  = "silent"
 )
 
-// probe [-timeout D] [-times N] WHAT...: tries all at once, up to N times each
+// probe [-timeout D] [-times N] WHAT...: tries all concurrently, up to N times each
 // until something answers, and prints one line each: WHAT, a tab, and reached,
 // refused, silent, an answer of DNS such as NXDOMAIN, or an error. WHAT is one of
 //

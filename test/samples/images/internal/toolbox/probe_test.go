@@ -21,7 +21,7 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := closed.Addr().String()
+	closedPort := closed.Addr().String()
 	closed.Close()
 	// It takes datagrams and never answers.
 	mute, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -33,7 +33,7 @@ func TestProbe(t *testing.T) {
 
 	want := map[string]string{
 		"tcp/" + listener.Addr().String():  "reached",
-		"tcp/" + nobody:                    "refused",
+		"tcp/" + closedPort:                "refused",
 		"udp/" + mute.LocalAddr().String(): "silent",
 		"dns/" + names + "/TXT/a.example.": "REFUSED",
 		"dns/" + names + "/MX/a.example.":  "want A or TXT and a name, not MX a.example.",

@@ -12,7 +12,7 @@ import (
 )
 
 // Address returns what a service listens on: every address of the container, or only LISTEN_HOST if
-// that is set, as it is where a test runs the program beside others.
+// that is set, as it is where a test runs several programs.
 func Address(port string) string { return net.JoinHostPort(os.Getenv("LISTEN_HOST"), port) }
 
 // ServeHTTP answers on every address until the context is done.

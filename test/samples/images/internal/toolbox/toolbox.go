@@ -1,4 +1,4 @@
-// Package toolbox is what every test image carries beside its own service: a few small commands to
+// Package toolbox is what every test image contains in addition to its own service: a few small commands to
 // look at a container from inside, since the images hold no shell.
 //
 // They are reached by name, because the image holds links such as /usr/bin/cat, or as the first
@@ -59,7 +59,7 @@ func Main(service func(ctx context.Context) error) {
 	streams := Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
 
 	err := dispatch(ctx, streams, os.Args, service)
-	// A program that was run for somebody passes its exit code on.
+	// The exit code of a program that was run is passed on.
 	var exit *exec.ExitError
 	switch {
 	case err == nil:

@@ -1,0 +1,84 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/blang/semver/v4"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+// minKubernetes is the oldest version that the operator supports.
+var minKubernetes = semver.MustParse("1.33.0")
+
+func server(s Survey) []Result {
+	v, err := semver.ParseTolerant(s.Server)
+	switch {
+	case err != nil:
+		return result("Kubernetes", Unknown, fmt.Sprintf("unknown version %q", s.Server), "")
+	case v.LT(minKubernetes):
+		return result("Kubernetes", Problem, fmt.Sprintf("%s is older than 1.33", s.Server), "Upgrade the cluster to 1.33 or later.")
+	default:
+		return result("Kubernetes", OK, s.Server, "")
+	}
+}
+
+const (
+	// warnSkew and wrongSkew are clock differences that disturb certificates and tokens.
+	warnSkew  = 5 * time.Second
+	wrongSkew = time.Minute
+)
+
+func clockOf(s Survey) []Result {
+	if !s.SkewKnown {
+		return result("clock", Unknown, "the API server sends no date", "")
+	}
+	text := fmt.Sprintf("this machine is %s behind the API server", console.Duration(s.Skew))
+	if s.Skew < 0 {
+		text = fmt.Sprintf("this machine is %s ahead of the API server", console.Duration(-s.Skew))
+	}
+	switch {
+	case s.Skew.Abs() >= wrongSkew:
+		return result("clock", Problem, text, "Correct the wrong clock (NTP). Instances expire by the clock of the cluster.")
+	case s.Skew.Abs() >= warnSkew:
+		return result("clock", Warning, text, "Correct the wrong clock (NTP).")
+	default:
+		return result("clock", OK, "this machine and the API server differ by less than 5 seconds", "")
+	}
+}
+
+// The APIs that are checked.
+const (
+	APIBerg    = "berg.norelect.ch/v1"
+	APIGateway = "gateway.networking.k8s.io/v1"
+	APICilium  = "cilium.io/v2"
+)
+
+func crds(s Survey) []Result {
+	have := s.APIs[APIBerg].Resources
+	if !slices.Contains(have, "challenges") || !slices.Contains(have, "challengeinstances") {
+		return result("CRDs", Problem, APIBerg+" is not served: the operator is not installed, or its CRDs were deleted",
+			"Install the operator (kubectl apply --server-side -k config/default), or choose another cluster with --context.")
+	}
+	return result("CRDs", OK, "Challenge and ChallengeInstance are served", "")
+}
+
+func rights(s Survey) []Result {
+	if message := s.Unreadable["rights"]; message != "" {
+		return result("your permissions", Unknown, message, "")
+	}
+	var missing []string
+	for _, r := range s.Rights {
+		if !r.Allowed {
+			missing = append(missing, fmt.Sprintf("%s %s (%s)", r.Verb, r.Resource, r.For))
+		}
+	}
+	if len(missing) == 0 {
+		return result("your permissions", OK, "sufficient for all commands", "")
+	}
+	return result("your permissions", Warning, "you may not: "+strings.Join(missing, "; "),
+		"Ask for a binding to berg-operator-challengeinstance-editor and berg-operator-challenge-viewer. Commands that need more name it.")
+}

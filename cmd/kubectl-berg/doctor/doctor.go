@@ -1,0 +1,130 @@
+// Package doctor checks whether a cluster can run challenges. Look reads a Survey of what its user may
+// read. The checks are pure: each returns results, which are ok or say what to do.
+package doctor
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Level is the severity of a result.
+type Level string
+
+// The levels.
+const (
+	OK      Level = "ok"
+	Warning Level = "warning"
+	Problem Level = "problem"
+	// Unknown: it could not be checked.
+	Unknown Level = "unknown"
+)
+
+// Result is the result of one check.
+type Result struct {
+	Check string `json:"check"`
+	Level Level  `json:"level"`
+	Text  string `json:"text"`
+	Do    string `json:"do,omitempty"`
+}
+
+// Right is a permission that a command needs.
+type Right struct {
+	Verb, Resource string
+	Allowed        bool
+	// For names the commands that need it.
+	For string
+}
+
+// Served is an API group, empty if it is not served.
+type Served struct {
+	// Resources are the resources of the required version.
+	Resources []string
+	// Release is the release of the CRDs, as the Gateway API annotates it.
+	Release string
+}
+
+// TLS is the result of a TLS handshake with a listener.
+type TLS struct {
+	Address string
+	// Err is why there was no connection, or why the certificate is not trusted.
+	Err string
+	// Untrusted reports that there was a connection, with a certificate that browsers reject.
+	Untrusted bool
+	NotAfter  time.Time
+	Issuer    string
+}
+
+// Survey is everything that was read. Fields that are nil were not found. Unreadable has what could not
+// be read, by name.
+type Survey struct {
+	Now time.Time
+	// Skew is how far the API server's clock is ahead of this machine's clock.
+	Skew      time.Duration
+	SkewKnown bool
+	Server    string
+	Plugin    string
+	APIs      map[string]Served
+	Rights    []Right
+	// Deployment is the operator's, Pods its pods.
+	Deployment *appsv1.Deployment
+	Pods       []corev1.Pod
+	// Leader is the holder of the operator's lease, Renewed the time of its last renewal, LeaseTime
+	// its duration.
+	Leader    string
+	Renewed   time.Time
+	LeaseTime time.Duration
+	Gateway   *gatewayv1.Gateway
+	// HTTPS and TLSListener are the listeners of the Gateway; nil if they were not tried.
+	HTTPS, TLSListener *TLS
+	// Names are the addresses of the names that were looked up, NameErrors the errors of the others.
+	Names      map[string][]string
+	NameErrors map[string]string
+	NodeIPs    []string
+	Nodes      []corev1.Node
+	NodePorts  int
+	// PodsOnNodes are the numbers of pods on each node, nil if they were not read.
+	PodsOnNodes map[string]int
+	Challenges  []bergv1.Challenge
+	Instances   []bergv1.ChallengeInstance
+	// InstancePods are the pods of all instances.
+	InstancePods []corev1.Pod
+	Quotas       []corev1.ResourceQuota
+	PullSecret   Presence
+	// Sources are the settings from envFrom, and Unread the objects of envFrom that could not be
+	// read.
+	Sources    map[string]string
+	Unread     []string
+	Unreadable map[string]string
+}
+
+// Presence reports whether an object exists.
+type Presence string
+
+// The presences.
+const (
+	NotChecked Presence = ""
+	Present    Presence = "there"
+	Missing    Presence = "missing"
+	Hidden     Presence = "hidden"
+)
+
+func result(check string, level Level, text, do string) []Result {
+	return []Result{{Check: check, Level: level, Text: text, Do: do}}
+}
+
+// askAdministrator is for what the user may not read.
+const askAdministrator = "Ask an administrator to run kubectl berg doctor, or for permission to read it."
+
+// hidden reports what could not be read.
+func (s Survey) hidden(check, what string) ([]Result, bool) {
+	if message := s.Unreadable[what]; message != "" {
+		return result(check, Unknown, message, askAdministrator), true
+	}
+	return nil, false
+}

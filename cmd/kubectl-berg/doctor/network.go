@@ -1,0 +1,136 @@
+package doctor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+)
+
+// ProbeName is the subdomain that is looked up: a wildcard record must answer.
+const ProbeName = "kubectl-berg-doctor"
+
+func names(s Survey) []Result {
+	domain, known := s.Setting("CHALLENGE_DOMAIN")
+	http, tls := routed(s)
+	if !known || s.Names == nil {
+		return nil
+	}
+	if domain == Defaults["CHALLENGE_DOMAIN"] {
+		return result("DNS name", Warning, "CHALLENGE_DOMAIN is "+domain+", which is an example", "Set CHALLENGE_DOMAIN to your own domain, whose names resolve to the Gateway.")
+	}
+	name := ProbeName + "." + domain
+	found := s.Names[name]
+	if len(found) == 0 {
+		return result("DNS name", needed(http || tls), fmt.Sprintf("*.%s does not resolve from here: %s", domain, s.NameErrors[name]),
+			fmt.Sprintf("Create DNS records: *.%s for the Gateway, and %s for the nodes.", domain, domain))
+	}
+	if s.Gateway != nil {
+		var gates []string
+		for _, a := range s.Gateway.Status.Addresses {
+			if _, err := netip.ParseAddr(a.Value); err == nil {
+				gates = append(gates, a.Value)
+			}
+		}
+		if len(gates) > 0 && !slices.ContainsFunc(found, func(a string) bool { return slices.Contains(gates, a) }) {
+			return result("DNS name", Warning, fmt.Sprintf("*.%s resolves to %s, but the Gateway is at %s", domain, strings.Join(found, ", "), strings.Join(gates, ", ")),
+				"Change the DNS record, unless there is a load balancer in front of the Gateway.")
+		}
+	}
+	return result("DNS name", OK, fmt.Sprintf("*.%s resolves to %s", domain, strings.Join(found, ", ")), "")
+}
+
+// certificateMargin is how long a certificate should still be valid.
+const certificateMargin = 14 * 24 * time.Hour
+
+func certificates(s Survey) []Result {
+	var results []Result
+	for _, c := range []struct {
+		check string
+		seen  *TLS
+	}{{"certificate, HTTPS", s.HTTPS}, {"certificate, TLS", s.TLSListener}} {
+		t := c.seen
+		if t == nil {
+			continue
+		}
+		switch left := t.NotAfter.Sub(s.Now); {
+		case t.Err != "" && !t.Untrusted:
+			results = append(results, result(c.check, Warning, fmt.Sprintf("no connection to %s from here: %s", t.Address, t.Err), "Check whether players can connect: a firewall or DNS may be wrong.")...)
+		case t.Untrusted:
+			results = append(results, result(c.check, Warning, fmt.Sprintf("browsers reject it: %s", t.Err), "Install a certificate of a public authority for *."+s.setting("CHALLENGE_DOMAIN")+". A self-signed one is enough for tests.")...)
+		case left < 0:
+			results = append(results, result(c.check, Problem, "it has expired", "Renew it.")...)
+		case left < certificateMargin:
+			results = append(results, result(c.check, Warning, "it expires in "+console.Duration(left), "Renew it before the event.")...)
+		default:
+			results = append(results, result(c.check, OK, fmt.Sprintf("issued by %s, valid for %s", t.Issuer, console.Duration(left)), "")...)
+		}
+	}
+	return results
+}
+
+func policy(s Survey) []Result {
+	kind, known := s.Setting("NETWORK_POLICY")
+	if !known || s.Deployment == nil {
+		return nil
+	}
+	cilium := slices.Contains(s.APIs[APICilium].Resources, "ciliumnetworkpolicies")
+	switch {
+	case (kind == "cilium" || kind == "both") && !cilium:
+		return result("network policy", Problem, "NETWORK_POLICY="+kind+", but the cluster does not serve CiliumNetworkPolicy: no instance starts",
+			"Install Cilium, or set NETWORK_POLICY=kubernetes if another plugin enforces policies.")
+	case kind == "kubernetes" && cilium:
+		return result("network policy", Warning, "NETWORK_POLICY=kubernetes on a cluster with Cilium", "Set NETWORK_POLICY=auto to use Cilium's policies, which isolate more: docs/berg/isolation.md.")
+	case kind == "auto" && cilium:
+		return result("network policy", OK, "Cilium's, chosen by NETWORK_POLICY=auto", "")
+	case kind == "auto":
+		return result("network policy", OK, "Kubernetes' own, chosen by NETWORK_POLICY=auto: the network plugin must enforce it", "")
+	default:
+		return result("network policy", OK, "NETWORK_POLICY="+kind, "")
+	}
+}
+
+// isolationCondition is the condition that the operator writes on its own pod.
+const isolationCondition corev1.PodConditionType = "berg.norelect.ch/IsolationVerified"
+
+// maxVerificationAge is the age from which a verification is old: the operator verifies every hour.
+const maxVerificationAge = 3 * time.Hour
+
+func isolation(s Survey) []Result {
+	if results, hidden := s.hidden("isolation test", "operator pods"); hidden {
+		return results
+	}
+	var newest *corev1.PodCondition
+	for i := range s.Pods {
+		for j := range s.Pods[i].Status.Conditions {
+			c := &s.Pods[i].Status.Conditions[j]
+			if c.Type == isolationCondition && (newest == nil || c.LastProbeTime.After(newest.LastProbeTime.Time)) {
+				newest = c
+			}
+		}
+	}
+	namespace := "berg-operator-system"
+	if s.Deployment != nil {
+		namespace = s.Deployment.Namespace
+	}
+	set := fmt.Sprintf("kubectl -n %s set env deployment/berg-operator-controller-manager ISOLATION_CHECK=interval; then run this again in a minute.", namespace)
+	switch {
+	case newest == nil && s.setting("ISOLATION_CHECK") != "off":
+		return result("isolation test", Unknown, "the first test has not finished", "Run this again in a minute.")
+	case newest == nil:
+		return result("isolation test", Warning, "network policy enforcement has not been verified", set)
+	case newest.Status == corev1.ConditionFalse:
+		return result("isolation test", Problem, newest.Message, "docs/runbooks/BergIsolationNotEnforced.md")
+	case newest.Status == corev1.ConditionTrue && s.Now.Sub(newest.LastProbeTime.Time) > maxVerificationAge:
+		return result("isolation test", Warning, fmt.Sprintf("network policies were enforced when last tested, %s ago", console.Duration(s.Now.Sub(newest.LastProbeTime.Time))), set)
+	case newest.Status == corev1.ConditionTrue:
+		return result("isolation test", OK, fmt.Sprintf("network policies are enforced, tested %s ago", console.Duration(s.Now.Sub(newest.LastProbeTime.Time))), "")
+	default:
+		return result("isolation test", Warning, newest.Message, "Fix what the message names; the operator then tests again.")
+	}
+}

@@ -1,0 +1,76 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// SettingNames are the settings of the operator that doctor and plan use. make generate writes their
+// defaults into zz_generated.defaults.go, because the plugin may not import the operator.
+var SettingNames = []string{
+	"CHALLENGE_DOMAIN", "CHALLENGE_HTTP_PORT", "CHALLENGE_HTTP_TLS", "CHALLENGE_TLS_PORT",
+	"GATEWAY_NAME", "GATEWAY_NAMESPACE", "CHALLENGE_HTTP_LISTENER_NAME", "CHALLENGE_TLS_LISTENER_NAME",
+	"NETWORK_POLICY", "ISOLATION_CHECK", "PULL_SECRET_NAME", "LEADER_ELECT",
+	"CHALLENGE_CPU_REQUEST", "CHALLENGE_CPU_LIMIT", "CHALLENGE_MEMORY_REQUEST", "CHALLENGE_MEMORY_LIMIT",
+	"CHALLENGE_EPHEMERAL_STORAGE_REQUEST", "CHALLENGE_INSTANCE_TIMEOUT", "CHALLENGE_ADDITIONAL_HEADLESS_SERVICE",
+	"CHALLENGE_MAX_INSTANCES", "RECORD_NAMESPACE",
+}
+
+// Setting returns the value from the operator's Deployment, or the default. It is not known if it comes
+// from an object that could not be read.
+func (s Survey) Setting(name string) (value string, known bool) {
+	if c := s.container(); c != nil {
+		// The last one of a name counts.
+		for _, e := range slices.Backward(c.Env) {
+			switch {
+			case e.Name != name:
+			case e.ValueFrom != nil:
+				return Defaults[name], false
+			default:
+				return cmp.Or(e.Value, Defaults[name]), true
+			}
+		}
+	}
+	return cmp.Or(s.Sources[name], Defaults[name]), len(s.Unread) == 0
+}
+
+// container is the operator's container, nil if it was not found.
+func (s Survey) container() *corev1.Container {
+	if s.Deployment == nil || len(s.Deployment.Spec.Template.Spec.Containers) == 0 {
+		return nil
+	}
+	return &s.Deployment.Spec.Template.Spec.Containers[0]
+}
+
+// setting is Setting with the default for values that are not known; settings reports them.
+func (s Survey) setting(name string) string {
+	value, _ := s.Setting(name)
+	return value
+}
+
+// settings reports the settings whose values are not known.
+func settings(s Survey) []Result {
+	var guessed []string
+	if c := s.container(); c != nil {
+		for _, e := range c.Env {
+			if _, looked := Defaults[e.Name]; looked && e.ValueFrom != nil {
+				guessed = append(guessed, e.Name)
+			}
+		}
+	}
+	var texts []string
+	if len(guessed) > 0 {
+		texts = append(texts, fmt.Sprintf("the values of %s come from other objects", strings.Join(guessed, ", ")))
+	}
+	if len(s.Unread) > 0 {
+		texts = append(texts, fmt.Sprintf("the operator takes settings from %s, which you may not read", strings.Join(s.Unread, ", ")))
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return result("settings", Unknown, strings.Join(texts, "; ")+": the checks below use the defaults", askAdministrator)
+}

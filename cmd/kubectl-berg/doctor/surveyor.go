@@ -1,0 +1,167 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"fmt"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
+	"sync"
+)
+
+// Options of Look.
+type Options struct {
+	// OperatorNamespace is the namespace of the operator, "" to search all.
+	OperatorNamespace string
+	// Namespace is the namespace of the user's instances.
+	Namespace string
+	Plugin    string
+	// Offline skips what needs more than the API server: DNS and a connection to the Gateway.
+	Offline bool
+}
+
+type surveyor struct {
+	*cluster.Cluster
+	options Options
+	mu      sync.Mutex
+	Survey
+}
+
+// readable records the error of a read, and reports whether there is none.
+func (s *surveyor) readable(what, noun string, err error) (ok bool) {
+	if err == nil {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case apierrors.IsForbidden(err):
+		s.Unreadable[what] = "you may not read " + noun
+	case apierrors.IsNotFound(err):
+	default:
+		s.Unreadable[what] = fmt.Sprintf("cannot read %s: %v", noun, err)
+	}
+	return false
+}
+
+func (s *surveyor) set(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// leaseName is the lease of the operator's leader election.
+const leaseName = "berg-operator.berg.norelect.ch"
+
+// operatorLabels are the labels of the Deployment and the pods of the operator.
+var operatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "berg-operator", "control-plane": "controller-manager"}
+
+// SettingsOf reads the operator's settings for other commands.
+func SettingsOf(ctx context.Context, c *cluster.Cluster, operatorNamespace string) (Survey, error) {
+	s := &surveyor{Cluster: c, options: Options{OperatorNamespace: operatorNamespace}}
+	s.Survey = Survey{Unreadable: map[string]string{}}
+	err := s.findOperator(ctx)
+	return s.Survey, err
+}
+
+func (s *surveyor) findOperator(ctx context.Context) error {
+	var all appsv1.DeploymentList
+	opts := []client.ListOption{operatorLabels}
+	if s.options.OperatorNamespace != "" {
+		opts = append(opts, client.InNamespace(s.options.OperatorNamespace))
+	}
+	if err := s.List(ctx, &all, opts...); !s.readable("operator", "Deployments", err) {
+		if cluster.Transient(err) {
+			return cluster.Explain("look for the operator", err)
+		}
+		return nil
+	}
+	if len(all.Items) == 0 { // earlier releases do not have the first label
+		if err := s.List(ctx, &all, append(opts[1:], client.MatchingLabels{"control-plane": "controller-manager"})...); err != nil {
+			return nil //nolint:nilerr // the first list succeeded; the check reports that it was not found
+		}
+		all.Items = slices.DeleteFunc(all.Items, func(d appsv1.Deployment) bool { return !strings.HasPrefix(d.Name, "berg-operator") })
+	}
+	if len(all.Items) == 0 {
+		return nil
+	}
+	s.Deployment = &all.Items[0]
+	if err := s.sources(ctx); err != nil {
+		return err
+	}
+	var pods corev1.PodList
+	if s.readable("operator pods", "the operator's pods", s.List(ctx, &pods, client.InNamespace(s.Deployment.Namespace), client.MatchingLabels(s.Deployment.Spec.Selector.MatchLabels))) {
+		s.Pods = pods.Items
+	}
+	return nil
+}
+
+// sources reads the settings from envFrom, as far as the user may.
+func (s *surveyor) sources(ctx context.Context) error {
+	c := s.container()
+	if c == nil {
+		return nil
+	}
+	s.Sources = map[string]string{}
+	for _, from := range c.EnvFrom {
+		var o client.Object
+		var values func() map[string]string
+		var name, noun string
+		switch {
+		case from.ConfigMapRef != nil:
+			m := &corev1.ConfigMap{}
+			name, noun, o, values = from.ConfigMapRef.Name, "ConfigMap ", m, func() map[string]string { return m.Data }
+		case from.SecretRef != nil:
+			secret := &corev1.Secret{}
+			name, noun, o, values = from.SecretRef.Name, "Secret ", secret, func() map[string]string {
+				texts := map[string]string{}
+				for k, v := range secret.Data {
+					texts[k] = string(v)
+				}
+				return texts
+			}
+		default:
+			continue
+		}
+		switch err := s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: name}, o); {
+		case err == nil:
+			for k, v := range values() {
+				s.Sources[from.Prefix+k] = v
+			}
+		case cluster.Transient(err):
+			return cluster.Explain("read the operator's settings", err)
+		case !apierrors.IsNotFound(err): // a missing one sets nothing
+			s.Unread = append(s.Unread, noun+name)
+		}
+	}
+	return nil
+}
+
+func (s *surveyor) lease(ctx context.Context) {
+	if s.Deployment == nil {
+		return
+	}
+	l := &coordinationv1.Lease{}
+	if !s.readable("lease", "the operator's lease", s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: leaseName}, l)) {
+		return
+	}
+	s.set(func() {
+		if l.Spec.HolderIdentity != nil {
+			s.Leader = *l.Spec.HolderIdentity
+		}
+		if l.Spec.RenewTime != nil {
+			s.Renewed = l.Spec.RenewTime.Time
+		}
+		if l.Spec.LeaseDurationSeconds != nil {
+			s.LeaseTime = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+		}
+	})
+}

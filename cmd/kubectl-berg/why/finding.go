@@ -1,0 +1,102 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Route is a route of an instance with the answer of its Gateway.
+type Route struct {
+	Name string
+	// Rejected is the reason why the Gateway rejects it, "" if it does not.
+	Rejected string
+	// Unclaimed reports that no Gateway has written a status.
+	Unclaimed bool
+}
+
+// View is everything that is known about an instance.
+type View struct {
+	Instance *bergv1.ChallengeInstance
+	Now      time.Time
+	// Pods and Events are those of its namespace.
+	Pods   []corev1.Pod
+	Events []corev1.Event
+	Routes []Route
+	// Unreadable names what the user may not read, as in "pods in challenge-…".
+	Unreadable []string
+}
+
+// Level is the severity of a finding.
+type Level string
+
+// The levels.
+const (
+	OK Level = "ok"
+	// Waiting: there is no problem, but the instance is not yet in the state that was asked for.
+	Waiting Level = "waiting"
+	Problem Level = "problem"
+)
+
+// Finding is the first problem of an instance.
+type Finding struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Phase     string `json:"phase"`
+	Level     Level  `json:"level"`
+	// Condition and Reason are those of the status that show the problem, "" if none does.
+	Condition string `json:"condition,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	// Cause is the cause that players are shown, "" if the instance runs.
+	Cause bergv1.Cause `json:"cause,omitempty"`
+	// Start has the stages of the start that are over.
+	Start []Stage `json:"start,omitempty"`
+	// Sentence describes the problem, Do the action, each in one or two sentences.
+	Sentence string `json:"sentence"`
+	Do       string `json:"do,omitempty"`
+	// Evidence quotes conditions and events.
+	Evidence []string `json:"evidence,omitempty"`
+	// Unreadable names what the user may not read, although it could have more details.
+	Unreadable []string `json:"unreadable,omitempty"`
+}
+
+func condition(v View, name string) *metav1.Condition {
+	return meta.FindStatusCondition(v.Instance.Status.Conditions, name)
+}
+
+// set fills in a finding. It returns true, for the checks.
+func (f *Finding) set(level Level, sentence, do string) bool {
+	f.Level, f.Sentence, f.Do = level, sentence, do
+	return true
+}
+
+func (f *Finding) addCondition(c *metav1.Condition) {
+	f.Condition, f.Reason = c.Type, c.Reason
+	if c.Message != "" {
+		f.Evidence = append(f.Evidence, fmt.Sprintf("%s: %s", c.Type, c.Message))
+	}
+}
+
+// NamespaceOf returns the namespace of the objects of an instance.
+func NamespaceOf(i *bergv1.ChallengeInstance) string {
+	if i.Status.Namespace != "" {
+		return i.Status.Namespace
+	}
+	return "challenge-" + i.Spec.OwnerID
+}
+
+func isFrozen(i *bergv1.ChallengeInstance) bool { return i.Annotations[bergv1.AnnotationFrozen] != "" }
+
+// currentPods are the pods of the instance, without those of an earlier one with the same owner.
+func currentPods(v View) []corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(v.Pods), func(p corev1.Pod) bool {
+		id, labelled := p.Annotations[bergv1.LabelInstanceID]
+		return p.DeletionTimestamp != nil || labelled && id != v.Instance.Status.InstanceID
+	})
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bergctf/berg-operator/test/cluster/disk"
+)
+
+func TestStagesAreWellFormed(t *testing.T) {
+	t.Chdir("../..")
+	suites, err := integrationSuites(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bare := range []bool{true, false} {
+		list := stages(suites, bare)
+		seen := map[string]bool{}
+		for _, s := range list {
+			if seen[s.name] {
+				t.Errorf("two stages are called %q", s.name)
+			}
+			for _, need := range s.after {
+				if !seen[need] {
+					t.Errorf("%q needs %q, which is not before it", s.name, need)
+				}
+			}
+			if s.usual == 0 || len(s.command) == 0 {
+				t.Errorf("%q has no time or no command", s.name)
+			}
+			if !s.root && slices.ContainsFunc(list, func(other stage) bool { return other.root && slices.Contains(s.after, other.name) }) {
+				t.Errorf("%q does not say that it needs root", s.name)
+			}
+			seen[s.name] = true
+			for _, name := range s.clusters {
+				if !disk.ValidName.MatchString(name) {
+					t.Errorf("no cluster can be called %q", name)
+				}
+			}
+		}
+		for _, folder := range []string{"test/integration", "test/e2e"} { // nothing is forgotten
+			files, err := filepath.Glob(folder + "/*/suite_test.go")
+			if err != nil || len(files) == 0 {
+				t.Fatal(files, err)
+			}
+			for _, file := range files {
+				if !slices.ContainsFunc(list, func(s stage) bool { return s.scope != nil && slices.Contains(s.scope.tests, filepath.Dir(file)) }) {
+					t.Errorf("no stage runs %s", filepath.Dir(file))
+				}
+			}
+		}
+	}
+}
+
+func TestJourneysShareACluster(t *testing.T) {
+	list := stages([]string{"quix"}, false)
+	why := map[string]string{"journeys: berg": "x", "journeys: operator": "x", "journeys: tunnel": "x"}
+	merged := merge(slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return why[s.name] != "" }))
+	n := slices.IndexFunc(merged, func(s stage) bool { return s.shared != "" })
+	if got, want := merged[n].name, "journeys: quix hexactf helm"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := strings.Join(merged[n].command[len(merged[n].command)-2:], " "), "e2e E2E=quix hexactf helm"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := len(list)-len(merged), 5; got != want {
+		t.Errorf("%d stages fewer, want %d", got, want)
+	}
+	for _, s := range merge(stages([]string{"quix"}, false)) {
+		if s.name == "rights" && !slices.Contains(s.after, "journeys: berg operator quix hexactf tunnel helm") {
+			t.Errorf("rights needs %v", s.after)
+		}
+	}
+}
+
+func TestIntegrationSuites(t *testing.T) {
+	root := t.TempDir()
+	for _, file := range []string{"quix/role_test.go", "berg/life/a_test.go", "berg/queue/b_test.go", "new/new_test.go", "lib/lib.go", "README.md"} {
+		file = filepath.Join(root, "test", "integration", file)
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := integrationSuites(root)
+	if want := []string{"berg/life", "berg/queue", "new", "quix"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	if _, err := integrationSuites(t.TempDir()); err == nil {
+		t.Error("no test at all is not an error")
+	}
+}
+
+// TestTheWholeTakesForty plays the stages with their usual times.
+func TestTheWholeTakesForty(t *testing.T) {
+	t.Chdir("../..")
+	suites, err := integrationSuites(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := stages(suites, false)
+	for n := range list {
+		if strings.HasPrefix(list[n].name, "build: ") || list[n].name == "packages of nodes" {
+			list[n].usual = 3 * time.Second // there is nothing to do
+		}
+	}
+	if span := play(merge(list)); span > 40*time.Minute {
+		t.Errorf("everything takes %s, want at most 40 minutes", span)
+	}
+}
+
+// play returns how long the stages take together, if each takes its usual time.
+func play(list []stage) time.Duration {
+	r := &runner{list: list, state: map[string]outcome{}}
+	ends := map[string]time.Duration{}
+	var now time.Duration
+	for {
+		for _, s := range r.startable() {
+			r.state[s.name], ends[s.name] = running, now+s.usual
+		}
+		if len(ends) == 0 {
+			return now
+		}
+		next := ""
+		for name := range ends {
+			if next == "" || ends[name] < ends[next] {
+				next = name
+			}
+		}
+		now = ends[next]
+		delete(ends, next)
+		r.state[next] = passed
+	}
+}

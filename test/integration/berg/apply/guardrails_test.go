@@ -1,0 +1,124 @@
+package apply
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+)
+
+var _ = Describe("The guard rails of a pod", func() {
+	It("bound its disk and its system calls, at the Pod Security level baseline", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "bounded", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "bounded")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(securityLevel(ctx, i)).To(Equal("baseline"))
+		pod := onlyPod(ctx, i)
+		Expect(disk(pod)).To(Equal("64Mi of 1Gi"))
+		Expect(pod.SecurityContext.SeccompProfile).To(HaveValue(Equal(corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault})))
+		Expect(pod.HostUsers).To(BeNil())
+	})
+
+	It("are those of the configuration", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{
+			"CHALLENGE_EPHEMERAL_STORAGE_LIMIT": "2Gi", "CHALLENGE_EPHEMERAL_STORAGE_REQUEST": "0",
+			"CHALLENGE_SECCOMP_PROFILE": "Unconfined", "CHALLENGE_USER_NAMESPACES": "true",
+		}, nil)
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "configured", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "configured")
+		// The API server refuses pods without a profile at the level baseline.
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		Expect(securityLevel(ctx, i)).To(Equal("privileged"))
+		pod := onlyPod(ctx, i)
+		Expect(disk(pod)).To(Equal("0 of 2Gi"))
+		Expect(pod.SecurityContext.SeccompProfile).To(HaveValue(Equal(corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined})))
+		Expect(pod.HostUsers).To(HaveValue(BeFalse()))
+	})
+
+	It("come to the pods that an earlier version started with a rollout, and not before", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "earlier", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "earlier")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+
+		By("making it one of an earlier version")
+		resume := inprocess.Pause()
+		Expect(k8s.Status().Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"status":{"challengeSnapshot":{"defaults":{
+			"ephemeralStorageLimit":null,"ephemeralStorageRequest":null,"seccompProfile":null,"userNamespaces":null}}}}`)))).To(Succeed())
+		var d appsv1.Deployment
+		deployment := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
+		Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
+		d.Spec.Template.Spec.SecurityContext = nil
+		r := d.Spec.Template.Spec.Containers[0].Resources
+		delete(r.Limits, corev1.ResourceEphemeralStorage)
+		delete(r.Requests, corev1.ResourceEphemeralStorage)
+		Expect(k8s.Update(ctx, &d, client.FieldOwner("berg-operator"))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
+			g.Expect(d.Status.ObservedGeneration).To(Equal(d.Generation))
+			g.Expect(d.Status.ReadyReplicas).To(BeEquivalentTo(1))
+			g.Expect(d.Status.UpdatedReplicas).To(BeEquivalentTo(1))
+		}).Should(Succeed())
+		before := bergtest.PodsByContainer(ctx, i)
+
+		By("upgrading the operator")
+		resume()
+		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
+		template := d.Spec.Template
+		Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
+		Expect(d.Spec.Template).To(Equal(template), "the Deployment was changed")
+		Expect(bergtest.PodsByContainer(ctx, i)).To(Equal(before), "a player's pod was restarted")
+
+		By("rolling out")
+		bergtest.RollOut(ctx, i, "rails")
+		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Eventually(func(g Gomega) {
+			g.Expect(bergtest.PodsByContainer(ctx, i)).To(HaveKeyWithValue("web", Not(Equal(before["web"]))))
+		}).Should(Succeed())
+		Expect(disk(onlyPod(ctx, i))).To(Equal("64Mi of 1Gi"))
+	})
+})
+
+// onlyPod returns the spec of the pod of an instance that has one.
+func onlyPod(ctx context.Context, i *bergv1.ChallengeInstance) corev1.PodSpec {
+	GinkgoHelper()
+	var live []corev1.Pod
+	Eventually(func(g Gomega) {
+		var list corev1.PodList
+		g.Expect(k8s.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		live = nil
+		for _, p := range list.Items {
+			if p.DeletionTimestamp == nil {
+				live = append(live, p)
+			}
+		}
+		g.Expect(live).To(HaveLen(1))
+	}).Should(Succeed())
+	return live[0].Spec
+}
+
+// disk returns the ephemeral storage of a pod's container: what is set aside, and the limit.
+func disk(pod corev1.PodSpec) string {
+	r := pod.Containers[0].Resources
+	return ptr.To(r.Requests[corev1.ResourceEphemeralStorage]).String() + " of " + ptr.To(r.Limits[corev1.ResourceEphemeralStorage]).String()
+}
+
+func securityLevel(ctx context.Context, i *bergv1.ChallengeInstance) string {
+	GinkgoHelper()
+	var namespace corev1.Namespace
+	Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, &namespace)).To(Succeed())
+	return namespace.Labels["pod-security.kubernetes.io/enforce"]
+}

@@ -1,0 +1,73 @@
+package bergtest
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+)
+
+// StartRunning makes a namespace, a Challenge and an instance of it that runs.
+func StartRunning(ctx context.Context, name, spec string) *bergv1.ChallengeInstance {
+	GinkgoHelper()
+	ns := Namespace(ctx)
+	Challenge(ctx, ns, name, spec)
+	i := Instance(ctx, ns, name)
+	expect.Reaches(ctx, i, bergv1.PhaseRunning)
+	return i
+}
+
+// Respecify replaces the spec of a Challenge.
+func Respecify(ctx context.Context, c *bergv1.Challenge, spec string) {
+	GinkgoHelper()
+	c.Spec = bergv1.ChallengeSpec{}
+	Parse(spec, &c.Spec)
+	Expect(apiserver.Client.Update(ctx, c)).To(Succeed())
+}
+
+// RollOut asks for the adoption of the Challenge as it is.
+func RollOut(ctx context.Context, i *bergv1.ChallengeInstance, value string) {
+	GinkgoHelper()
+	Expect(apiserver.Client.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
+	apiserver.Change(ctx, i, func() { metav1.SetMetaDataAnnotation(&i.ObjectMeta, bergv1.AnnotationRollout, value) })
+}
+
+// WithTimeout gives an instance a timeout.
+func WithTimeout(d string) func(*bergv1.ChallengeInstance) {
+	return func(i *bergv1.ChallengeInstance) { i.Spec.Timeout = d }
+}
+
+// Behave lets the pods of an instance behave as a simulated node can.
+func Behave(ctx context.Context, i *bergv1.ChallengeInstance, how string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var list corev1.PodList
+		g.Expect(apiserver.Client.List(ctx, &list, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		g.Expect(list.Items).NotTo(BeEmpty())
+		for _, p := range list.Items {
+			before := p.DeepCopy()
+			p.Labels["berg.test/behaviour"] = how
+			g.Expect(apiserver.Client.Patch(ctx, &p, client.MergeFrom(before))).To(Succeed())
+		}
+	}).Should(Succeed())
+}
+
+// OwnedLike gives an instance the owner of another.
+func OwnedLike(of *bergv1.ChallengeInstance) func(*bergv1.ChallengeInstance) {
+	return func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = of.Spec.OwnerID }
+}
+
+// ExpectWaitingForOwner returns when an instance waits for another of its owner.
+func ExpectWaitingForOwner(ctx context.Context, i *bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	expect.Shows(ctx, i, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy)
+	Expect(i.Status.Phase).To(Equal(bergv1.PhasePending))
+	Expect(i.Status.StartedAt).To(BeNil(), "its time runs while it waits")
+}
