@@ -59,14 +59,14 @@ func TestPing(t *testing.T) {
 	}
 	server.Close()
 	if r.Ping(t.Context()) == nil {
-		t.Error("nobody is there, and it answers")
+		t.Error("a registry that does not exist answers")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if r.Ping(ctx) == nil {
-		t.Error("nobody waited for the answer")
+		t.Error("the answer was not waited for")
 	}
-	// What is wrong with the settings the build tells.
+	// The build reports what is wrong with the settings.
 	r.config.Repository = "Not A Repository"
 	if err := r.Ping(t.Context()); err != nil {
 		t.Error(err)

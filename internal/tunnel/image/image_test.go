@@ -85,7 +85,7 @@ func (p *place) base(t *testing.T, tag string) name.Reference {
 		}
 		if image, err = mutate.ConfigFile(image, &v1.ConfigFile{
 			OS: "linux", Architecture: architecture,
-			Config: v1.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"/bin/sh"}, Labels: map[string]string{"vendor": "somebody"}},
+			Config: v1.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"/bin/sh"}, Labels: map[string]string{"vendor": "example"}},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func TestTheImageIsTheBaseAndOneFile(t *testing.T) {
 		}
 		c := file.Config
 		if file.Architecture != architecture || len(c.Entrypoint) != 1 || c.Entrypoint[0] != Program || len(c.Cmd) != 0 || c.User != User ||
-			c.Env[0] != "PATH=/bin" || c.Labels["vendor"] != "somebody" || c.Labels[BaseDigestLabel] != result.BaseDigest {
+			c.Env[0] != "PATH=/bin" || c.Labels["vendor"] != "example" || c.Labels[BaseDigestLabel] != result.BaseDigest {
 			t.Errorf("config %+v", c)
 		}
 		layers, _ := image.Layers()
@@ -187,12 +187,12 @@ func TestAnImageIsBuiltOnce(t *testing.T) {
 
 	moved := p.base(t, "1") // the tag has another digest now
 	if after := must(t, options, moved.String()); !after.Built || after.BaseDigest == first.BaseDigest || after.Tagged != first.Tagged {
-		t.Errorf("the base has moved, and nobody saw: %+v", after)
+		t.Errorf("the base has changed, and the image was not rebuilt: %+v", after)
 	}
 
 	options.Program = programFile(t, "y")
 	if after := must(t, options, base.String()); !after.Built {
-		t.Errorf("the program has changed, and nobody saw: %+v", after)
+		t.Errorf("the program has changed, and the image was not rebuilt: %+v", after)
 	}
 
 	other := p.base(t, "2")

@@ -123,7 +123,7 @@ func TestRetries(t *testing.T) {
 			t.Errorf("after the last attempt: %+v, %d runs", got, runs)
 		}
 		if do("b"); runs != 4 {
-			t.Error("another input does not start anew")
+			t.Error("another input does not start again")
 		}
 		if got := do("b"); !got.Retrying {
 			t.Error("another input does not have all attempts")

@@ -49,15 +49,15 @@ func TestLeaves(t *testing.T) {
 				t.Errorf("%s, usage %d: %v", role, usage, err)
 			}
 		}
-		if !a.Signed(pair.Certificate, role) || other.Signed(pair.Certificate, role) || a.Signed(pair.Certificate, "somebody") {
-			t.Errorf("%s: Signed does not tell who has signed what", role)
+		if !a.Signed(pair.Certificate, role) || other.Signed(pair.Certificate, role) || a.Signed(pair.Certificate, "another") {
+			t.Errorf("%s: Signed does not distinguish authorities and roles", role)
 		}
 		if leaf.IsCA {
 			t.Errorf("%s is an authority", role)
 		}
 	}
-	if _, err := a.Issue("somebody", now, time.Hour); err == nil {
-		t.Error("a role that is none has a certificate")
+	if _, err := a.Issue("another", now, time.Hour); err == nil {
+		t.Error("an unknown role has a certificate")
 	}
 	if _, err := a.Issue(Controller, now.Add(200*time.Hour), time.Hour); err == nil {
 		t.Error("an authority signs after its end")

@@ -71,8 +71,8 @@ func TestBadRequests(t *testing.T) {
 		{"client port of control", &control.TunnelRequest{Name: "x", ServerPort: 80, ClientProxyPort: int32(p.client.ClientControlPort)}, codes.InvalidArgument, "client_proxy_port"},
 		{"client port of data", &control.TunnelRequest{Name: "x", ServerPort: 80, ClientProxyPort: int32(p.client.ClientDataPort)}, codes.InvalidArgument, "client_proxy_port"},
 		{"client address is a name", &control.TunnelRequest{Name: "x", ServerPort: 80, ClientProxyAddress: "example.com"}, codes.InvalidArgument, "client_proxy_address"},
-		{"client address is somebody else's", &control.TunnelRequest{Name: "x", ServerPort: 80, ClientProxyAddress: "192.0.2.99"}, codes.Internal, "192.0.2.99"},
-		{"client port is taken", &control.TunnelRequest{Name: "x", ServerPort: 80, ClientProxyAddress: "127.0.0.1", ClientProxyPort: int32(taken.Addr().(*net.TCPAddr).Port)}, codes.Internal, "in use"},
+		{"client address of another host", &control.TunnelRequest{Name: "x", ServerPort: 80, ClientProxyAddress: "192.0.2.99"}, codes.Internal, "192.0.2.99"},
+		{"client port is in use", &control.TunnelRequest{Name: "x", ServerPort: 80, ClientProxyAddress: "127.0.0.1", ClientProxyPort: int32(taken.Addr().(*net.TCPAddr).Port)}, codes.Internal, "in use"},
 		{"server is not allowed", &control.TunnelRequest{Name: "x", ServerPort: 80, ServerAddress: "192.0.2.1"}, codes.PermissionDenied, "192.0.2.1"},
 		{"metadata of a cloud", &control.TunnelRequest{Name: "x", ServerPort: 80, ServerAddress: "169.254.169.254"}, codes.PermissionDenied, "link-local"},
 		{"the kubelet", &control.TunnelRequest{Name: "x", ServerPort: 10250}, codes.PermissionDenied, "10250"},
@@ -300,8 +300,7 @@ func behindAGate(t testing.TB, g **gate) func(*options) {
 	}
 }
 
-// A break of the control connection costs no stream, neither one that runs nor one that begins
-// meanwhile.
+// A break of the control connection breaks no stream, neither one that runs nor one that begins during the break.
 func TestTheControlConnectionBreaks(t *testing.T) {
 	var g *gate
 	p := start(t, behindAGate(t, &g), func(o *options) { o.client.PeerGrace, o.server.PeerGrace = timeout, timeout })
@@ -310,13 +309,13 @@ func TestTheControlConnectionBreaks(t *testing.T) {
 	asks(t, c, "before")
 	for range 3 {
 		g.cut(true)
-		asks(t, c, "meanwhile")
+		asks(t, c, "during the break")
 		begun := dial(t, at)
 		_, _ = io.WriteString(begun, "hello")
 		g.open()
 		back := make([]byte, 5)
 		if _, err := io.ReadFull(begun, back); err != nil || string(back) != "hello" {
-			t.Fatalf("a stream that began meanwhile: %q, %v", back, err)
+			t.Fatalf("a stream that began during the break: %q, %v", back, err)
 		}
 		_ = begun.Close()
 		g.cut(false)
@@ -344,8 +343,8 @@ func TestTheControlConnectionBreaksForGood(t *testing.T) {
 	}
 }
 
-// A client proxy belongs to its server proxy: another one is sent away and harms nobody.
-func TestASecondServerProxyIsSentAway(t *testing.T) {
+// A client proxy belongs to its server proxy: another one is refused, and nothing breaks.
+func TestASecondServerProxyIsRefused(t *testing.T) {
 	p := start(t)
 	_, at := p.prepare("one", serve(t, echo))
 	err := RunServer(t.Context(), ServerOptions{
@@ -381,7 +380,7 @@ func TestWhatCannotBegin(t *testing.T) {
 		"control of the client proxy": RunClient(t.Context(), ClientOptions{Common: common, Control: at, Data: free}),
 		"data of the client proxy":    RunClient(t.Context(), ClientOptions{Common: common, Control: free, Data: at}),
 		"control of the server proxy": RunServer(t.Context(), ServerOptions{Common: common, Control: at, ClientControl: at}),
-		"nobody is there": RunServer(t.Context(), ServerOptions{
+		"no client proxy": RunServer(t.Context(), ServerOptions{
 			Common: common, Control: free, ConnectTimeout: 300 * time.Millisecond,
 			ClientControl: Endpoint{Address: "127.0.0.1", Port: closedPort(t)},
 		}),
@@ -403,9 +402,9 @@ func (mute) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, erro
 	return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}, nil
 }
 
-// A server's name that nobody answers for is that tunnel's failure before a caller loses patience,
-// and nobody else waits.
-func TestNameServersThatSayNothing(t *testing.T) {
+// If no name server answers for a server's name, that tunnel fails before the caller's timeout, and other calls do not
+// wait.
+func TestNameServersThatDoNotAnswer(t *testing.T) {
 	p := start(t, func(o *options) { o.server.Names = mute{} })
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()

@@ -23,12 +23,12 @@ import (
 // timeout is how long a test waits for what must happen.
 const timeout = 20 * time.Second
 
-// number returns how many, or how much, a test is to take: more where somebody asks for it.
-func number(name string, usual int) int {
+// number returns a size for a test: the default, or that of an environment variable.
+func number(name string, standard int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
 		return n
 	}
-	return usual
+	return standard
 }
 
 // certificates makes an authority and a folder for each role.

@@ -18,8 +18,8 @@ import (
 
 func noLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// Whoever has no certificate for it gets nothing out of any port.
-func TestStrangers(t *testing.T) {
+// No port answers a peer without the right certificate.
+func TestPeersWithoutCertificates(t *testing.T) {
 	p := start(t)
 	_, at := p.prepare("one", serve(t, echo))
 	_, others := certificates(t, time.Now(), time.Hour)
@@ -80,7 +80,7 @@ func TestStrangers(t *testing.T) {
 		})
 	}
 	if err := once(at); err != nil {
-		t.Errorf("somebody has done harm: %v", err)
+		t.Errorf("a stranger has done harm: %v", err)
 	}
 	said := p.log.String()
 	if strings.Contains(said, "PRIVATE") || strings.Contains(said, "a stream begins\",\"tunnel\":\"\"") {
@@ -88,8 +88,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A server proxy gives its token to nobody but the client proxy.
-func TestAServerProxyLooksWhoItDials(t *testing.T) {
+// A server proxy sends a token only to its client proxy.
+func TestAServerProxyAuthenticatesItsPeer(t *testing.T) {
 	countBefore(t)
 	authority, dirs := certificates(t, time.Now(), time.Hour)
 	_, others := certificates(t, time.Now(), time.Hour)
@@ -261,8 +261,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Somebody who opens connections and says nothing keeps nobody out.
-func TestSilentNewcomers(t *testing.T) {
+// A peer that opens many connections without a handshake keeps no other peer out.
+func TestConnectionsWithoutHandshake(t *testing.T) {
 	p := start(t)
 	_, at := p.prepare("one", serve(t, echo))
 	var silent []*net.TCPConn

@@ -116,7 +116,7 @@ func TestBytesArriveAsTheyWereSent(t *testing.T) {
 	if here.sent != away.received || here.received != away.sent {
 		t.Error("what arrived is not what was sent")
 	}
-	t.Logf("%d MiB each way at once in %s", size>>20, time.Since(begin).Round(time.Millisecond))
+	t.Logf("%d MiB each way concurrently in %s", size>>20, time.Since(begin).Round(time.Millisecond))
 	within(t, "the stream is counted", func() bool {
 		traffic := p.list().GetTunnels()[0].GetTraffic()
 		return traffic.GetBytesToServer() == uint64(size) && traffic.GetBytesToClient() == uint64(size)
@@ -209,8 +209,8 @@ func once(at string) error {
 	return err
 }
 
-// Who reads nothing makes nobody else wait, and costs no memory beyond what is on its way.
-func TestASlowReaderBesideFastOnes(t *testing.T) {
+// A peer that does not read delays no other stream, and costs no memory beyond the buffers of its connections.
+func TestASlowReaderAmongFastOnes(t *testing.T) {
 	p := start(t)
 	var written atomic.Int64
 	_, flood := p.prepare("flood", serve(t, func(c *net.TCPConn) {
@@ -246,7 +246,7 @@ func TestASlowReaderBesideFastOnes(t *testing.T) {
 	_ = slow.Close()
 }
 
-// dead listens, and accepts nobody: connections to it hang.
+// dead listens and accepts no connections, so that dialling it hangs.
 func dead(t testing.TB) (port int) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -279,7 +279,7 @@ func TestADeadServerBesideLiveOnes(t *testing.T) {
 	_, hangs := p.prepare("hangs", dead(t))
 	_, refuses := p.prepare("refuses", closedPort(t))
 	_, lives := p.prepare("lives", serve(t, echo))
-	for range 20 { // more than may wait at once
+	for range 20 { // more than may wait at the same time
 		dial(t, hangs)
 		dial(t, refuses)
 	}
@@ -350,7 +350,7 @@ func TestAClientThatGoesBeforeItsStreamIsMade(t *testing.T) {
 	<-time.After(2 * watchAfter)
 	_ = c.SetLinger(0)
 	_ = c.Close()
-	within(t, "nobody waits for it", func() bool {
+	within(t, "no stream waits for it", func() bool {
 		state := p.list().GetTunnels()[0]
 		f := state.GetTraffic().GetFailures()
 		return state.GetOpeningStreams() == 0 && len(f) == 1 && f[0].GetError() == control.StreamError_STREAM_ERROR_CANCELLED
@@ -443,8 +443,7 @@ func TestIdleStreamsAreCut(t *testing.T) {
 	within(t, "the place is free", func() bool { return p.list().GetActiveStreams() == 1 })
 }
 
-// Whoever looks at a deleted tunnel while its last stream begins does not find it without any: what
-// went through that would be counted by nobody.
+// A deleted tunnel never looks idle while its last stream begins: the bytes of that stream would not be counted.
 func TestATunnelWhoseStreamBeginsIsNotIdle(t *testing.T) {
 	for range 20000 {
 		one := &tunnel{}

@@ -147,7 +147,7 @@ func redefine(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, how 
 }
 
 var _ = Describe("A tunnel that is removed", func() {
-	It("lets its streams go on, and frees its port for another one at once", func(ctx SpecContext) {
+	It("lets its streams continue, and frees its port immediately", func(ctx SpecContext) {
 		echo := echoing(ctx)
 		p := newPair(ctx)
 		redefine(ctx, p.ContainerNetworkTunnelProxy, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) {
@@ -165,7 +165,7 @@ var _ = Describe("A tunnel that is removed", func() {
 			g.Expect(p.Status.TunnelStatuses).To(HaveLen(2))
 		}).Should(Succeed())
 		_, err := fetches(ctx, p.visitor, fmt.Sprintf("%s:%d", p.Name, former.ClientProxyPort))
-		Expect(err).To(HaveOccurred(), "nobody listens any more")
+		Expect(err).To(HaveOccurred(), "the port is closed")
 		live.says("still here")
 		beside.says("still here")
 
@@ -273,7 +273,7 @@ var _ = Describe("The operator is killed", Serial, func() {
 	}, SpecTimeout(2*limit))
 })
 
-// stray lists what is left of any pair, whatever its UID was.
+// stray lists what is left of all pairs.
 func stray(ctx context.Context) (left []string) {
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &networkingv1.NetworkPolicyList{}} {
 		for _, name := range apiserver.Names(ctx, list, client.HasLabels{tunnelv1.LabelProxy}) {

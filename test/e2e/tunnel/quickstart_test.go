@@ -54,8 +54,8 @@ var _ = Describe("The page for who is in a hurry", func() {
 		port := fmt.Sprint(free.Addr().(*net.TCPAddr).Port)
 		Expect(free.Close()).To(Succeed())
 		for _, change := range [][2]string{
-			{"make tunnel-proxy\n", ""}, // it is there
-			// Another image that can fetch a page, since this cluster has no others, and a port that nobody has.
+			{"make tunnel-proxy\n", ""}, // it exists
+			// The image that this cluster has, and a free port.
 			{"busybox:1.37", deployed.ToolboxImage},
 			{"wget -qO-", "get"},
 			{"http.server 8080", "http.server " + port},
@@ -78,7 +78,7 @@ var _ = Describe("The page for who is in a hurry", func() {
 		begin := time.Now()
 		shell := exec.CommandContext(ctx, "bash", "-e", "-c", script)
 		shell.Dir = clone
-		// What it leaves in the background goes with it.
+		// Its background processes are killed with it.
 		shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 		shell.WaitDelay = 10 * time.Second

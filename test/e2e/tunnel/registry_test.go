@@ -40,7 +40,7 @@ type imageRegistry struct {
 	address string
 	// authority is what its certificate is signed by, in PEM; nil: it speaks HTTP.
 	authority []byte
-	// user and password are wanted of everybody, unless they are empty.
+	// user and password are required of all clients, unless they are empty.
 	user, password string
 
 	// held is closed when requests are let through again; nil while they are.
@@ -72,7 +72,7 @@ func startRegistry(ctx context.Context, secure bool, user, password string) *ima
 		_ = server.Close()
 	})
 
-	// A cluster of profile node keeps what containerd knows of registries beside its kubeconfig.
+	// A cluster of profile node has the registry settings of containerd next to its kubeconfig.
 	folder := filepath.Join(filepath.Dir(filepath.Dir(os.Getenv("KUBECONFIG"))), "node", "certs.d", r.address)
 	Expect(os.MkdirAll(folder, 0o700)).To(Succeed())
 	DeferCleanup(os.RemoveAll, folder)
@@ -90,7 +90,7 @@ func startRegistry(ctx context.Context, secure bool, user, password string) *ima
 func (r *imageRegistry) handler() http.Handler {
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		// It tells that it is there all the same: without that nobody begins to look for an image.
+		// It still answers pings: otherwise no image is looked up.
 		if held := r.held.Load(); held != nil && request.URL.Path != "/v2/" {
 			select {
 			case <-*held:
@@ -107,7 +107,7 @@ func (r *imageRegistry) handler() http.Handler {
 	})
 }
 
-// hold lets nobody have an image, or put one there, until release.
+// hold blocks all pulls and pushes until release.
 func (r *imageRegistry) hold() {
 	until := make(chan struct{})
 	r.held.Store(&until)
@@ -247,6 +247,6 @@ var _ = Describe("An image that the operator builds", Serial, func() {
 		}
 	},
 		Entry("that speaks HTTP and knows no login", false, "", "", SpecTimeout(limit)),
-		Entry("with TLS and a login", true, "tunnels", "a-password-that-nobody-is-told", SpecTimeout(limit)),
+		Entry("with TLS and a login", true, "tunnels", "a-password-that-stays-secret", SpecTimeout(limit)),
 	)
 })

@@ -73,7 +73,7 @@ var _ = Describe("The image of the proxies", func() {
 	})
 
 	It("is pushed to a registry with TLS and a login, which nodes get a copy of", func(ctx context.Context) {
-		const user, password = "tunnels", "a password that nobody is told"
+		const user, password = "tunnels", "a password that stays secret"
 		images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if u, p, ok := r.BasicAuth(); !ok || u != user || p != password {
@@ -120,7 +120,7 @@ var _ = Describe("The image of the proxies", func() {
 		goneWithAll(ctx, p)
 	})
 
-	It("that nobody has set up is told", func(ctx context.Context) {
+	It("that is not configured is reported", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"TUNNEL_IMAGE": ""}, nil)
 		p := tunneltest.Proxy(ctx, tunneltest.Network(ctx).Name)
 		expect.Shows(ctx, p, tunnelv1.ConditionImageReady, "False", tunnelv1.ReasonImageNotConfigured)
@@ -128,7 +128,7 @@ var _ = Describe("The image of the proxies", func() {
 	})
 })
 
-// push puts an image that nobody has seen before into a registry.
+// push pushes a new random image.
 func push(reference string, how ...remote.Option) {
 	GinkgoHelper()
 	image, err := random.Image(64, 1)

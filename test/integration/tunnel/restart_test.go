@@ -25,7 +25,7 @@ func concerns(r *http.Request) bool {
 	return !strings.Contains(r.URL.Path, "/events")
 }
 
-var _ = Describe("An operator that starts anew", func() {
+var _ = Describe("An operator that restarts", func() {
 	It("fails no healthy pair, drops no stream, and writes nothing", func(ctx context.Context) {
 		p, _ := running(ctx)
 		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
@@ -42,7 +42,7 @@ var _ = Describe("An operator that starts anew", func() {
 		Expect(p.Status.State).To(Equal(tunnelv1.StateRunning))
 		Expect(*p.Status.ServerProxyProcessID).To(Equal(pid))
 
-		By("and goes on with what changed meanwhile")
+		By("and applies what changed while it did not run")
 		again := inprocess.Pause()
 		other := tunneltest.NewEcho(0)
 		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) { s.Tunnels[0].ServerPort = other.Port })
@@ -62,7 +62,7 @@ var _ = Describe("An operator that starts anew", func() {
 		Expect(k8s.Get(ctx, at, before)).To(Succeed())
 		inprocess.Restart(map[string]string{
 			"TUNNEL_BACKEND": "HostPod", "TUNNEL_PUBLISH": "PodIP", "TUNNEL_CONTROL_PORT": "40001", "TUNNEL_DATA_PORT": "40002",
-			"TUNNEL_REGISTRY_SECRET": "nobody-has-made-it",
+			"TUNNEL_REGISTRY_SECRET": "missing",
 		}, nil)
 		other := tunneltest.NewEcho(0)
 		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) {
@@ -78,7 +78,7 @@ var _ = Describe("An operator that starts anew", func() {
 		goneWithAll(ctx, p)
 	})
 
-	It("finds a pair whose server proxy ended meanwhile Failed", func(ctx context.Context) {
+	It("finds a pair Failed whose server proxy ended while it did not run", func(ctx context.Context) {
 		p, _ := running(ctx)
 		resume := inprocess.Pause()
 		kubelet.Kill(ctx, p)

@@ -29,8 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
-// silent is a registry that is there, answers nobody's question for an image before it is told to,
-// and has none then.
+// silent is a registry that answers pings. Requests for images wait until speak is called, and then find none.
 func silent() (host string, speak func()) {
 	GinkgoHelper()
 	until := make(chan struct{})
@@ -233,7 +232,7 @@ var _ = Describe("Certificates of a pair", Serial, func() {
 		}
 		// All the while: streams go on, new ones are made, and the operator calls.
 		for time.Now().Before(last.Add(2 * time.Second)) {
-			Expect(tunneltest.Exchange(live, "meanwhile")).To(Equal("meanwhile"))
+			Expect(tunneltest.Exchange(live, "in between")).To(Equal("in between"))
 			answer, err := tunneltest.Ask(web.ClientProxyPort, "hello")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(answer).To(Equal("hello"))
@@ -265,7 +264,7 @@ var _ = Describe("Many lives of pairs", Serial, func() {
 			Expect(err).NotTo(HaveOccurred())
 			return len(all)
 		}
-		life() // whatever is made once
+		life() // allocates what is made only once
 		goroutines, open := runtime.NumGoroutine(), files()
 		const lives = 10
 		for range lives {

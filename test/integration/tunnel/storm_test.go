@@ -48,8 +48,8 @@ type sailor struct {
 	stream net.Conn
 }
 
-// patiently does something until it works, however often the API server is not there.
-func patiently(do func() error) {
+// retried does something until it works, however often the API server is not there.
+func retried(do func() error) {
 	GinkgoHelper()
 	Eventually(do).Should(Succeed())
 }
@@ -83,7 +83,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 
 		var all []*sailor
 		refresh := func(s *sailor) (there bool) {
-			patiently(func() error {
+			retried(func() error {
 				err := k8s.Get(ctx, client.ObjectKeyFromObject(s), s.ContainerNetworkTunnelProxy)
 				there = err == nil
 				return client.IgnoreNotFound(err)
@@ -91,7 +91,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 			return there
 		}
 		change := func(s *sailor, how func(*tunnelv1.ContainerNetworkTunnelProxySpec)) {
-			patiently(func() error {
+			retried(func() error {
 				if err := k8s.Get(ctx, client.ObjectKeyFromObject(s), s.ContainerNetworkTunnelProxy); err != nil {
 					return err
 				}
@@ -99,9 +99,9 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 				return k8s.Update(ctx, s.ContainerNetworkTunnelProxy)
 			})
 		}
-		newcomer := func() {
+		addPair := func() {
 			p := tunneltest.NewProxy(networks[chance.IntN(len(networks))].Name, tunneltest.To("web", servers[chance.IntN(len(servers))]))
-			patiently(func() error {
+			retried(func() error {
 				err := k8s.Create(ctx, p)
 				if apierrors.IsAlreadyExists(err) {
 					return nil // the answer to an attempt was lost
@@ -158,7 +158,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 				change(s, func(spec *tunnelv1.ContainerNetworkTunnelProxySpec) { spec.Tunnels = spec.Tunnels[:1] })
 			case what == "deleted":
 				s.fate = gone
-				patiently(func() error { return client.IgnoreNotFound(k8s.Delete(ctx, s.ContainerNetworkTunnelProxy)) })
+				retried(func() error { return client.IgnoreNotFound(k8s.Delete(ctx, s.ContainerNetworkTunnelProxy)) })
 			// What has never run is started again; what has run ends with its proxies.
 			case what == "server proxy killed" && runs && s.Status.ServerProxyProcessID != nil:
 				s.fate = ended
@@ -169,7 +169,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 			case what == "pod deleted" && runs:
 				s.fate = ended
 				pod := tunneltest.ClientPod(ctx, s.ContainerNetworkTunnelProxy)
-				patiently(func() error { return client.IgnoreNotFound(k8s.Delete(ctx, pod)) })
+				retried(func() error { return client.IgnoreNotFound(k8s.Delete(ctx, pod)) })
 			default:
 				return
 			}
@@ -183,12 +183,12 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 			stop := inprocess.Instead(clock.RealClock{}, nil, func(next http.RoundTripper) http.RoundTripper { return m.Wrap(about.Wrap(next)) })
 			about.Blows.Store(true)
 			for range min(count-len(all), 1+chance.IntN(4)) {
-				newcomer()
+				addPair()
 			}
 			if foreign.UID == "" {
-				// However much it looks like what belongs to a pair.
+				// It looks like an object of a pair.
 				foreign.Labels = map[string]string{tunnelv1.LabelProxy: string(all[0].UID), tunnelv1.LabelRole: tunnelv1.RoleServer}
-				patiently(func() error { return k8s.Create(ctx, foreign) })
+				retried(func() error { return k8s.Create(ctx, foreign) })
 			}
 			if restarts > 0 && chance.IntN(3) == 0 {
 				restarts--

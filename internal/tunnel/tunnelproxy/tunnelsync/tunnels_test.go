@@ -15,17 +15,17 @@ import (
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 )
 
-// caller is a server proxy that answers, but for tunnels to servers of some names.
+// caller is a server proxy that does not answer for tunnels to some servers.
 type caller struct {
 	control.TunnelControlClient
 	silent map[string]bool
-	// dumb: it answers no call to list tunnels after the first.
-	dumb  bool
+	// once: it answers only the first call to list tunnels.
+	once  bool
 	lists int
 }
 
 func (c *caller) ListTunnels(ctx context.Context, _ *control.ListTunnelsRequest, _ ...grpc.CallOption) (*control.ListTunnelsResponse, error) {
-	if c.lists++; c.dumb && c.lists > 1 {
+	if c.lists++; c.once && c.lists > 1 {
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
@@ -66,7 +66,7 @@ func TestATunnelThatTakesTooLongFailsAlone(t *testing.T) {
 			t.Errorf("%+v: want it tried again", got.Tunnels[0])
 		}
 		if took := time.Since(begin); took != 5*time.Second {
-			t.Errorf("names that nobody knows held up each other, for %s", took)
+			t.Errorf("names that no server resolves delayed each other, for %s", took)
 		}
 	})
 }
@@ -74,11 +74,11 @@ func TestATunnelThatTakesTooLongFailsAlone(t *testing.T) {
 func TestAProxyThatDoesNotAnswerIsNoTunnelsFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for what, c := range map[string]*caller{
-			"after a call that took too long": {silent: map[string]bool{"silent.test": true}, dumb: true},
-			"at once":                         {},
+			"after a call that took too long": {silent: map[string]bool{"silent.test": true}, once: true},
+			"immediately":                     {},
 		} {
 			port := int32(80)
-			if !c.dumb {
+			if !c.once {
 				port = 1
 			}
 			wanted := []tunnelv1.TunnelConfiguration{{Name: "a", ServerAddress: "silent.test", ServerPort: port}, {Name: "b", ServerPort: 81}}
