@@ -102,7 +102,7 @@ func (k *Kubelet) watch(ctx context.Context) {
 	err := k.client.List(ctx, &pods, ours)
 	var w watch.Interface
 	if err == nil {
-		// Pods may have gone while nobody watched.
+		// Pods may have gone while there was no watch.
 		k.endOthers(pods.Items)
 		w, err = k.client.Watch(ctx, &corev1.PodList{}, ours)
 	}
@@ -236,7 +236,7 @@ func (k *Kubelet) follow(ctx context.Context, dir string, secret *corev1.Secret)
 	}
 }
 
-// project writes what a Secret holds, each file at once.
+// project writes the content of a Secret, each file atomically.
 func project(dir string, secret *corev1.Secret) error {
 	for file, content := range secret.Data {
 		path := filepath.Join(dir, file)
