@@ -100,7 +100,7 @@ func (c *Cluster) outside() component {
 
 // bringOutside starts what lies beyond the cluster and lays the cable to it: the node's default route.
 func (c *Cluster) bringOutside(ctx context.Context, show *progress.Progress) error {
-	return c.bringOnHost(ctx, show, "a network outside", c.outside(), func(ns, there string) []string {
+	return c.bringBeside(ctx, show, "a network outside", c.outside(), func(ns, there string) []string {
 		return []string{
 			fmt.Sprintf("%s address add %s/32 dev lo", there, metadataIP),
 			fmt.Sprintf("%s address add %s/32 dev lo", there, privateIP),
@@ -109,10 +109,10 @@ func (c *Cluster) bringOutside(ctx context.Context, show *progress.Progress) err
 	})
 }
 
-// bringOnHost starts a program in a network namespace of its own, where it has the address outsideIP, and lays a cable
+// bringBeside starts a program in a network namespace of its own, where it has the address outsideIP, and lays a cable
 // to it from the node, which is outsideGateway there. Both ends are called as the program is, and "node". more are
 // commands that follow, given the name of the node's namespace, and how "ip" is called in the other one.
-func (c *Cluster) bringOnHost(ctx context.Context, show *progress.Progress, what string, p component, more func(ns, there string) []string) error {
+func (c *Cluster) bringBeside(ctx context.Context, show *progress.Progress, what string, p component, more func(ns, there string) []string) error {
 	return show.Step(what, func(func(string)) error {
 		running, err := c.Running()
 		if err != nil {
