@@ -7,55 +7,16 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
-	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
-
-// Reconciler builds, watches and terminates ChallengeInstances.
-type Reconciler struct {
-	// Client reads from the cache, which must wait for the client's own writes.
-	Client client.Client
-	// Live reads from the API server.
-	Live client.Reader
-	// Writer writes everything that belongs to an instance.
-	Writer apply.Writer
-	Events events.EventRecorder
-	Clock  clock.PassiveClock
-	Config config.Berg
-	// Workers is how many instances are built at the same time.
-	Workers int
-	// Namespace is the operator's own: the pull secret is read from there.
-	Namespace string
-	// Presence is what Client, Live and Writer know missing kinds by. Direct reads from the
-	// API server past it, to find out whether a kind is there by now.
-	Presence *optional.Presence
-	Direct   client.Reader
-	// Recorder keeps something of instances that end. Nil: nothing is.
-	Recorder Recorder
-
-	backoff      *outcome.Backoff
-	former       formerPolicies
-	finalizers   finalizer.Remover
-	terminations terminations
-	// enqueue adds a request to the queue of the controller.
-	enqueue func(ctrl.Request)
-	// copies are the versions of the pull secret that instances being built have under
-	// its own name. What is forgotten here, or by a restart, is copied once more.
-	copies *lru.Cache
-}
 
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=get;list;watch
 // +kubebuilder:rbac:groups=berg.norelect.ch,resources=challengeinstances,verbs=list;watch;patch;delete
@@ -158,17 +119,4 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	if r.Recorder != nil {
 		r.Recorder.Forget(key)
 	}
-}
-
-// patchStatus is the only write of the status. An unchanged one costs nothing.
-func (r *Reconciler) patchStatus(ctx context.Context, before, instance *bergv1.ChallengeInstance) error {
-	return reconcile.Status[*bergv1.ChallengeInstance]{
-		Client: r.Client,
-		Of:     func(i *bergv1.ChallengeInstance) any { return &i.Status },
-		Rejected: func(i *bergv1.ChallengeInstance, err error) {
-			// The recorder counts repetitions.
-			reconcile.Warning(r.Events, i, bergv1.ReasonRefused, actionObserve,
-				redact.Text("The API server refuses the status of this instance: "+err.Error(), i.Spec.Flag))
-		},
-	}.Patch(ctx, before, instance)
 }

@@ -14,7 +14,7 @@
 //	plan    (manifests)      pure: every object it should consist of
 //	apply   (build.go, kit/apply)  the only writes of children
 //	status  (status)         pure: phase, conditions and endpoints
-//	patch   (controller.go)  the only write of the status
+//	patch   (reconciler.go)  the only write of the status
 //
 // The package manifests has the builders, in files named after the object they build; the
 // package status has the checks, the conditions and the times. Neither has a client or a
@@ -27,6 +27,8 @@
 //	queuemetrics.go how many instances wait
 //	rollout.go      lets a live instance adopt its Challenge as it is now
 //	watches.go      which events lead to a reconciliation, and with which priority
+//	predicates.go   the filters and mappings of these events
+//	terminate.go    requests the deletion of one instance
 //	nodeports.go    writes Services and keeps their node ports
 //	pullsecrets.go  copies of the pull secret, and which of them a container uses
 //	policies.go     which kinds of network policy are used, and the removal of others

@@ -225,3 +225,6 @@ func enteredPhase(instance *bergv1.ChallengeInstance) time.Time {
 	}
 	return entered
 }
+
+var orphanedNamespaces = gauge.NewNumber("berg_challengeinstance_orphaned_namespaces",
+	"Namespaces whose instance no longer exists. Reported by the leader only.")

@@ -26,7 +26,6 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
-	"github.com/bergctf/berg-operator/internal/kit/gauge"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
@@ -214,6 +213,3 @@ func (s *orphansSeen) count() int {
 
 // report is the value of the metric.
 func (s *orphansSeen) report(context.Context) (float64, error) { return float64(s.count()), nil }
-
-var orphanedNamespaces = gauge.NewNumber("berg_challengeinstance_orphaned_namespaces",
-	"Namespaces whose instance no longer exists. Reported by the leader only.")

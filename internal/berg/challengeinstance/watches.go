@@ -1,9 +1,7 @@
 package challengeinstance
 
 import (
-	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -130,19 +128,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	})
 }
 
-// ofNamespace maps a namespace, or an object in one, to the instances of the owner after
-// whom it is named: to those that are live, to those of them that have never run, or to
-// those that are being deleted.
-func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) []ctrl.Request {
-		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), manifests.NamespacePrefix)
-		if !ours {
-			return nil
-		}
-		return r.requests(ctx, indexOwner, ownerID, which)
-	}
-}
-
 // The priorities in the queue. An instance whose pod is ready for the first time goes first: one write is all that
 // is missing, and a start takes ten. In the order of events, of 500 started together none would be Running before
 // all are built. An instance is Running for the first time only once, and has until its start deadline to become
@@ -188,10 +173,6 @@ func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *be
 	}
 }
 
-func requestOf(o client.Object) ctrl.Request {
-	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
-}
-
 // terminatingNamespaces enqueue the instance that is being deleted and to which the namespace belongs. When the
 // namespace is gone, two writes are left that free a slot.
 func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
@@ -226,27 +207,11 @@ func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue
 	h.EventHandler.Update(ctx, e, q)
 }
 
-// isNew reports whether an instance was started and has never been ready.
-func isNew(o client.Object) bool {
-	return isBuilt(o) && o.(*bergv1.ChallengeInstance).Status.ReadyAt == nil
-}
-
-// isBuilt reports whether an instance was started and is not being deleted.
-func isBuilt(o client.Object) bool {
-	return isLive(o) && o.(*bergv1.ChallengeInstance).Status.InstanceID != ""
-}
-
 // isOurs reports whether an instance is the Reconciler's: the others are the admitter's.
-func isOurs(o client.Object) bool   { return isBuilt(o) || isEnding(o) }
-func isLive(o client.Object) bool   { return o.GetDeletionTimestamp() == nil }
-func isEnding(o client.Object) bool { return !isLive(o) }
+func isOurs(o client.Object) bool { return isBuilt(o) || isEnding(o) }
 
 func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []ctrl.Request {
 	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isBuilt)
-}
-
-func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []ctrl.Request {
-	return reconcile.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
 }
 
 // withDeadline maps whatever happened to the instances that wait for the start deadline.
@@ -256,79 +221,10 @@ func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.R
 	})
 }
 
-func listInstances() client.ObjectList { return &bergv1.ChallengeInstanceList{} }
-
-// changes passes what somebody has written, and no status.
-var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced)
-
-// goneOr passes the events of objects that are gone, so that what is remembered of them
-// can be forgotten, and of those that are live or being deleted.
-func goneOr(which func(client.Object) bool) predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return which(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectNew) },
-	}
-}
-
 // begun passes the update with which an instance was started.
 var begun = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 	UpdateFunc:  func(e event.UpdateEvent) bool { return !isBuilt(e.ObjectOld) && isBuilt(e.ObjectNew) },
-}
-
-// challengeChanged passes what instances are built from. One that was deleted and
-// created again begins with the first generation again.
-var challengeChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || status.Frozen(e.ObjectOld) != status.Frozen(e.ObjectNew) || reconcile.Replaced.Update(e)
-	},
-}
-
-// podChanged passes what the status of an instance is made of. That a pod was scheduled, or
-// that its image is being pulled, changes nothing of it.
-var podChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return status.ViewOf(e.ObjectOld.(*corev1.Pod)) != status.ViewOf(e.ObjectNew.(*corev1.Pod))
-	},
-}
-
-// failureChanged passes what an event says, and not how often.
-var failureChanged = predicate.Funcs{
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.(*eventsv1.Event).Note != e.ObjectNew.(*eventsv1.Event).Note
-	},
-}
-
-// sandboxRepaired passes a pod whose sandbox was refused, and exists now. Those of
-// others would wake each instance once more while it starts.
-func (r *Reconciler) sandboxRepaired(ctx context.Context) predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			if status.SandboxMade(e.ObjectOld.(*corev1.Pod)) || !status.SandboxMade(e.ObjectNew.(*corev1.Pod)) {
-				return false
-			}
-			failures, err := r.observeSandboxes(ctx, e.ObjectNew.GetNamespace())
-			return err == nil && failures[e.ObjectNew.GetUID()] != ""
-		},
-	}
-}
-
-// refusalChanged passes what the status of an instance says of a Deployment, and nothing
-// else of its status.
-var refusalChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return refusalText(e.ObjectOld) != refusalText(e.ObjectNew)
-	},
-}
-
-func refusalText(o client.Object) string {
-	if c := status.RefusalOf(o.(*appsv1.Deployment)); c != nil {
-		return c.Message
-	}
-	return ""
 }

@@ -1,0 +1,125 @@
+package challengeinstance
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+)
+
+func listInstances() client.ObjectList { return &bergv1.ChallengeInstanceList{} }
+
+// isNew reports whether an instance was started and has never been ready.
+func isNew(o client.Object) bool {
+	return isBuilt(o) && o.(*bergv1.ChallengeInstance).Status.ReadyAt == nil
+}
+
+func isLive(o client.Object) bool { return o.GetDeletionTimestamp() == nil }
+
+func isEnding(o client.Object) bool { return !isLive(o) }
+
+// changes passes what somebody has written, and no status.
+var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced)
+
+// goneOr passes the events of objects that are gone, so that what is remembered of them
+// can be forgotten, and of those that are live or being deleted.
+func goneOr(which func(client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return which(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return which(e.ObjectNew) },
+	}
+}
+
+func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []ctrl.Request {
+	return reconcile.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
+}
+
+// ofNamespace maps a namespace, or an object in one, to the instances of the owner after
+// whom it is named: to those that are live, to those of them that have never run, or to
+// those that are being deleted.
+func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []ctrl.Request {
+		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), manifests.NamespacePrefix)
+		if !ours {
+			return nil
+		}
+		return r.requests(ctx, indexOwner, ownerID, which)
+	}
+}
+
+// challengeChanged passes what instances are built from. One that was deleted and
+// created again begins with the first generation again.
+var challengeChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || status.Frozen(e.ObjectOld) != status.Frozen(e.ObjectNew) || reconcile.Replaced.Update(e)
+	},
+}
+
+func requestOf(o client.Object) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+}
+
+// isBuilt reports whether an instance was started and is not being deleted.
+func isBuilt(o client.Object) bool {
+	return isLive(o) && o.(*bergv1.ChallengeInstance).Status.InstanceID != ""
+}
+
+// podChanged passes what the status of an instance is made of. That a pod was scheduled, or
+// that its image is being pulled, changes nothing of it.
+var podChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return status.ViewOf(e.ObjectOld.(*corev1.Pod)) != status.ViewOf(e.ObjectNew.(*corev1.Pod))
+	},
+}
+
+// failureChanged passes what an event says, and not how often.
+var failureChanged = predicate.Funcs{
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.(*eventsv1.Event).Note != e.ObjectNew.(*eventsv1.Event).Note
+	},
+}
+
+// refusalChanged passes what the status of an instance says of a Deployment, and nothing
+// else of its status.
+var refusalChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return refusalText(e.ObjectOld) != refusalText(e.ObjectNew)
+	},
+}
+
+func refusalText(o client.Object) string {
+	if c := status.RefusalOf(o.(*appsv1.Deployment)); c != nil {
+		return c.Message
+	}
+	return ""
+}
+
+// sandboxRepaired passes a pod whose sandbox was refused, and exists now. Those of
+// others would wake each instance once more while it starts.
+func (r *Reconciler) sandboxRepaired(ctx context.Context) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			if status.SandboxMade(e.ObjectOld.(*corev1.Pod)) || !status.SandboxMade(e.ObjectNew.(*corev1.Pod)) {
+				return false
+			}
+			failures, err := r.observeSandboxes(ctx, e.ObjectNew.GetNamespace())
+			return err == nil && failures[e.ObjectNew.GetUID()] != ""
+		},
+	}
+}
