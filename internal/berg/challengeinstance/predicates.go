@@ -31,7 +31,7 @@ func isLive(o client.Object) bool { return o.GetDeletionTimestamp() == nil }
 
 func isEnding(o client.Object) bool { return !isLive(o) }
 
-// changes passes what somebody has written, and no status.
+// changes passes changes by users, and none of the status.
 var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced)
 
 // goneOr passes the events of objects that are gone, so that what is remembered of them
@@ -47,9 +47,8 @@ func (r *Reconciler) requests(ctx context.Context, index, value string, which fu
 	return reconcile.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
 }
 
-// ofNamespace maps a namespace, or an object in one, to the instances of the owner after
-// whom it is named: to those that are live, to those of them that have never run, or to
-// those that are being deleted.
+// ofNamespace maps a namespace, or an object in one, to those instances of its owner that a
+// filter selects.
 func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), manifests.NamespacePrefix)

@@ -214,7 +214,7 @@ func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) 
 	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isBuilt)
 }
 
-// withDeadline maps whatever happened to the instances that wait for the start deadline.
+// withDeadline maps any event to the instances that wait for their start deadline.
 func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, listInstances(), func(o client.Object) bool {
 		return isLive(o) && status.UntilStartDeadline(o.(*bergv1.ChallengeInstance), r.Config.Challenge, r.Clock.Now()) > 0
