@@ -112,7 +112,7 @@ func (r *Reconciler) apply(ctx context.Context, c *hexactfv1.Challenge, out *Out
 	return r.observeDeployments(ctx, &out.Observed)
 }
 
-// giveUp asks for the deletion of a challenge that can never run. Its state says why, and the platform is told,
+// giveUp asks for the deletion of a challenge that can never run. Its state says why, and a message is recorded,
 // before it is gone.
 func (r *Reconciler) giveUp(ctx context.Context, c *hexactfv1.Challenge, problems outcome.Problems, now time.Time) error {
 	why := problems.First()

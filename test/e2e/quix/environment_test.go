@@ -85,7 +85,7 @@ func platform(ctx context.Context) client.Client {
 }
 
 var _ = Describe("A Quix environment", func() {
-	It("is where the platform may work, and nowhere else, while its role is harmless", Serial, func(ctx SpecContext) {
+	It("is the only namespace where the platform may work, while its role is harmless", Serial, func(ctx SpecContext) {
 		as := platform(ctx)
 		env := newEnvironment(ctx, newID())
 		environmentReady(ctx, env)
@@ -100,7 +100,7 @@ var _ = Describe("A Quix environment", func() {
 			}
 		}
 
-		By("working inside")
+		By("work inside")
 		work := pod(inside)
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return as.Create(ctx, work) })
 		expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
@@ -110,7 +110,7 @@ var _ = Describe("A Quix environment", func() {
 			return deployed.ErrorIf(!deployed.PodReady(work), "the platform's pod is not ready")
 		})
 
-		By("trying more")
+		By("attempts to get more rights")
 		for _, outside := range []string{metav1.NamespaceDefault, world.Operator.Namespace} {
 			Expect(apierrors.IsForbidden(as.Create(ctx, pod(outside)))).To(BeTrue(), outside)
 		}
@@ -126,7 +126,7 @@ var _ = Describe("A Quix environment", func() {
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%T: %v", object, err)
 		}
 
-		By("making the role dangerous")
+		By("a dangerous role")
 		key := client.ObjectKey{Name: world.Settings["CLUSTER_ROLE_NAME"]}
 		role := &rbacv1.ClusterRole{}
 		Expect(world.Get(ctx, key, role)).To(Succeed())
@@ -145,24 +145,24 @@ var _ = Describe("A Quix environment", func() {
 			err := as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})
 			return deployed.ErrorIf(!apierrors.IsForbidden(err), fmt.Sprintf("the platform still may: %v", err))
 		})
-		AddReportEntry("rights gone after the edit of the role", time.Since(edited).String())
+		AddReportEntry("time from the edit of the role until the rights were revoked", time.Since(edited).String())
 		environmentIs(ctx, env, quixv1.PhaseFailed, quixv1.ConditionRoleValidated, quixv1.ReasonSecurityViolation)
 		Expect(env.Status.Message).To(ContainSubstring("security violation"))
 
-		By("fixing it")
+		By("the fixed role")
 		fix(ctx)
 		environmentReady(ctx, env)
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			return as.Get(ctx, client.ObjectKeyFromObject(work), &corev1.Pod{})
 		})
 
-		By("deleting it, with the platform's pod in it")
+		By("the deletion, with the platform's pod in the namespace")
 		Expect(world.Delete(ctx, env)).To(Succeed())
 		expect.GoneWithin(ctx, env, deployed.DeleteLimit)
 		Expect(world.NamespaceGone(ctx, inside)).To(Succeed())
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("leaves alone what is not its own", func(ctx SpecContext) {
+	It("leaves a namespace of another owner untouched", func(ctx SpecContext) {
 		id := newID()
 		suffix, err := world.Setting("NAMESPACE_SUFFIX")
 		Expect(err).NotTo(HaveOccurred())
@@ -177,9 +177,9 @@ var _ = Describe("A Quix environment", func() {
 		expect.GoneWithin(ctx, unlucky, deployed.ReactLimit)
 		now := &corev1.Namespace{}
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(foreign), now)).To(Succeed())
-		Expect(now.ResourceVersion).To(Equal(foreign.ResourceVersion), "the namespace was touched")
+		Expect(now.ResourceVersion).To(Equal(foreign.ResourceVersion), "the namespace was changed")
 
-		By("making room: the one that is left continues, and a third of its id does not")
+		By("the deletion of the namespace: the remaining environment continues, and a third one of its ID does not")
 		Expect(world.Delete(ctx, foreign)).To(Succeed())
 		expect.Until(ctx, deployed.DeleteLimit, func(ctx context.Context) error {
 			if err := world.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
@@ -191,7 +191,7 @@ var _ = Describe("A Quix environment", func() {
 		environmentIs(ctx, third, quixv1.PhaseFailed, quixv1.ConditionNamespaceReady, quixv1.ReasonNamespaceOwnershipConflict)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("gets back its binding and its namespace, and says what holds up its deletion", func(ctx SpecContext) {
+	It("restores its binding and its namespace, and says what blocks its deletion", func(ctx SpecContext) {
 		env := newEnvironment(ctx, newID())
 		environmentReady(ctx, env)
 		name := env.Status.NamespaceStatus.ResourceName

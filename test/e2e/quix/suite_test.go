@@ -1,9 +1,8 @@
-// Package quix plays the journeys of environments on a cluster with real pods and a deployed
-// operator, as a platform, a player and an administrator would see them.
+// Package quix tests environments on a cluster with real pods and a deployed operator, from the point of view of the
+// platform and an administrator.
 //
-// It takes the cluster from KUBECONFIG and leaves nothing behind in it. The images of
-// test/samples/images must be there to pull, and the nodes' addresses must be reachable from
-// here. make e2e provides all of that.
+// It takes the cluster from KUBECONFIG and leaves nothing behind in it. The nodes must be able to pull the images of
+// test/samples/images, and their addresses must be reachable from this machine. make e2e provides all of that.
 package quix
 
 import (
