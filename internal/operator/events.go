@@ -11,33 +11,29 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
-
-	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
 
 const (
-	// maxEventDelay is how long an event waits for starts under way.
-	maxEventDelay = 10 * time.Second
-	// maxEvents wait at a time, 25 MiB of them: more are only when thousands are deleted
-	// at once.
+	// maxEvents is how many events may wait, which takes 25 MiB. Only the deletion of
+	// thousands of instances together causes more.
 	maxEvents = 4000
-	// flushTime is how long the process waits for the last events when it stops.
+	// flushTime is how long a stopping process waits for the last events.
 	flushTime = time.Second
 )
 
-// reportingManager is a manager whose events do not compete with the work that they tell of.
+// reportingManager is a manager that writes events one at a time.
 type reportingManager struct {
 	ctrl.Manager
 	sink        *eventSink
 	broadcaster events.EventBroadcaster
 }
 
-func newReportingManager(mgr ctrl.Manager, starts *precedence.Precedence) (*reportingManager, error) {
+func newReportingManager(mgr ctrl.Manager) (*reportingManager, error) {
 	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	sink := newEventSink(&events.EventSinkImpl{Interface: client}, starts)
+	sink := newEventSink(&events.EventSinkImpl{Interface: client})
 	return &reportingManager{Manager: mgr, sink: sink, broadcaster: events.NewBroadcaster(sink)}, nil
 }
 
@@ -51,10 +47,9 @@ func (m *reportingManager) recorder(scheme *runtime.Scheme, name string) recorde
 	return m.broadcaster.NewRecorder(scheme, name).(recorder.EventRecorder)
 }
 
-// Start returns when the manager has stopped and its last events are written, or are given
-// up.
+// Start returns when the manager has stopped and its last events are written or dropped.
 func (m *reportingManager) Start(ctx context.Context) error {
-	// Reconciliations that end after ctx have something to tell, too.
+	// Reconciliations that end after ctx emit events too.
 	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if err := m.broadcaster.StartRecordingToSinkWithContext(recording); err != nil {
@@ -70,21 +65,19 @@ func (m *reportingManager) Start(ctx context.Context) error {
 	return err
 }
 
-// eventSink writes events one at a time, when no instance is being started or ten seconds
-// late. In a rush the API server is short of time, players wait for their instances, and
-// hardly anybody for events, of which there are two for each instance.
+// eventSink writes events one at a time. There are two events for each instance. In a burst
+// players wait for their instances, and concurrent writes of events would delay them.
 type eventSink struct {
 	events.EventSink
-	starts *precedence.Precedence
-	// places are taken by those who wait or write, turn by the one whose turn it is.
-	places, turn chan struct{}
-	dropped      rate.Sometimes
+	// pending has an element for each event that waits or is written, writing for the one
+	// that is written.
+	pending, writing chan struct{}
+	dropped          rate.Sometimes
 }
 
-func newEventSink(writes events.EventSink, starts *precedence.Precedence) *eventSink {
+func newEventSink(writes events.EventSink) *eventSink {
 	return &eventSink{
-		EventSink: writes, starts: starts,
-		places: make(chan struct{}, maxEvents), turn: make(chan struct{}, 1),
+		EventSink: writes, pending: make(chan struct{}, maxEvents), writing: make(chan struct{}, 1),
 		dropped: rate.Sometimes{Interval: time.Minute},
 	}
 }
@@ -92,31 +85,30 @@ func newEventSink(writes events.EventSink, starts *precedence.Precedence) *event
 // Create writes an event, or drops it without an error when too many wait.
 func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
 	select {
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
+	case s.pending <- struct{}{}:
+		defer func() { <-s.pending }()
 	default:
 		s.dropped.Do(func() {
-			ctrl.Log.WithName("events").Info("too many events wait to be written: new ones are dropped", "waiting", maxEvents)
+			ctrl.Log.WithName("events").Info("too many events are pending: new events are dropped", "pending", maxEvents)
 		})
 		return event, nil
 	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.writing <- struct{}{}:
+		defer func() { <-s.writing }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	s.starts.GiveWay(ctx, maxEventDelay-time.Since(event.EventTime.Time))
 	return s.EventSink.Create(ctx, event)
 }
 
-// flush waits until no event waits any more.
-func (s *eventSink) flush(longest time.Duration) {
-	timer := time.NewTimer(longest)
+// flush waits until no event is pending.
+func (s *eventSink) flush(timeout time.Duration) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	for range cap(s.places) {
+	for range cap(s.pending) {
 		select {
-		case s.places <- struct{}{}:
+		case s.pending <- struct{}{}:
 		case <-timer.C:
 			return
 		}
