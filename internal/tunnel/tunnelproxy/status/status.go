@@ -25,7 +25,7 @@ func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	s := &proxy.Status
 	if s.State == tunnelv1.StateFailed {
 		computeAfterEnd(proxy, now)
-		return failed(s.Message)
+		return readyFailed(s.Message)
 	}
 	wanted := []metav1.Condition{networkReady(out, p), imageReady(out, p), proxiesReady(out, p)}
 	if c, known := tunnelsReady(out); known {
@@ -57,7 +57,7 @@ func ready(out Outcome, p *outcome.Problem) reconcile.Ready {
 	s := &out.Proxy.Status
 	switch {
 	case out.End != "":
-		return failed(s.Message)
+		return readyFailed(s.Message)
 	case p != nil:
 		return reconcile.ReadyUnless(p, "", "")
 	case out.State != tunnelv1.StateRunning:
@@ -68,7 +68,7 @@ func ready(out Outcome, p *outcome.Problem) reconcile.Ready {
 	return reconcile.Ready{Status: c.Status, Reason: c.Reason, Message: c.Message, Stalled: stalled && c.Status == metav1.ConditionFalse}
 }
 
-func failed(message string) reconcile.Ready {
+func readyFailed(message string) reconcile.Ready {
 	return reconcile.Ready{Status: metav1.ConditionFalse, Reason: tunnelv1.ReasonFailed, Message: message, Stalled: true}
 }
 
@@ -113,7 +113,7 @@ func messageOf(out Outcome, p *outcome.Problem) string {
 	case p != nil:
 		return conditions.Bound(p.Message)
 	case out.Tunnels.Err != "":
-		return conditions.Bound(silent(out))
+		return conditions.Bound(noAnswer(out))
 	case out.State == tunnelv1.StateRunning && out.Current:
 		failed := failures(out.Tunnels.Tunnels)
 		if len(failed) > 0 {
@@ -125,7 +125,7 @@ func messageOf(out Outcome, p *outcome.Problem) string {
 	}
 }
 
-func silent(out Outcome) string {
+func noAnswer(out Outcome) string {
 	return "The server proxy does not answer; retrying: " + out.Tunnels.Err
 }
 
@@ -196,7 +196,7 @@ func tunnelsReady(out Outcome) (c metav1.Condition, known bool) {
 	case out.State != tunnelv1.StateRunning:
 		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonWaiting, "Waiting for "+tunnelv1.ConditionProxiesReady), true
 	case out.Tunnels.Err != "":
-		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonControlFailed, silent(out)), true
+		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonControlFailed, noAnswer(out)), true
 	case !out.Current:
 		old := meta.FindStatusCondition(out.Proxy.Status.Conditions, this)
 		keep := old != nil && old.ObservedGeneration == out.Proxy.Generation && out.Proxy.Status.State == tunnelv1.StateRunning
