@@ -36,8 +36,8 @@ func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	if out.State != tunnelv1.StateRunning || out.Current {
 		s.ObservedGeneration = proxy.Generation
 	}
-	s.State = out.State
 	s.Message = messageOf(out, p)
+	s.State = out.State
 	if out.Image != "" {
 		s.ClientProxyContainerImage = out.Image
 	}
@@ -120,6 +120,8 @@ func messageOf(out Outcome, p *outcome.Problem) string {
 			return conditions.Bound(fmt.Sprintf("%d of %d tunnels do not accept connections: %s", len(failed), len(out.Tunnels.Tunnels), strings.Join(failed, "; ")))
 		}
 		return fmt.Sprintf("%d tunnels accept connections", len(out.Tunnels.Tunnels))
+	case out.State == tunnelv1.StateRunning && out.Proxy.Status.State != tunnelv1.StateRunning:
+		return "Tunnels are being prepared"
 	default:
 		return out.Proxy.Status.Message
 	}
