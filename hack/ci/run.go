@@ -116,7 +116,7 @@ func (r *runner) run(ctx context.Context) error {
 	return failure
 }
 
-// startable returns those that may start now: what they need has passed, and there is room beside those that run. On
+// startable returns those that may start now: what they need has passed, and the running stages leave room. On
 // a bare machine, one that would not end in time is not started.
 func (r *runner) startable() []stage {
 	all, nodes, cpu := 0, 0, 0

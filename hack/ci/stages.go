@@ -58,7 +58,7 @@ const (
 	operator = "cmd/berg-operator"
 )
 
-// How long the suites below test/integration take beside others.
+// How long the suites below test/integration take while others run.
 var integrationTimes = map[string]time.Duration{
 	"berg/apply": 10 * time.Minute,
 	"berg/life":  11 * time.Minute,

@@ -112,7 +112,6 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
 		Writer: deps.Writer,
-		Starts: deps.Urgent,
 		Events: mgr.GetEventRecorder("berg-operator"),
 		Clock:  deps.Clock,
 

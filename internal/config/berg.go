@@ -47,34 +47,36 @@ type Check struct {
 // Challenge holds the defaults and limits of challenge instances; a Challenge may set
 // other values for most of them.
 type Challenge struct {
-	Namespace           string
-	Domain              string
-	HTTPPort            int32
-	HTTPTLS             bool // whether players use HTTPS at HTTPPort
-	TLSPort             int32
-	Timeout             time.Duration
-	MaxLifetime         time.Duration // 0: no cap
-	StartDeadline       time.Duration // 0: none
-	MaxInstances        int           // 0: no limit
-	WithdrawalPolicy    WithdrawalPolicy
-	RefPolicy           RefPolicy
-	AllowedCapabilities []string // without CAP_; AllCapabilities stands for all
-	CPULimit            resource.Quantity
-	CPURequest          resource.Quantity
-	MemoryLimit         resource.Quantity
-	MemoryRequest       resource.Quantity
-	EgressBandwidth     string
-	IngressBandwidth    string
-	ImagePullPolicy     corev1.PullPolicy
-	RuntimeClassName    string
-	PullSecretName      string
-	HeadlessService     bool
-	ClusterDomain       string
-	NetworkPolicy       NetworkPolicy
-	NodeCIDRs           []netip.Prefix // nil: not known
-	PodCIDRs            []netip.Prefix // of pods and Services; nil: private addresses
-	OutboundPrivate     bool           // whether outbound traffic may go to private networks too
-	OrphanGracePeriod   time.Duration  // 0: namespaces without an instance are kept
+	Namespace     string
+	Domain        string
+	HTTPPort      int32
+	HTTPTLS       bool // whether players use HTTPS at HTTPPort
+	TLSPort       int32
+	Timeout       time.Duration
+	MaxLifetime   time.Duration // 0: no cap
+	StartDeadline time.Duration // 0: none
+	MaxInstances  int           // 0: no limit
+	// NamespaceMaxInstances is of one namespace, SourceMaxInstances and SourceBudget are of one source. 0: no limit.
+	NamespaceMaxInstances, SourceMaxInstances, SourceBudget int
+	WithdrawalPolicy                                        WithdrawalPolicy
+	RefPolicy                                               RefPolicy
+	AllowedCapabilities                                     []string // without CAP_; AllCapabilities stands for all
+	CPULimit                                                resource.Quantity
+	CPURequest                                              resource.Quantity
+	MemoryLimit                                             resource.Quantity
+	MemoryRequest                                           resource.Quantity
+	EgressBandwidth                                         string
+	IngressBandwidth                                        string
+	ImagePullPolicy                                         corev1.PullPolicy
+	RuntimeClassName                                        string
+	PullSecretName                                          string
+	HeadlessService                                         bool
+	ClusterDomain                                           string
+	NetworkPolicy                                           NetworkPolicy
+	NodeCIDRs                                               []netip.Prefix // nil: not known
+	PodCIDRs                                                []netip.Prefix // of pods and Services; nil: private addresses
+	OutboundPrivate                                         bool           // whether outbound traffic may go to private networks too
+	OrphanGracePeriod                                       time.Duration  // 0: namespaces without an instance are kept
 
 	// What a container may do to its node. Ephemeral storage is the disk that it writes
 	// to: its own file system and its log.
@@ -193,6 +195,9 @@ func (b *Berg) Section() settings.Section {
 			settings.New("CHALLENGE_MAX_LIFETIME", "", settings.Optional(settings.Duration(&b.Challenge.MaxLifetime)), "Maximum lifetime of an instance. It limits what the spec asks for. Empty: no limit."),
 			settings.New("CHALLENGE_START_DEADLINE", "", settings.Optional(settings.Duration(&b.Challenge.StartDeadline)), "Time after which an instance that never became ready is Failed. Empty: it may keep starting until it expires."),
 			settings.New("CHALLENGE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.MaxInstances, 0, 100000), "How many instances may exist at the same time. Others wait in Pending, in the order of their creation. 0: no limit."),
+			settings.New("CHALLENGE_NAMESPACE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.NamespaceMaxInstances, 0, 100000), "How many instances of one namespace may exist at the same time. Others wait in Pending. 0: no limit."),
+			settings.New("SOURCE_MAX_INSTANCES", "0", settings.Int(&b.Challenge.SourceMaxInstances, 0, 100000), "How many instances of one source may exist at the same time. Others wait in Pending. The source is the user or team in the label berg.norelect.ch/source, for each namespace separately. 0: no limit."),
+			settings.New("SOURCE_BUDGET", "0", settings.Int(&b.Challenge.SourceBudget, 0, 1000000), "What the instances of one source may cost together, by spec.cost of their Challenges. Others wait in Pending. 0: no limit."),
 			settings.New("CHALLENGE_WITHDRAWAL_POLICY", "Keep", settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop), "What happens to live instances when their Challenge is deleted: Keep lets them run, Stop deletes them."),
 			settings.New("ORPHAN_GRACE_PERIOD", "", settings.Optional(settings.Duration(&b.Challenge.OrphanGracePeriod)), "How long a namespace is kept after its instance was removed without cleanup, because its finalizer was removed by hand. Then it is deleted. Empty: such namespaces are counted and never deleted."),
 			settings.New("CHALLENGE_REF_POLICY", "Any", settings.OneOf(&b.Challenge.RefPolicy, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use: those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),

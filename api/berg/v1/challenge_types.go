@@ -141,6 +141,14 @@ type ChallengeSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Max Instances",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
 	MaxInstances int32 `json:"maxInstances,omitempty"`
 
+	// What one instance takes of the budget of its source, the operator's SOURCE_BUDGET. 0:
+	// nothing. Default: 1.
+	// +optional
+	// +nullable
+	// +kubebuilder:validation:Minimum=0
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Cost",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:number","urn:alm:descriptor:com.tectonic.ui:advanced"}
+	Cost *int32 `json:"cost,omitempty"`
+
 	// Points that the challenge is always worth, instead of a score that falls
 	// with the number of solves.
 	// +optional

@@ -443,7 +443,6 @@ const (
 	ReasonInvalidFlag          = "InvalidFlag"
 	ReasonQueued               = "Queued"
 	ReasonAdmitted             = "Admitted"
-	ReasonNextInQueue          = "NextInQueue"
 	ReasonCreating             = "Creating"
 	ReasonCreated              = "Created"
 	ReasonNotNeeded            = "NotNeeded"
@@ -488,6 +487,9 @@ const (
 	LabelInstanceID         = "berg.norelect.ch/instance-id"
 	LabelContainer          = "berg.norelect.ch/container"
 	LabelHostname           = "berg.norelect.ch/hostname"
+	// LabelSource on a ChallengeInstance is the user or team of a platform that it is for. Its
+	// namespace and pods get it too.
+	LabelSource = "berg.norelect.ch/source"
 
 	// AnnotationInstanceUID proves to which ChallengeInstance an object belongs.
 	AnnotationInstanceUID = "berg.norelect.ch/instance-uid"

@@ -459,6 +459,11 @@ func (in *ChallengeSpec) DeepCopyInto(out *ChallengeSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Cost != nil {
+		in, out := &in.Cost, &out.Cost
+		*out = new(int32)
+		**out = **in
+	}
 	if in.StaticValue != nil {
 		in, out := &in.StaticValue, &out.StaticValue
 		*out = new(float64)

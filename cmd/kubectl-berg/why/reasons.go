@@ -71,8 +71,8 @@ var explanations = map[string]explanation{
 	},
 	bergv1.ReasonQueued: {
 		level:    Waiting,
-		sentence: "The instance is queued: the limit set by CHALLENGE_MAX_INSTANCES or by spec.maxInstances of its Challenge is reached. Its timeout has not started.",
-		do:       "Wait: it starts when other instances have ended and the ones before it have started. To allow more instances of Challenge {CHALLENGE}, or of all, raise the limit that the message names.",
+		sentence: "The instance is queued: a limit on the number of instances is reached. Its timeout has not started.",
+		do:       "Wait: it starts when other instances have ended and the ones before it have started. To allow more, raise the limit that the message names, such as CHALLENGE_MAX_INSTANCES or spec.maxInstances of Challenge {CHALLENGE}.",
 	},
 	bergv1.ReasonOwnerBusy: {
 		level:    Waiting,

@@ -2,9 +2,11 @@ package challengeinstance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -19,7 +21,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
-	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -31,8 +32,6 @@ type Reconciler struct {
 	Live client.Reader
 	// Writer writes everything that belongs to an instance.
 	Writer apply.Writer
-	// Starts are the first passes of new instances under way: others let them go first.
-	Starts *precedence.Precedence
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
 	Config config.Berg
@@ -49,12 +48,10 @@ type Reconciler struct {
 
 	backoff      *outcome.Backoff
 	former       formerPolicies
-	turns        turns
-	calls        calls
+	finalizers   finalizer.Remover
 	terminations terminations
-	queue        queueing
-	// yields are the workers that give way.
-	yields chan struct{}
+	// enqueue adds a request to the queue of the controller.
+	enqueue func(ctrl.Request)
 	// copies are the versions of the pull secret that instances being built have under
 	// its own name. What is forgotten here, or by a restart, is copied once more.
 	copies *lru.Cache
@@ -77,54 +74,39 @@ type Reconciler struct {
 // Why a node refuses a pod stands in events alone; those of foreign pods are not kept.
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=list;watch;create;patch
 
-const (
-	// maxYield is how long what is written about an instance that only waits for another
-	// lets starts under way go first: nobody waits for it, and an owner may have hundreds.
-	maxYield = 500 * time.Millisecond
-	// rememberedCopies are more than are being built at a time.
-	rememberedCopies = 4096
-)
-
-// errBusy says that another instance of the same owner is being worked on. The request is
-// called again when that has ended: nothing else is to be done about it.
-var errBusy = fmt.Errorf("another instance of the owner is being worked on: %w", reconcile.ErrDeferred)
+// rememberedCopies are more than are being built at a time.
+const rememberedCopies = 4096
 
 // reconcile brings one instance a step further, or leaves it alone when there is nothing
 // to do. It returns after how long time alone will change something, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = redact.Error(err, instance.Spec.Flag) }()
-	done, err := r.getInTurn(ctx, turn{&r.calls, req}, instance)
-	if err != nil {
+	if err := outcome.WrapNotFound(r.Client.Get(ctx, req.NamespacedName, instance)); err != nil {
+		if errors.Is(err, outcome.ErrGone) {
+			r.forget(req.NamespacedName)
+		}
 		return 0, err
 	}
-	defer done()
 	r.backoff.ResetIfReplaced(req, instance.UID)
-	if instance.DeletionTimestamp != nil {
-		r.turns.goesOn(instance)
-		return 0, nil // the controller of deletions terminates it
-	}
 	now := r.Clock.Now()
-	if status.DueTermination(instance, r.Config.Challenge, now) != "" {
+	switch {
+	case instance.DeletionTimestamp != nil:
+		return 0, r.finalize(ctx, instance, now)
+	case instance.Status.InstanceID == "":
+		return 0, nil // the admitter starts it
+	case status.DueTermination(instance, r.Config.Challenge, now) != "":
 		return 0, nil // the controller of expiries deletes it
 	}
-	view, err := r.observe(ctx, instance)
+	observed, err := r.observe(ctx, instance)
 	if err != nil {
 		return 0, err
 	}
-	problem := status.Check(view, r.Config.Challenge)
-	busy := problem != nil && problem.Reason == bergv1.ReasonOwnerBusy
-	switch {
-	case busy:
-		r.giveWay(ctx)
-	case instance.Status.InstanceID == "":
-		defer r.Starts.Take()()
+	refused := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer))
+	if refused != nil && outcome.CauseOf(refused) != outcome.Rejected {
+		return 0, refused
 	}
-	held := outcome.WrapNotFound(finalizer.Ensure(ctx, r.Client, instance, bergv1.Finalizer))
-	if held != nil && outcome.CauseOf(held) != outcome.Rejected {
-		return 0, held
-	}
-	if status.Withdrawn(view.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
+	if status.Withdrawn(observed.Candidate) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop {
 		err := outcome.WrapNotFound(r.terminate(ctx, instance, bergv1.TerminationAdmin))
 		if outcome.CauseOf(err) == outcome.Rejected {
 			r.reportBlocked(ctx, instance, bergv1.TerminationAdmin, err, now)
@@ -132,23 +114,13 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		return 0, err
 	}
 
-	if problem == nil && held != nil {
+	out := status.Outcome{Observed: observed, Problem: status.Check(observed, r.Config.Challenge)}
+	if out.Problem == nil && refused != nil {
 		// Without it a deletion would be missed.
-		problem = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", held), instance.Spec.Flag)
-	}
-	out := status.Outcome{Observed: view, Problem: problem}
-	if !busy {
-		r.turns.goesOn(instance)
-	}
-	fresh := instance.Status.InstanceID == ""
-	if err := r.admit(ctx, &out); err != nil {
-		return 0, err
+		out.Problem = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", refused), instance.Spec.Flag)
 	}
 	if out.Problem == nil {
-		if err := r.start(ctx, &out.Observed, now); err != nil {
-			if fresh {
-				r.notStarted(instance, err)
-			}
+		if err := r.adopt(ctx, &out.Observed); err != nil {
 			return 0, err
 		}
 		out.Endpoints, out.Problem = r.build(ctx, out.Observed, &out.Written)
@@ -170,9 +142,6 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	if err == nil {
 		r.report(before, out, now)
 	}
-	if err == nil && busy {
-		r.turns.waits(instance)
-	}
 	if p := out.Problem; p != nil && p.Err != nil {
 		err = reconcile.Join(p.Err, err)
 	}
@@ -182,38 +151,12 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	return status.Sooner(status.UntilStartDeadline(instance, r.Config.Challenge, r.Clock.Now()), status.UntilRetry(out.Observed, now)), err
 }
 
-// getInTurn reads an instance when nobody else works on one of the same owner, and returns
-// errBusy when somebody does. Of two instances only one may decide that it goes first, and
-// make the namespace; and what is being built when its deletion begins is not finalized
-// before that has stopped.
-func (r *Reconciler) getInTurn(ctx context.Context, who turn, instance *bergv1.ChallengeInstance) (done func(), err error) {
-	key := who.request.NamespacedName
-	var before bergv1.ChallengeInstance
-	if err := r.Client.Get(ctx, key, &before, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		r.turns.absent(who)
-		return nil, outcome.WrapNotFound(err)
-	}
-	// What was begun comes before what waits.
-	done, ok := r.turns.take(before.Spec.OwnerID, who, before.Status.InstanceID != "")
-	if !ok {
-		return nil, errBusy
-	}
-	// What was seen before does not count any more.
-	if err := r.Client.Get(ctx, key, instance); err != nil {
-		done()
-		return nil, outcome.WrapNotFound(err)
-	}
-	return done, nil
-}
-
-// giveWay lets starts under way go first. Few workers do so at a time: those that start
-// instances must not become fewer when many owners have one that waits.
-func (r *Reconciler) giveWay(ctx context.Context) {
-	select {
-	case r.yields <- struct{}{}:
-		defer func() { <-r.yields }()
-		r.Starts.GiveWay(ctx, maxYield)
-	default:
+// forget drops what is remembered of an instance that no longer exists.
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.finalizers.Forget(key)
+	r.terminations.forget(key)
+	if r.Recorder != nil {
+		r.Recorder.Forget(key)
 	}
 }
 

@@ -1,6 +1,13 @@
-// Package challengeinstance builds, watches and terminates ChallengeInstances.
+// Package challengeinstance admits, builds, watches and terminates ChallengeInstances.
 //
-// A reconciliation has these steps:
+// Three controllers share the instances, and no two of them write the same one:
+//
+//	admit   (admit.go)       one worker: which of those that were not started may start
+//	run     (controller.go)  those that were started, and all deletions (finalize.go)
+//	expire  (expiry.go)      requests the deletion of those that expire
+//
+// A fourth one deletes namespaces whose instance no longer exists (orphans.go). A reconciliation
+// of an instance that was started has these steps:
 //
 //	observe (observe.go)     all reads, into one status.Observed
 //	check   (status)         pure: may this instance be built, and if not, why
@@ -11,15 +18,15 @@
 //
 // The package manifests has the builders, in files named after the object they build; the
 // package status has the checks, the conditions and the times. Neither has a client or a
-// clock. Three more controllers end instances: one requests the deletion of instances that
-// expire (expiry.go), one carries out deletions (finalize.go), one deletes namespaces whose
-// instance no longer exists (orphans.go).
+// clock.
 //
 // Other files:
 //
-//	turns.go        one instance of an owner at a time
-//	queue.go        limits on the number of instances
-//	start.go        persists what a live instance keeps: its ID, the Challenge, the defaults
+//	admit_round.go  all that one decision of package admission is made of
+//	admit_lag.go    what the cache may not show yet
+//	queuemetrics.go how many instances wait
+//	rollout.go      lets a live instance adopt its Challenge as it is now
+//	watches.go      which events lead to a reconciliation, and with which priority
 //	nodeports.go    writes Services and keeps their node ports
 //	pullsecrets.go  copies of the pull secret, and which of them a container uses
 //	policies.go     which kinds of network policy are used, and the removal of others

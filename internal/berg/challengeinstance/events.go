@@ -28,11 +28,8 @@ const (
 	actionTerminate = "Terminate"
 )
 
-// reportStarted reports, once, that an instance is being built.
-func (r *Reconciler) reportStarted(before, instance *bergv1.ChallengeInstance) {
-	if before.Status.InstanceID != "" {
-		return
-	}
+// reportStarted reports that an instance is being built.
+func (r *Reconciler) reportStarted(instance *bergv1.ChallengeInstance) {
 	created.WithLabelValues(perChallenge.label(instance.Spec.ChallengeRef.Name, true)).Inc()
 	reconcile.Normal(r.Events, instance, bergv1.ReasonInstanceCreating, actionCreate, "Creating challenge instance")
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/admission"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
@@ -75,7 +76,7 @@ func TestApparentReason(t *testing.T) {
 func TestQueuedInstancesReportNoProblem(t *testing.T) {
 	cfg := config.Challenge{MaxInstances: 2, StartDeadline: time.Minute, Timeout: time.Hour}
 	c := candidate("a", 0)
-	status.Compute(status.Outcome{Observed: status.Observed{Candidate: c}, Problem: status.QueuedProblem(c, cfg)}, cfg, noon)
+	status.Compute(status.Outcome{Observed: status.Observed{Candidate: c}, Problem: status.WaitProblem(admission.Decision{Reason: admission.Full}, cfg)}, cfg, noon)
 	if news := newProblems(nil, c.Instance.Status.Conditions); len(news) > 0 {
 		t.Errorf("reported as problems: %v", news)
 	}

@@ -22,6 +22,10 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
+// terminationWorkers is the number of expired instances that are deleted concurrently. More
+// would end few instances sooner, and would slow down the API server for starts.
+func terminationWorkers(workers int) int { return max(1, workers/2) }
+
 // expiries deletes live instances that have expired, or that have a termination reason.
 func (r *Reconciler) expiries() *expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason] {
 	return &expiry.Controller[*bergv1.ChallengeInstance, bergv1.TerminationReason]{

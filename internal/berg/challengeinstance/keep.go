@@ -46,33 +46,33 @@ type Ending struct {
 var errRecordPending = fmt.Errorf("the record of the instance is being read: %w", reconcile.ErrDeferred)
 
 // keepRecord reports whether the Recorder allows the deletion of the namespace.
-func (d *deletion) keepRecord(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
+func (r *Reconciler) keepRecord(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) (ready bool) {
 	// A check reports by itself how its instance ended.
-	if d.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" {
+	if r.Recorder == nil || instance.Labels[bergv1.LabelCheck] != "" {
 		return true
 	}
 	key := client.ObjectKeyFromObject(instance)
-	return d.Recorder.Keep(ctx, key, instance.UID,
-		func() Ending { return d.ending(ctx, instance.DeepCopy(), ns) },
-		func() { d.calls.add(ctrl.Request{NamespacedName: key}) })
+	return r.Recorder.Keep(ctx, key, instance.UID,
+		func() Ending { return r.ending(ctx, instance.DeepCopy(), ns) },
+		func() { r.enqueue(ctrl.Request{NamespacedName: key}) })
 }
 
-func (d *deletion) ending(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) Ending {
+func (r *Reconciler) ending(ctx context.Context, instance *bergv1.ChallengeInstance, ns *corev1.Namespace) Ending {
 	e := Ending{
 		Instance: instance, Namespace: ns.DeepCopy(),
-		Reason:    bergv1.EndReason(cmp.Or(instance.Spec.TerminationReason, d.apparentReason(ctx, instance))),
-		ExpiresAt: status.ExpiresAt(instance, d.Config.Challenge),
+		Reason:    bergv1.EndReason(cmp.Or(instance.Spec.TerminationReason, r.apparentReason(ctx, instance))),
+		ExpiresAt: status.ExpiresAt(instance, r.Config.Challenge),
 	}
-	where := d.challengeKey(instance)
+	where := r.challengeKey(instance)
 	e.Challenge = bergv1.ChallengeReference{Namespace: where.Namespace, Name: where.Name}
-	c, err := d.observeCandidate(ctx, instance)
+	c, err := r.observeCandidate(ctx, instance)
 	if err != nil {
 		return e // only a cache that shuts down fails
 	}
 	if c.Challenge != nil {
 		e.StaticFlag = c.Challenge.Spec.Flag
 	}
-	if e.Reason == bergv1.EndReason(bergv1.TerminationAdmin) && d.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop && status.Withdrawn(c) {
+	if e.Reason == bergv1.EndReason(bergv1.TerminationAdmin) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop && status.Withdrawn(c) {
 		e.Reason = bergv1.EndChallengeDeleted
 	}
 	return e

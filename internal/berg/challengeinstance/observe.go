@@ -22,6 +22,9 @@ import (
 const (
 	indexOwner     = "spec.ownerId"
 	indexChallenge = "spec.challengeRef"
+	// indexPending has, under the value isPending, the instances that were not started.
+	indexPending = "pending"
+	isPending    = "true"
 )
 
 func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInstance) (status.Observed, error) {
@@ -30,17 +33,8 @@ func (r *Reconciler) observe(ctx context.Context, instance *bergv1.ChallengeInst
 	if o.Candidate, err = r.observeCandidate(ctx, instance); err != nil {
 		return o, err
 	}
-	if o.Namespace, err = r.observeNamespace(ctx, instance); err != nil {
+	if o.Namespace, err = r.observeNamespace(ctx, instance.Spec.OwnerID); err != nil {
 		return o, err
-	}
-	siblings, err := r.siblings(ctx, instance)
-	if err != nil {
-		return o, err
-	}
-	o.Holder = status.Holder(o.Namespace, siblings)
-	contends := r.contends(ctx)
-	if o.Ahead = status.Ahead(instance, siblings, contends.holds); contends.err != nil {
-		return o, contends.err
 	}
 	o.Deployments, err = r.observeDeployments(ctx, o.Candidate)
 	return o, err
@@ -65,10 +59,10 @@ func (r *Reconciler) observeDeployments(ctx context.Context, c status.Candidate)
 	return all, nil
 }
 
-func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance, opts ...client.GetOption) (status.Candidate, error) {
+func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.ChallengeInstance) (status.Candidate, error) {
 	c := status.Candidate{Instance: instance, Key: r.challengeKey(instance)}
 	challenge := &bergv1.Challenge{}
-	switch err := r.Client.Get(ctx, c.Key, challenge, opts...); {
+	switch err := r.Client.Get(ctx, c.Key, challenge); {
 	case err == nil:
 		c.Challenge = challenge
 	case !apierrors.IsNotFound(err):
@@ -79,70 +73,10 @@ func (r *Reconciler) observeCandidate(ctx context.Context, instance *bergv1.Chal
 	return c, err
 }
 
-// siblings returns the other instances of the same owner. They are those of the cache: not
-// to be changed.
-func (r *Reconciler) siblings(ctx context.Context, instance *bergv1.ChallengeInstance) ([]*bergv1.ChallengeInstance, error) {
-	var all bergv1.ChallengeInstanceList
-	if err := r.Client.List(ctx, &all, client.MatchingFields{indexOwner: instance.Spec.OwnerID},
-		client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		return nil, err
-	}
-	siblings := make([]*bergv1.ChallengeInstance, 0, len(all.Items))
-	for i := range all.Items {
-		if all.Items[i].UID != instance.UID {
-			siblings = append(siblings, &all.Items[i])
-		}
-	}
-	return siblings, nil
-}
-
-// contenders tells which instances would be built if each were alone. Of hundreds nearly
-// all ask for the same: each such thing is judged once.
-type contenders struct {
-	*Reconciler
-	ctx      context.Context
-	verdicts map[wish]bool
-	// err is what kept one from being judged; it counts as one that would.
-	err error
-}
-
-// wish is all that decides about an instance that was not started, beside its Challenge.
-type wish struct {
-	challenge types.NamespacedName
-	namespace string
-	flag      bool
-}
-
-func (r *Reconciler) contends(ctx context.Context) *contenders {
-	return &contenders{Reconciler: r, ctx: ctx, verdicts: map[wish]bool{}}
-}
-
-func (c *contenders) holds(i *bergv1.ChallengeInstance) bool {
-	if !status.MayContend(i) {
-		return false
-	}
-	w := wish{c.challengeKey(i), i.Namespace, i.Spec.Flag != ""}
-	verdict, known := c.verdicts[w]
-	if known && i.Status.ChallengeSnapshot == nil {
-		return verdict
-	}
-	found, err := c.observeCandidate(c.ctx, i, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		c.err = err
-		return true
-	}
-	verdict = status.CheckAlone(found, c.Config.Challenge) == nil
-	if found.Pinned == nil {
-		c.verdicts[w] = verdict
-	}
-	return verdict
-}
-
-// observeNamespace returns the namespace of the instance's owner, nil if there
-// is none.
-func (r *Reconciler) observeNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
+// observeNamespace returns the namespace of an owner, nil if there is none.
+func (r *Reconciler) observeNamespace(ctx context.Context, ownerID string, opts ...client.GetOption) (*corev1.Namespace, error) {
 	ns := &corev1.Namespace{}
-	err := r.Client.Get(ctx, types.NamespacedName{Name: manifests.NamespaceName(instance.Spec.OwnerID)}, ns)
+	err := r.Client.Get(ctx, types.NamespacedName{Name: manifests.NamespaceName(ownerID)}, ns, opts...)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -3,8 +3,8 @@ package challengeinstance
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -39,9 +39,7 @@ import (
 // those who have set them.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
-	r.yields = make(chan struct{}, max(1, r.Workers/8))
 	r.copies = lru.New(rememberedCopies)
-	r.openQueue(mgr)
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexOwner, func(o client.Object) []string {
 		return []string{o.(*bergv1.ChallengeInstance).Spec.OwnerID}
@@ -53,12 +51,22 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}); err != nil {
 		return err
 	}
+	if err := indexer.IndexField(ctx, &bergv1.ChallengeInstance{}, indexPending, func(o client.Object) []string {
+		if o.(*bergv1.ChallengeInstance).Status.InstanceID != "" {
+			return nil
+		}
+		return []string{isPending}
+	}); err != nil {
+		return err
+	}
 	var reader client.Reader = mgr.GetCache()
+	queueLength.watch(reader, mgr.Elected())
+	headAge.Watch(observeHeadAge(reader, r.Clock), mgr.Elected())
 	perChallenge.reader.Store(&reader)
 	perPhase.Watch(reader, r.Clock, mgr.Elected())
 	overdue.Watch(observeOverdue(reader, r.Clock), mgr.Elected())
 
-	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(r.awake(isLive)))
+	owner := handler.EnqueueRequestsFromMapFunc(r.ofNamespace(isBuilt))
 	changed := builder.WithPredicates(changes)
 	apis, err := optional.New(mgr, r.Presence, r.Direct, optionalKinds(r.Config.Challenge.NetworkPolicy))
 	if err != nil {
@@ -66,14 +74,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	controllers := ctrl.NewControllerManagedBy(mgr).
 		Named("challengeinstance").
-		For(&bergv1.ChallengeInstance{}, builder.WithPredicates(predicate.Or(changes, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isLive))).
-		Watches(&bergv1.ChallengeInstance{}, handler.EnqueueRequestsFromMapFunc(r.next), builder.WithPredicates(placeChanged)).
+		Watches(&bergv1.ChallengeInstance{}, instanceEvents, builder.WithPredicates(predicate.Or(changes, begun, finalizer.TakenOff(bergv1.Finalizer)), goneOr(isOurs))).
 		Watches(&bergv1.Challenge{}, handler.EnqueueRequestsFromMapFunc(r.instancesOfChallenge), builder.WithPredicates(challengeChanged)).
-		Watches(&bergv1.ChallengeInstance{}, r.placesInQueue()).
-		Watches(&bergv1.Challenge{}, r.roomOfChallenges(), builder.WithPredicates(challengeChanged)).
 		Watches(&corev1.Namespace{}, owner).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.firstOfOwner)).
-		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(r.awake(isNew))}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
+		Watches(&corev1.Namespace{}, r.terminatingNamespaces(), builder.WithPredicates(goneOr(isEnding))).
+		Watches(&corev1.Pod{}, firstReady{owner, r.ofNamespace(isNew)}, builder.WithPredicates(predicate.Or(podChanged, r.sandboxRepaired(ctx)))).
 		Watches(&eventsv1.Event{}, owner, builder.WithPredicates(failureChanged)).
 		Watches(&appsv1.Deployment{}, owner, builder.WithPredicates(predicate.Or(changes, refusalChanged))).
 		Watches(&policyv1.PodDisruptionBudget{}, owner, changed).
@@ -81,7 +86,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.ConfigMap{}, owner).
 		WatchesRawSource(apis.Enqueues(listInstances)).
-		WatchesRawSource(r.calls.source()).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			r.enqueue = queue.Add
+			return nil
+		})).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withDeadline))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.Workers,
@@ -111,7 +119,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := r.expiries().SetupWithManager(mgr); err != nil {
 		return err
 	}
-	if err := (&deletion{Reconciler: r}).setup(mgr); err != nil {
+	if err := (&admitter{Reconciler: r}).setup(mgr); err != nil {
 		return err
 	}
 	if err := (&orphans{client: r.Client, live: r.Live, clock: r.Clock, grace: r.Config.Challenge.OrphanGracePeriod}).setup(mgr); err != nil {
@@ -135,75 +143,106 @@ func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc
 	}
 }
 
-// firstReady is how pods wake instances. That of an instance that has never run goes before
-// all that waits: one write is all that is between a player and an instance that is ready,
-// and a start takes ten. By turns, of 500 at once none would be Running before all are
-// begun. An instance is Running for the first time but once, and has until its start
-// deadline to become so: nothing in a pod can hold up others for long.
+// The priorities in the queue. An instance whose pod is ready for the first time goes first: one write is all that
+// is missing, and a start takes ten. In the order of events, of 500 started together none would be Running before
+// all are built. An instance is Running for the first time only once, and has until its start deadline to become
+// so: nothing in a pod can hold up others for long.
+const (
+	firstReadyPriority = 2
+	startPriority      = 1
+	deletionPriority   = -1
+	// maxDeletionDelay is how long deletions let starts go first. Then they come in turn with them, so that a busy
+	// hour leaves none undone.
+	maxDeletionDelay = 5 * time.Second
+)
+
+func enqueue(q workqueue.TypedRateLimitingInterface[ctrl.Request], priority int, requests ...ctrl.Request) {
+	q.(priorityqueue.PriorityQueue[ctrl.Request]).AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, requests...)
+}
+
+// instanceEvents enqueue the instance that they are of.
+var instanceEvents = handler.Funcs{
+	CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+		enqueueInstance(q, e.Object.(*bergv1.ChallengeInstance), e.IsInInitialList)
+	},
+	UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+		enqueueInstance(q, e.ObjectNew.(*bergv1.ChallengeInstance), false)
+	},
+	DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+		enqueue(q, 0, requestOf(e.Object))
+	},
+}
+
+// enqueueInstance lets those that are ready since long, of which the operator finds all when it starts, come last.
+func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *bergv1.ChallengeInstance, initial bool) {
+	switch {
+	case isEnding(i):
+		enqueue(q, deletionPriority, requestOf(i))
+		time.AfterFunc(maxDeletionDelay, func() { enqueue(q, startPriority, requestOf(i)) })
+	case isNew(i):
+		enqueue(q, startPriority, requestOf(i))
+	case initial:
+		enqueue(q, handler.LowPriority, requestOf(i))
+	default:
+		enqueue(q, 0, requestOf(i))
+	}
+}
+
+func requestOf(o client.Object) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+}
+
+// terminatingNamespaces enqueue the instance that is being deleted and to which the namespace belongs. When the
+// namespace is gone, two writes are left that free a slot.
+func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
+	of := func(ctx context.Context, ns client.Object) []ctrl.Request {
+		return r.ofNamespace(func(i client.Object) bool {
+			return isEnding(i) && manifests.OwnerOf(i.(*bergv1.ChallengeInstance)).Owns(ns)
+		})(ctx, ns)
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			enqueue(q, deletionPriority, of(ctx, e.Object)...)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			enqueue(q, deletionPriority, of(ctx, e.ObjectNew)...)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			enqueue(q, startPriority, of(ctx, e.Object)...)
+		},
+	}
+}
+
+// firstReady is how pods enqueue instances: those that become ready for the first time with a priority.
 type firstReady struct {
 	handler.EventHandler
 	ofNew handler.MapFunc
 }
 
-// firstReadyPriority is above that of everything else, which is zero.
-const firstReadyPriority = 1
-
 func (h firstReady) Update(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	if before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod); !status.PodReady(before) && status.PodReady(after) {
-		if queue, ok := q.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
-			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(firstReadyPriority)}, h.ofNew(ctx, after)...)
-		}
+		enqueue(q, firstReadyPriority, h.ofNew(ctx, after)...)
 	}
 	h.EventHandler.Update(ctx, e, q)
 }
 
+// isNew reports whether an instance was started and has never been ready.
 func isNew(o client.Object) bool {
-	return isLive(o) && o.(*bergv1.ChallengeInstance).Status.ReadyAt == nil
+	return isBuilt(o) && o.(*bergv1.ChallengeInstance).Status.ReadyAt == nil
 }
 
+// isBuilt reports whether an instance was started and is not being deleted.
+func isBuilt(o client.Object) bool {
+	return isLive(o) && o.(*bergv1.ChallengeInstance).Status.InstanceID != ""
+}
+
+// isOurs reports whether an instance is the Reconciler's: the others are the admitter's.
+func isOurs(o client.Object) bool   { return isBuilt(o) || isEnding(o) }
 func isLive(o client.Object) bool   { return o.GetDeletionTimestamp() == nil }
 func isEnding(o client.Object) bool { return !isLive(o) }
 
 func (r *Reconciler) instancesOfChallenge(ctx context.Context, o client.Object) []ctrl.Request {
-	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isLive)
-}
-
-// awake leaves out the instances that only wait for another of their owner: next and
-// firstOfOwner wake them.
-func (r *Reconciler) awake(which func(client.Object) bool) func(client.Object) bool {
-	return func(o client.Object) bool { return which(o) && !r.turns.isWaiting(o) }
-}
-
-// next maps an instance to the one of its owner that waits right behind it: what that one
-// says, and whether it is the first, depends on this one.
-func (r *Reconciler) next(ctx context.Context, o client.Object) []ctrl.Request {
-	instance := o.(*bergv1.ChallengeInstance)
-	siblings, err := r.siblings(ctx, instance)
-	if err != nil {
-		return nil // only a cache that is shutting down fails
-	}
-	return requestsFor(status.Behind(instance, siblings, r.contends(ctx).holds))
-}
-
-// firstOfOwner maps a namespace to the first of its owner's instances, if some wait: it
-// can be built when the namespace is gone.
-func (r *Reconciler) firstOfOwner(ctx context.Context, o client.Object) []ctrl.Request {
-	ownerID, ours := strings.CutPrefix(o.GetName(), manifests.NamespacePrefix)
-	if !ours {
-		return nil
-	}
-	all, err := r.siblings(ctx, &bergv1.ChallengeInstance{Spec: bergv1.ChallengeInstanceSpec{OwnerID: ownerID}})
-	if err != nil || !slices.ContainsFunc(all, func(i *bergv1.ChallengeInstance) bool { return r.turns.isWaiting(i) }) {
-		return nil
-	}
-	return requestsFor(status.First(status.InOrder(all, status.MayContend), r.contends(ctx).holds))
-}
-
-func requestsFor(i *bergv1.ChallengeInstance) []ctrl.Request {
-	if i == nil {
-		return nil
-	}
-	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(i)}}
+	return r.requests(ctx, indexChallenge, client.ObjectKeyFromObject(o).String(), isBuilt)
 }
 
 func (r *Reconciler) requests(ctx context.Context, index, value string, which func(client.Object) bool) []ctrl.Request {
@@ -231,19 +270,12 @@ func goneOr(which func(client.Object) bool) predicate.Predicate {
 	}
 }
 
-// placeChanged passes the events of an instance after which another one of the same owner
-// may be the first, or come right after another one than before: its creation and its
-// deletion, and every change of what it asks for or of how far it has come.
-var placeChanged = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool {
-		return !e.IsInInitialList // then all are looked at
-	},
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*bergv1.ChallengeInstance), e.ObjectNew.(*bergv1.ChallengeInstance)
-		return reconcile.Replaced.Update(e) || isLive(before) != isLive(after) ||
-			before.Generation != after.Generation ||
-			status.HeldByFreeze(before) != status.HeldByFreeze(after) || before.Status.Phase != after.Status.Phase || before.Status.InstanceID != after.Status.InstanceID
-	},
+// begun passes the update with which an instance was started.
+var begun = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc:  func(e event.UpdateEvent) bool { return !isBuilt(e.ObjectOld) && isBuilt(e.ObjectNew) },
 }
 
 // challengeChanged passes what instances are built from. One that was deleted and
@@ -262,7 +294,7 @@ var podChanged = predicate.Funcs{
 	},
 }
 
-// failureTold passes what an event says, and not how often.
+// failureChanged passes what an event says, and not how often.
 var failureChanged = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -98,8 +99,12 @@ func TestPodChanged(t *testing.T) {
 
 func TestAnInstanceIsNewUntilItHasRun(t *testing.T) {
 	i := &bergv1.ChallengeInstance{}
+	if isNew(i) {
+		t.Error("one that was not started is new")
+	}
+	i.Status.InstanceID = "id"
 	if !isNew(i) {
-		t.Error("one without a status is not new")
+		t.Error("one that was never ready is not new")
 	}
 	i.DeletionTimestamp = &metav1.Time{}
 	if isNew(i) {
@@ -128,34 +133,93 @@ func TestReplacementIsAChange(t *testing.T) {
 	}
 }
 
-func TestWhatMayMoveAnotherInTheOrder(t *testing.T) {
-	before := candidate("one", 0).Instance
+func TestWhatMayChangeADecision(t *testing.T) {
+	waits := candidate("one", 0).Instance
+	runs := waits.DeepCopy()
+	started(runs)
+	runs.Finalizers = []string{bergv1.Finalizer}
+	ends := runs.DeepCopy()
+	ends.DeletionTimestamp = &metav1.Time{Time: noon}
 	for name, tc := range map[string]struct {
+		before *bergv1.ChallengeInstance
 		change func(*bergv1.ChallengeInstance)
 		want   bool
 	}{
-		"nothing":           {func(*bergv1.ChallengeInstance) {}, false},
-		"a condition":       {func(i *bergv1.ChallengeInstance) { i.Status.Conditions = []metav1.Condition{{}} }, false},
-		"the addresses":     {func(i *bergv1.ChallengeInstance) { i.Status.Services = []bergv1.ServiceEndpoint{{}} }, false},
-		"it is started":     {func(i *bergv1.ChallengeInstance) { i.Status.InstanceID = "id" }, true},
-		"its phase":         {func(i *bergv1.ChallengeInstance) { i.Status.Phase = bergv1.PhaseFailed }, true},
-		"what it asks for":  {func(i *bergv1.ChallengeInstance) { i.Generation++ }, true},
-		"it is being ended": {func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{} }, true},
-		"it is another one": {func(i *bergv1.ChallengeInstance) { i.UID = "another" }, true},
-		"a foreign label":   {func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{"a": "b"} }, false},
+		"nothing":                   {waits, func(*bergv1.ChallengeInstance) {}, false},
+		"a condition":               {waits, func(i *bergv1.ChallengeInstance) { i.Status.Conditions = []metav1.Condition{{}} }, false},
+		"its start":                 {waits, started, false},
+		"its spec":                  {waits, func(i *bergv1.ChallengeInstance) { i.Generation++ }, true},
+		"its source":                {runs, func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{bergv1.LabelSource: "b"} }, true},
+		"a freeze":                  {waits, isFrozen, true},
+		"another one of its name":   {waits, func(i *bergv1.ChallengeInstance) { i.UID = "another" }, true},
+		"its status is deleted":     {runs, func(i *bergv1.ChallengeInstance) { i.Status = bergv1.ChallengeInstanceStatus{} }, true},
+		"its phase":                 {runs, func(i *bergv1.ChallengeInstance) { i.Status.Phase = bergv1.PhaseFailed }, false},
+		"nothing of it is left":     {ends, func(i *bergv1.ChallengeInstance) { i.Finalizers = nil }, true},
+		"another finalizer is left": {ends, func(i *bergv1.ChallengeInstance) { i.Finalizers = []string{"example.com/hold"} }, true},
 	} {
-		after := before.DeepCopy()
+		after := tc.before.DeepCopy()
 		tc.change(after)
-		if got := placeChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tc.want {
+		if got := admissionChanged.Update(event.UpdateEvent{ObjectOld: tc.before, ObjectNew: after}); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if !placeChanged.Create(event.CreateEvent{Object: before}) || placeChanged.Create(event.CreateEvent{Object: before, IsInInitialList: true}) {
-		t.Error("a new one may come before others, and of those at the start all are looked at")
+	if !admissionChanged.Create(event.CreateEvent{Object: waits}) || admissionChanged.Create(event.CreateEvent{Object: runs}) {
+		t.Error("only an instance that was not started is to be decided about")
 	}
-	if !placeChanged.Delete(event.DeleteEvent{Object: before}) {
-		t.Error("one that is gone makes room")
+	if !admissionChanged.Delete(event.DeleteEvent{Object: runs}) {
+		t.Error("one that is gone frees a slot")
 	}
+}
+
+func TestWhichNamespacesMayChangeADecision(t *testing.T) {
+	ours, foreign := namespaceOf("one"), namespaceOf("one")
+	ours.Labels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}
+	if holderChanged.Create(event.CreateEvent{Object: ours}) || !holderChanged.Create(event.CreateEvent{Object: foreign}) {
+		t.Error("every start leads to another decision, or a foreign namespace to none")
+	}
+	ends := ours.DeepCopy()
+	ends.DeletionTimestamp = &metav1.Time{Time: noon}
+	if holderChanged.Update(event.UpdateEvent{ObjectOld: ours, ObjectNew: ours}) || !holderChanged.Update(event.UpdateEvent{ObjectOld: ours, ObjectNew: ends}) {
+		t.Error("an update that changes nothing leads to another decision, or its deletion to none")
+	}
+	if !holderChanged.Delete(event.DeleteEvent{Object: ours}) {
+		t.Error("its owner may start another instance")
+	}
+}
+
+func TestStartsComeBeforeDeletionsButNotForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := priorityqueue.New[reconcile.Request]("priorities")
+		defer q.ShutDown()
+		of := func(name string, modify ...func(*bergv1.ChallengeInstance)) *bergv1.ChallengeInstance {
+			return testInstance(append(modify, func(i *bergv1.ChallengeInstance) { i.Namespace, i.Name = "", name })...)
+		}
+		ended := func(i *bergv1.ChallengeInstance) { i.DeletionTimestamp = &metav1.Time{Time: noon} }
+		next := func(n int) (got []string) {
+			for range n {
+				request, _ := q.Get()
+				got = append(got, request.Name)
+				q.Done(request)
+			}
+			return got
+		}
+		instanceEvents.Create(t.Context(), event.CreateEvent{Object: of("initial", wasReady), IsInInitialList: true}, q)
+		instanceEvents.Update(t.Context(), event.UpdateEvent{ObjectNew: of("ends", wasReady, ended)}, q)
+		instanceEvents.Update(t.Context(), event.UpdateEvent{ObjectNew: of("changed", wasReady)}, q)
+		instanceEvents.Update(t.Context(), event.UpdateEvent{ObjectNew: of("starts", started)}, q)
+		if got := next(4); !slices.Equal(got, []string{"starts", "changed", "ends", "initial"}) {
+			t.Errorf("got %v", got)
+		}
+		time.Sleep(2 * maxDeletionDelay) // the deletion comes once more
+		next(1)
+
+		instanceEvents.Update(t.Context(), event.UpdateEvent{ObjectNew: of("ends", wasReady, ended)}, q)
+		time.Sleep(2 * maxDeletionDelay)
+		instanceEvents.Update(t.Context(), event.UpdateEvent{ObjectNew: of("starts", started)}, q)
+		if got := next(2); !slices.Equal(got, []string{"ends", "starts"}) {
+			t.Errorf("got %v: a deletion has waited too long", got)
+		}
+	})
 }
 
 func TestRefusalChanged(t *testing.T) {

@@ -124,7 +124,7 @@ func read(t *testing.T, folder string) map[string]*apiextensionsv1.CustomResourc
 	return found
 }
 
-// Each change that would break somebody is found, and each that would not is let
+// Each change that would break a client is found, and each that would not is let
 // through.
 func TestChangesAreChecked(t *testing.T) {
 	const instances = "challengeinstances.berg.norelect.ch"

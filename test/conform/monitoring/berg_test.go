@@ -116,7 +116,7 @@ func alertsOfBerg() map[string]alertTest {
 			silent: [][]string{
 				// No check is made.
 				without(healthy(), "berg_challengecheck_solvable"),
-				// It was mended, and checked at once.
+				// It was repaired, and checked immediately.
 				with(healthy(), `berg_challengecheck_solvable{`+job+`,instance="a",challenge="pwn"} 1x30 0x9 1x50`),
 				// Its check was suspended, or the Challenge deleted: then there is no number.
 				with(healthy(), `berg_challengecheck_solvable{`+job+`,instance="a",challenge="pwn"} 1x30 0x9 stale`),

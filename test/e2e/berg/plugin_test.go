@@ -26,20 +26,20 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-// What the plugin does with an API server alone is tried in test/integration/plugin.
+// test/integration/plugin tests what the plugin does with an API server only.
 var _ = Describe("kubectl berg", Ordered, func() {
 	berg := buildPlugin()
 
-	It("connects to TCP and UDP at a node's port, and says where nothing answers", func(ctx SpecContext) {
+	It("connects to TCP and UDP on a node port, and reports a port that does not answer", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Challenge(ctx, "ports", everyPort())
-		told := stage.Start(ctx, stage.Instance("ports"))
-		running := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		instance := stage.Start(ctx, stage.Instance("ports"))
+		running := instance.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 		join := func(service, text string) (pluginRun, error) {
 			return berg.feed(ctx, text, "connect", running.Name, service, "-n", stage.Namespace, "--via", world.NodeAddress)
 		}
 		for _, service := range []string{"echo", "echo-datagrams"} {
-			// kube-proxy hears of the pod's readiness beside us.
+			// kube-proxy observes the readiness of the pod independently.
 			expect.Until(ctx, deployed.ReactLimit, func(context.Context) error {
 				ran, err := join(service, "over "+service+"\n")
 				if err != nil {
@@ -48,26 +48,26 @@ var _ = Describe("kubectl berg", Ordered, func() {
 				return deployed.ErrorIf(ran.code != console.ExitOK || ran.out != "over "+service+"\n", ran.String())
 			})
 		}
-		// A port of the machine that nobody listens at, whatever the cluster has for a Gateway.
+		// No process listens on this address, with any Gateway.
 		ran, err := berg.feed(ctx, "", "connect", running.Name, "echo", "-n", stage.Namespace, "--via", "127.255.255.254")
 		Expect(err).NotTo(HaveOccurred())
 		Expect(ran.code).To(Equal(console.ExitUnreachable), ran.String())
 		Expect(ran.err).To(ContainSubstring("kubectl berg doctor checks DNS and Gateway"))
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("shows what containers wrote, also before they were restarted, and follows one to its end", func(ctx SpecContext) {
+	It("prints logs, also of previous runs, and follows them to the end of the instance", func(ctx SpecContext) {
 		const words = "ending with exit code 3 as TOOLBOX_EXIT asks"
 		stage := journey.NewStage(ctx)
 		broken := journey.Toolbox("broken")
 		broken.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_EXIT": bergv1.StringValue("3")}
-		// Ready never, so that no moment between two crashes counts as ready.
+		// Never ready, so that the time between two crashes does not count as ready.
 		broken.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
 			Exec: &corev1.ExecAction{Command: []string{"cat", "/no-such-file"}},
 		}}
 		stage.Challenge(ctx, "half", broken, journey.Toolbox("silent"))
-		told := stage.Start(ctx, stage.Instance("half"))
-		told.ExpectCondition(ctx, deployed.StartLimit, bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff")
-		name := told.Now().Name
+		instance := stage.Start(ctx, stage.Instance("half"))
+		instance.ExpectCondition(ctx, deployed.StartLimit, bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff")
+		name := instance.Now().Name
 
 		all := berg.run(ctx, "logs", name, "-n", stage.Namespace)
 		Expect(all.code).To(Equal(console.ExitOK), all.String())
@@ -85,8 +85,8 @@ var _ = Describe("kubectl berg", Ordered, func() {
 			defer GinkgoRecover()
 			ended <- berg.run(ctx, "logs", name, "-n", stage.Namespace, "-f")
 		}()
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		instance.Delete(ctx)
+		instance.ExpectEnd(ctx)
 		var followed pluginRun
 		Eventually(ctx, ended).WithTimeout(deployed.ReactLimit).Should(Receive(&followed))
 		Expect(followed.code).To(Equal(console.ExitOK), followed.String())
@@ -96,7 +96,7 @@ var _ = Describe("kubectl berg", Ordered, func() {
 var _ = Describe("kubectl berg at a Gateway", Label("network"), Serial, Ordered, func() {
 	berg := buildPlugin()
 
-	It("connects by HTTPS and TLS, and believes no authority but that which it is given", func(ctx SpecContext) {
+	It("connects by HTTPS and TLS, and trusts only the authority of --ca", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		_, running := startExposed(ctx, stage)
 		join := func(text string, more ...string) pluginRun {
@@ -122,16 +122,16 @@ var _ = Describe("kubectl berg at a Gateway", Label("network"), Serial, Ordered,
 		}
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("says what a doctor finds of it: listeners, certificates, policies, and what is wrong", func(ctx SpecContext) {
+	It("checks listeners, certificates and policies, and reports problems", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Challenge(ctx, "exposed", exposedBox())
 		look := func(environment ...string) (pluginRun, map[string]diagnosis) {
 			GinkgoHelper()
 			ran := berg.withoutNames(ctx, environment, "doctor", "-n", stage.Namespace, "-o", "json")
-			var told struct{ Checks []diagnosis }
-			Expect(json.Unmarshal([]byte(ran.out), &told)).To(Succeed(), ran.String())
+			var report struct{ Checks []diagnosis }
+			Expect(json.Unmarshal([]byte(ran.out), &report)).To(Succeed(), ran.String())
 			found := map[string]diagnosis{}
-			for _, d := range told.Checks {
+			for _, d := range report.Checks {
 				found[d.Check] = d
 			}
 			return ran, found
@@ -141,32 +141,32 @@ var _ = Describe("kubectl berg at a Gateway", Label("network"), Serial, Ordered,
 		Expect(ran.code).To(Equal(console.ExitOK), ran.String())
 		for check, text := range map[string]string{
 			"Gateway API":    "HTTPRoute and TLSRoute are served",
-			"Gateway":        setting("GATEWAY_NAMESPACE") + "/" + setting("GATEWAY_NAME") + " works, at " + world.NodeAddress,
-			"listener http":  "HTTPS at port " + setting("CHALLENGE_HTTP_PORT") + " for *." + setting("CHALLENGE_DOMAIN"),
-			"listener tls":   "TLS at port " + setting("CHALLENGE_TLS_PORT") + " for *." + setting("CHALLENGE_DOMAIN"),
-			"network policy": "Cilium's, as NETWORK_POLICY=auto chooses here",
+			"Gateway":        setting("GATEWAY_NAMESPACE") + "/" + setting("GATEWAY_NAME") + " works at " + world.NodeAddress,
+			"listener http":  "HTTPS on port " + setting("CHALLENGE_HTTP_PORT") + " for *." + setting("CHALLENGE_DOMAIN"),
+			"listener tls":   "TLS on port " + setting("CHALLENGE_TLS_PORT") + " for *." + setting("CHALLENGE_DOMAIN"),
+			"network policy": "Cilium's, chosen by NETWORK_POLICY=auto",
 			"operator":       "replicas are ready in " + world.Operator.Namespace,
 		} {
 			Expect(found).To(HaveKeyWithValue(check, And(HaveField("Level", "ok"), HaveField("Text", ContainSubstring(text)))))
 		}
-		// The clusters of the tests have certificates for two weeks, which a doctor calls too short.
+		// The certificates of the test clusters are valid for two weeks, for which doctor warns.
 		for _, check := range []string{"certificate, HTTPS", "certificate, TLS"} {
 			Expect(found).To(HaveKeyWithValue(check, HaveField("Text", HavePrefix("it expires in "))))
 		}
 
 		_, found = look()
-		Expect(found).To(HaveKeyWithValue("certificate, HTTPS", And(HaveField("Level", "warning"), HaveField("Text", HavePrefix("browsers refuse it")))))
+		Expect(found).To(HaveKeyWithValue("certificate, HTTPS", And(HaveField("Level", "warning"), HaveField("Text", HavePrefix("browsers reject it")))))
 
 		const name = "CHALLENGE_HTTP_LISTENER_NAME"
-		withSetting(ctx, name, "nobody")
+		withSetting(ctx, name, "missing")
 		ran, found = look()
 		Expect(ran.code).To(Equal(console.ExitProblem), ran.String())
-		Expect(found).To(HaveKeyWithValue("listener nobody", And(
-			HaveField("Level", "problem"), HaveField("Text", "the Gateway has no listener of that name"), HaveField("Do", "Add it, or set "+name+"."))))
+		Expect(found).To(HaveKeyWithValue("listener missing", And(
+			HaveField("Level", "problem"), HaveField("Text", "the Gateway has no listener with this name"), HaveField("Do", "Add the listener, or set "+name+"."))))
 	}, SpecTimeout(deployed.SpecLimit))
 })
 
-// diagnosis is a line of the doctor's.
+// diagnosis is a result of doctor.
 type diagnosis struct{ Check, Level, Text, Do string }
 
 // plugin is kubectl-berg, built before the specs of a container.
@@ -210,13 +210,13 @@ func (p *plugin) feed(ctx context.Context, in string, args ...string) (pluginRun
 	return p.start(ctx, in, nil, p.program, args...)
 }
 
-// withoutNames runs the plugin where no name resolves: a lookup must not leave this machine.
+// withoutNames runs the plugin without DNS: a lookup must not leave this machine.
 func (p *plugin) withoutNames(ctx context.Context, environment []string, args ...string) pluginRun {
 	GinkgoHelper()
-	nobody := filepath.Join(GinkgoT().TempDir(), "resolv.conf")
-	Expect(os.WriteFile(nobody, []byte("nameserver 127.255.255.254\noptions timeout:1 attempts:1\n"), 0o600)).To(Succeed())
+	resolver := filepath.Join(GinkgoT().TempDir(), "resolv.conf")
+	Expect(os.WriteFile(resolver, []byte("nameserver 127.255.255.254\noptions timeout:1 attempts:1\n"), 0o600)).To(Succeed())
 	const script = `mount --bind "$0" /etc/resolv.conf && exec "$@"`
-	ran, err := p.start(ctx, "", environment, "unshare", append([]string{"--mount", "sh", "-c", script, nobody, p.program}, args...)...)
+	ran, err := p.start(ctx, "", environment, "unshare", append([]string{"--mount", "sh", "-c", script, resolver, p.program}, args...)...)
 	Expect(err).NotTo(HaveOccurred())
 	return ran
 }

@@ -39,7 +39,7 @@ containers:
 
 // One installation, from its first day to its last.
 var _ = Describe("Helm", Ordered, func() {
-	// before is what the cluster holds beside namespaced objects without the operator.
+	// before is the cluster's objects without a namespace without the operator.
 	var before sets.Set[string]
 	// instance is that of a player, who notices nothing of all this, and its pods.
 	var instance *bergv1.ChallengeInstance
@@ -146,7 +146,7 @@ var _ = Describe("Helm", Ordered, func() {
 // address is where docs/operations.md takes the file from.
 var address = regexp.MustCompile(`https://\S+/deploy/install\.yaml`)
 
-// overlay is a folder with the kustomization that docs/operations.md shows, beside the file of this
+// overlay is a folder with the kustomization that docs/operations.md shows, next to the file of this
 // tree.
 func overlay() string {
 	GinkgoHelper()

@@ -23,7 +23,7 @@ import (
 const (
 	// stage is the namespace of the Challenges and instances of this suite.
 	stage = "olm-journeys"
-	// quick starts at once; absent has an image that is not there, and so is being
+	// quick starts immediately; absent has an image that is not there, and so is being
 	// started for as long as it lives.
 	quick  = "quick"
 	absent = "absent"
@@ -243,7 +243,7 @@ func (c *crowd) finished() int {
 	return c.ended
 }
 
-// expectServed ends the coming and going and wants that everybody got what they
+// expectServed ends the starts and deletions and expects that every player got what they
 // came for.
 func (c *crowd) expectServed() {
 	GinkgoHelper()

@@ -33,7 +33,7 @@ import (
 
 // One installation, from its first day to its last.
 var _ = Describe("The operator", Ordered, func() {
-	// before is what the cluster holds beside namespaced objects without the operator.
+	// before is the cluster's objects without a namespace without the operator.
 	var before sets.Set[string]
 
 	BeforeAll(func(ctx SpecContext) {
@@ -112,7 +112,7 @@ var _ = Describe("The operator", Ordered, func() {
 		unhurt.expectUnaffected(ctx)
 	}, SpecTimeout(3*installLimit))
 
-	It("holds an upgrade up while an instance is being started, lets it proceed, and skips a version, killed meanwhile", func(ctx SpecContext) {
+	It("holds an upgrade up while an instance is being started, lets it proceed, and skips a version, while operators are killed", func(ctx SpecContext) {
 		configure(ctx, map[string]string{"UPGRADE_HOLD_MAX": "10m"})
 		expectInstalled(ctx, second, map[string]string{"UPGRADE_HOLD_MAX": "10m"})
 		unhurt := follow(ctx, run(ctx))

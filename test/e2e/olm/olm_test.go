@@ -104,7 +104,7 @@ func untyped(env map[string]string) []any {
 	return list
 }
 
-// offer puts another catalog in the place of the one that is there, as whoever
+// offer puts another catalog in the place of the one that is there, as the one who
 // publishes a new version does.
 func offer(ctx context.Context, catalog string) {
 	GinkgoHelper()
@@ -142,7 +142,7 @@ func expectInstalled(ctx context.Context, version string, env map[string]string)
 	})
 }
 
-// installed is nil if this version, no other one beside it, runs with these
+// installed is nil if this version, no other one, runs with these
 // settings.
 func (c *cluster) installed(ctx context.Context, version string, env map[string]string) error {
 	var versions operatorsv1alpha1.ClusterServiceVersionList

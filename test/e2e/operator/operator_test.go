@@ -65,7 +65,7 @@ var _ = Describe("The operator", func() {
 		pod, err := world.Leader(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		url := "https://" + world.Forward(client.ObjectKeyFromObject(pod), 8443) + "/metrics"
-		// The certificate is the operator's own; nobody could have been told of it.
+		// The certificate is the operator's own; no client can know it in advance.
 		insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		DeferCleanup(insecure.CloseIdleConnections)
 
@@ -160,7 +160,7 @@ var _ = Describe("The operator", func() {
 			expect.Until(ctx, deployed.StartLimit, deployed.ExpectLease)
 		}, SpecTimeout(deployed.SpecLimit))
 
-		It("deletes at once what expired in the meantime", func(ctx SpecContext) {
+		It("deletes immediately what expired in the meantime", func(ctx SpecContext) {
 			stage := journey.NewStage(ctx)
 			story := stage.RunToolbox(ctx)
 
@@ -169,7 +169,7 @@ var _ = Describe("The operator", func() {
 			started := story.Now().Status.StartedAt.Time
 			story.Patch(ctx, `{"timeout":"%ds"}`, int(time.Since(started).Seconds())+1)
 			Consistently(ctx, story.Now).WithTimeout(3*time.Second).Should(HaveField("DeletionTimestamp", BeNil()),
-				"somebody else than the operator deleted the instance")
+				"another client than the operator deleted the instance")
 			scaleOperator(ctx, replicas)
 
 			story.ExpectEnd(ctx)

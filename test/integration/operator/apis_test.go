@@ -33,7 +33,7 @@ var _ = Describe("An API that is not enabled", func() {
 		// Not Instead, which would start the shared one again before it has its rights back.
 		stop := inprocess.Run(map[string]string{"POD_NAMESPACE": installed.Namespace, "ENABLED_APIS": enabled}, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			for _, part := range never {
-				// Discovery asks for the list of an API, nobody for its objects.
+				// Discovery asks for the list of an API; nothing asks for its objects.
 				if strings.Contains(r.URL.Path, part) {
 					asked.Store(&r.URL.Path)
 				}

@@ -138,7 +138,7 @@ var _ = Describe("An object whose type is not known", func() {
 		Entry("of a field that no plan mentions", `{"spec":{"extra":"1"}}`),
 	)
 
-	It("is refused when it belongs to somebody else", func(ctx context.Context) {
+	It("is refused when it belongs to another owner", func(ctx context.Context) {
 		ns := apiserver.Namespace(ctx)
 		Expect(k8s.Create(ctx, gadget(ns))).To(Succeed())
 		_, err := kit.apply(ctx, gadget(ns))

@@ -26,7 +26,7 @@ import (
 var (
 	// lateness is what a busy machine adds.
 	lateness = limits.Scaled(5 * time.Second)
-	// lookingAround is how late a replica may notice that nobody leads: two of its
+	// lookingAround is how late a replica may notice that no replica leads: two of its
 	// looks, each of which the election delays by up to 1.2 of itself.
 	lookingAround = 2*22*operator.RetryPeriod/10 + lateness
 )
@@ -34,7 +34,7 @@ var (
 var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 	withProcesses()
 
-	It("is alive at once, and ready when its caches are filled", func(ctx context.Context) {
+	It("is alive immediately, and ready when its caches are filled", func(ctx context.Context) {
 		p := start(ctx)
 		held, let := p.gate.holdUp(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/poddisruptionbudgets") })
 		Eventually(held).Should(BeClosed())
@@ -140,7 +140,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		Expect(second.errorLines()).To(BeEmpty())
 	})
 
-	It("hands over at once when it is told to stop, after completing what it has begun", func(ctx context.Context) {
+	It("hands over immediately after SIGTERM, when it has completed what it has begun", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "handover", bergtest.OneContainer)
 		first := start(ctx).leads(ctx).ready()

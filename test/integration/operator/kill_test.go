@@ -98,14 +98,14 @@ var _ = Describe("An operator that is killed", func() {
 		}
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
-	It("by nobody, but deaf for the answer to any one write, builds and deletes all the same", func(ctx context.Context) {
+	It("by no signal, but without the response to any one write, builds and deletes nevertheless", func(ctx context.Context) {
 		lost := buildAndEndOver(ctx, &line{}, func(instances []*bergv1.ChallengeInstance) {
 			Expect(k8s.DeleteAllOf(ctx, &bergv1.ChallengeInstance{}, client.InNamespace(instances[0].Namespace))).To(Succeed())
 		})
 		Expect(lost).To(BeNumerically(">", 12), "answers that were lost")
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 
-	It("by nobody, but told of a conflict at any one write, builds and deletes all the same", func(ctx context.Context) {
+	It("by no signal, but with a conflict as the response to any one write, builds and deletes nevertheless", func(ctx context.Context) {
 		refused := buildAndEndOver(ctx, &line{refuse: true}, func(instances []*bergv1.ChallengeInstance) {
 			for n, i := range instances { // half of them by the operator's own deletion
 				if n%2 == 0 {

@@ -48,7 +48,7 @@ var _ = Describe("The metrics of operators as processes", Ordered, ContinueOnFai
 		for token, want := range map[string]int{
 			"":            http.StatusUnauthorized,
 			"not-a-token": http.StatusInternalServerError, // controller-runtime's answer to what is no token
-			newAccount(ctx, bergtest.Namespace(ctx), "nobody"): http.StatusForbidden,
+			newAccount(ctx, bergtest.Namespace(ctx), "no-rights"): http.StatusForbidden,
 			scraper: http.StatusOK,
 		} {
 			Expect(statusOnly(p.scrape(ctx, token))).To(Equal(want))

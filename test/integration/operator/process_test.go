@@ -169,7 +169,7 @@ func (p *process) errorLines() []string {
 	return out
 }
 
-// holder is who holds the lease, "" for nobody.
+// holder is the holder of the lease, "" if there is none.
 func holder(ctx context.Context) string {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{}

@@ -157,7 +157,7 @@ var _ = Describe("The examples of the bundle", func() {
 	It("are refused when one is not deleted", func(ctx context.Context) {
 		const finalizer = "berg.test/hold"
 		run.Timeout = 20 * time.Second
-		// Somebody's finalizer keeps the instance.
+		// A foreign finalizer keeps the instance.
 		DeferCleanup(func(ctx context.Context) {
 			for _, i := range instancesOf(ctx, ns) {
 				patch := client.MergeFrom(i.DeepCopy())

@@ -41,7 +41,7 @@ func marker() string { return strings.ReplaceAll(uuid.NewString(), "-", "")[:20]
 var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 	withProcesses()
 
-	It("stand nowhere but where the player finds them, whatever happens", func(ctx context.Context) {
+	It("are only where the player finds them, also after failures", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		var markers []string
 		flagged := func(around string, modify ...func(*bergv1.ChallengeInstance)) func(*bergv1.ChallengeInstance) {

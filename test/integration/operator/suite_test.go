@@ -1,4 +1,4 @@
-// Package operator tests the operator as a program, whatever it looks after: start and end,
+// Package operator tests the operator as a program, independent of API groups: start and end,
 // leader election, a sudden death after any write, rights, metrics, what it tells of flags,
 // what upgrades wait for, pressure, and the examples of its bundle. It does so against a
 // real API server with simulated nodes; some operators run as processes, some in this one.

@@ -183,7 +183,7 @@ var _ = Describe("An upgrade by OLM", func() {
 			wake()
 		}
 
-		It("is written once for a pause and once for its end, beside what others wrote", func(ctx context.Context) {
+		It("is written once for a pause and once for its end, and keeps what others wrote", func(ctx context.Context) {
 			create(ctx, metav1.Condition{Type: "Foreign", Status: metav1.ConditionTrue, Reason: "Theirs", Message: "not ours", LastTransitionTime: metav1.NewTime(time.Now())})
 			stop := run(ctx)
 			defer stop()

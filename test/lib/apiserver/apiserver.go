@@ -43,7 +43,7 @@ const (
 	PollInterval = 100 * time.Millisecond
 	// NamespacePrefix begins the names of the namespaces that specs make.
 	NamespacePrefix = "integration-"
-	// OperatorUser is whom the API server sees in the operator: an account that has the
+	// OperatorUser is the user name of the operator at the API server: an account that has the
 	// rights of config/default and no other.
 	OperatorUser = "system:serviceaccount:" + installed.Namespace + ":" + installed.Account
 )
@@ -66,7 +66,7 @@ func Run(t *testing.T, description string) {
 	RunSpecs(t, description)
 }
 
-// Begin reaches the API server and installs what config/default has beside the operator: at
+// Begin reaches the API server and installs what config/default has except the operator: at
 // the beginning of an integration suite. It returns Client and Config.
 func Begin(ctx context.Context) (client.WithWatch, *rest.Config) {
 	GinkgoHelper()
@@ -101,7 +101,7 @@ func Connect(add ...func(*runtime.Scheme) error) {
 	Expect(err).NotTo(HaveOccurred(), "reach the cluster of KUBECONFIG")
 }
 
-// Install installs what config/default has beside the operator, and waits until the API
+// Install installs what config/default has except the operator, and waits until the API
 // server serves it.
 func Install(ctx context.Context) {
 	GinkgoHelper()

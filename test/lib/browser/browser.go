@@ -64,7 +64,7 @@ func New(ctx context.Context, domain, address string, ca []byte) (b *Browser, er
 	b.arguments = everyVisit(b.folder, domain, address)
 	if os.Geteuid() == 0 {
 		b.credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
-		// Its sandbox wants namespaces of users, which a container often may not make. It runs as nobody instead,
+		// Its sandbox wants namespaces of users, which a container often may not make. It runs as an unprivileged user instead,
 		// and sees pages of ours.
 		b.arguments = append(b.arguments, "--no-sandbox")
 	}
@@ -80,7 +80,7 @@ func everyVisit(folder, domain, address string) []string {
 		"--headless", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--force-device-scale-factor=1",
 		"--user-data-dir=" + filepath.Join(folder, "profile"),
 		"--no-first-run", "--no-default-browser-check", "--no-proxy-server",
-		// Whatever a browser does by itself is a request to somewhere else.
+		// What a browser does by itself is a request to another address.
 		"--disable-background-networking", "--disable-component-update", "--disable-default-apps", "--disable-domain-reliability",
 		"--disable-extensions", "--disable-sync", "--disable-breakpad", "--metrics-recording-only", "--no-pings",
 		"--disable-features=OptimizationHints,MediaRouter,DialMediaRouteProvider,Translate",
@@ -149,7 +149,7 @@ func (b *Browser) Page(ctx context.Context, address string) (string, error) {
 
 // Picture writes what a window of a size in pixels shows of an address, as PNG.
 func (b *Browser) Picture(ctx context.Context, address, file string, width, height int) error {
-	// In its own folder: nobody may write elsewhere.
+	// In its own folder: nothing may be written elsewhere.
 	taken := filepath.Join(b.folder, "picture.png")
 	if err := os.Remove(taken); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -87,7 +87,7 @@ func Metrics(ctx context.Context, namespace string, pod *corev1.Pod) string {
 	GinkgoHelper()
 	token := ServiceAccount(ctx, namespace, "prometheus")
 	BindClusterRole(ctx, World.ClusterRole(ctx, "metrics-reader"), namespace, "prometheus")
-	// The certificate is the operator's own; nobody could have been told of it.
+	// The certificate is the operator's own; no client can know it in advance.
 	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	DeferCleanup(insecure.CloseIdleConnections)
 	status, body := Get(ctx, insecure, "https://"+World.Forward(client.ObjectKeyFromObject(pod), 8443)+"/metrics", token)

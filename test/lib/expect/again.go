@@ -17,12 +17,12 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
-// ReasonContested is what a condition of either family says of an object that somebody else
+// ReasonContested is what a condition of either family says of an object that another client
 // changes or deletes again and again.
 const ReasonContested = "Contested"
 
 // Contests watches the resources of a list and returns what their conditions have said
-// since of objects that somebody fights over.
+// since of objects that another client keeps modifying.
 func Contests(ctx context.Context, list client.ObjectList, opts ...client.ListOption) func() []string {
 	GinkgoHelper()
 	w, err := apiserver.Client.Watch(ctx, list, opts...)

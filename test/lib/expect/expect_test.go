@@ -14,7 +14,7 @@ import (
 func TestStatusOfAnyKind(t *testing.T) {
 	RegisterTestingT(t)
 	conditions := []metav1.Condition{{
-		Type: "Ready", Status: metav1.ConditionFalse, Reason: ReasonContested, Message: "somebody fights", LastTransitionTime: metav1.Now(),
+		Type: "Ready", Status: metav1.ConditionFalse, Reason: ReasonContested, Message: "another writer", LastTransitionTime: metav1.Now(),
 	}}
 	for _, test := range []struct {
 		resource client.Object
@@ -22,11 +22,11 @@ func TestStatusOfAnyKind(t *testing.T) {
 	}{
 		{
 			&bergv1.ChallengeInstance{Status: bergv1.ChallengeInstanceStatus{Phase: bergv1.PhaseRunning, ObservedGeneration: 3, Conditions: conditions}},
-			"Ready=False/Contested (somebody fights); ",
+			"Ready=False/Contested (another writer); ",
 		},
 		{
 			&quixv1.Environment{Status: quixv1.EnvironmentStatus{Phase: quixv1.PhaseFailed, ObservedGeneration: 3, Message: "why", Conditions: conditions}},
-			"why; Ready=False/Contested (somebody fights); ",
+			"why; Ready=False/Contested (another writer); ",
 		},
 		{&bergv1.ChallengeInstance{}, ""},
 	} {

@@ -125,7 +125,7 @@ func Restart(changes map[string]string, wrap Wrap) {
 	Instead(clock.RealClock{}, With(changes), wrap)
 }
 
-// Run runs an operator beside any other until stop is called. Without variables it has those
+// Run runs an operator in addition to any other until stop is called. Without variables it has those
 // of the shared one; wrap may be nil.
 func Run(env map[string]string, wrap Wrap) (stop func()) {
 	GinkgoHelper()

@@ -1,4 +1,4 @@
-// Package invariants says what can never be in the status of a resource, whatever
+// Package invariants says what can never be in the status of a resource,
 // happened to it.
 package invariants
 

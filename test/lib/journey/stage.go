@@ -40,7 +40,7 @@ func NewStage(ctx context.Context) *Stage {
 	}}
 	Expect(deployed.World.Create(ctx, namespace)).To(Succeed())
 	s := &Stage{Namespace: namespace.Name}
-	// The last one runs first, and each runs whatever became of the others.
+	// The last one runs first, and each runs also when others failed.
 	DeferCleanup(func(ctx SpecContext) { s.clear(ctx) }, NodeTimeout(2*deployed.DeleteLimit))
 	DeferCleanup(func(ctx SpecContext) { s.expectNoFlagInLogs(ctx) }, NodeTimeout(deployed.ReactLimit))
 	DeferCleanup(func(ctx SpecContext) {

@@ -59,7 +59,7 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 	}, path)
 }
 
-// FreeAddress returns an address of this machine that nobody listened at a moment ago, as
+// FreeAddress returns an address of this machine where nothing listened a moment ago, as
 // host:port.
 func FreeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

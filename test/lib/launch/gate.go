@@ -105,7 +105,7 @@ func (g *Gate) pass(r *http.Request) {
 	select {
 	case <-mine.released:
 	case <-r.Context().Done():
-		panic(http.ErrAbortHandler) // nobody waits for it any more
+		panic(http.ErrAbortHandler) // the client does not wait any more
 	}
 }
 

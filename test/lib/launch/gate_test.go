@@ -164,7 +164,7 @@ func TestAccountOfAToken(t *testing.T) {
 	if account.BearerToken != "of the operator" || account.Host != admin.Host || account.QPS != -1 {
 		t.Errorf("got %v", account)
 	}
-	if _, err := Token(t.Context(), admin, "here", "nobody"); err == nil {
+	if _, err := Token(t.Context(), admin, "here", "missing"); err == nil {
 		t.Error("there is no error for an account that does not exist")
 	}
 }

@@ -135,7 +135,7 @@ func TestReadyEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, o)
-	o.Probes = free // where nobody is
+	o.Probes = free // where nothing listens
 	ctx, cancel := context.WithTimeout(t.Context(), 3*pollInterval)
 	defer cancel()
 	if err := p.Ready(ctx); err == nil {

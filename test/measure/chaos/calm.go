@@ -30,7 +30,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/installed"
 )
 
-// run lets everybody live through the storm, and looks what is left.
+// run lets all lives go through the storm, and checks what is left.
 func (w *world) run(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	w.stop = stop
@@ -374,8 +374,8 @@ func (w *world) report(out io.Writer) {
 	if w.observer != nil {
 		w.observer.mu.Lock()
 		w.note("%d versions of instances, Deployments and routes were looked at, in %d stretches", w.observer.versions, w.observer.gaps)
-		w.note("there was room for %d instances: at most %d had it at once, and %d waited for it", w.observer.started.most, w.observer.started.peak, len(w.observer.queued))
-		w.note("there was room for %d of Challenge %s: at most %d had it at once", w.observer.startedFew.most, few, w.observer.startedFew.peak)
+		w.note("there was room for %d instances: at most %d had it at the same time, and %d waited for it", w.observer.started.most, w.observer.started.peak, len(w.observer.queued))
+		w.note("there was room for %d of Challenge %s: at most %d had it at the same time", w.observer.startedFew.most, few, w.observer.startedFew.peak)
 		if delays := w.observer.delays; len(delays) > 0 {
 			slices.Sort(delays)
 			w.note("%d expiries: half of them noticed within %s, all within %s", len(delays), delays[len(delays)/2].Round(time.Millisecond), delays[len(delays)-1].Round(time.Millisecond))

@@ -13,7 +13,7 @@ type blueprint struct {
 	builds bool
 }
 
-// pulledAhead is the Challenge whose images are pulled before anybody starts it.
+// pulledAhead is the Challenge whose images are pulled before it is started.
 const pulledAhead = "plain"
 
 // few is the Challenge with a bound of its own on the instances that are started: roomForFew.

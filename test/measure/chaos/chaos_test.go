@@ -42,7 +42,7 @@ func TestLivesCanEnd(t *testing.T) {
 		for _, l := range livesOf(options{seed: seed, lives: 300, storm: time.Minute}) {
 			kinds[l.challenge], kinds[string(l.ends)] = true, true
 			if other := owners[l.owner]; other != nil && (l.ends == survives || other.ends == survives) {
-				t.Errorf("seed %d: of %s and %s one would wait for ever", seed, l.name, other.name)
+				t.Errorf("seed %d: of %s and %s one would wait without end", seed, l.name, other.name)
 			}
 			owners[l.owner] = l
 			if b := blueprints[l.challenge]; l.ends == survives && !b.starts || l.ends == expires && !b.builds {
@@ -79,14 +79,14 @@ func TestObserverKnowsWhatMayEnd(t *testing.T) {
 		reason  bergv1.TerminationReason // written before the deletion
 		well    bool
 	}{
-		"over, with its reason":                {over, &began, false, bergv1.TerminationTimeout, true},
-		"over, the storm took its reason":      {over, &began, false, "", true},
-		"asked for":                            {ahead, &began, true, "", true},
-		"asked for, with a reason":             {ahead, &began, true, bergv1.TerminationAdmin, true},
-		"too early":                            {ahead, &began, false, bergv1.TerminationTimeout, false},
-		"nobody asked for it":                  {ahead, &began, false, "", false},
-		"never begun":                          {over, nil, false, bergv1.TerminationTimeout, false},
-		"never begun, and nobody asked for it": {over, nil, false, "", false},
+		"over, with its reason":              {over, &began, false, bergv1.TerminationTimeout, true},
+		"over, the storm took its reason":    {over, &began, false, "", true},
+		"asked for":                          {ahead, &began, true, "", true},
+		"asked for, with a reason":           {ahead, &began, true, bergv1.TerminationAdmin, true},
+		"too early":                          {ahead, &began, false, bergv1.TerminationTimeout, false},
+		"without a request":                  {ahead, &began, false, "", false},
+		"never begun":                        {over, nil, false, bergv1.TerminationTimeout, false},
+		"never begun, and without a request": {over, nil, false, "", false},
 	} {
 		l := &life{name: "a"}
 		l.asked.Store(tc.asked)
@@ -144,7 +144,7 @@ func TestObserverCounts(t *testing.T) {
 		"checks of two":            {[]sight{{check("a", "web", true), false}, {check("b", "plain", true), false}}, false},
 		"checks of three":          {[]sight{{check("a", "web", true), false}, {check("b", "plain", true), false}, {check("c", few, true), false}}, true},
 		"a check after another":    {[]sight{{check("a", "web", true), false}, {check("a", "web", false), false}, {check("b", "web", true), false}}, false},
-		"a check beside another":   {[]sight{{check("a", "web", true), false}, {check("b", "web", true), false}}, true},
+		"a check next to another":  {[]sight{{check("a", "web", true), false}, {check("b", "web", true), false}}, true},
 		"a check, another is gone": {[]sight{{check("a", "web", true), false}, {check("a", "web", true), true}, {check("b", "web", true), false}}, false},
 	} {
 		w := roomy(2, 1)

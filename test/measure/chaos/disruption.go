@@ -107,7 +107,7 @@ func (w *world) disruptAll(ctx context.Context) error {
 	return first
 }
 
-// hurtsOperators: while nobody leads, nothing is done that could go wrong, and whoever
+// hurtsOperators: while no replica leads, nothing is done that could go wrong, and the one that
 // is killed then only has to wait for the lease again.
 func hurtsOperators(m disruption) bool {
 	return slices.Contains([]string{killed, bothKilled, stopped, paused, cutOff}, m.what)

@@ -24,7 +24,7 @@ import (
 // namespaces of some owners, and objects with our labels in another namespace.
 func (w *world) setUpForeign(ctx context.Context) error {
 	ours := map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod}
-	const elsewhere = "challenge-of-somebody-else"
+	const elsewhere = "challenge-of-another-owner"
 	names := []string{elsewhere}
 	for _, l := range w.lives {
 		if l.taken {

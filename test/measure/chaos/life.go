@@ -34,7 +34,7 @@ type life struct {
 	timeout time.Duration
 	acts    []act
 	ends    ending
-	// taken is whether somebody else has the namespace that it needs.
+	// taken is whether another owner has the namespace that it needs.
 	taken bool
 
 	// asked is set before a player or an administrator ends it: from then on it may
@@ -42,7 +42,7 @@ type life struct {
 	asked atomic.Bool
 }
 
-// stays reports whether nobody has ended it or will.
+// stays reports whether it has not been deleted and will not be.
 func (l *life) stays() bool { return l.ends == survives && !l.asked.Load() }
 
 // act is something that a player, a platform or an administrator does.

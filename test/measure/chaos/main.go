@@ -26,14 +26,14 @@ import (
 type options struct {
 	seed    uint64        // 0 for one by chance
 	lives   int           // how many instances are created
-	storm   time.Duration // how long the faults last; the lives begin meanwhile
+	storm   time.Duration // how long the faults last; the lives begin during that time
 	program string        // the operator's program
 	logs    string        // folder for the logs of the operators
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "chaos: %v\n", err)
@@ -47,7 +47,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	flags.Uint64Var(&o.seed, "seed", 0, "what lives and faults follow from; 0 takes one by chance")
 	flags.IntVar(&o.lives, "lives", 60, "how many instances are created")
-	flags.DurationVar(&o.storm, "storm", 75*time.Second, "how long the faults last; the lives begin meanwhile")
+	flags.DurationVar(&o.storm, "storm", 75*time.Second, "how long the faults last; the lives begin during that time")
 	flags.StringVar(&o.program, "program", "bin/manager", "the operator's program")
 	flags.StringVar(&o.logs, "logs", "dist/chaos", "folder for the logs of the operators")
 	if err := flags.Parse(args); err != nil {

@@ -128,7 +128,7 @@ func (w *observer) gap(now client.ObjectList) {
 			if !there[uid] {
 				delete(w.last, uid)
 			} else {
-				// Conditions may have changed to and fro meanwhile.
+				// Conditions may have changed to and fro in between.
 				before.Status.Conditions = nil
 			}
 		}
@@ -239,9 +239,9 @@ func (w *observer) checkEnd(before, after *bergv1.ChallengeInstance) {
 	expiry := expiryOf(after)
 	switch {
 	case expiry == nil:
-		w.violation(after, "it is ended, and nobody asked for it: its time never began")
+		w.violation(after, "it is deleted without a request: its time never began")
 	case time.Now().Before(*expiry):
-		w.violation(after, "it is ended %s too early, and nobody asked for it", time.Until(*expiry))
+		w.violation(after, "it is deleted %s too early, without a request", time.Until(*expiry))
 	default:
 		w.delays = append(w.delays, time.Since(*expiry))
 	}

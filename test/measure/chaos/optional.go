@@ -29,7 +29,7 @@ const (
 	checksAtOnce = 2
 )
 
-// roomFor is how many of these lives may be started at a time: those that survive, since nobody
+// roomFor is how many of these lives may be started at a time: those that survive, since no client
 // else could start beside them, and a few of the others.
 func roomFor(lives []*life) int {
 	room := max(6, len(lives)/4)
@@ -228,7 +228,7 @@ func (w *observer) checkRecords(all []bergv1.ChallengeInstanceRecord) error {
 		case of[uid] != "":
 			errs = append(errs, fmt.Errorf("records %s and %s are of the same instance", of[uid], r.Name))
 		case !w.met[types.UID(uid)]:
-			errs = append(errs, fmt.Errorf("record %s is of instance %s, which nobody has seen", r.Name, uid))
+			errs = append(errs, fmt.Errorf("record %s is of instance %s, which no watch has shown", r.Name, uid))
 		}
 		of[uid] = r.Name
 	}

@@ -17,7 +17,7 @@ const (
 const (
 	// look is how often the processes are looked at.
 	look = time.Second
-	// usualScrape is how often Prometheus asks for metrics where nobody says otherwise.
+	// usualScrape is how often Prometheus asks for metrics by default.
 	usualScrape = 30 * time.Second
 )
 

@@ -38,7 +38,7 @@ func deployment(in Inputs, c bergv1.Container, endpoints []Endpoint) *appsv1.Dep
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
-					Labels:      labels,
+					Labels:      in.withSource(labels),
 					Annotations: annotations,
 				},
 				Spec: podSpec(in, c, endpoints),

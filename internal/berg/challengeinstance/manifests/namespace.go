@@ -22,7 +22,7 @@ func namespace(in Inputs) *corev1.Namespace {
 	level := podSecurityLevel(in)
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: in.Namespace(),
-		Labels: map[string]string{
+		Labels: in.withSource(map[string]string{
 			bergv1.LabelManagedBy:                bergv1.ManagedBy,
 			bergv1.LabelComponent:                bergv1.ComponentNamespace,
 			bergv1.LabelChallenge:                naming.LabelValue(in.ChallengeName),
@@ -32,7 +32,7 @@ func namespace(in Inputs) *corev1.Namespace {
 			"pod-security.kubernetes.io/enforce": level,
 			"pod-security.kubernetes.io/warn":    level,
 			"pod-security.kubernetes.io/audit":   level,
-		},
+		}),
 		Annotations: map[string]string{
 			bergv1.AnnotationInstance:  in.Name.String(),
 			bergv1.AnnotationChallenge: in.ChallengeName,

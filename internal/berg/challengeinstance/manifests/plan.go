@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"strings"
 
 	"github.com/google/uuid"
@@ -168,6 +169,15 @@ func (in Inputs) meta(name, component string) metav1.ObjectMeta {
 			bergv1.LabelComponent: component,
 		},
 	}
+}
+
+// withSource adds the source of the instance to labels, if it has one.
+func (in Inputs) withSource(labels map[string]string) map[string]string {
+	if d := in.Challenge.Defaults; d != nil && d.Source != "" {
+		labels = maps.Clone(labels)
+		labels[bergv1.LabelSource] = d.Source
+	}
+	return labels
 }
 
 // podLabels are the labels of a container's pod, and what selects it.

@@ -232,3 +232,24 @@ func TestOwner(t *testing.T) {
 }
 
 func typeName(o any) string { return reflect.TypeOf(o).String() }
+
+func TestTheSourceIsALabelOfTheNamespaceAndOfPods(t *testing.T) {
+	in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i"}}})
+	for source, want := range map[string]bool{"": false, "team-1": true} {
+		in.Challenge.Defaults = &Defaults{Source: source}
+		f, err := PlanFoundation(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := PlanWorkloads(in, nil)[0]
+		for where, labels := range map[string]map[string]string{"namespace": f.Namespace.Labels, "pods": d.Spec.Template.Labels} {
+			if got, ok := labels[bergv1.LabelSource]; ok != want || got != source {
+				t.Errorf("%s of source %q: %v", where, source, labels)
+			}
+		}
+		// A selector cannot be changed.
+		if _, selects := d.Spec.Selector.MatchLabels[bergv1.LabelSource]; selects {
+			t.Error("the source selects pods")
+		}
+	}
+}

@@ -51,6 +51,8 @@ type Defaults struct {
 	// MarkedPods: pods carry the ID of their instance. They do not carry its UID as its other
 	// objects do: secrets are derived from the UID, and players control the pods.
 	MarkedPods bool `json:"markedPods,omitempty"`
+	// Source is the label of the instance at its start. A change of it must not restart pods.
+	Source string `json:"source,omitempty"`
 	// Timeout is the lifetime of an instance without spec.timeout. Nil: the instance was
 	// started by a version that did not store it, and the current configuration applies.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

@@ -2,18 +2,20 @@ package status
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/admission"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-// Queued reports whether the status says that an instance waits because a limit on the number
-// of instances is reached.
+// Queued reports whether the status of an instance says that it waits because a limit is reached.
 func Queued(i *bergv1.ChallengeInstance) bool {
 	if i.DeletionTimestamp != nil || i.Status.InstanceID != "" {
 		return false
@@ -22,28 +24,61 @@ func Queued(i *bergv1.ChallengeInstance) bool {
 	return c != nil && c.Reason == bergv1.ReasonQueued
 }
 
-// QueuedProblem does not contain the position in the queue: it would change for hundreds of
-// instances whenever one ends.
-func QueuedProblem(c Candidate, cfg config.Challenge) *outcome.Problem {
-	var bounds []string
-	if cfg.MaxInstances > 0 {
-		bounds = append(bounds, "the operator's CHALLENGE_MAX_INSTANCES")
+// WaitProblem is why an instance waits that could be built. The message names the limit, not the place in
+// the queue: otherwise each end of an instance would change the status of hundreds.
+func WaitProblem(d admission.Decision, cfg config.Challenge) *outcome.Problem {
+	var limit string
+	switch d.Reason {
+	case admission.OwnerBusy:
+		return ownerBusy(d.Ahead)
+	case admission.AboveBudget:
+		return queued(fmt.Sprintf("Queued: spec.cost of Challenge %s is above the operator's SOURCE_BUDGET (%d). The instance starts when one of them is changed",
+			d.Challenge, cfg.SourceBudget))
+	case admission.PlayersFirst:
+		return queued("Queued: instances of players go first. The instance of this check starts automatically when no player waits for a slot")
+	case admission.SourceInstances:
+		limit = fmt.Sprintf("the operator's SOURCE_MAX_INSTANCES (%d) for source %s", cfg.SourceMaxInstances, d.Source)
+	case admission.SourceBudget:
+		limit = fmt.Sprintf("the operator's SOURCE_BUDGET (%d) for source %s", cfg.SourceBudget, d.Source)
+	case admission.ChallengeFull:
+		limit = fmt.Sprintf("spec.maxInstances of Challenge %s", d.Challenge)
+	case admission.NamespaceFull:
+		limit = fmt.Sprintf("the operator's CHALLENGE_NAMESPACE_MAX_INSTANCES (%d) for namespace %s", cfg.NamespaceMaxInstances, d.Key.Namespace)
+	default:
+		limit = fmt.Sprintf("the operator's CHALLENGE_MAX_INSTANCES (%d)", cfg.MaxInstances)
 	}
-	if c.Challenge.Spec.MaxInstances > 0 {
-		bounds = append(bounds, fmt.Sprintf("spec.maxInstances of Challenge %s", c.Key))
-	}
+	return queued(fmt.Sprintf("Queued: the limit set by %s is reached. The instance starts automatically, in creation order, when a slot is free; its timeout has not started",
+		limit))
+}
+
+func queued(message string) *outcome.Problem {
+	return &outcome.Problem{Condition: bergv1.ConditionAdmitted, Reason: bergv1.ReasonQueued, Class: outcome.Waiting, Message: message}
+}
+
+// ownerBusy names the instance right before this one, which a player can delete to move on.
+func ownerBusy(ahead types.NamespacedName) *outcome.Problem {
 	return &outcome.Problem{
-		Condition: bergv1.ConditionAdmitted, Reason: bergv1.ReasonQueued, Class: outcome.Waiting,
-		Message: fmt.Sprintf("Queued: the limit set by %s is reached. Starts automatically, in creation order, when a slot is free; the timeout has not started",
-			strings.Join(bounds, " or ")),
+		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting,
+		Message: fmt.Sprintf("Waiting for instance %s of the same owner and its namespace to be deleted", ahead),
 	}
 }
 
-// admission is the condition of an instance that is not queued. There is none if no limit
-// applies.
-func admission(out Outcome) []metav1.Condition {
+// Reports reports whether the status of an instance that was not started shows a problem already, so that
+// Compute would change nothing.
+func Reports(i *bergv1.ChallengeInstance, p *outcome.Problem) bool {
+	shows := func(wanted metav1.Condition) bool {
+		c := meta.FindStatusCondition(i.Status.Conditions, wanted.Type)
+		return c != nil && c.Reason == wanted.Reason && c.Message == wanted.Message && c.ObservedGeneration == i.Generation
+	}
+	message := conditions.Bound(redact.Text(p.Message, i.Spec.Flag))
+	return i.Status.ObservedGeneration == i.Generation && shows(alive(i)) && shows(metav1.Condition{Type: p.Condition, Reason: p.Reason, Message: message})
+}
+
+// admissionOf says whether a limit has let an instance start that does not wait in the queue; nothing where
+// there was none.
+func admissionOf(out Outcome) []metav1.Condition {
 	s := out.Instance.Status
-	if !out.Bounded && meta.FindStatusCondition(s.Conditions, bergv1.ConditionAdmitted) == nil {
+	if !out.Limited && meta.FindStatusCondition(s.Conditions, bergv1.ConditionAdmitted) == nil {
 		return nil
 	}
 	if s.InstanceID == "" && out.Problem != nil {

@@ -6,20 +6,22 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/admission"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
 
-func TestQueuedInstancesArePendingAndDoNotExpire(t *testing.T) {
+func TestAQueuedInstanceIsPendingAndItsTimeoutHasNotStarted(t *testing.T) {
 	cfg := config.Challenge{MaxInstances: 2, StartDeadline: time.Minute, Timeout: time.Hour}
 	c := candidate("a", 0)
-	out := Outcome{Observed: Observed{Candidate: c}, Problem: QueuedProblem(c, cfg)}
+	out := Outcome{Observed: Observed{Candidate: c}, Problem: WaitProblem(admission.Decision{Reason: admission.Full}, cfg)}
 	Compute(out, cfg, noon)
 	s := c.Instance.Status
 	if s.Phase != bergv1.PhasePending || s.StartedAt != nil || s.ExpiresAt != nil || s.ChallengeSnapshot != nil {
@@ -38,12 +40,12 @@ func TestQueuedInstancesArePendingAndDoNotExpire(t *testing.T) {
 		}
 	}
 	before := c.Instance.DeepCopy()
-	Compute(Outcome{Observed: Observed{Candidate: c}, Problem: QueuedProblem(c, cfg)}, cfg, noon.Add(time.Hour))
+	Compute(Outcome{Observed: Observed{Candidate: c}, Problem: WaitProblem(admission.Decision{Reason: admission.Full}, cfg)}, cfg, noon.Add(time.Hour))
 	if !maps.EqualFunc(reasons(before), reasons(c.Instance), func(a, b string) bool { return a == b }) || UntilStartDeadline(c.Instance, cfg, noon.Add(time.Hour)) != 0 {
 		t.Error("time changes what is written of it")
 	}
 
-	// Another problem takes its place.
+	// Another problem keeps it now.
 	Compute(Outcome{Observed: Observed{Candidate: c}, Problem: &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting, Message: "why",
 	}}, cfg, noon)
@@ -52,7 +54,7 @@ func TestQueuedInstancesArePendingAndDoNotExpire(t *testing.T) {
 	}
 
 	started(c.Instance)
-	Compute(Outcome{Observed: Observed{Candidate: c, Bounded: true}, Problem: BeingBuilt}, cfg, noon)
+	Compute(Outcome{Observed: Observed{Candidate: c, Limited: true}, Problem: BeingBuilt}, cfg, noon)
 	if !meta.IsStatusConditionTrue(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) {
 		t.Errorf("%v", c.Instance.Status.Conditions)
 	}
@@ -61,7 +63,7 @@ func TestQueuedInstancesArePendingAndDoNotExpire(t *testing.T) {
 	}
 }
 
-func TestWithoutALimitThereIsNoAdmittedCondition(t *testing.T) {
+func TestWithoutALimitThereIsNoConditionAdmitted(t *testing.T) {
 	c := candidate("a", 0, wasStarted)
 	Compute(Outcome{Observed: Observed{Candidate: c}}, config.Challenge{}, noon)
 	if meta.FindStatusCondition(c.Instance.Status.Conditions, bergv1.ConditionAdmitted) != nil {
@@ -69,23 +71,72 @@ func TestWithoutALimitThereIsNoAdmittedCondition(t *testing.T) {
 	}
 }
 
-func TestQueuedProblemNamesTheLimits(t *testing.T) {
-	one := candidate("a", 0, func(c *Candidate) {
-		c.Challenge.Spec.MaxInstances, c.Key = 1, types.NamespacedName{Namespace: "berg", Name: "shop"}
-	})
-	for name, tc := range map[string]struct {
-		c        Candidate
-		all      int
-		says     string
-		saysNone string
-	}{
-		"all":           {candidate("a", 0), 5, "CHALLENGE_MAX_INSTANCES", "spec.maxInstances"},
-		"the Challenge": {one, 0, "spec.maxInstances of Challenge berg/shop", "CHALLENGE_MAX_INSTANCES"},
-		"both":          {one, 5, "CHALLENGE_MAX_INSTANCES or spec.maxInstances of Challenge berg/shop", "5"},
+func TestTheMessageNamesTheLimit(t *testing.T) {
+	cfg := config.Challenge{MaxInstances: 5, NamespaceMaxInstances: 4, SourceMaxInstances: 3, SourceBudget: 2}
+	d := admission.Decision{
+		Instance: admission.Instance{
+			Key: types.NamespacedName{Namespace: "event", Name: "one"}, Challenge: types.NamespacedName{Namespace: "berg", Name: "shop"}, Source: "team-1",
+		},
+		Ahead: types.NamespacedName{Namespace: "event", Name: "zero"},
+	}
+	for reason, want := range map[admission.Reason]string{
+		admission.OwnerBusy:       "Waiting for instance event/zero of the same owner and its namespace to be deleted",
+		admission.SourceInstances: "the operator's SOURCE_MAX_INSTANCES (3) for source team-1 is reached",
+		admission.SourceBudget:    "the operator's SOURCE_BUDGET (2) for source team-1 is reached",
+		admission.AboveBudget:     "spec.cost of Challenge berg/shop is above the operator's SOURCE_BUDGET (2)",
+		admission.ChallengeFull:   "spec.maxInstances of Challenge berg/shop is reached",
+		admission.NamespaceFull:   "the operator's CHALLENGE_NAMESPACE_MAX_INSTANCES (4) for namespace event is reached",
+		admission.Full:            "the operator's CHALLENGE_MAX_INSTANCES (5) is reached",
+		admission.PlayersFirst:    "instances of players go first",
 	} {
-		got := QueuedProblem(tc.c, config.Challenge{MaxInstances: tc.all}).Message
-		if !strings.Contains(got, tc.says) || strings.Contains(got, tc.saysNone) {
-			t.Errorf("%s: %s", name, got)
+		d.Reason = reason
+		p := WaitProblem(d, cfg)
+		if !strings.Contains(p.Message, want) || (p.Reason == bergv1.ReasonQueued) != (reason != admission.OwnerBusy) {
+			t.Errorf("%s: %s: %s", reason, p.Reason, p.Message)
+		}
+	}
+}
+
+func TestAStatusIsWrittenOnlyWhenItWouldSayAnotherThing(t *testing.T) {
+	cfg := config.Challenge{Timeout: time.Hour}
+	problems := map[string]*outcome.Problem{
+		"queued":     WaitProblem(admission.Decision{Reason: admission.Full}, cfg),
+		"owner busy": WaitProblem(admission.Decision{Reason: admission.OwnerBusy}, cfg),
+		"long":       {Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonInvalidChallenge, Class: outcome.Blocked, Message: strings.Repeat("flag{a} is invalid; ", 500)},
+	}
+	for name, p := range problems {
+		c := candidate("a", 0, func(c *Candidate) { c.Instance.Spec.Flag = "flag{a}" })
+		if Reports(c.Instance, p) {
+			t.Errorf("%s: an empty status says it", name)
+		}
+		Compute(Outcome{Observed: Observed{Candidate: c}, Problem: p}, cfg, noon)
+		if !Reports(c.Instance, p) {
+			t.Errorf("%s: the status does not say it", name)
+		}
+		for change, modify := range map[string]func(*bergv1.ChallengeInstance){
+			"nothing":    func(*bergv1.ChallengeInstance) {},
+			"generation": func(i *bergv1.ChallengeInstance) { i.Generation++ },
+			"freeze":     isFrozen,
+			"reason": func(i *bergv1.ChallengeInstance) {
+				meta.FindStatusCondition(i.Status.Conditions, p.Condition).Reason = "Other"
+			},
+			"message": func(i *bergv1.ChallengeInstance) {
+				meta.FindStatusCondition(i.Status.Conditions, p.Condition).Message = "other"
+			},
+		} {
+			changed := c.Instance.DeepCopy()
+			modify(changed)
+			before := changed.Status.DeepCopy()
+			again := c
+			again.Instance = changed
+			Compute(Outcome{Observed: Observed{Candidate: again}, Problem: p}, cfg, noon)
+			wasWritten := !equality.Semantic.DeepEqual(before, &changed.Status)
+			changed.Status = *before
+			if says := Reports(changed, p); says && wasWritten {
+				t.Errorf("%s: after a change of %s the status is not written", name, change)
+			} else if !says && change == "nothing" {
+				t.Errorf("%s: it is computed again without need", name)
+			}
 		}
 	}
 }

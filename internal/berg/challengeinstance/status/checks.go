@@ -28,10 +28,7 @@ func Check(o Observed, cfg config.Challenge) *outcome.Problem {
 	if p := CheckAlone(o.Candidate, cfg); p != nil {
 		return p
 	}
-	if p := namespaceIsOurs(o); p != nil {
-		return p
-	}
-	return ownerIsFree(o)
+	return NamespaceIsOurs(o.Candidate, o.Namespace)
 }
 
 // CheckAlone ignores other instances and existing objects.
@@ -149,9 +146,10 @@ func flagFits(c Candidate, _ config.Challenge) *outcome.Problem {
 	return nil
 }
 
-// namespaceIsOurs: the namespace of an owner belongs to one instance at a time.
-func namespaceIsOurs(o Observed) *outcome.Problem {
-	ns, owner := o.Namespace, manifests.OwnerOf(o.Instance)
+// NamespaceIsOurs returns why an instance cannot be built in the namespace of its owner. It returns nil if the namespace
+// does not exist, or belongs to the instance.
+func NamespaceIsOurs(c Candidate, ns *corev1.Namespace) *outcome.Problem {
+	owner := manifests.OwnerOf(c.Instance)
 	if ns == nil || owner.Owns(ns) && ns.DeletionTimestamp == nil {
 		return nil
 	}
@@ -160,9 +158,6 @@ func namespaceIsOurs(o Observed) *outcome.Problem {
 			Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonWaiting, Class: outcome.Waiting,
 			Message: fmt.Sprintf("Namespace %s is being deleted and will be created again", ns.Name),
 		}
-	}
-	if o.Holder != nil {
-		return ownerBusy(o)
 	}
 	return &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonNamespaceConflict, Class: outcome.Blocked,
@@ -184,13 +179,4 @@ func conflictMessage(ns *corev1.Namespace) string {
 		return fmt.Sprintf("Namespace %s was left behind by instance %s, which no longer exists: its finalizer was removed by hand. Delete the namespace, or set ORPHAN_GRACE_PERIOD so that the operator deletes it",
 			ns.Name, ns.Annotations[bergv1.AnnotationInstance])
 	}
-}
-
-// ownerIsFree: if the namespace does not exist, the first of the owner's instances that can be
-// built gets it.
-func ownerIsFree(o Observed) *outcome.Problem {
-	if o.Namespace != nil || o.Ahead == nil {
-		return nil
-	}
-	return ownerBusy(o)
 }

@@ -33,6 +33,7 @@ func Pin(o *Observed, cfg config.Challenge) error {
 	s := &o.Instance.Status
 	pinned := manifests.SnapshotOf(o.Challenge)
 	pinned.Defaults = manifests.DefaultsOf(cfg)
+	pinned.Defaults.Source = o.Instance.Labels[bergv1.LabelSource]
 	raw, err := pinned.Encode()
 	if err != nil {
 		return err

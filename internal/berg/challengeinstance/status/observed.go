@@ -29,20 +29,13 @@ type Observed struct {
 	Policies config.NetworkPolicy
 	// Namespace is that of the owner, nil if it does not exist.
 	Namespace *corev1.Namespace
-	// Holder is the other instance of the same owner to which that namespace belongs, nil if
-	// there is none.
-	Holder *bergv1.ChallengeInstance
-	// Ahead is the instance of the same owner directly before this one that can be built, nil
-	// if this one is the first.
-	Ahead *bergv1.ChallengeInstance
 	// Deployments of the instance by container, as before the reconciliation. Their status has
 	// only what RefusalOf reads.
 	Deployments map[string]*appsv1.Deployment
 	// Pods of the instance.
 	Pods []corev1.Pod
-	// Bounded: a limit on the number of instances applies, and the instance may start within
-	// it.
-	Bounded bool
+	// Limited: there is a limit on the number of instances, and it lets this one start.
+	Limited bool
 	// Sandboxes says, by the UID of a pod, why the container runtime rejects its sandbox.
 	Sandboxes map[types.UID]string
 }

@@ -109,7 +109,7 @@ func buildConditions(out Outcome) []metav1.Condition {
 	for i, step := range steps {
 		switch {
 		case step == bergv1.ConditionAdmitted && i != stopped:
-			all = append(all, admission(out)...)
+			all = append(all, admissionOf(out)...)
 		case i > stopped:
 			all = append(all, Condition(step, metav1.ConditionUnknown, bergv1.ReasonWaiting, waitsFor(out.Problem)))
 		case i == stopped && out.Problem.Class == outcome.InProgress:
@@ -243,6 +243,7 @@ func defaultsCurrent(d *manifests.Defaults, cfg config.Challenge, instance *berg
 		return true
 	}
 	now := manifests.DefaultsOf(cfg)
+	now.Source = d.Source
 	if _, own := ownTimeout(instance); own || d.Timeout == nil {
 		now.Timeout = d.Timeout
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -173,10 +174,16 @@ func (l *lifeline) wrap(next http.RoundTripper) http.RoundTripper {
 
 var _ = Describe("The queue of instances", func() {
 	var ns string
-	begin := func(ctx context.Context, limit int) {
+	limited := func(ctx context.Context, settings map[string]string) {
 		ns = bergtest.Namespace(ctx)
 		bergtest.NoneLeft(ctx)
-		inprocess.Restart(map[string]string{"CHALLENGE_MAX_INSTANCES": fmt.Sprint(limit)}, nil)
+		inprocess.Restart(settings, nil)
+	}
+	begin := func(ctx context.Context, limit int) {
+		limited(ctx, map[string]string{"CHALLENGE_MAX_INSTANCES": fmt.Sprint(limit)})
+	}
+	of := func(source string) func(*bergv1.ChallengeInstance) {
+		return func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{bergv1.LabelSource: source} }
 	}
 	waits := func(ctx context.Context, i *bergv1.ChallengeInstance, what string) {
 		GinkgoHelper()
@@ -193,10 +200,7 @@ var _ = Describe("The queue of instances", func() {
 		bergtest.Challenge(ctx, ns, "full", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "full")
 		expect.Reaches(ctx, first, bergv1.PhaseRunning)
-		// Of those that were created in the same second the UID decides who is the first.
-		deleted := bergtest.Instance(ctx, ns, "full")
-		expect.Event(ctx, deleted, corev1.EventTypeNormal, bergv1.ReasonNextInQueue)
-		asked, next := bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full")
+		deleted, asked, next := bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full"), bergtest.Instance(ctx, ns, "full")
 		for _, i := range []*bergv1.ChallengeInstance{deleted, asked, next} {
 			waits(ctx, i, "CHALLENGE_MAX_INSTANCES")
 		}
@@ -267,7 +271,7 @@ var _ = Describe("The queue of instances", func() {
 
 		By("more room for the Challenge alone is none")
 		bergtest.Respecify(ctx, scarce, "maxInstances: 2\n"+bergtest.OneContainer)
-		waits(ctx, waiting, "spec.maxInstances")
+		waits(ctx, waiting, "CHALLENGE_MAX_INSTANCES")
 		Expect(k8s.Delete(ctx, others[0])).To(Succeed())
 		bergtest.Gone(ctx, others[0])
 		expect.Reaches(ctx, waiting, bergv1.PhaseRunning)
@@ -291,7 +295,68 @@ var _ = Describe("The queue of instances", func() {
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
 	})
 
-	It("is nowhere to be seen without a bound", func(ctx context.Context) {
+	It("counts the instances of a source, and labels what belongs to them", func(ctx context.Context) {
+		limited(ctx, map[string]string{"SOURCE_MAX_INSTANCES": "1"})
+		bergtest.Challenge(ctx, ns, "single", bergtest.OneContainer)
+		first := bergtest.Instance(ctx, ns, "single", of("team-1"))
+		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		second := bergtest.Instance(ctx, ns, "single", of("team-1"))
+		waits(ctx, second, "SOURCE_MAX_INSTANCES (1) for source team-1")
+		for _, other := range []*bergv1.ChallengeInstance{bergtest.Instance(ctx, ns, "single", of("team-2")), bergtest.Instance(ctx, ns, "single")} {
+			expect.Reaches(ctx, other, bergv1.PhaseRunning)
+		}
+		var namespace corev1.Namespace
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: first.Status.Namespace}, &namespace)).To(Succeed())
+		Expect(namespace.Labels).To(HaveKeyWithValue(bergv1.LabelSource, "team-1"))
+		var pods corev1.PodList
+		Expect(k8s.List(ctx, &pods, client.InNamespace(namespace.Name), client.MatchingLabels{bergv1.LabelSource: "team-1"})).To(Succeed())
+		Expect(pods.Items).To(HaveLen(1))
+
+		By("another operator: the limit holds")
+		inprocess.Restart(map[string]string{"SOURCE_MAX_INSTANCES": "1"}, nil)
+		third := bergtest.Instance(ctx, ns, "single", of("team-1"))
+		waits(ctx, third, "SOURCE_MAX_INSTANCES")
+		Expect(k8s.Delete(ctx, first)).To(Succeed())
+		expect.Reaches(ctx, slices.MinFunc([]*bergv1.ChallengeInstance{second, third}, byAge), bergv1.PhaseRunning)
+	})
+
+	It("adds up what the instances of a source cost", func(ctx context.Context) {
+		limited(ctx, map[string]string{"SOURCE_BUDGET": "3"})
+		bergtest.Challenge(ctx, ns, "cheap", bergtest.OneContainer)
+		dear := bergtest.Challenge(ctx, ns, "dear", "cost: 2\n"+bergtest.OneContainer)
+		bergtest.Challenge(ctx, ns, "free", "cost: 0\n"+bergtest.OneContainer)
+		first := bergtest.Instance(ctx, ns, "dear", of("alice"))
+		expect.Reaches(ctx, first, bergv1.PhaseRunning)
+		second := bergtest.Instance(ctx, ns, "dear", of("alice"))
+		waits(ctx, second, "SOURCE_BUDGET (3) for source alice")
+		aSecondAfter(second)
+		younger := bergtest.Instance(ctx, ns, "cheap", of("alice"))
+		waits(ctx, younger, "SOURCE_BUDGET")
+		for _, other := range []*bergv1.ChallengeInstance{bergtest.Instance(ctx, ns, "free", of("alice")), bergtest.Instance(ctx, ns, "dear", of("bob"))} {
+			expect.Reaches(ctx, other, bergv1.PhaseRunning)
+		}
+
+		By("an edit of the price")
+		bergtest.Respecify(ctx, dear, "cost: 4\n"+bergtest.OneContainer)
+		waits(ctx, second, "spec.cost of Challenge "+ns+"/dear")
+		waits(ctx, younger, "SOURCE_BUDGET (3)")
+		bergtest.Respecify(ctx, dear, "cost: 1\n"+bergtest.OneContainer)
+		expect.Reaches(ctx, second, bergv1.PhaseRunning)
+		expect.Reaches(ctx, younger, bergv1.PhaseRunning)
+	})
+
+	It("counts the instances of a namespace", func(ctx context.Context) {
+		limited(ctx, map[string]string{"CHALLENGE_NAMESPACE_MAX_INSTANCES": "1"})
+		elsewhere := bergtest.Namespace(ctx)
+		for _, place := range []string{ns, elsewhere} {
+			bergtest.Challenge(ctx, place, "local", bergtest.OneContainer)
+			expect.Reaches(ctx, bergtest.Instance(ctx, place, "local"), bergv1.PhaseRunning)
+		}
+		second := bergtest.Instance(ctx, ns, "local")
+		waits(ctx, second, "CHALLENGE_NAMESPACE_MAX_INSTANCES (1) for namespace "+ns)
+	})
+
+	It("has no condition without a limit", func(ctx context.Context) {
 		i := bergtest.StartRunning(ctx, "unbounded", bergtest.OneContainer)
 		Expect(meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionAdmitted)).To(BeNil())
 	})

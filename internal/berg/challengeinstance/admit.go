@@ -1,0 +1,252 @@
+package challengeinstance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/admission"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/config"
+	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+)
+
+const (
+	// maxWrites is how many instances one round starts, and of how many others it writes the status. Then
+	// the next round begins, so that a start never waits behind hundreds of writes.
+	maxWrites = 20
+	// admitWriters is how many instances a round writes concurrently. Which ones has been decided before.
+	admitWriters = 4
+	// catchUpInterval is how soon the next round begins while the cache lags behind the API server.
+	catchUpInterval = 50 * time.Millisecond
+	// immediately is how soon the next round begins when there is more to write.
+	immediately = time.Nanosecond
+)
+
+// admitter decides which instances start. It is one worker with one request: each round lists the instances
+// that were not started, decides about all of them, and writes. Until an instance is started only the admitter
+// writes its status, afterwards only the Reconciler.
+type admitter struct {
+	*Reconciler
+	backoff *outcome.Backoff
+	starts  admission.Starts
+	// listed is what the cache has to show before the first decision, nil until it was listed.
+	listed   admission.Listed
+	caughtUp bool
+	// retries are of the instances whose last write failed.
+	retries map[types.UID]retry
+}
+
+// retry is due after a write of an instance has failed. Until then the instance keeps its place, unless the API server
+// refuses it: then it holds up no other.
+type retry struct {
+	request ctrl.Request
+	at      time.Time
+	refused bool
+	// problem is what the status says of the refusal, nil if nothing.
+	problem *outcome.Problem
+}
+
+func (a *admitter) setup(mgr ctrl.Manager) error {
+	a.backoff = outcome.NewBackoff()
+	a.retries = map[types.UID]retry{}
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+		return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("challengeinstance-admission").
+		Watches(&bergv1.ChallengeInstance{}, one, builder.WithPredicates(admissionChanged)).
+		Watches(&bergv1.Challenge{}, one, builder.WithPredicates(challengeChanged)).
+		Watches(&corev1.Namespace{}, one, builder.WithPredicates(ofInstances, holderChanged)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: reconcile.Timeout}).
+		Complete(reconcile.New(a.Clock, a.backoff, reconcileMetrics, a.reconcile))
+}
+
+// admissionChanged passes the events of instances after which another decision may be due.
+var admissionChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return !isStarted(e.Object) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return changes.Update(e) || isStarted(e.ObjectOld) && !isStarted(e.ObjectNew)
+	},
+}
+
+// holderChanged passes the events of namespaces after which another instance may be the first of its owner: of the
+// creation, only that of a namespace that this operator has not made.
+var holderChanged = predicate.And(identityChanged, predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetLabels()[bergv1.LabelManagedBy] != bergv1.ManagedBy },
+})
+
+// isStarted reports whether an instance counts: from its start until its finalizer is taken off, after which
+// nothing of it exists.
+func isStarted(o client.Object) bool {
+	i := o.(*bergv1.ChallengeInstance)
+	return i.Status.InstanceID != "" && (isLive(i) || controllerutil.ContainsFinalizer(i, bergv1.Finalizer))
+}
+
+// reconcile is one round. It returns when the next one is due, zero if only events lead to it.
+func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (again time.Duration, err error) {
+	pending, err := a.instances(ctx, client.MatchingFields{indexPending: isPending})
+	if err != nil || len(pending) == 0 {
+		return 0, err
+	}
+	if caughtUp, err := a.catchUp(ctx); err != nil || !caughtUp {
+		return catchUpInterval, err
+	}
+	now := a.Clock.Now()
+	r, err := a.observeRound(ctx, pending, now)
+	if err != nil {
+		return 0, err
+	}
+	if len(r.unknown) > 0 {
+		return immediately, a.resolve(ctx, r.unknown)
+	}
+	due, more := r.writes(a.Config.Challenge)
+	workqueue.ParallelizeUntil(ctx, admitWriters, len(due), func(n int) { a.write(ctx, due[n], now) })
+	return a.settle(ctx, due, more, now), nil
+}
+
+// instances are those of the cache: not to be changed.
+func (a *admitter) instances(ctx context.Context, opts ...client.ListOption) ([]bergv1.ChallengeInstance, error) {
+	var all bergv1.ChallengeInstanceList
+	err := a.Client.List(ctx, &all, append(opts, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...)
+	return all.Items, err
+}
+
+// write is what a round writes of one instance: its start, or the problem that keeps it from that.
+type write struct {
+	status.Candidate
+	// problem is nil for a start.
+	problem *outcome.Problem
+	// limited: there is a limit, and it lets the instance start.
+	limited bool
+
+	// done: it was tried. What it has failed at is err, and refused what the status says of that.
+	done    bool
+	err     error
+	refused *outcome.Problem
+	// sent: the start was sent to the API server.
+	sent bool
+}
+
+// writes returns what to write now, and whether more is to be written after it.
+func (r *round) writes(cfg config.Challenge) (due []*write, more bool) {
+	var starts, others []*write
+	report := func(uid types.UID, p *outcome.Problem) {
+		if c := r.candidates[uid]; p != nil && !r.delayed.Has(uid) && !status.Reports(c.Instance, p) {
+			others = append(others, &write{Candidate: c, problem: p})
+		}
+	}
+	for _, i := range r.all {
+		if !i.Started && !i.Ending {
+			report(i.UID, r.problems[i.UID])
+		}
+	}
+	for _, d := range admission.Decide(r.all, r.rules) {
+		if d.Reason == admission.Start && r.delayed.Has(d.UID) {
+			continue
+		}
+		if d.Reason == admission.Start {
+			starts = append(starts, &write{Candidate: r.candidates[d.UID], limited: r.rules.Limit(d.Instance)})
+		} else {
+			report(d.UID, status.WaitProblem(d, cfg))
+		}
+	}
+	due = starts[:min(len(starts), maxWrites)]
+	if len(due) == len(starts) {
+		due = append(due, others[:min(len(others), maxWrites)]...)
+	}
+	return due, len(due) < len(starts)+len(others)
+}
+
+// write starts an instance, or writes why it does not start. What only waits has no finalizer, because nothing of it
+// exists, unless a record is kept of it.
+func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
+	w.done = true
+	w.Instance = w.Instance.DeepCopy()
+	if w.problem == nil || w.problem.Class != outcome.Waiting || a.Recorder != nil {
+		if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Client, w.Instance, bergv1.Finalizer)); err != nil {
+			w.err = redact.Error(err, w.Instance.Spec.Flag)
+			if w.problem != nil || outcome.CauseOf(err) != outcome.Rejected {
+				return
+			}
+			// Without it a deletion would be missed.
+			w.refused = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", err), w.Instance.Spec.Flag)
+			w.problem = w.refused
+		}
+	}
+	before := w.Instance.DeepCopy()
+	out := status.Outcome{Observed: status.Observed{Candidate: w.Candidate, Limited: w.limited}, Problem: w.problem}
+	if w.problem == nil {
+		id, err := uuid.NewV7()
+		if err == nil {
+			err = status.Pin(&out.Observed, a.Config.Challenge)
+		}
+		if err != nil {
+			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
+			return
+		}
+		status.Identify(w.Instance, id, now)
+		out.Problem, w.sent = status.BeingBuilt, true
+	}
+	status.Compute(out, a.Config.Challenge, now)
+	if err := a.patchStatus(ctx, before, w.Instance); err != nil {
+		w.err = reconcile.Join(w.err, redact.Error(err, w.Instance.Spec.Flag))
+		return
+	}
+	if w.problem == nil {
+		a.reportStarted(w.Instance)
+		return
+	}
+	a.report(before, out, now)
+}
+
+// settle notes what became of the writes of a round, and returns when the next one is due.
+func (a *admitter) settle(ctx context.Context, tried []*write, more bool, now time.Time) (again time.Duration) {
+	for _, w := range tried {
+		if !w.done { // the time of the round is over
+			more = true
+			continue
+		}
+		request, uid := requestOf(w.Instance), w.Instance.UID
+		a.backoff.ResetIfReplaced(request, uid)
+		result, failed := a.backoff.Result(ctx, request, 0, w.err)
+		delete(a.retries, uid)
+		if w.err == nil && w.sent {
+			a.starts.Wrote(uid, versionOf(w.Instance))
+		}
+		if failed == nil { // after a conflict the cache will show what was written in between
+			again = status.Sooner(again, result.RequeueAfter)
+			continue
+		}
+		reconcileMetrics.Failed()
+		cause := outcome.CauseOf(failed)
+		if w.sent && cause == outcome.Failed {
+			a.starts.Unknown(uid)
+		}
+		a.retries[uid] = retry{request, now.Add(result.RequeueAfter), cause == outcome.Rejected, w.refused}
+	}
+	for _, r := range a.retries {
+		again = status.Sooner(again, max(immediately, r.at.Sub(now)))
+	}
+	if more {
+		again = immediately
+	}
+	return again
+}

@@ -1,0 +1,38 @@
+package challengeinstance
+
+import (
+	"context"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+)
+
+// adopt makes the Challenge as it is now what a live instance is built from, when a new rollout is requested.
+func (r *Reconciler) adopt(ctx context.Context, o *status.Observed) error {
+	if !status.RolloutDue(o.Candidate, r.Config.Challenge) {
+		return nil
+	}
+	if err := r.latest(ctx, o); err != nil || !status.RolloutDue(o.Candidate, r.Config.Challenge) {
+		return err
+	}
+	before := o.Instance.DeepCopy()
+	if err := status.Pin(o, r.Config.Challenge); err != nil {
+		return err
+	}
+	return r.patchStatus(ctx, before, o.Instance)
+}
+
+// latest reads the Challenge from the API server. A rollout is requested right after an edit of the Challenge,
+// and the watches of two kinds are not in step: the cache may show the request and not yet the edit.
+func (r *Reconciler) latest(ctx context.Context, o *status.Observed) error {
+	challenge := &bergv1.Challenge{}
+	if err := apply.IgnoreAbsent(r.Writer.Live.Get(ctx, o.Key, challenge)); err != nil {
+		return err
+	}
+	o.Challenge = nil
+	if challenge.UID != "" {
+		o.Challenge = challenge
+	}
+	return nil
+}
