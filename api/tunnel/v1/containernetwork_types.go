@@ -132,7 +132,7 @@ type ContainerNetworkStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Driver"
 	Driver string `json:"driver,omitempty"`
 
-	// spec.ipv6.
+	// Whether IPv6 addresses were requested: the same as spec.ipv6.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="IPv6"
 	IPv6 bool `json:"ipv6,omitempty"`

@@ -14,7 +14,7 @@ func namespace(in Inputs) *corev1.Namespace {
 	if in.Spec.ModeOf() == tunnelv1.ModePersistent {
 		ns.Annotations = map[string]string{tunnelv1.AnnotationPersistent: "true"}
 	} else {
-		ns.OwnerReferences = owner(in)
+		ns.OwnerReferences = ownerReferences(in)
 	}
 	return ns
 }

@@ -29,7 +29,7 @@ func policy(in Inputs) *networkingv1.NetworkPolicy {
 		},
 	}
 	if in.Spec.ModeOf() != tunnelv1.ModePersistent {
-		p.OwnerReferences = owner(in)
+		p.OwnerReferences = ownerReferences(in)
 	}
 	return p
 }

@@ -77,7 +77,7 @@ func short(uid types.UID) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-func owner(in Inputs) []metav1.OwnerReference {
+func ownerReferences(in Inputs) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{
 		APIVersion:         tunnelv1.GroupVersion.String(),
 		Kind:               "ContainerNetwork",

@@ -11,7 +11,7 @@ func binding(in Inputs) *rbacv1.RoleBinding {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       NamespaceName(in.Spec, in.Name, in.UID),
 			Name:            bindingName(in),
-			OwnerReferences: owner(in),
+			OwnerReferences: ownerReferences(in),
 		},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Role},
 		Subjects: []rbacv1.Subject{in.Operator},

@@ -45,10 +45,10 @@ func podOf(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, role st
 	return &pods.Items[0]
 }
 
-// stay is a finalizer that keeps a pod from going.
+// stay is a finalizer that holds a pod back from deletion.
 const stay = "e2e.berg.norelect.ch/stay"
 
-// keep lets a pod not go before letGo.
+// keep holds a pod back from deletion until letGo.
 func keep(ctx context.Context, pod *corev1.Pod) (letGo func(context.Context)) {
 	GinkgoHelper()
 	change := func(ctx context.Context, how func(client.Object, string) bool) error {
@@ -70,7 +70,7 @@ func keep(ctx context.Context, pod *corev1.Pod) (letGo func(context.Context)) {
 	return letGo
 }
 
-// denyPod lets the operator not create the pod of one of the proxies of a pair.
+// denyPod denies the operator to create the pod of one of the proxies of a pair.
 func denyPod(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, part string) (allow func()) {
 	GinkgoHelper()
 	return apiserver.Deny(ctx, apiserver.Denial{
@@ -84,10 +84,10 @@ func denyPod(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy, part 
 	})
 }
 
-// conversation is a connection of a client, open for long. The server sends back what it gets.
+// conversation is a long connection of a client. The server echoes all bytes.
 type conversation struct{ net.Conn }
 
-// talk begins one with a port of a client proxy.
+// talk opens one to a port of a client proxy.
 func (p pair) talk(ctx context.Context, tunnel string) conversation {
 	GinkgoHelper()
 	port := tunneltest.Tunnel(ctx, p.ContainerNetworkTunnelProxy, tunnel, tunnelv1.TunnelReady).ClientProxyPort
@@ -103,13 +103,13 @@ func (p pair) talk(ctx context.Context, tunnel string) conversation {
 	return c
 }
 
-// says sends a text and gets it back.
+// says sends a text and expects it back.
 func (c conversation) says(text string) {
 	GinkgoHelper()
 	Expect(tunneltest.Exchange(c, text)).To(Equal(text))
 }
 
-// echoing starts a server at the loopback of the node that sends back what it gets.
+// echoing starts an echo server at the loopback of the node.
 func echoing(ctx context.Context) int32 {
 	GinkgoHelper()
 	var listener net.Listener
@@ -184,7 +184,7 @@ var _ = Describe("A tunnel that is removed", func() {
 })
 
 var _ = Describe("The operator is killed", Serial, func() {
-	It("while pairs are in every state, and nothing is lost, and nothing is left", func(ctx SpecContext) {
+	It("while pairs are in every state; nothing is lost, and nothing is left", func(ctx SpecContext) {
 		r := startRegistry(ctx, false, "", "")
 		buildsImages(ctx, r)
 		echo := echoing(ctx)
@@ -204,12 +204,12 @@ var _ = Describe("The operator is killed", Serial, func() {
 		runs := begun()
 		stream := runs.talk(ctx, "echo")
 		web := tunneltest.Tunnel(ctx, runs.ContainerNetworkTunnelProxy, "echo", tunnelv1.TunnelReady)
-		By("Failed, with a pod that does not go")
+		By("Failed, with a pod that is held back from deletion")
 		failed := begun()
 		letFailed := keep(ctx, podOf(ctx, failed.ContainerNetworkTunnelProxy, tunnelv1.RoleClient))
 		Expect(world.WithWatch.Delete(ctx, podOf(ctx, failed.ContainerNetworkTunnelProxy, tunnelv1.RoleClient), client.GracePeriodSeconds(0))).To(Succeed())
 		tunneltest.Reaches(ctx, failed.ContainerNetworkTunnelProxy, tunnelv1.StateFailed)
-		By("deleted, with a pod that does not go")
+		By("deleted, with a pod that is held back from deletion")
 		deleted := begun()
 		letDeleted := keep(ctx, podOf(ctx, deleted.ContainerNetworkTunnelProxy, tunnelv1.RoleClient))
 		Expect(world.Delete(ctx, deleted.ContainerNetworkTunnelProxy)).To(Succeed())
@@ -229,7 +229,7 @@ var _ = Describe("The operator is killed", Serial, func() {
 			Expect(p.Status.State).To(Equal(tunnelv1.StateStarting))
 			starting[part] = pair{p, echo, client.ObjectKey{}}
 		}
-		By("BuildingImage, with a registry that says nothing")
+		By("BuildingImage, with a registry that does not answer")
 		r.hold()
 		building := begin(n.Name)
 		tunneltest.Reaches(ctx, building.ContainerNetworkTunnelProxy, tunnelv1.StateBuildingImage)
@@ -239,7 +239,7 @@ var _ = Describe("The operator is killed", Serial, func() {
 
 		killOperator(ctx)
 
-		By("all go on from where they were")
+		By("all continue from their states")
 		stream.says("still here")
 		r.release()
 		for _, f := range allow {
@@ -264,7 +264,7 @@ var _ = Describe("The operator is killed", Serial, func() {
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(failed), failed.ContainerNetworkTunnelProxy)).To(Succeed())
 		Expect(failed.Status.State).To(Equal(tunnelv1.StateFailed))
 
-		By("the end")
+		By("deleting all")
 		for _, p := range []pair{runs, failed, pending, building, starting["client"], starting["server"]} {
 			tunneltest.Delete(ctx, p.ContainerNetworkTunnelProxy)
 			Expect(leftOf(ctx, p.ContainerNetworkTunnelProxy)).To(BeEmpty())

@@ -61,13 +61,13 @@ func (p pair) reaches(ctx context.Context, tunnel, server string) {
 }
 
 var _ = Describe("A tunnel", func() {
-	It("leads a client in the network to a server that it cannot reach directly, and all of it goes", func(ctx SpecContext) {
+	It("connects a client in the network to a server that it cannot reach directly, and leaves nothing", func(ctx SpecContext) {
 		p := newPair(ctx)
 		p.reaches(ctx, "web", "server")
 		_, err := fetches(ctx, p.visitor, fmt.Sprintf("%s:%d", world.NodeAddress, p.server))
 		Expect(err).To(HaveOccurred(), "the server listens at the loopback alone")
 
-		By("two tunnels to one server, and another server that comes late")
+		By("two tunnels to one server, and one to a server that starts late")
 		late := p.server + 1
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(p), p.ContainerNetworkTunnelProxy)).To(Succeed())
 		p.Spec.Tunnels = append(p.Spec.Tunnels, tunneltest.To("more", p.server), tunneltest.To("late", late))
@@ -91,7 +91,7 @@ var _ = Describe("A tunnel", func() {
 		Expect(tunneltest.Tunnel(ctx, p.ContainerNetworkTunnelProxy, "web", tunnelv1.TunnelReady)).To(Equal(before))
 	}, SpecTimeout(limit), Serial)
 
-	DescribeTable("has ended when one of its proxies is killed", func(ctx SpecContext, role string) {
+	DescribeTable("fails when one of its proxies is killed", func(ctx SpecContext, role string) {
 		p := newPair(ctx)
 		Expect(world.WithWatch.Delete(ctx, podOf(ctx, p.ContainerNetworkTunnelProxy, role), client.GracePeriodSeconds(0))).To(Succeed())
 		tunneltest.Reaches(ctx, p.ContainerNetworkTunnelProxy, tunnelv1.StateFailed)
@@ -101,7 +101,7 @@ var _ = Describe("A tunnel", func() {
 		Entry("the server proxy", tunnelv1.RoleServer, SpecTimeout(limit)),
 	)
 
-	It("closes connections to its control and data ports that are not those of the pair", func(ctx SpecContext) {
+	It("closes connections to its control and data ports that do not belong to the pair", func(ctx SpecContext) {
 		p := newPair(ctx)
 		pod := tunneltest.ClientPod(ctx, p.ContainerNetworkTunnelProxy)
 		for _, port := range []string{"36672", "36673"} {
@@ -121,7 +121,7 @@ var _ = Describe("A tunnel", func() {
 		p.reaches(ctx, "web", "server")
 	}, SpecTimeout(limit))
 
-	It("has ports of control that the network does not reach", Label("network"), func(ctx SpecContext) {
+	It("has control ports that the network cannot reach", Label("network"), func(ctx SpecContext) {
 		p := newPair(ctx)
 		pod := tunneltest.ClientPod(ctx, p.ContainerNetworkTunnelProxy)
 		p.reaches(ctx, "web", "server")

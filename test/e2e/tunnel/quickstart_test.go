@@ -38,12 +38,12 @@ func shellOf(page string) string {
 	return strings.Join(all, "")
 }
 
-var _ = Describe("The page for who is in a hurry", func() {
-	It("leads a pod to a server at the loopback of this machine, command by command", func(ctx SpecContext) {
+var _ = Describe("The quickstart", func() {
+	It("connects a pod to a server at the loopback of this machine, command by command", func(ctx SpecContext) {
 		const page = "../../../docs/tunnel/quickstart.md"
 		root, err := filepath.Abs("../../..")
 		Expect(err).NotTo(HaveOccurred())
-		// The commands are for the folder of a clone; what they leave there is not for this one.
+		// The commands run in the folder of a clone, and may leave files there.
 		clone := GinkgoT().TempDir()
 		Expect(os.Mkdir(filepath.Join(clone, "bin"), 0o700)).To(Succeed())
 		Expect(os.Symlink(filepath.Join(root, "docs"), filepath.Join(clone, "docs"))).To(Succeed())

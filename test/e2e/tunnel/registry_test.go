@@ -38,7 +38,7 @@ import (
 // from it as it would from any other.
 type imageRegistry struct {
 	address string
-	// authority is what its certificate is signed by, in PEM; nil: it speaks HTTP.
+	// authority of its certificate, in PEM; nil: it uses HTTP.
 	authority []byte
 	// user and password are required of all clients, unless they are empty.
 	user, password string
@@ -47,7 +47,7 @@ type imageRegistry struct {
 	held atomic.Pointer[chan struct{}]
 }
 
-// startRegistry starts one until the spec ends, and tells the node how it is spoken to.
+// startRegistry starts one until the spec ends, and configures the node for it.
 func startRegistry(ctx context.Context, secure bool, user, password string) *imageRegistry {
 	GinkgoHelper()
 	r := &imageRegistry{user: user, password: password}
@@ -131,7 +131,7 @@ func (r *imageRegistry) certificate() *tls.Config {
 
 func (r *imageRegistry) base() string { return r.address + "/base:1" }
 
-// pushBase puts an image there to build upon: a static program needs nothing of it.
+// pushBase pushes a base image: a static program needs nothing in it.
 func (r *imageRegistry) pushBase() {
 	GinkgoHelper()
 	image, err := random.Image(64, 1)
@@ -215,7 +215,7 @@ func changeSettings(ctx context.Context, variables map[string]string, more strin
 	deployed.ChangeManager(ctx, `"env":[`+env[min(1, len(env)):]+`]`+more)
 }
 
-// changeVolumes changes one of the volumes of the operator's pods. Who mounts it comes next.
+// changeVolumes changes one of the volumes of the operator's pods.
 func changeVolumes(ctx context.Context, volume string) {
 	GinkgoHelper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: world.Operator.Namespace, Name: world.Operator.Name}}
@@ -233,7 +233,7 @@ var _ = Describe("An image that the operator builds", Serial, func() {
 		tunneltest.Delete(ctx, p.ContainerNetworkTunnelProxy)
 		Expect(leftOf(ctx, p.ContainerNetworkTunnelProxy)).To(BeEmpty())
 
-		By("a base that is not there")
+		By("a base that does not exist")
 		missing := tunneltest.NewProxy(p.Spec.ContainerNetworkName)
 		missing.Spec.BaseImage = r.address + "/missing:1"
 		tunneltest.Create(ctx, missing)
@@ -246,7 +246,7 @@ var _ = Describe("An image that the operator builds", Serial, func() {
 			Expect(text).NotTo(ContainSubstring(password))
 		}
 	},
-		Entry("that speaks HTTP and knows no login", false, "", "", SpecTimeout(limit)),
+		Entry("with HTTP and without a login", false, "", "", SpecTimeout(limit)),
 		Entry("with TLS and a login", true, "tunnels", "a-password-that-stays-secret", SpecTimeout(limit)),
 	)
 })

@@ -37,13 +37,13 @@ var _ = Describe("Bad input", func() {
 		Entry("a port twice", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
 			p.Spec.Tunnels = []tunnelv1.TunnelConfiguration{{Name: "a", ServerPort: 80, ClientProxyPort: 8080}, {Name: "b", ServerPort: 81, ClientProxyPort: 8080}}
 		}, "same clientProxyPort"),
-		Entry("a port twice, once at all addresses in words", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
+		Entry("a port twice, once with all addresses spelled out", func(p *tunnelv1.ContainerNetworkTunnelProxy) {
 			p.Spec.Tunnels = []tunnelv1.TunnelConfiguration{{Name: "a", ServerPort: 80, ClientProxyPort: 8080}, {Name: "b", ServerPort: 81, ClientProxyPort: 8080, ClientProxyAddress: "0.0.0.0"}}
 		}, "same clientProxyPort"),
 		Entry("a name that no Service can have", func(p *tunnelv1.ContainerNetworkTunnelProxy) { p.Name = "1.example" }, "a Service has the same name"),
 	)
 
-	It("changes of what cannot be changed are refused", func(ctx context.Context) {
+	It("changes of immutable fields are refused", func(ctx context.Context) {
 		p := tunneltest.Proxy(ctx, "nowhere")
 		for field, change := range map[string]func(*tunnelv1.ContainerNetworkTunnelProxySpec){
 			"containerNetworkName": func(s *tunnelv1.ContainerNetworkTunnelProxySpec) { s.ContainerNetworkName = "elsewhere" },
@@ -103,7 +103,7 @@ var _ = Describe("Bad input", func() {
 		tunneltest.Tunnel(ctx, p, "taken", tunnelv1.TunnelReady)
 	})
 
-	It("an object in the way that is not the operator's is left alone, and told", func(ctx context.Context) {
+	It("an existing object that does not belong to the pair is left untouched, and reported", func(ctx context.Context) {
 		n := tunneltest.Network(ctx)
 		p := tunneltest.NewProxy(n.Name)
 		foreign := &corev1.Service{}
@@ -134,7 +134,7 @@ var _ = Describe("A container network", func() {
 		return func(n *tunnelv1.ContainerNetwork) { n.Spec.Mode, n.Spec.NetworkName = mode, name }
 	}
 
-	It("is a namespace of its own, which goes with it", func(ctx context.Context) {
+	It("has its own namespace, which is deleted with it", func(ctx context.Context) {
 		n := tunneltest.Network(ctx)
 		ns := &corev1.Namespace{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: n.Status.NetworkName}, ns)).To(Succeed())
@@ -157,7 +157,7 @@ var _ = Describe("A container network", func() {
 		expect.Gone(ctx, n)
 	})
 
-	It("uses a namespace that is there, and leaves it", func(ctx context.Context) {
+	It("uses an existing namespace, and does not delete it", func(ctx context.Context) {
 		name := apiserver.Namespace(ctx)
 		n := tunneltest.Network(ctx, inMode(tunnelv1.ModeExisting, name))
 		ns := &corev1.Namespace{}
@@ -181,7 +181,7 @@ var _ = Describe("A container network", func() {
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})).To(Succeed())
 	})
 
-	It("that should exist and does not is NotFound until it does; one that is gone is Removed", func(ctx context.Context) {
+	It("that must exist and does not is NotFound until it exists; one that is deleted is Removed", func(ctx context.Context) {
 		n := tunneltest.NewNetwork(inMode(tunnelv1.ModeExisting, "integration-"+strings.ToLower(CurrentSpecReport().LeafNodeText[:4])+"x"))
 		Expect(k8s.Create(ctx, n)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { tunneltest.Delete(ctx, n) })
@@ -194,7 +194,7 @@ var _ = Describe("A container network", func() {
 		tunneltest.NetworkReaches(ctx, n, tunnelv1.NetworkRemoved)
 	})
 
-	It("that is persistent stays, and cleanup takes it away", func(ctx context.Context) {
+	It("that is persistent stays until a cleanup network deletes it", func(ctx context.Context) {
 		name := "integration-kept-" + tunneltest.NewNetwork().Name
 		first := tunneltest.Network(ctx, inMode(tunnelv1.ModePersistent, name))
 		tunneltest.Delete(ctx, first)

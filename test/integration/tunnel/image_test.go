@@ -34,7 +34,7 @@ import (
 )
 
 var _ = Describe("The image of the proxies", func() {
-	It("is built from a base, and again only when that has moved; one that is not there ends in Failed", func(ctx context.Context) {
+	It("is built from a base, and rebuilt only when that has changed; without a base the pair becomes Failed", func(ctx context.Context) {
 		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 		DeferCleanup(server.Close)
 		host := strings.TrimPrefix(server.URL, "http://")
@@ -72,7 +72,7 @@ var _ = Describe("The image of the proxies", func() {
 		goneWithAll(ctx, p)
 	})
 
-	It("is pushed to a registry with TLS and a login, which nodes get a copy of", func(ctx context.Context) {
+	It("is pushed to a registry with TLS and a login, which is copied for nodes", func(ctx context.Context) {
 		const user, password = "tunnels", "a password that stays secret"
 		images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -76,14 +76,14 @@ func running(ctx context.Context) (p *tunnelv1.ContainerNetworkTunnelProxy, echo
 }
 
 var _ = Describe("A pair of proxies", func() {
-	It("leads clients to a server, and takes everything along when it is deleted", func(ctx context.Context) {
+	It("connects clients to a server, and leaves nothing when it is deleted", func(ctx context.Context) {
 		p, _ := running(ctx)
 		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
 		through(web.ClientProxyPort)
 		Expect(web.TunnelID).NotTo(BeZero())
 		Expect(web.ClientProxyAddresses).NotTo(BeEmpty())
 
-		By("what it says")
+		By("its status")
 		s := p.Status
 		Expect(s.TunnelConfigurationVersion).To(Equal(int32(1)))
 		Expect(s.ClientProxyContainerID).NotTo(BeEmpty())
@@ -99,7 +99,7 @@ var _ = Describe("A pair of proxies", func() {
 		expect.Event(ctx, p, corev1.EventTypeNormal, tunnelv1.ReasonTunnelReady)
 		expect.Readable(p.Status.Conditions)
 
-		By("what it consists of")
+		By("its objects")
 		pod := tunneltest.ClientPod(ctx, p)
 		service := &corev1.Service{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: p.Name}, service)).To(Succeed())
@@ -120,7 +120,7 @@ var _ = Describe("A pair of proxies", func() {
 		Expect(err).To(HaveOccurred(), "the port is free")
 	})
 
-	It("prepares, redefines and removes tunnels while others go on", func(ctx context.Context) {
+	It("prepares, changes and removes tunnels while others keep working", func(ctx context.Context) {
 		p, echo := running(ctx)
 		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
 		live, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(web.ClientProxyPort))))
@@ -128,7 +128,7 @@ var _ = Describe("A pair of proxies", func() {
 		defer func() { _ = live.Close() }()
 		Expect(tunneltest.Exchange(live, "one")).To(Equal("one"))
 
-		By("a second tunnel to the same server, with the same request but the name")
+		By("a second tunnel to the same server, which differs only in its name")
 		update(ctx, p, func(s *tunnelv1.ContainerNetworkTunnelProxySpec) {
 			s.Tunnels = append(s.Tunnels, tunneltest.To("more", echo.Port))
 		})
@@ -179,7 +179,7 @@ var _ = Describe("A pair of proxies", func() {
 		through(second)
 	})
 
-	It("is ready before its server is, and leads to it when it comes", func(ctx context.Context) {
+	It("is ready before its server is, and connects to it when it starts", func(ctx context.Context) {
 		p, echo := running(ctx)
 		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
 		echo.Close()

@@ -53,7 +53,7 @@ var _ = Describe("An operator that restarts", func() {
 		Expect(tunneltest.Exchange(live, "four")).To(Equal("four"), "the stream of the former tunnel goes on")
 	})
 
-	It("with other settings leaves a pair that runs as it was made", func(ctx context.Context) {
+	It("with other settings does not change a pair that runs", func(ctx context.Context) {
 		p, _ := running(ctx)
 		web := tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady)
 		pod := tunneltest.ClientPod(ctx, p)
@@ -87,7 +87,7 @@ var _ = Describe("An operator that restarts", func() {
 		Eventually(func() []string { return leftOf(ctx, p) }).Should(BeEmpty())
 	})
 
-	It("after any of its writes leads a pair to Running, and to its end", func(ctx context.Context) {
+	It("after any of its writes brings a pair to Running, and deletes it completely", func(ctx context.Context) {
 		const writes = 16 // of one life
 		n := tunneltest.Network(ctx)
 		echo := tunneltest.NewEcho(0)
@@ -134,7 +134,7 @@ var _ = Describe("A deletion", func() {
 		release()
 		goneWithAll(ctx, p)
 	})
-	It("in Running with the operator away in between leaves nothing", func(ctx context.Context) {
+	It("in Running, during which the operator restarts, leaves nothing", func(ctx context.Context) {
 		p, _ := running(ctx)
 		resume := inprocess.Pause()
 		Expect(k8s.Delete(ctx, p)).To(Succeed())

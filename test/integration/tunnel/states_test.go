@@ -58,7 +58,7 @@ func silent() (host string, speak func()) {
 }
 
 var _ = Describe("A pair that waits", func() {
-	It("goes on when its network comes", func(ctx context.Context) {
+	It("continues when its network appears", func(ctx context.Context) {
 		n := tunneltest.NewNetwork()
 		p := tunneltest.Proxy(ctx, n.Name, tunneltest.To("web", tunneltest.NewEcho(0).Port))
 		expect.Shows(ctx, p, tunnelv1.ConditionNetworkReady, "False", tunnelv1.ReasonNetworkNotFound)
@@ -71,7 +71,7 @@ var _ = Describe("A pair that waits", func() {
 		through(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).ClientProxyPort)
 	})
 
-	It("for its image is deleted when what is under way is over, and leaves nothing", func(ctx context.Context) {
+	It("for its image is deleted after the build in progress, and leaves nothing", func(ctx context.Context) {
 		host, speak := silent()
 		inprocess.Restart(map[string]string{
 			"TUNNEL_IMAGE": "", "TUNNEL_REGISTRY": host, "TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_BASE_IMAGE": host + "/base:1",
@@ -86,7 +86,7 @@ var _ = Describe("A pair that waits", func() {
 		Eventually(func() []string { return leftOf(ctx, p) }).Should(BeEmpty())
 	})
 
-	It("for its image while the operator is killed goes on, and is deleted when it is killed again", func(ctx context.Context) {
+	It("for its image continues after the operator was killed, and is deleted after it was killed again", func(ctx context.Context) {
 		host, _ := silent()
 		env := inprocess.With(map[string]string{
 			"TUNNEL_IMAGE": "", "TUNNEL_REGISTRY": host, "TUNNEL_REGISTRY_INSECURE": "true", "TUNNEL_BASE_IMAGE": host + "/base:1",
@@ -128,7 +128,7 @@ var _ = Describe("A pair that waits", func() {
 		goneWithAll(ctx, p)
 	})
 
-	It("for the Secret of the registry says so, and goes on when that is made", func(ctx context.Context) {
+	It("for the Secret of the registry reports it, and continues when that is created", func(ctx context.Context) {
 		secret := &corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}}
 		secret.Namespace, secret.Name = installed.Namespace, "tunnel-registry-late"
 		inprocess.Restart(map[string]string{"TUNNEL_REGISTRY_SECRET": secret.Name}, nil)
@@ -141,7 +141,7 @@ var _ = Describe("A pair that waits", func() {
 		through(tunneltest.Tunnel(ctx, p, "web", tunnelv1.TunnelReady).ClientProxyPort)
 	})
 
-	It("for its pod is Failed after TUNNEL_START_TIMEOUT, and nothing is left of it", func(ctx context.Context) {
+	It("for its pod becomes Failed after TUNNEL_START_TIMEOUT, and leaves nothing", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"TUNNEL_START_TIMEOUT": "4s"}, nil)
 		kubelet.Hold()
 		p := tunneltest.Proxy(ctx, tunneltest.Network(ctx).Name, tunneltest.To("web", 80))
@@ -164,7 +164,7 @@ var _ = Describe("A pair that waits", func() {
 })
 
 var _ = Describe("An operator without rights in its own namespace", Serial, func() {
-	It("says so, goes on when it has them, and keeps no deletion waiting when they are taken away", func(ctx context.Context) {
+	It("reports it, continues when it has them, and completes deletions when they are removed", func(ctx context.Context) {
 		may := func(ctx context.Context, verb string) func() bool {
 			return func() bool {
 				return apiserver.May(ctx, apiserver.OperatorUser, authorizationv1.ResourceAttributes{Namespace: installed.Namespace, Verb: verb, Resource: "secrets"})
@@ -178,7 +178,7 @@ var _ = Describe("An operator without rights in its own namespace", Serial, func
 		}
 		n := tunneltest.Network(ctx)
 		DeferCleanup(give)
-		// What other families need of Secrets there goes, too.
+		// The rights of other families for Secrets there are removed too.
 		Expect(k8s.DeleteAllOf(ctx, &rbacv1.RoleBinding{}, client.InNamespace(installed.Namespace))).To(Succeed())
 		Eventually(may(ctx, "get")).Should(BeFalse())
 		p := tunneltest.Proxy(ctx, n.Name, tunneltest.To("web", tunneltest.NewEcho(0).Port))
@@ -199,8 +199,8 @@ var _ = Describe("An operator without rights in its own namespace", Serial, func
 })
 
 var _ = Describe("Certificates of a pair", Serial, func() {
-	It("are renewed before they end, and no stream notices", func(ctx context.Context) {
-		// Renewed after two thirds of it.
+	It("are renewed before they expire, without interrupting streams", func(ctx context.Context) {
+		// Certificates are renewed after two thirds of it.
 		const lifetime = 30 * time.Second
 		inprocess.Restart(map[string]string{"TUNNEL_CERTIFICATE_LIFETIME": lifetime.String()}, nil)
 		p, _ := running(ctx)
@@ -230,7 +230,7 @@ var _ = Describe("Certificates of a pair", Serial, func() {
 				last = end
 			}
 		}
-		// All the while: streams go on, new ones are made, and the operator calls.
+		// During the renewals streams continue, new ones are made, and the operator calls.
 		for time.Now().Before(last.Add(2 * time.Second)) {
 			Expect(tunneltest.Exchange(live, "in between")).To(Equal("in between"))
 			answer, err := tunneltest.Ask(web.ClientProxyPort, "hello")
@@ -249,8 +249,8 @@ var _ = Describe("Certificates of a pair", Serial, func() {
 	})
 })
 
-var _ = Describe("Many lives of pairs", Serial, func() {
-	It("leave neither goroutines nor files of the operator behind", func(ctx context.Context) {
+var _ = Describe("Many pairs, one after the other,", Serial, func() {
+	It("leave no goroutines and no open files in the operator", func(ctx context.Context) {
 		n := tunneltest.Network(ctx)
 		echo := tunneltest.NewEcho(0)
 		life := func() {

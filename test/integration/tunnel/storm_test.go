@@ -31,7 +31,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/tunneltest"
 )
 
-// fate is what a pair of the storm is meant to become.
+// fate is the expected state of a pair after the storm.
 type fate int
 
 const (
@@ -40,15 +40,15 @@ const (
 	gone       // it was deleted
 )
 
-// sailor is a pair in the storm.
-type sailor struct {
+// stormPair is a pair in the storm.
+type stormPair struct {
 	*tunnelv1.ContainerNetworkTunnelProxy
 	fate fate
 	// stream is a client's connection that was made in the storm; nil before.
 	stream net.Conn
 }
 
-// retried does something until it works, however often the API server is not there.
+// retried retries until it works, because the API server may be down.
 func retried(do func() error) {
 	GinkgoHelper()
 	Eventually(do).Should(Succeed())
@@ -67,7 +67,7 @@ func restartAPIServer(ctx context.Context) {
 // chaos-tunnel does, which has the API server restarted too (TUNNEL_API_RESTARTS). The seed of a
 // run is that of Ginkgo.
 var _ = Describe("While operators, proxies and the API server fail,", Serial, func() {
-	It("tunnels come, change and go, nothing is lost, nothing is left, and nothing foreign is touched", func(ctx context.Context) {
+	It("tunnels are created, changed and deleted, nothing is lost, nothing is left, and no foreign object is touched", func(ctx context.Context) {
 		count, err := strconv.Atoi(cmp.Or(os.Getenv("TUNNEL_LIVES"), "10"))
 		Expect(err).NotTo(HaveOccurred())
 		restarts, err := strconv.Atoi(cmp.Or(os.Getenv("TUNNEL_API_RESTARTS"), "0"))
@@ -77,12 +77,12 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 		networks := []*tunnelv1.ContainerNetwork{tunneltest.Network(ctx), tunneltest.Network(ctx)}
 		servers := []int32{tunneltest.NewEcho(0).Port, tunneltest.NewEcho(0).Port}
 
-		By("making what must not be touched")
+		By("making objects that must not be touched")
 		foreign := &corev1.Secret{}
 		foreign.Namespace, foreign.Name = networks[0].Status.NetworkName, "foreign"
 
-		var all []*sailor
-		refresh := func(s *sailor) (there bool) {
+		var all []*stormPair
+		refresh := func(s *stormPair) (there bool) {
 			retried(func() error {
 				err := k8s.Get(ctx, client.ObjectKeyFromObject(s), s.ContainerNetworkTunnelProxy)
 				there = err == nil
@@ -90,7 +90,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 			})
 			return there
 		}
-		change := func(s *sailor, how func(*tunnelv1.ContainerNetworkTunnelProxySpec)) {
+		change := func(s *stormPair, how func(*tunnelv1.ContainerNetworkTunnelProxySpec)) {
 			retried(func() error {
 				if err := k8s.Get(ctx, client.ObjectKeyFromObject(s), s.ContainerNetworkTunnelProxy); err != nil {
 					return err
@@ -108,10 +108,10 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 				}
 				return err
 			})
-			all = append(all, &sailor{ContainerNetworkTunnelProxy: p})
+			all = append(all, &stormPair{ContainerNetworkTunnelProxy: p})
 			DeferCleanup(func(ctx context.Context) { tunneltest.Delete(ctx, p) })
 		}
-		connect := func(s *sailor) {
+		connect := func(s *stormPair) {
 			for _, t := range s.Status.TunnelStatuses {
 				if t.Name == "web" && t.State == tunnelv1.TunnelReady && s.stream == nil {
 					c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(t.ClientProxyPort))), 5*time.Second)
@@ -128,7 +128,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 			}
 		}
 		happens := map[string]int{}
-		something := func(s *sailor) {
+		something := func(s *stormPair) {
 			if s.fate != lives || !refresh(s) {
 				return
 			}
@@ -159,7 +159,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 			case what == "deleted":
 				s.fate = gone
 				retried(func() error { return client.IgnoreNotFound(k8s.Delete(ctx, s.ContainerNetworkTunnelProxy)) })
-			// What has never run is started again; what has run ends with its proxies.
+			// A pair that has never run is started again; one that has run fails with its proxies.
 			case what == "server proxy killed" && runs && s.Status.ServerProxyProcessID != nil:
 				s.fate = ended
 				_ = syscall.Kill(int(*s.Status.ServerProxyProcessID), syscall.SIGKILL)
@@ -211,7 +211,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 		AddReportEntry("the storm", fmt.Sprintf("%d pairs, %v; operators cut off at a write: %d; requests refused: %d; answers lost: %d",
 			len(all), happens, deaths, about.Spoilt.Load(), about.Lost.Load()))
 
-		By("calm")
+		By("after the storm")
 		inprocess.Instead(clock.RealClock{}, nil, nil)
 		for _, s := range all {
 			switch s.fate {
@@ -235,7 +235,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 			}
 		}
 
-		By("the end")
+		By("deleting all")
 		for _, s := range all {
 			tunneltest.Delete(ctx, s.ContainerNetworkTunnelProxy)
 			Eventually(func() []string { return without(leftOf(ctx, s.ContainerNetworkTunnelProxy), foreign.Name) }).Should(BeEmpty())
@@ -247,7 +247,7 @@ var _ = Describe("While operators, proxies and the API server fail,", Serial, fu
 	}, SpecTimeout(time.Hour))
 })
 
-// without returns names but one.
+// without returns all names but one.
 func without(names []string, name string) (others []string) {
 	for _, n := range names {
 		if n != name {

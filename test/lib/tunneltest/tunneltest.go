@@ -72,7 +72,7 @@ func NewKubelet(c client.WithWatch, program, folder string) (k *Kubelet, stop fu
 	return k, func() { cancel(); <-done }
 }
 
-// Hold has pods that come from now on run nothing, until release is called.
+// Hold has new pods run nothing until release is called.
 func (k *Kubelet) Hold() (release func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -139,7 +139,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// endOthers ends the processes of pods that are not among these.
+// endOthers ends the processes of all pods but these.
 func (k *Kubelet) endOthers(pods []corev1.Pod) {
 	there := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -214,7 +214,7 @@ func (k *Kubelet) run(ctx context.Context, pod *corev1.Pod) {
 	}()
 }
 
-// follow brings what a Secret holds into a folder whenever that changes.
+// follow writes the files of a Secret to a folder whenever they change.
 func (k *Kubelet) follow(ctx context.Context, dir string, secret *corev1.Secret) {
 	w, err := k.client.Watch(ctx, &corev1.SecretList{}, client.InNamespace(secret.Namespace), client.MatchingFields{"metadata.name": secret.Name})
 	if err != nil {
@@ -250,7 +250,7 @@ func project(dir string, secret *corev1.Secret) error {
 	return nil
 }
 
-// Network creates a container network and waits until it runs. It goes at the end of the spec.
+// Network creates a container network and waits until it runs. It is deleted at the end of the spec.
 func Network(ctx context.Context, modify ...func(*tunnelv1.ContainerNetwork)) *tunnelv1.ContainerNetwork {
 	GinkgoHelper()
 	n := NewNetwork(modify...)
@@ -269,7 +269,7 @@ func NewNetwork(modify ...func(*tunnelv1.ContainerNetwork)) *tunnelv1.ContainerN
 	return n
 }
 
-// Proxy creates a pair of proxies in a network. It goes at the end of the spec.
+// Proxy creates a pair of proxies in a network. It is deleted at the end of the spec.
 func Proxy(ctx context.Context, network string, tunnels ...tunnelv1.TunnelConfiguration) *tunnelv1.ContainerNetworkTunnelProxy {
 	GinkgoHelper()
 	p := NewProxy(network, tunnels...)
@@ -277,7 +277,7 @@ func Proxy(ctx context.Context, network string, tunnels ...tunnelv1.TunnelConfig
 	return p
 }
 
-// Create creates a pair of proxies that goes at the end of the spec.
+// Create creates a pair of proxies that is deleted at the end of the spec.
 func Create(ctx context.Context, p *tunnelv1.ContainerNetworkTunnelProxy) {
 	GinkgoHelper()
 	Expect(apiserver.Client.Create(ctx, p)).To(Succeed())
@@ -292,7 +292,7 @@ func NewProxy(network string, tunnels ...tunnelv1.TunnelConfiguration) *tunnelv1
 	}
 }
 
-// To is a tunnel to a port of the loopback, at any port.
+// To is a tunnel to a port of the loopback, at a random port.
 func To(name string, port int32) tunnelv1.TunnelConfiguration {
 	return tunnelv1.TunnelConfiguration{Name: name, ServerPort: port}
 }
@@ -348,13 +348,13 @@ func Delete(ctx context.Context, o client.Object) {
 	expect.Gone(ctx, o)
 }
 
-// Echo is a server at a port of the loopback that sends back what it is sent.
+// Echo is an echo server at a port of the loopback.
 type Echo struct {
 	Port     int32
 	listener net.Listener
 }
 
-// NewEcho starts one until the spec ends. port 0 is any.
+// NewEcho starts one until the spec ends. Port 0 is a random port.
 func NewEcho(port int32) *Echo {
 	GinkgoHelper()
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -388,7 +388,7 @@ func Ask(port int32, text string) (string, error) {
 	return Exchange(c, text)
 }
 
-// Exchange sends a text over a connection, and returns as much of an answer.
+// Exchange sends a text over a connection, and returns an answer of the same length.
 func Exchange(c net.Conn, text string) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return "", err

@@ -11,8 +11,8 @@ import (
 )
 
 // NewProblem returns what a failed write means; nil for no error. namespace is that of the operator.
-func NewProblem(condition string, err error, namespace string) *outcome.Problem {
-	p := outcome.NewProblem(condition, err)
+func NewProblem(on string, err error, namespace string) *outcome.Problem {
+	p := outcome.NewProblem(on, err)
 	if p == nil {
 		return nil
 	}

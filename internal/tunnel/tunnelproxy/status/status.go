@@ -25,7 +25,7 @@ func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	s := &proxy.Status
 	if s.State == tunnelv1.StateFailed {
 		computeAfterEnd(proxy, now)
-		return failed(s.Message)
+		return readyFailed(s.Message)
 	}
 	wanted := []metav1.Condition{networkReady(out, p), imageReady(out, p), proxiesReady(out, p)}
 	if c, known := tunnelsReady(out); known {
@@ -36,8 +36,8 @@ func Compute(out Outcome, p *outcome.Problem, now time.Time) reconcile.Ready {
 	if out.State != tunnelv1.StateRunning || out.Current {
 		s.ObservedGeneration = proxy.Generation
 	}
-	s.State = out.State
 	s.Message = messageOf(out, p)
+	s.State = out.State
 	if out.Image != "" {
 		s.ClientProxyContainerImage = out.Image
 	}
@@ -57,7 +57,7 @@ func ready(out Outcome, p *outcome.Problem) reconcile.Ready {
 	s := &out.Proxy.Status
 	switch {
 	case out.End != "":
-		return failed(s.Message)
+		return readyFailed(s.Message)
 	case p != nil:
 		return reconcile.ReadyUnless(p, "", "")
 	case out.State != tunnelv1.StateRunning:
@@ -68,7 +68,7 @@ func ready(out Outcome, p *outcome.Problem) reconcile.Ready {
 	return reconcile.Ready{Status: c.Status, Reason: c.Reason, Message: c.Message, Stalled: stalled && c.Status == metav1.ConditionFalse}
 }
 
-func failed(message string) reconcile.Ready {
+func readyFailed(message string) reconcile.Ready {
 	return reconcile.Ready{Status: metav1.ConditionFalse, Reason: tunnelv1.ReasonFailed, Message: message, Stalled: true}
 }
 
@@ -113,19 +113,21 @@ func messageOf(out Outcome, p *outcome.Problem) string {
 	case p != nil:
 		return conditions.Bound(p.Message)
 	case out.Tunnels.Err != "":
-		return conditions.Bound(silent(out))
+		return conditions.Bound(noAnswer(out))
 	case out.State == tunnelv1.StateRunning && out.Current:
 		failed := failures(out.Tunnels.Tunnels)
 		if len(failed) > 0 {
 			return conditions.Bound(fmt.Sprintf("%d of %d tunnels do not accept connections: %s", len(failed), len(out.Tunnels.Tunnels), strings.Join(failed, "; ")))
 		}
 		return fmt.Sprintf("%d tunnels accept connections", len(out.Tunnels.Tunnels))
+	case out.State == tunnelv1.StateRunning && out.Proxy.Status.State != tunnelv1.StateRunning:
+		return "Tunnels are being prepared"
 	default:
 		return out.Proxy.Status.Message
 	}
 }
 
-func silent(out Outcome) string {
+func noAnswer(out Outcome) string {
 	return "The server proxy does not answer; retrying: " + out.Tunnels.Err
 }
 
@@ -196,7 +198,7 @@ func tunnelsReady(out Outcome) (c metav1.Condition, known bool) {
 	case out.State != tunnelv1.StateRunning:
 		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonWaiting, "Waiting for "+tunnelv1.ConditionProxiesReady), true
 	case out.Tunnels.Err != "":
-		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonControlFailed, silent(out)), true
+		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonControlFailed, noAnswer(out)), true
 	case !out.Current:
 		old := meta.FindStatusCondition(out.Proxy.Status.Conditions, this)
 		keep := old != nil && old.ObservedGeneration == out.Proxy.Generation && out.Proxy.Status.State == tunnelv1.StateRunning

@@ -30,8 +30,8 @@ func request(t tunnelv1.TunnelConfiguration) *control.TunnelRequest {
 	return r
 }
 
-// refused returns why a tunnel must not be prepared, "" if it may, as far as that is known before the proxies are called.
-func refused(index int, t tunnelv1.TunnelConfiguration, cfg config.Tunnel) string {
+// checkTunnel returns why a tunnel must not be prepared, "" if it may, as far as that is known before the proxies are called.
+func checkTunnel(index int, t tunnelv1.TunnelConfiguration, cfg config.Tunnel) string {
 	field := func(name string) string { return fmt.Sprintf("spec.tunnels[%d].%s", index, name) }
 	if t.ClientProxyPort != 0 && (t.ClientProxyPort == cfg.ControlPort || t.ClientProxyPort == cfg.DataPort) {
 		return fmt.Sprintf("%s: %d is the control or data port of the client proxy: choose another port, or 0 for a random one", field("clientProxyPort"), t.ClientProxyPort)
@@ -61,11 +61,11 @@ func rulesOf(cfg config.Tunnel) allowlist.Rules {
 	return rules
 }
 
-// refusals returns why tunnels of a spec must not be prepared, by their names.
-func refusals(tunnels []tunnelv1.TunnelConfiguration, cfg config.Tunnel) map[string]string {
+// checkTunnels returns why tunnels of a spec must not be prepared, by their names.
+func checkTunnels(tunnels []tunnelv1.TunnelConfiguration, cfg config.Tunnel) map[string]string {
 	all := map[string]string{}
 	for i, t := range tunnels {
-		if why := refused(i, t, cfg); why != "" {
+		if why := checkTunnel(i, t, cfg); why != "" {
 			all[t.Name] = why
 		}
 		if i >= cfg.Tunnels {

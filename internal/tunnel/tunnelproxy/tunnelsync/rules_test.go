@@ -24,7 +24,7 @@ func loaded(t *testing.T, changes ...string) config.Tunnel {
 	return cfg
 }
 
-func TestRefused(t *testing.T) {
+func TestCheckTunnel(t *testing.T) {
 	var cfg config.Tunnel
 	var err error
 	for _, s := range cfg.Section().Settings {
@@ -59,7 +59,7 @@ func TestRefused(t *testing.T) {
 		{cfg, tunnelv1.TunnelConfiguration{ServerPort: 8080, ClientProxyPort: 36673}, "clientProxyPort"},
 		{cfg, tunnelv1.TunnelConfiguration{ServerPort: 8080, ClientProxyAddress: "here"}, "clientProxyAddress"},
 	} {
-		why := refused(4, test.tunnel, test.cfg)
+		why := checkTunnel(4, test.tunnel, test.cfg)
 		if (why == "") != (test.field == "") || test.field != "" && !strings.Contains(why, "spec.tunnels[4]."+test.field) {
 			t.Errorf("%+v: %q, want %s", test.tunnel, why, test.field)
 		}
@@ -68,10 +68,10 @@ func TestRefused(t *testing.T) {
 
 func TestAPairKeepsItsOwnPorts(t *testing.T) {
 	cfg := loaded(t, "TUNNEL_CONTROL_PORT=40001", "TUNNEL_DATA_PORT=40002")
-	if why := refused(0, tunnelv1.TunnelConfiguration{ServerPort: 80, ClientProxyPort: 40001}, cfg); why == "" {
+	if why := checkTunnel(0, tunnelv1.TunnelConfiguration{ServerPort: 80, ClientProxyPort: 40001}, cfg); why == "" {
 		t.Error("a tunnel may have the pair's control port")
 	}
-	if why := refused(0, tunnelv1.TunnelConfiguration{ServerPort: 80, ClientProxyPort: 36672}, cfg); why != "" {
+	if why := checkTunnel(0, tunnelv1.TunnelConfiguration{ServerPort: 80, ClientProxyPort: 36672}, cfg); why != "" {
 		t.Error(why)
 	}
 }
