@@ -60,9 +60,9 @@ func main() {
 
 	suites, err := integrationSuites(".")
 	exit(err)
-	bare, err := bare(ctx)
+	isBare, err := bare(ctx)
 	exit(err)
-	list := stages(suites, bare)
+	list := stages(suites, isBare)
 	why := map[string]string{}
 	if *since != "" && !*all {
 		change, err := changeSince(ctx, *since)
@@ -83,7 +83,7 @@ func main() {
 		return
 	}
 	chosen := merge(slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return why[s.name] != "" }))
-	r := newRunner(chosen, bare, budget, filepath.Join("dist", "ci"), os.Stdout)
+	r := newRunner(chosen, isBare, budget, filepath.Join("dist", "ci"), os.Stdout)
 	r.keepGoing = *keepGoing
 	failure := r.run(ctx)
 	if ctx.Err() != nil && failure == nil {

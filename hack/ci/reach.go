@@ -105,8 +105,8 @@ func unreached(packages graph, list []stage, paths []string) map[string]string {
 	}
 	for _, changed := range paths {
 		reached := slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return s.scope == nil || !reads[s.name](changed) })
-		known := len(reached) > 0 || matches(checkedAlways, changed) || strings.HasSuffix(changed, ".md") || packages.holds(changed) != ""
-		if !known || matches(reachesAll, changed) {
+		isKnown := len(reached) > 0 || matches(checkedAlways, changed) || strings.HasSuffix(changed, ".md") || packages.holds(changed) != ""
+		if !isKnown || matches(reachesAll, changed) {
 			reached = list
 		}
 		for _, s := range reached {

@@ -95,9 +95,9 @@ func TestNamesOfPaths(t *testing.T) {
 		if s.scope == nil {
 			continue
 		}
-		for _, folder := range append(s.scope.tests, s.scope.programs...) {
-			if packages[folder] == nil {
-				t.Errorf("%s: there is no package in %s", s.name, folder)
+		for _, dir := range append(s.scope.tests, s.scope.programs...) {
+			if packages[dir] == nil {
+				t.Errorf("%s: there is no package in %s", s.name, dir)
 			}
 		}
 		paths = append(paths, s.scope.paths...)

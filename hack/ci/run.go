@@ -52,9 +52,9 @@ type runner struct {
 	started   map[string]time.Time
 }
 
-func newRunner(list []stage, bare bool, budget time.Duration, logs string, out io.Writer) *runner {
+func newRunner(list []stage, isBare bool, budget time.Duration, logs string, out io.Writer) *runner {
 	return &runner{
-		list: list, bare: bare, budget: budget, logs: logs, out: out, begun: time.Now(),
+		list: list, bare: isBare, budget: budget, logs: logs, out: out, begun: time.Now(),
 		state: map[string]outcome{}, took: map[string]time.Duration{}, started: map[string]time.Time{},
 	}
 }

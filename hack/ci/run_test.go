@@ -17,10 +17,10 @@ func script(name, line string, after ...string) stage {
 }
 
 // carryOut runs stages and returns the states, the output with the table, and the error.
-func carryOut(t *testing.T, budget time.Duration, bare bool, list ...stage) (map[string]outcome, string, error) {
+func carryOut(t *testing.T, budget time.Duration, isBare bool, list ...stage) (map[string]outcome, string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	r := newRunner(list, bare, budget, filepath.Join(t.TempDir(), "logs"), &out)
+	r := newRunner(list, isBare, budget, filepath.Join(t.TempDir(), "logs"), &out)
 	err := r.run(t.Context())
 	r.table(list, nil, err)
 	return r.state, out.String(), err

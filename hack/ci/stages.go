@@ -88,7 +88,7 @@ var journeys = []struct {
 
 // stages lists everything that a change must pass. Of what can start, the first in the list does: what often fails
 // comes first, then what takes long.
-func stages(suites []string, bare bool) []stage {
+func stages(suites []string, isBare bool) []stage {
 	const verified, images = "generated files", "programs and images"
 	list := []stage{
 		{name: "system packages", command: []string{"hack/packages", "base"}, cpu: true, always: true, usual: 5 * time.Second},
@@ -113,7 +113,7 @@ func stages(suites []string, bare bool) []stage {
 		{name: "unit tests", command: []string{"make", "test-unit"}, cpu: true, always: true, after: []string{verified}, usual: 3 * time.Minute},
 	}
 	list = append(list, build("simulated", 12*time.Minute))
-	if bare { // the builds take half an hour: an error in the code shows before them
+	if isBare { // the builds take half an hour: an error in the code shows before them
 		list = append(append(list, checks...), builds...)
 	} else {
 		list = append(append(list, builds...), checks...)
@@ -154,8 +154,8 @@ func stages(suites []string, bare bool) []stage {
 	}
 
 	for _, family := range []string{"berg", "hexactf", "tunnel", "kibaship"} {
-		folder := map[bool]string{true: "test/measure/chaos", false: "test/integration/" + family}[family == "berg"]
-		s := simulated("storm: "+family, folder, 2*time.Minute)
+		dir := map[bool]string{true: "test/measure/chaos", false: "test/integration/" + family}[family == "berg"]
+		s := simulated("storm: "+family, dir, 2*time.Minute)
 		s.root = family == "hexactf" // it needs packages for Kafka
 		s.command = []string{"make", "-o", "build", "chaos-" + family, "SEED=1", "LIVES=40", "STORM=45s", "TEST_CLUSTER=ci-" + family}
 		s.clusters = []string{"ci-" + family + "-chaos"}
@@ -168,12 +168,12 @@ func stages(suites []string, bare bool) []stage {
 		}
 		list = append(list, s)
 	}
-	load := simulated("requests per instance", "test/measure/load", 45*time.Second)
-	load.command, load.clusters = []string{"make", "-o", "build", "load-smoke"}, []string{clusterName("TEST_CLUSTER") + "-load"}
-	load.after = append(load.after, images)
-	load.scope.programs = append(load.scope.programs, operator)
+	measured := simulated("requests per instance", "test/measure/load", 45*time.Second)
+	measured.command, measured.clusters = []string{"make", "-o", "build", "load-smoke"}, []string{clusterName("TEST_CLUSTER") + "-load"}
+	measured.after = append(measured.after, images)
+	measured.scope.programs = append(measured.scope.programs, operator)
 	return append(list,
-		load,
+		measured,
 		stage{name: "messages to Kafka", command: []string{"make", "test-kafka"}, root: true, after: []string{"packages of nodes"}, usual: 2 * time.Minute,
 			scope: &scope{tests: []string{"test/e2e/kafka"}}},
 		// It skips what is not built.

@@ -17,8 +17,8 @@ func TestStagesAreWellFormed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bare := range []bool{true, false} {
-		list := stages(suites, bare)
+	for _, isBare := range []bool{true, false} {
+		list := stages(suites, isBare)
 		seen := map[string]bool{}
 		for _, s := range list {
 			if seen[s.name] {
@@ -42,8 +42,8 @@ func TestStagesAreWellFormed(t *testing.T) {
 				}
 			}
 		}
-		for _, folder := range []string{"test/integration", "test/e2e"} { // nothing is forgotten
-			files, err := filepath.Glob(folder + "/*/suite_test.go")
+		for _, dir := range []string{"test/integration", "test/e2e"} { // nothing is forgotten
+			files, err := filepath.Glob(dir + "/*/suite_test.go")
 			if err != nil || len(files) == 0 {
 				t.Fatal(files, err)
 			}

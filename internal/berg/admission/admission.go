@@ -74,7 +74,7 @@ const (
 // Decide returns what every instance that waits is to do, in the order in which they may start:
 // those of checks after all others, then by creation. A younger instance never gets a slot that an
 // older one could use; one that cannot use it, because another limit keeps it, holds up no other.
-func Decide(all []Instance, rules Rules) []Decision {
+func Decide(all []Instance, limits Rules) []Decision {
 	var waiting []Instance
 	for _, i := range all {
 		if i.Waits() {
@@ -87,7 +87,7 @@ func Decide(all []Instance, rules Rules) []Decision {
 	slices.SortFunc(waiting, func(a, b Instance) int {
 		return cmp.Or(isTrue(a.Check)-isTrue(b.Check), byAge(a, b))
 	})
-	t := newTally(rules)
+	t := newTally(limits)
 	for _, i := range all {
 		if i.Started {
 			t.add(i)

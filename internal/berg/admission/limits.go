@@ -122,8 +122,8 @@ type tally struct {
 	playersWait bool
 }
 
-func newTally(rules Rules) *tally {
-	return &tally{rules: rules, challenges: map[types.NamespacedName]int{}, namespaces: map[string]int{}, sources: map[source]usage{}}
+func newTally(limits Rules) *tally {
+	return &tally{rules: limits, challenges: map[types.NamespacedName]int{}, namespaces: map[string]int{}, sources: map[source]usage{}}
 }
 
 // admit counts an instance if no limit keeps it waiting.

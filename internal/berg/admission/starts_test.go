@@ -253,7 +253,7 @@ func (w *world) start(i Instance) {
 
 // checkDecisions compares decisions with what is counted from the beginning for each of them: none is
 // decided about twice or not at all, none is too many, and none waits that need not.
-func checkDecisions(t *testing.T, all []Instance, decisions []Decision, rules Rules) {
+func checkDecisions(t *testing.T, all []Instance, decisions []Decision, limits Rules) {
 	t.Helper()
 	waiting := 0
 	for _, i := range all {
@@ -274,7 +274,7 @@ func checkDecisions(t *testing.T, all []Instance, decisions []Decision, rules Ru
 			for _, i := range now {
 				if same(i) {
 					n++
-					cost += rules.Challenge(i.Challenge).Cost
+					cost += limits.Challenge(i.Challenge).Cost
 				}
 			}
 			return n, cost
@@ -284,19 +284,19 @@ func checkDecisions(t *testing.T, all []Instance, decisions []Decision, rules Ru
 		ofNamespace, _ := count(func(i Instance) bool { return i.Key.Namespace == d.Key.Namespace })
 		ofSource, spent := count(func(i Instance) bool { return i.Source == d.Source && i.Key.Namespace == d.Key.Namespace })
 		sourceKey := types.NamespacedName{Namespace: d.Key.Namespace, Name: d.Source}
-		own := rules.Challenge(d.Challenge)
-		hasBudget := d.Source != "" && rules.SourceBudget > 0 && own.Cost > 0
+		own := limits.Challenge(d.Challenge)
+		hasBudget := d.Source != "" && limits.SourceBudget > 0 && own.Cost > 0
 		first := !slices.ContainsFunc(all, func(i Instance) bool {
 			return i.Owner == d.Owner && i.UID != d.UID && (i.Started || i.Waits() && byAge(i, d.Instance) < 0)
 		})
 		keeps := map[Reason]bool{
 			OwnerBusy:       !first,
-			SourceInstances: d.Source != "" && rules.SourceInstances > 0 && ofSource >= rules.SourceInstances,
-			AboveBudget:     hasBudget && own.Cost > rules.SourceBudget,
-			SourceBudget:    hasBudget && (closed[sourceKey] || spent+own.Cost > rules.SourceBudget),
+			SourceInstances: d.Source != "" && limits.SourceInstances > 0 && ofSource >= limits.SourceInstances,
+			AboveBudget:     hasBudget && own.Cost > limits.SourceBudget,
+			SourceBudget:    hasBudget && (closed[sourceKey] || spent+own.Cost > limits.SourceBudget),
 			ChallengeFull:   own.MaxInstances > 0 && ofChallenge >= own.MaxInstances,
-			NamespaceFull:   rules.Namespace > 0 && ofNamespace >= rules.Namespace,
-			Full:            rules.All > 0 && total >= rules.All,
+			NamespaceFull:   limits.Namespace > 0 && ofNamespace >= limits.Namespace,
+			Full:            limits.All > 0 && total >= limits.All,
 			PlayersFirst:    d.Check && playersWait,
 		}
 		must := slices.Contains(slices.Collect(maps.Values(keeps)), true)

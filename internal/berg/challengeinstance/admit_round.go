@@ -137,7 +137,7 @@ func (a *admitter) started(ctx context.Context, pending []bergv1.ChallengeInstan
 			}
 		}
 	}
-	var started []*bergv1.ChallengeInstance
+	var fresh []*bergv1.ChallengeInstance
 	for _, list := range lists {
 		found, err := a.instances(ctx, list...)
 		if err != nil {
@@ -145,11 +145,11 @@ func (a *admitter) started(ctx context.Context, pending []bergv1.ChallengeInstan
 		}
 		for n := range found {
 			if isStarted(&found[n]) {
-				started = append(started, &found[n])
+				fresh = append(fresh, &found[n])
 			}
 		}
 	}
-	return started, nil
+	return fresh, nil
 }
 
 func (a *admitter) entryOf(i *bergv1.ChallengeInstance) admission.Instance {

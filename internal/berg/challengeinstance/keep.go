@@ -22,7 +22,7 @@ type Recorder interface {
 	// Keep is called in each reconciliation of an instance that is being deleted, until Forget.
 	// It reports whether the namespace may be deleted now. If not, it calls enqueue as soon as
 	// that changes. It does not block.
-	Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() Ending, enqueue func()) (ready bool)
+	Keep(ctx context.Context, key types.NamespacedName, uid types.UID, about func() Ending, requeue func()) (ready bool)
 	// Forget is called when the instance is gone.
 	Forget(key types.NamespacedName)
 }

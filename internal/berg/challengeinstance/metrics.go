@@ -177,13 +177,13 @@ func observeOverdue(reader client.Reader, now clock.PassiveClock) func(context.C
 	}
 }
 
-func maxOverdue(instances []bergv1.ChallengeInstance, now time.Time) (maxAge time.Duration) {
+func maxOverdue(instances []bergv1.ChallengeInstance, now time.Time) (oldest time.Duration) {
 	for i := range instances {
 		if at := instances[i].Status.ExpiresAt; at != nil && instances[i].DeletionTimestamp == nil {
-			maxAge = max(maxAge, now.Sub(at.Time))
+			oldest = max(oldest, now.Sub(at.Time))
 		}
 	}
-	return maxAge
+	return oldest
 }
 
 func observeInstances(ctx context.Context, reader client.Reader) ([]gauge.Observation, error) {

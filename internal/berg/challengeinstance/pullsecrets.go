@@ -49,15 +49,15 @@ func (r *Reconciler) copyPullSecrets(ctx context.Context, o status.Observed, in 
 	if err != nil {
 		return nil, fmt.Errorf("read the pull secret: %w", err)
 	}
-	version := in.PullSecretVersion(source)
+	copied := in.PullSecretVersion(source)
 	var fresh manifests.PullSecretUse
 	for _, container := range open {
 		switch use := uses[container]; {
-		case use.Version == version:
+		case use.Version == copied:
 			// It may have been deleted by hand.
 			_, err = r.createPullSecret(ctx, in, source, use.Name)
 		case fresh.Name == "":
-			fresh, err = r.newPullSecret(ctx, o, in, source, version, uses)
+			fresh, err = r.newPullSecret(ctx, o, in, source, copied, uses)
 			fallthrough
 		default:
 			uses[container] = fresh
@@ -93,19 +93,19 @@ func (r *Reconciler) pullSecretUses(ctx context.Context, o status.Observed, in m
 }
 
 // newPullSecret returns a copy of the current source.
-func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in manifests.Inputs, source *corev1.Secret, version string, uses map[string]manifests.PullSecretUse) (manifests.PullSecretUse, error) {
-	wanted := manifests.PullSecretUse{Name: source.Name, Version: version}
+func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in manifests.Inputs, source *corev1.Secret, copied string, uses map[string]manifests.PullSecretUse) (manifests.PullSecretUse, error) {
+	wanted := manifests.PullSecretUse{Name: source.Name, Version: copied}
 	made, err := r.createPullSecret(ctx, in, source, source.Name)
 	if err != nil {
 		return manifests.PullSecretUse{}, err
 	}
 	if made {
-		r.copies.Add(in.UID, version)
+		r.copies.Add(in.UID, copied)
 	}
 	// A Secret of that name exists. It is ours if this process or a Deployment knows it.
 	of, known := r.copies.Get(in.UID)
 	ours := known
-	if known && of == version {
+	if known && of == copied {
 		return wanted, nil
 	}
 	for _, use := range uses {
@@ -114,7 +114,7 @@ func (r *Reconciler) newPullSecret(ctx context.Context, o status.Observed, in ma
 		}
 		ours = ours || use.Name == source.Name && use.Version != ""
 	}
-	own := manifests.PullSecretUse{Name: manifests.OwnPullSecretName(source.Name, version), Version: version}
+	own := manifests.PullSecretUse{Name: manifests.OwnPullSecretName(source.Name, copied), Version: copied}
 	if _, err := r.createPullSecret(ctx, in, source, own.Name); err != nil {
 		return manifests.PullSecretUse{}, err
 	}

@@ -32,20 +32,20 @@ type contender struct {
 func waitReason(all []contender, uid types.UID, limit int) (wait string) {
 	busy := map[types.NamespacedName]bool{}
 	free := limit
-	var waiting []contender
+	var queued []contender
 	for _, c := range all {
 		switch {
 		case c.Running:
 			busy[c.Challenge] = true
 			free--
 		case !c.Due.IsZero():
-			waiting = append(waiting, c)
+			queued = append(queued, c)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b contender) int {
+	slices.SortFunc(queued, func(a, b contender) int {
 		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.UID, b.UID))
 	})
-	for _, c := range waiting {
+	for _, c := range queued {
 		switch {
 		case busy[c.Challenge]:
 			wait = "Another check of this Challenge is running, or comes first"

@@ -30,11 +30,11 @@ const (
 // any object of the challenge.
 func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now time.Time) (done bool, again time.Duration, err error) {
 	known := r.deliveries.of(c)
-	recorded := c.Status.CurrentStatus.State == hexactfv1.StateTerminating
-	if recorded && (known.Off || len(pending(&c.Status, known.Acknowledged)) == 0) {
+	isRecorded := c.Status.CurrentStatus.State == hexactfv1.StateTerminating
+	if isRecorded && (known.Off || len(pending(&c.Status, known.Acknowledged)) == 0) {
 		return true, 0, nil // no client could read a status that shows the last acknowledgement
 	}
-	if !recorded && r.expiring.Load() > 0 && now.Before(c.DeletionTimestamp.Add(maxFinalizeDelay)) {
+	if !isRecorded && r.expiring.Load() > 0 && now.Before(c.DeletionTimestamp.Add(maxFinalizeDelay)) {
 		return false, finalizeRetry, nil // all challenges that expire together are deleted before the first is finalized
 	}
 	before := c.DeepCopy()
@@ -45,7 +45,7 @@ func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now t
 	} else if outcome.CauseOf(err) != outcome.Rejected {
 		return false, 0, err
 	}
-	if !recorded {
+	if !isRecorded {
 		r.reportTerminating(before, c, now)
 	}
 	left := pending(&c.Status, known.Acknowledged)

@@ -78,9 +78,9 @@ func readyOf(c *hexactfv1.Challenge, p *outcome.Problem) reconcile.Ready {
 	if p != nil {
 		return reconcile.ReadyUnless(p, "", "")
 	}
-	available := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionAvailable)
+	isAvailable := meta.FindStatusCondition(c.Status.Conditions, hexactfv1.ConditionAvailable)
 	return reconcile.Ready{
-		Status: available.Status, Reason: available.Reason, Message: available.Message,
+		Status: isAvailable.Status, Reason: isAvailable.Reason, Message: isAvailable.Message,
 		Stalled: c.Status.CurrentStatus.State == hexactfv1.StateError,
 	}
 }

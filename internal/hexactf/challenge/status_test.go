@@ -53,8 +53,8 @@ func (l *life) reconcile(out Outcome) {
 	out.Delivery = l.d
 	ready := computeStatus(out, l.cfg, l.now)
 	ready.SetOn(&l.c.Status.Conditions, l.c.Generation, l.now)
-	if available := meta.FindStatusCondition(l.c.Status.Conditions, hexactfv1.ConditionAvailable); out.Problem == nil && ready.Status != available.Status {
-		l.Errorf("Ready is %+v, Available is %+v", ready, available)
+	if isAvailable := meta.FindStatusCondition(l.c.Status.Conditions, hexactfv1.ConditionAvailable); out.Problem == nil && ready.Status != isAvailable.Status {
+		l.Errorf("Ready is %+v, Available is %+v", ready, isAvailable)
 	}
 	if l.c.Status.CurrentStatus.State == hexactfv1.StateError && !ready.Stalled {
 		l.Errorf("in state Error a person must act: %+v", ready)

@@ -62,7 +62,7 @@ func TestFinalizationIsDelayedByDeletions(t *testing.T) {
 		if err := server.Get(t.Context(), client.ObjectKeyFromObject(c), now); err != nil {
 			t.Fatal(err)
 		}
-		if recorded := now.Status.CurrentStatus.State == hexactfv1.StateTerminating; recorded == tc.delayed {
+		if isRecorded := now.Status.CurrentStatus.State == hexactfv1.StateTerminating; isRecorded == tc.delayed {
 			t.Errorf("%s: the state is %s", name, now.Status.CurrentStatus.State)
 		}
 	}

@@ -96,20 +96,20 @@ func (r *Reconciler) build(ctx context.Context, n *tunnelv1.ContainerNetwork, o 
 	if err != nil {
 		return confinedProblem(err)
 	}
-	p, owner := plan(r.inputs(n, o, operator)), ownerOf(n)
+	p, ns := plan(r.inputs(n, o, operator)), ownerOf(n)
 	if p.Namespace != nil {
-		live, err := apply.Apply(ctx, r.Writer, owner, p.Namespace)
+		live, err := apply.Apply(ctx, r.Writer, ns, p.Namespace)
 		if err != nil {
 			return namespaceProblem(err)
 		}
 		o.Namespace, o.Ours = live, true
 	}
 	// The binding comes first: it gives the operator the rights for all that follows.
-	if _, err := apply.Apply(ctx, r.Writer, owner, p.Binding); err != nil {
+	if _, err := apply.Apply(ctx, r.Writer, ns, p.Binding); err != nil {
 		return confinedProblem(err)
 	}
 	if p.Policy != nil {
-		if _, err := apply.Apply(ctx, r.Writer, owner, p.Policy); err != nil {
+		if _, err := apply.Apply(ctx, r.Writer, ns, p.Policy); err != nil {
 			return confinedProblem(err)
 		}
 	}

@@ -95,10 +95,10 @@ var _ = Describe("An operator that is killed", func() {
 			}
 			expect.Gone(ctx, c)
 			platform.Receives(c, hexactfv1.StateCreating, hexactfv1.StateRunning, hexactfv1.StateDeleted)
-			running := platform.About(c)[1]
-			Expect(running.Endpoint).To(MatchRegexp(`^[1-9]\d+$`), "the message contains the endpoint")
+			message := platform.About(c)[1]
+			Expect(message.Endpoint).To(MatchRegexp(`^[1-9]\d+$`), "the message contains the endpoint")
 			if !deleted {
-				Expect(running.Endpoint).To(Equal(strconv.Itoa(int(c.Status.Endpoint))))
+				Expect(message.Endpoint).To(Equal(strconv.Itoa(int(c.Status.Endpoint))))
 			}
 		}
 	},

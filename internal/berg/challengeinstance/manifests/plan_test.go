@@ -248,7 +248,7 @@ func TestTheSourceIsALabelOfTheNamespaceAndOfPods(t *testing.T) {
 			}
 		}
 		// A selector cannot be changed.
-		if _, selects := d.Spec.Selector.MatchLabels[bergv1.LabelSource]; selects {
+		if _, matches := d.Spec.Selector.MatchLabels[bergv1.LabelSource]; matches {
 			t.Error("the source selects pods")
 		}
 	}

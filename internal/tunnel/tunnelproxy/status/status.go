@@ -115,9 +115,9 @@ func messageOf(out Outcome, p *outcome.Problem) string {
 	case out.Tunnels.Err != "":
 		return conditions.Bound(noAnswer(out))
 	case out.State == tunnelv1.StateRunning && out.Current:
-		failed := failures(out.Tunnels.Tunnels)
-		if len(failed) > 0 {
-			return conditions.Bound(fmt.Sprintf("%d of %d tunnels do not accept connections: %s", len(failed), len(out.Tunnels.Tunnels), strings.Join(failed, "; ")))
+		hasFailed := failures(out.Tunnels.Tunnels)
+		if len(hasFailed) > 0 {
+			return conditions.Bound(fmt.Sprintf("%d of %d tunnels do not accept connections: %s", len(hasFailed), len(out.Tunnels.Tunnels), strings.Join(hasFailed, "; ")))
 		}
 		return fmt.Sprintf("%d tunnels accept connections", len(out.Tunnels.Tunnels))
 	case out.State == tunnelv1.StateRunning && out.Proxy.Status.State != tunnelv1.StateRunning:
@@ -204,8 +204,8 @@ func tunnelsReady(out Outcome) (c metav1.Condition, known bool) {
 		keep := old != nil && old.ObservedGeneration == out.Proxy.Generation && out.Proxy.Status.State == tunnelv1.StateRunning
 		return condition(this, metav1.ConditionUnknown, tunnelv1.ReasonTunnelsPreparing, "Tunnels are being prepared or removed"), !keep
 	}
-	if failed := failures(out.Tunnels.Tunnels); len(failed) > 0 {
-		return condition(this, metav1.ConditionFalse, tunnelv1.ReasonTunnelFailed, strings.Join(failed, "; ")), true
+	if hasFailed := failures(out.Tunnels.Tunnels); len(hasFailed) > 0 {
+		return condition(this, metav1.ConditionFalse, tunnelv1.ReasonTunnelFailed, strings.Join(hasFailed, "; ")), true
 	}
 	return condition(this, metav1.ConditionTrue, tunnelv1.ReasonTunnelsReady, "All tunnels accept connections"), true
 }

@@ -247,9 +247,9 @@ func TestReady(t *testing.T) {
 	ended := in(tunnelv1.StateFailed)
 	ended.End, ended.Step = "exit code 1", tunnelv1.ConditionProxiesReady
 	bad := Tunnel{Name: "b", Err: "port taken"}
-	retried, silent, asked := servesWith(pairIn(""), bad), servesWith(pairIn("")), servesWith(pairIn(""))
+	retried, quiet, asked := servesWith(pairIn(""), bad), servesWith(pairIn("")), servesWith(pairIn(""))
 	retried.Retrying = true
-	silent.Tunnels, silent.Current = Synced{Err: "timeout"}, false
+	quiet.Tunnels, quiet.Current = Synced{Err: "timeout"}, false
 	asked.Current = false
 	for name, test := range map[string]struct {
 		out     Outcome
@@ -265,7 +265,7 @@ func TestReady(t *testing.T) {
 		"no tunnels":                {servesWith(pairIn("")), nil, metav1.ConditionTrue, tunnelv1.ReasonTunnelsReady, false},
 		"a tunnel that is retried":  {retried, nil, metav1.ConditionFalse, tunnelv1.ReasonTunnelFailed, false},
 		"a tunnel that is given up": {servesWith(pairIn(""), bad), nil, metav1.ConditionFalse, tunnelv1.ReasonTunnelFailed, true},
-		"a proxy that is silent":    {silent, nil, metav1.ConditionUnknown, tunnelv1.ReasonControlFailed, false},
+		"a proxy that is silent":    {quiet, nil, metav1.ConditionUnknown, tunnelv1.ReasonControlFailed, false},
 		"failed":                    {ended, nil, metav1.ConditionFalse, tunnelv1.ReasonFailed, true},
 		"failed, reconciled again":  {Outcome{Observed: Observed{Proxy: pairIn(tunnelv1.StateFailed)}}, nil, metav1.ConditionFalse, tunnelv1.ReasonFailed, true},
 		"a running pair's Service":  {servesWith(pairIn(tunnelv1.StateRunning)), &outcome.Problem{Condition: tunnelv1.ConditionProxiesReady, Reason: "Refused", Class: outcome.External}, metav1.ConditionFalse, "Refused", true},

@@ -50,7 +50,7 @@ type connection struct {
 // attempt follows.
 func (s *Syncer) Sync(o status.Observed, cfg config.Tunnel, identity *pki.Identity, now time.Time) (result status.Synced, current, retrying bool) {
 	p, address := o.Proxy, controlAddress(o.Server)
-	wanted, refusals := slices.Clone(p.Spec.Tunnels), checkTunnels(p.Spec.Tunnels, cfg)
+	wanted, known := slices.Clone(p.Spec.Tunnels), checkTunnels(p.Spec.Tunnels, cfg)
 	got := jobs.Do(s.Jobs, jobs.Job[status.Synced]{
 		UID: p.UID, Name: p.Name, Kind: jobSync,
 		Input: fmt.Sprintf("%d %s %s", p.Generation, address, o.Server.StartedAt.Format(time.RFC3339Nano)),
@@ -59,7 +59,7 @@ func (s *Syncer) Sync(o status.Observed, cfg config.Tunnel, identity *pki.Identi
 			if err != nil {
 				return status.Synced{Err: err.Error()}
 			}
-			return synchronise(ctx, c, cfg.CallTimeout, wanted, refusals)
+			return synchronise(ctx, c, cfg.CallTimeout, wanted, known)
 		},
 		Retry: func(result status.Synced, attempt int) time.Duration {
 			switch {

@@ -19,7 +19,7 @@ import (
 
 // synchronise has a server proxy make the wanted tunnels and delete all others. A tunnel that has not changed is not
 // touched. refusals are why tunnels are not made, by name.
-func synchronise(ctx context.Context, c control.TunnelControlClient, perCall time.Duration, wanted []tunnelv1.TunnelConfiguration, refusals map[string]string) status.Synced {
+func synchronise(ctx context.Context, c control.TunnelControlClient, perCall time.Duration, wanted []tunnelv1.TunnelConfiguration, known map[string]string) status.Synced {
 	t := server{c, perCall}
 	listed, err := t.list(ctx)
 	if err != nil {
@@ -27,7 +27,7 @@ func synchronise(ctx context.Context, c control.TunnelControlClient, perCall tim
 	}
 	requests := map[string]*control.TunnelRequest{}
 	for _, w := range wanted {
-		if refusals[w.Name] == "" {
+		if known[w.Name] == "" {
 			requests[w.Name] = request(w)
 		}
 	}
@@ -48,7 +48,7 @@ func synchronise(ctx context.Context, c control.TunnelControlClient, perCall tim
 		asked := requests[w.Name]
 		switch {
 		case asked == nil:
-			result.Tunnels[i] = status.Tunnel{Name: w.Name, Err: refusals[w.Name], Final: true}
+			result.Tunnels[i] = status.Tunnel{Name: w.Name, Err: known[w.Name], Final: true}
 		case isName(asked.GetServerAddress()):
 			// A name server may not answer; the other tunnels do not wait for it.
 			lookups.Go(func() {
