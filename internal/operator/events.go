@@ -11,13 +11,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
-
-	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
 
 const (
-	// maxEventDelay is how long an event waits for starts under way.
-	maxEventDelay = 10 * time.Second
 	// maxEvents wait at a time, 25 MiB of them: more are only when thousands are deleted
 	// at once.
 	maxEvents = 4000
@@ -32,12 +28,12 @@ type reportingManager struct {
 	broadcaster events.EventBroadcaster
 }
 
-func newReportingManager(mgr ctrl.Manager, starts *precedence.Precedence) (*reportingManager, error) {
+func newReportingManager(mgr ctrl.Manager) (*reportingManager, error) {
 	client, err := eventsclient.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
 	}
-	sink := newEventSink(&events.EventSinkImpl{Interface: client}, starts)
+	sink := newEventSink(&events.EventSinkImpl{Interface: client})
 	return &reportingManager{Manager: mgr, sink: sink, broadcaster: events.NewBroadcaster(sink)}, nil
 }
 
@@ -70,21 +66,19 @@ func (m *reportingManager) Start(ctx context.Context) error {
 	return err
 }
 
-// eventSink writes events one at a time, when no instance is being started or ten seconds
-// late. In a rush the API server is short of time, players wait for their instances, and
-// hardly anybody for events, of which there are two for each instance.
+// eventSink writes events one at a time: when many instances start, the API server is short of
+// time, and there are two events for each instance.
 type eventSink struct {
 	events.EventSink
-	starts *precedence.Precedence
 	// places are taken by those who wait or write, turn by the one whose turn it is.
 	places, turn chan struct{}
 	dropped      rate.Sometimes
 }
 
-func newEventSink(writes events.EventSink, starts *precedence.Precedence) *eventSink {
+func newEventSink(writes events.EventSink) *eventSink {
 	return &eventSink{
-		EventSink: writes, starts: starts,
-		places: make(chan struct{}, maxEvents), turn: make(chan struct{}, 1),
+		EventSink: writes,
+		places:    make(chan struct{}, maxEvents), turn: make(chan struct{}, 1),
 		dropped: rate.Sometimes{Interval: time.Minute},
 	}
 }
@@ -106,7 +100,6 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	s.starts.GiveWay(ctx, maxEventDelay-time.Since(event.EventTime.Time))
 	return s.EventSink.Create(ctx, event)
 }
 

@@ -10,8 +10,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-
-	"github.com/bergctf/berg-operator/internal/kit/precedence"
 )
 
 // slowSink takes a second for each event, and notes when it was done, in seconds.
@@ -42,7 +40,7 @@ func emit(ctx context.Context, s *eventSink, n int) {
 func TestEventsAreWrittenOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowSink{began: time.Now()}
-		s := newEventSink(slow, &precedence.Precedence{})
+		s := newEventSink(slow)
 		emit(t.Context(), s, 3)
 		s.flush(time.Hour)
 		if want := []int{1, 2, 3}; !slices.Equal(slow.done, want) {
@@ -51,30 +49,10 @@ func TestEventsAreWrittenOneAtATime(t *testing.T) {
 	})
 }
 
-func TestEventsLetStartsGoFirstForTenSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var starts precedence.Precedence
-		slow := &slowSink{began: time.Now()}
-		s := newEventSink(slow, &starts)
-		time.AfterFunc(5*time.Second, starts.Take())
-		emit(t.Context(), s, 1)
-		s.flush(time.Hour)
-		slow.began = time.Now()
-
-		s = newEventSink(slow, &starts)
-		defer starts.Take()()
-		emit(t.Context(), s, 2)
-		s.flush(time.Hour)
-		if want := []int{6, 11, 12}; !slices.Equal(slow.done, want) {
-			t.Errorf("done after %v seconds, not %v", slow.done, want)
-		}
-	})
-}
-
 func TestEventsThatAreTooManyAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowSink{began: time.Now()}
-		s := newEventSink(slow, &precedence.Precedence{})
+		s := newEventSink(slow)
 		emit(t.Context(), s, maxEvents+5)
 		s.flush(2 * maxEvents * time.Second)
 		if len(slow.done) != maxEvents {
@@ -87,7 +65,7 @@ func TestEventsThatNobodyTakesDoNotHoldUpTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
-		s := newEventSink(&slowSink{began: began}, &precedence.Precedence{})
+		s := newEventSink(&slowSink{began: began})
 		emit(ctx, s, 100)
 		s.flush(flushTime)
 		if waited := time.Since(began); waited != flushTime {

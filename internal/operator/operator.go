@@ -29,7 +29,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
-	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
@@ -139,8 +138,7 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
-	urgent := &precedence.Precedence{}
-	mgr, err := newReportingManager(manager, urgent)
+	mgr, err := newReportingManager(manager)
 	if err != nil {
 		return nil, fmt.Errorf("set up events: %w", err)
 	}
@@ -149,8 +147,8 @@ func New(ctx context.Context, restConfig *rest.Config, process config.Process, f
 		caches: cache.New(fieldManager),
 		dependencies: family.Dependencies{
 			// Shared, so that the drift backoff counts the writes of all controllers.
-			Writer: apply.Writer{Manager: fieldManager, DriftBackoff: apply.NewDriftBackoff(opts.Clock)},
-			Clock:  opts.Clock, Urgent: urgent,
+			Writer:  apply.Writer{Manager: fieldManager, DriftBackoff: apply.NewDriftBackoff(opts.Clock)},
+			Clock:   opts.Clock,
 			Workers: process.MaxConcurrentReconciles, Namespace: process.Namespace,
 			Probes: process.HealthProbeBindAddress, Metrics: process.MetricsBindAddress,
 		},

@@ -17,7 +17,6 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
-	"github.com/bergctf/berg-operator/internal/kit/precedence"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -75,9 +74,6 @@ type Dependencies struct {
 	Direct   client.Reader
 	// Clock is the time of day.
 	Clock clock.PassiveClock
-	// Urgent is what comes before events, and before other work for which nobody
-	// waits.
-	Urgent *precedence.Precedence
 	// Workers is how many resources of a kind are worked on at the same time.
 	Workers int
 	// Namespace is that of the operator.
