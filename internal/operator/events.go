@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// maxEvents wait at a time, 25 MiB of them: more are only when thousands are deleted
-	// at once.
+	// maxEvents may wait at the same time, which takes 25 MiB. More events occur only when
+	// thousands of instances are deleted together.
 	maxEvents = 4000
 	// flushTime is how long the process waits for the last events when it stops.
 	flushTime = time.Second
 )
 
-// reportingManager is a manager whose events do not compete with the work that they tell of.
+// reportingManager is a manager whose events do not compete with the work that they report.
 type reportingManager struct {
 	ctrl.Manager
 	sink        *eventSink
@@ -50,7 +50,7 @@ func (m *reportingManager) recorder(scheme *runtime.Scheme, name string) recorde
 // Start returns when the manager has stopped and its last events are written, or are given
 // up.
 func (m *reportingManager) Start(ctx context.Context) error {
-	// Reconciliations that end after ctx have something to tell, too.
+	// Reconciliations that end after ctx also record events.
 	recording, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if err := m.broadcaster.StartRecordingToSinkWithContext(recording); err != nil {
@@ -70,15 +70,15 @@ func (m *reportingManager) Start(ctx context.Context) error {
 // time, and there are two events for each instance.
 type eventSink struct {
 	events.EventSink
-	// places are taken by those who wait or write, turn by the one whose turn it is.
-	places, turn chan struct{}
-	dropped      rate.Sometimes
+	// places are taken by the events that wait or are written, writer by the one that is written.
+	places, writer chan struct{}
+	dropped        rate.Sometimes
 }
 
 func newEventSink(writes events.EventSink) *eventSink {
 	return &eventSink{
 		EventSink: writes,
-		places:    make(chan struct{}, maxEvents), turn: make(chan struct{}, 1),
+		places:    make(chan struct{}, maxEvents), writer: make(chan struct{}, 1),
 		dropped: rate.Sometimes{Interval: time.Minute},
 	}
 }
@@ -95,8 +95,8 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 		return event, nil
 	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.writer <- struct{}{}:
+		defer func() { <-s.writer }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -104,8 +104,8 @@ func (s *eventSink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv
 }
 
 // flush waits until no event waits any more.
-func (s *eventSink) flush(longest time.Duration) {
-	timer := time.NewTimer(longest)
+func (s *eventSink) flush(timeout time.Duration) {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for range cap(s.places) {
 		select {

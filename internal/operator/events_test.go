@@ -29,7 +29,7 @@ func (s *slowSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Eve
 	}
 }
 
-// emit emits events at once.
+// emit emits events concurrently.
 func emit(ctx context.Context, s *eventSink, n int) {
 	for range n {
 		go func() { _, _ = s.Create(ctx, &eventsv1.Event{EventTime: metav1.NowMicro()}) }()
@@ -61,7 +61,7 @@ func TestEventsThatAreTooManyAreDropped(t *testing.T) {
 	})
 }
 
-func TestEventsThatNobodyTakesDoNotHoldUpTheEnd(t *testing.T) {
+func TestEventsThatAreNotAcceptedDoNotDelayTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()

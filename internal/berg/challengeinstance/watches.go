@@ -34,9 +34,9 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
-// SetupWithManager opens the watches. Each wakes the instances of one owner; the
-// only timers are the expiry and the start deadline, and a jump of the clock wakes
-// those who have set them.
+// SetupWithManager opens the watches. Each event enqueues the instances of one owner. The only
+// timers are the expiry and the start deadline; when the clock jumps, the instances with a
+// deadline are enqueued.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	r.backoff = outcome.NewBackoff()
 	r.copies = lru.New(rememberedCopies)
@@ -130,9 +130,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	})
 }
 
-// ofNamespace maps a namespace, or an object in one, to the instances of the owner after
-// whom it is named: to those that are live, to those of them that have never run, or to
-// those that are being deleted.
+// ofNamespace maps a namespace, or an object in one, to those instances of its owner that which
+// selects. The name of the namespace contains the ID of the owner.
 func (r *Reconciler) ofNamespace(which func(client.Object) bool) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []ctrl.Request {
 		ownerID, ours := strings.CutPrefix(cmp.Or(o.GetNamespace(), o.GetName()), manifests.NamespacePrefix)
@@ -249,7 +248,7 @@ func (r *Reconciler) requests(ctx context.Context, index, value string, which fu
 	return reconcile.Requests(ctx, r.Client, listInstances(), which, client.MatchingFields{index: value})
 }
 
-// withDeadline maps whatever happened to the instances that wait for the start deadline.
+// withDeadline maps any event to the instances that have a start deadline ahead.
 func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.Request {
 	return reconcile.Requests(ctx, r.Client, listInstances(), func(o client.Object) bool {
 		return isLive(o) && status.UntilStartDeadline(o.(*bergv1.ChallengeInstance), r.Config.Challenge, r.Clock.Now()) > 0
@@ -258,11 +257,11 @@ func (r *Reconciler) withDeadline(ctx context.Context, _ client.Object) []ctrl.R
 
 func listInstances() client.ObjectList { return &bergv1.ChallengeInstanceList{} }
 
-// changes passes what somebody has written, and no status.
+// changes passes changes of the spec, the labels and the annotations, and none of the status.
 var changes = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, reconcile.Replaced)
 
-// goneOr passes the events of objects that are gone, so that what is remembered of them
-// can be forgotten, and of those that are live or being deleted.
+// goneOr passes the events of objects that which selects, and of all that are gone, so that the
+// memory of them can be dropped.
 func goneOr(which func(client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return which(e.Object) },
@@ -278,16 +277,16 @@ var begun = predicate.Funcs{
 	UpdateFunc:  func(e event.UpdateEvent) bool { return !isBuilt(e.ObjectOld) && isBuilt(e.ObjectNew) },
 }
 
-// challengeChanged passes what instances are built from. One that was deleted and
-// created again begins with the first generation again.
+// challengeChanged passes changes of what instances are built from. A Challenge that was deleted
+// and created again has the first generation again.
 var challengeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || status.Frozen(e.ObjectOld) != status.Frozen(e.ObjectNew) || reconcile.Replaced.Update(e)
 	},
 }
 
-// podChanged passes what the status of an instance is made of. That a pod was scheduled, or
-// that its image is being pulled, changes nothing of it.
+// podChanged passes changes that the status of an instance shows. It does not show that a pod was
+// scheduled, or that an image is being pulled.
 var podChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return status.ViewOf(e.ObjectOld.(*corev1.Pod)) != status.ViewOf(e.ObjectNew.(*corev1.Pod))
@@ -302,8 +301,8 @@ var failureChanged = predicate.Funcs{
 	},
 }
 
-// sandboxRepaired passes a pod whose sandbox was refused, and exists now. Those of
-// others would wake each instance once more while it starts.
+// sandboxRepaired passes a pod whose sandbox was refused before and exists now. For other pods
+// it would enqueue each instance once more during its start.
 func (r *Reconciler) sandboxRepaired(ctx context.Context) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -318,8 +317,7 @@ func (r *Reconciler) sandboxRepaired(ctx context.Context) predicate.Predicate {
 	}
 }
 
-// refusalChanged passes what the status of an instance says of a Deployment, and nothing
-// else of its status.
+// refusalChanged passes changes of a Deployment's status that the status of an instance shows.
 var refusalChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return refusalText(e.ObjectOld) != refusalText(e.ObjectNew)
