@@ -38,8 +38,8 @@ import (
 // rememberedCopies are more than are being built at a time.
 const rememberedCopies = 4096
 
-// reconcile brings one instance a step further, or leaves it alone when there is nothing
-// to do. It returns after how long time alone will change something, zero for never.
+// reconcile brings one instance a step further. An instance without changes costs no request. It
+// returns after how long time alone will change something, zero for never.
 func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again time.Duration, err error) {
 	instance := &bergv1.ChallengeInstance{}
 	defer func() { err = redact.Error(err, instance.Spec.Flag) }()

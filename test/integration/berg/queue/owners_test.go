@@ -42,7 +42,7 @@ var _ = Describe("The instances of one owner", func() {
 		bergtest.ExpectWaitingForOwner(ctx, second)
 		bergtest.Settle(ctx, ns)
 		before := reconciles()
-		Consistently(reconciles).WithContext(ctx).WithTimeout(3*time.Second).Should(Equal(before), "somebody looks again without a reason")
+		Consistently(reconciles).WithContext(ctx).WithTimeout(3*time.Second).Should(Equal(before), "an instance is reconciled again without a reason")
 
 		By("releasing it")
 		w, err := k8s.Watch(ctx, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": first.Status.Namespace})
@@ -222,7 +222,7 @@ var _ = Describe("A namespace that is not the instance's", func() {
 			Expect(k8s.Delete(ctx, foreign)).To(Succeed())
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		},
-		Entry("somebody's", func(n *corev1.Namespace) { n.Labels["owner"] = "somebody" }),
+		Entry("of another owner", func(n *corev1.Namespace) { n.Labels["owner"] = "another team" }),
 		Entry("with our labels and no proof", func(n *corev1.Namespace) {
 			n.Labels[bergv1.LabelManagedBy], n.Labels[bergv1.LabelComponent] = bergv1.ManagedBy, bergv1.ComponentNamespace
 		}),

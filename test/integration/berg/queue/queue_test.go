@@ -61,7 +61,7 @@ var _ = Describe("Many instances with room for few", func() {
 				if !ok {
 					continue
 				}
-				if o.sees(e.Type, i) { // somebody ends it as soon as it runs
+				if o.sees(e.Type, i) { // it is deleted as soon as it runs
 					Expect(client.IgnoreNotFound(k8s.Delete(ctx, i.DeepCopy()))).To(Succeed())
 				}
 				// After a fifth, two fifths and so on it is killed, wherever it is.
@@ -195,7 +195,7 @@ var _ = Describe("The queue of instances", func() {
 		Expect(bergtest.NamespaceExists(ctx, i)).To(BeFalse(), "something of it is built")
 	}
 
-	It("lets go at once who is deleted or asked to end, and goes on when one is gone with its namespace", func(ctx context.Context) {
+	It("is left immediately by an instance that is deleted or terminated, and continues when one is gone with its namespace", func(ctx context.Context) {
 		begin(ctx, 1)
 		bergtest.Challenge(ctx, ns, "full", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "full")
@@ -230,7 +230,7 @@ var _ = Describe("The queue of instances", func() {
 		expect.Shows(ctx, next, bergv1.ConditionAdmitted, metav1.ConditionTrue, bergv1.ReasonAdmitted)
 	})
 
-	It("goes on when there is more room, and ends nobody when there is less", func(ctx context.Context) {
+	It("continues when a limit is raised, and ends no instance when it is lowered", func(ctx context.Context) {
 		begin(ctx, 1)
 		bergtest.Challenge(ctx, ns, "grows", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "grows")
@@ -253,7 +253,7 @@ var _ = Describe("The queue of instances", func() {
 		expect.Reaches(ctx, third, bergv1.PhaseRunning)
 	})
 
-	It("of a Challenge holds up no other, and both bounds hold", func(ctx context.Context) {
+	It("of a Challenge delays no other, and both limits hold", func(ctx context.Context) {
 		begin(ctx, 3)
 		scarce := bergtest.Challenge(ctx, ns, "scarce", "maxInstances: 1\n"+bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "plenty", bergtest.OneContainer)
@@ -269,7 +269,7 @@ var _ = Describe("The queue of instances", func() {
 		third := bergtest.Instance(ctx, ns, "plenty")
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
 
-		By("more room for the Challenge alone is none")
+		By("raising the limit of the Challenge while the other one is reached")
 		bergtest.Respecify(ctx, scarce, "maxInstances: 2\n"+bergtest.OneContainer)
 		waits(ctx, waiting, "CHALLENGE_MAX_INSTANCES")
 		Expect(k8s.Delete(ctx, others[0])).To(Succeed())
@@ -278,7 +278,7 @@ var _ = Describe("The queue of instances", func() {
 		waits(ctx, third, "CHALLENGE_MAX_INSTANCES")
 	})
 
-	It("keeps nobody waiting for one that cannot be built, which has its place when it can", func(ctx context.Context) {
+	It("delays no instance because of one that cannot be built, which keeps its place", func(ctx context.Context) {
 		begin(ctx, 1)
 		bergtest.Challenge(ctx, ns, "there", bergtest.OneContainer)
 		first := bergtest.Instance(ctx, ns, "late")
