@@ -71,7 +71,7 @@ func TestAFailureEndsTheOthers(t *testing.T) {
 	}
 }
 
-// TestKeepGoing wants all that does not need what has failed to run, and all failures to be told.
+// TestKeepGoing wants all stages to run that do not need a failed one, and the error to name all failures.
 func TestKeepGoing(t *testing.T) {
 	var out bytes.Buffer
 	r := newRunner([]stage{script("bad", "exit 3"), script("next", "true", "bad"), script("worse", "exit 4"), script("good", "true")},
