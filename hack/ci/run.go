@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// atOnce is how many stages run in parallel, of which atOnceOnNodes with real pods. With more, two processors
+	// maxParallel is how many stages run in parallel, maxOnNodes how many of them with real pods. With more, two processors
 	// are busy all the time: the whole takes no shorter, and specs wait longer.
-	atOnce, atOnceOnNodes = 4, 2
+	maxParallel, maxOnNodes = 4, 2
 	// grace is how long a stage that was asked to end may take to remove its clusters.
 	grace = 2 * time.Minute
 	// niceness is that of stages that compute: suites measure time, and go first.
@@ -138,7 +138,7 @@ func (r *runner) startable() []stage {
 	for _, s := range r.list {
 		blocked := slices.ContainsFunc(s.after, func(need string) bool { return r.state[need] != passed })
 		late := r.bare && !s.always && time.Since(r.begun)+s.usual > r.budget
-		if r.state[s.name] != waiting || blocked || late || all == atOnce || s.node && nodes == atOnceOnNodes || s.cpu && cpu == 1 {
+		if r.state[s.name] != waiting || blocked || late || all == maxParallel || s.node && nodes == maxOnNodes || s.cpu && cpu == 1 {
 			continue
 		}
 		count(s)
@@ -193,13 +193,29 @@ func endGroup(leader int, timeout time.Duration) error {
 		} else if err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(step.timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if errors.Is(syscall.Kill(-leader, 0), syscall.ESRCH) {
-				return nil
-			}
+		if gone(leader, step.timeout) {
+			return nil
 		}
 	}
 	return fmt.Errorf("process group %d does not end", leader)
+}
+
+// gone waits for the end of a process group.
+func gone(leader int, timeout time.Duration) bool {
+	late := time.NewTimer(timeout)
+	defer late.Stop()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if errors.Is(syscall.Kill(-leader, 0), syscall.ESRCH) {
+			return true
+		}
+		select {
+		case <-late.C:
+			return false
+		case <-again.C:
+		}
+	}
 }
 
 // summary are the lines of go test and Ginkgo that tell what a stage has tested.
