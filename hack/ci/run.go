@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxParallel is how many stages run in parallel, maxOnNodes how many of them with real pods. With more, two processors
-	// are busy all the time: the whole takes no shorter, and specs wait longer.
+	// maxParallel is how many stages run in parallel, in addition to one that computes; maxOnNodes is how many of them
+	// have real pods. With more, two processors are busy all the time: everything takes as long, and specs wait longer.
 	maxParallel, maxOnNodes = 4, 2
 	// grace is how long a stage that was asked to end may take to remove its clusters.
 	grace = 2 * time.Minute
@@ -119,14 +119,16 @@ func (r *runner) run(ctx context.Context) error {
 // startable returns those that may start now: what they need has passed, and the running stages leave room. On
 // a bare machine, one that would not end in time is not started.
 func (r *runner) startable() []stage {
-	all, nodes, cpu := 0, 0, 0
+	others, nodes, cpu := 0, 0, 0
 	count := func(s stage) {
-		all++
-		if s.node {
-			nodes++
-		}
-		if s.cpu {
+		switch {
+		case s.cpu:
 			cpu++
+		case s.node:
+			nodes++
+			fallthrough
+		default:
+			others++
 		}
 	}
 	for _, s := range r.list {
@@ -138,7 +140,8 @@ func (r *runner) startable() []stage {
 	for _, s := range r.list {
 		blocked := slices.ContainsFunc(s.after, func(need string) bool { return r.state[need] != passed })
 		late := r.bare && !s.always && time.Since(r.begun)+s.usual > r.budget
-		if r.state[s.name] != waiting || blocked || late || all == maxParallel || s.node && nodes == maxOnNodes || s.cpu && cpu == 1 {
+		full := s.cpu && cpu == 1 || !s.cpu && others == maxParallel || s.node && nodes == maxOnNodes
+		if r.state[s.name] != waiting || blocked || late || full {
 			continue
 		}
 		count(s)

@@ -196,11 +196,11 @@ func TestStartable(t *testing.T) {
 		}
 		return all
 	}
-	if got, want := strings.Join(names(), ", "), "first, pods, more pods, a"; got != want {
+	if got, want := strings.Join(names(), ", "), "first, pods, more pods, a, b"; got != want {
 		t.Errorf("at first %s, want %s", got, want)
 	}
 	r.state = map[string]outcome{"first": passed, "pods": running, "more pods": failed, "a": running}
-	if got, want := strings.Join(names(), ", "), "second, later"; got != want {
+	if got, want := strings.Join(names(), ", "), "second, later, other pods"; got != want {
 		t.Errorf("then %s, want %s", got, want)
 	}
 }
