@@ -116,31 +116,43 @@ func (r *runner) run(ctx context.Context) error {
 	return failure
 }
 
-// startable returns those that may start now: what they need has passed, and the running stages leave room. On
-// a bare machine, one that would not end in time is not started.
+// startable returns those that may start now: what they need has passed, and the running stages leave room. On a bare
+// machine, one that would not end in time is not started.
+//
+// Stages with real pods take longest together: while some are to come, their slots stay free for them, unless the
+// builds that they need take half an hour.
 func (r *runner) startable() []stage {
-	others, nodes, cpu := 0, 0, 0
+	cpu, nodes, others, reserved := 0, 0, 0, 0
 	count := func(s stage) {
 		switch {
 		case s.cpu:
 			cpu++
 		case s.node:
 			nodes++
-			fallthrough
 		default:
 			others++
 		}
 	}
 	for _, s := range r.list {
-		if r.state[s.name] == running {
+		state := r.state[s.name]
+		if state == running {
 			count(s)
+		}
+		if s.node && (state == running || state == waiting && !r.bare) {
+			reserved = min(maxOnNodes, reserved+1)
 		}
 	}
 	var found []stage
 	for _, s := range r.list {
 		blocked := slices.ContainsFunc(s.after, func(need string) bool { return r.state[need] != passed })
 		late := r.bare && !s.always && time.Since(r.begun)+s.usual > r.budget
-		full := s.cpu && cpu == 1 || !s.cpu && others == maxParallel || s.node && nodes == maxOnNodes
+		full := others >= maxParallel-reserved
+		switch {
+		case s.cpu:
+			full = cpu == 1
+		case s.node:
+			full = nodes == maxOnNodes || nodes+others == maxParallel
+		}
 		if r.state[s.name] != waiting || blocked || late || full {
 			continue
 		}

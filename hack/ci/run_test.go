@@ -203,4 +203,8 @@ func TestStartable(t *testing.T) {
 	if got, want := strings.Join(names(), ", "), "second, later, other pods"; got != want {
 		t.Errorf("then %s, want %s", got, want)
 	}
+	r.state["other pods"], r.state["later"] = passed, passed
+	if got, want := strings.Join(names(), ", "), "second, b"; got != want {
+		t.Errorf("in the end %s, want %s", got, want)
+	}
 }

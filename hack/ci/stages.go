@@ -80,10 +80,10 @@ var journeys = []struct {
 }{
 	{"berg", 8 * time.Minute, scope{}},
 	{"operator", 2 * time.Minute, scope{everything: true}},
-	{"quix", 2 * time.Minute, scope{}},
-	{"hexactf", 4 * time.Minute, scope{}},
-	{"tunnel", 4 * time.Minute, scope{paths: []string{"docs/tunnel"}, programs: []string{"cmd/berg-tunnel"}}},
-	{"helm", 3 * time.Minute, scope{paths: []string{"deploy", "docs/operations.md"}}},
+	{"quix", time.Minute, scope{}},
+	{"hexactf", 3 * time.Minute, scope{}},
+	{"tunnel", 3 * time.Minute, scope{paths: []string{"docs/tunnel"}, programs: []string{"cmd/berg-tunnel"}}},
+	{"helm", 2 * time.Minute, scope{paths: []string{"deploy", "docs/operations.md"}}},
 }
 
 // stages lists everything that a change must pass. Of what can start, the first in the list does: what often fails
