@@ -289,7 +289,7 @@ func (r *runner) table(all []stage, why map[string]string, failure error) {
 		counts[state]++
 		switch state {
 		case notRun:
-			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: no time was left; %s", state, strings.Join(s.command, " ")))
+			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: no time was left; %s", state, s.alone()))
 		case notReached:
 			fmt.Fprintf(r.out, row, s.name, "", state)
 		default:
@@ -298,7 +298,7 @@ func (r *runner) table(all []stage, why map[string]string, failure error) {
 	}
 	for _, s := range all {
 		if why[s.name] != "" {
-			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: %s; %s", notRun, why[s.name], strings.Join(s.command, " ")))
+			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: %s; %s", notRun, why[s.name], s.alone()))
 		}
 	}
 	skipped := len(r.list) - counts[passed] - counts[failed]

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -210,6 +211,11 @@ func onNode(name, profile, tests string, usual time.Duration, s scope) stage {
 	}
 	return result
 }
+
+// alone is the command as a person runs it: what other stages build, as -o says, is built first.
+func (s stage) alone() string { return builtElsewhere.ReplaceAllString(strings.Join(s.command, " "), "") }
+
+var builtElsewhere = regexp.MustCompile(` -o \S+`)
 
 // merge makes one stage of those that share a cluster.
 func merge(list []stage) []stage {
