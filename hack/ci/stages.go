@@ -213,7 +213,9 @@ func onNode(name, profile, tests string, usual time.Duration, s scope) stage {
 }
 
 // alone is the command as a person runs it: what other stages build, as -o says, is built first.
-func (s stage) alone() string { return builtElsewhere.ReplaceAllString(strings.Join(s.command, " "), "") }
+func (s stage) alone() string {
+	return builtElsewhere.ReplaceAllString(strings.Join(s.command, " "), "")
+}
 
 var builtElsewhere = regexp.MustCompile(` -o \S+`)
 
