@@ -1,11 +1,11 @@
 ##@ Deployment, on the cluster of KUBECONFIG
 
-# The cluster runner's own kubectl serves where none is installed.
+# The kubectl of test/cluster is used where none is installed.
 KUBECTL ?= $(shell command -v kubectl || echo "$$(go run $(CLUSTER) bin)/kubectl")
 KUBECTL_APPLY = $(KUBECTL) apply --server-side --force-conflicts
 
-# Of every family; the files are called <group>_<plural>.yaml.
-DEFINITIONS := $(wildcard config/*/crd/bases/*.yaml)
+# The CRDs of all API groups; the files are called <group>_<plural>.yaml.
+CRDS := $(wildcard config/*/crd/bases/*.yaml)
 
 # A copy of config/ that names IMG: the tracked files stay as they are.
 .PHONY: rendered-config
@@ -19,30 +19,30 @@ RENDER = copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -r config "$$co
 
 .PHONY: install
 install: ## Install the CRDs.
-	$(KUBECTL_APPLY) $(addprefix -f ,$(DEFINITIONS))
+	$(KUBECTL_APPLY) $(addprefix -f ,$(CRDS))
 
 .PHONY: uninstall
-uninstall: end-instances ## Delete all resources that the operator works on, remove the CRDs and every Challenge.
-	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(DEFINITIONS))
+uninstall: end-instances ## Delete all resources that the operator reconciles, and remove the CRDs with every Challenge.
+	$(KUBECTL) delete --ignore-not-found $(addprefix -f ,$(CRDS))
 
 .PHONY: deploy
-deploy: $(BIN)/kustomize ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it works.
+deploy: $(BIN)/kustomize ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it is ready.
 	@($(RENDER)) | $(KUBECTL_APPLY) -f -
 	$(if $(SETTINGS),$(KUBECTL) -n berg-operator-system set env deployment/berg-operator-controller-manager $(SETTINGS))
 	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=180s
 
 .PHONY: undeploy
-undeploy: $(BIN)/kustomize end-instances ## Delete all resources that the operator works on, remove operator and CRDs.
+undeploy: $(BIN)/kustomize end-instances ## Delete all resources that the operator reconciles, remove operator and CRDs.
 	@($(RENDER)) | $(KUBECTL) delete --ignore-not-found -f -
 
-# Resources with a status are those that the operator works on, but for what authors wrote. While
-# it still runs: afterwards nothing would take their finalizers off.
+# Resources with a status are those that the operator reconciles, except those that authors wrote. They are
+# deleted while it runs: afterwards nothing would remove their finalizers.
 .PHONY: end-instances
 end-instances:
-	@for kind in $$(grep -l '^      status: {}' $(DEFINITIONS) | sed -E 's|.*/(.*)_(.*)\.yaml|\2.\1|' | grep -vE '^(challenges[.]berg|challengedefinitions)[.]'); do \
+	@for kind in $$(grep -l '^      status: {}' $(CRDS) | sed -E 's|.*/(.*)_(.*)\.yaml|\2.\1|' | grep -vE '^(challenges[.]berg|challengedefinitions)[.]'); do \
 		if $(KUBECTL) get customresourcedefinition $$kind --ignore-not-found -o name | grep -q .; then \
 			$(KUBECTL) delete $$kind --all --all-namespaces --timeout=180s || { \
-				echo "make: some $$kind do not end: is the operator running? Start it with 'make deploy' and try again" >&2; exit 1; }; \
+				echo "make: some $$kind are not deleted: is the operator running? Start it with 'make deploy' and try again" >&2; exit 1; }; \
 		fi; \
 	done
 

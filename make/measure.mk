@@ -2,7 +2,7 @@
 
 # ARGS go to the program, for example ARGS='--scenarios burst-100 --rounds 1'.
 .PHONY: load
-load: build ## Measure the operator against a bare client: all takes more than an hour, ARGS='--scenarios burst-100' minutes.
+load: build ## Compare the operator with a bare client: everything takes more than an hour, ARGS='--scenarios burst-100' minutes.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-load --audit -- go run $(LOAD) $(ARGS)
 
 .PHONY: load-pods
@@ -19,54 +19,54 @@ load-pods-run:
 PREPULL_ROUNDS ?= 20
 
 .PHONY: prepull
-prepull: image images tunnel-image ## Measure PREPULL_ROUNDS=20 first starts of images that were pulled ahead, beside a slow registry; needs root.
+prepull: image images tunnel-image ## Measure PREPULL_ROUNDS=20 first starts of images that were pulled in advance from a slow registry; needs root.
 	hack/with-cluster --profile node --name $(TEST_CLUSTER)-prepull -- env PREPULL_ROUNDS=$(PREPULL_ROUNDS) \
 		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-prepull E2E=berg E2E_LABELS=prepull TESTARGS='-v'
 
 CHECK_HEALTH ?= 1h
 
 .PHONY: check-health
-check-health: image images tunnel-image ## Have the sample challenges solved for CHECK_HEALTH=1h, through the Gateway: no check may fail; needs root.
+check-health: image images tunnel-image ## Let solvers check the sample challenges for CHECK_HEALTH=1h, through the Gateway: no check may fail; needs root.
 	hack/packages node network
 	hack/with-cluster --profile network --name $(TEST_CLUSTER)-health -- env CHECK_HEALTH=$(CHECK_HEALTH) \
 		$(MAKE) e2e-run E2E_CLUSTER=$(TEST_CLUSTER)-health E2E=berg E2E_LABELS=health E2E_TIMEOUT=3h TESTARGS='-v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
 
 .PHONY: load-smoke
-load-smoke: ## Count what an instance costs the API server in requests.
+load-smoke: ## Count the requests of an instance to the API server.
 	$(MAKE) load ARGS='--scenarios smoke --check --compare= --out $(DIST)/load-smoke'
 
-# The seed that a failed run prints brings the same lives and faults again.
+# The seed that a failed run prints repeats its lives and faults.
 SEED  ?= 0
 LIVES ?= 60
 STORM ?= 75s
 
 .PHONY: chaos
-chaos: ## Let LIVES=60 of each family live while everything fails; SEED repeats a run.
+chaos: ## Run LIVES=60 resources of each API group while everything fails; SEED repeats a run.
 	$(MAKE) chaos-berg
 	$(MAKE) chaos-hexactf
 	$(MAKE) chaos-tunnel
 	$(MAKE) chaos-kibaship
 
 .PHONY: chaos-berg
-chaos-berg: build ## Let LIVES=60 instances live while everything fails for STORM=75s.
+chaos-berg: build ## Run LIVES=60 instances while everything fails for STORM=75s.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		go run $(CHAOS) --seed $(SEED) --lives $(LIVES) --storm $(STORM) --logs $(DIST)/chaos
 
 .PHONY: chaos-hexactf
-chaos-hexactf: ## Let LIVES=60 HexaCTF challenges live while operators are killed and a real Kafka is paused and killed.
+chaos-hexactf: ## Run LIVES=60 HexaCTF challenges while operators are killed and a real Kafka is paused and killed.
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env HEXACTF_LIVES=$(LIVES) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
 		-ginkgo.v -ginkgo.timeout=2h $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
 
 .PHONY: chaos-tunnel
-chaos-tunnel: ## Let LIVES=60 pairs of tunnel proxies live while operators and proxies are killed and the API server fails.
+chaos-tunnel: ## Run LIVES=60 pairs of tunnel proxies while operators and proxies are killed and the API server fails.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env TUNNEL_LIVES=$(LIVES) TUNNEL_API_RESTARTS=4 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/tunnel \
 		-ginkgo.v -ginkgo.timeout=2h $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='An operator that starts anew|While operators'
 
 .PHONY: chaos-kibaship
-chaos-kibaship: ## Let LIVES=60 KibaShip projects with applications come and go while operators are killed.
+chaos-kibaship: ## Create and delete LIVES=60 KibaShip projects with applications while operators are killed.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env KIBASHIP_LIVES=$(LIVES) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship \
 		-ginkgo.v -ginkgo.timeout=2h $(if $(filter-out 0,$(SEED)),-ginkgo.seed=$(SEED)) -ginkgo.focus='While operators are killed'
@@ -84,7 +84,7 @@ QUIET           ?= 10m
 QUIET_INSTANCES ?= 500
 
 .PHONY: quiet
-quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no request may be made.
+quiet: ## Leave QUIET_INSTANCES=500 running instances idle for QUIET=10m: the operator may make no request.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-quiet -- \
 		env QUIET=$(QUIET) QUIET_INSTANCES=$(QUIET_INSTANCES) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg/queue -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='instances that run, while time passes'
@@ -92,21 +92,21 @@ quiet: ## Leave QUIET_INSTANCES=500 running instances alone for QUIET=10m: no re
 EXPIRING ?= 1000
 
 .PHONY: expiring
-expiring: ## Let EXPIRING=1000 instances expire at the same second, beside a bare client.
+expiring: ## Let EXPIRING=1000 instances expire in the same second, and compare with a bare client.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-expiring -- \
 		env EXPIRING=$(EXPIRING) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg/life -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='Many instances that expire'
 
 QUEUED ?= 500
 
 .PHONY: queue
-queue: ## Let QUEUED=500 instances wait for the room of a fifth of them, while the operator is killed.
+queue: ## Let QUEUED=500 instances wait while only a fifth of them may run and the operator is killed.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-queue -- \
 		env QUEUED=$(QUEUED) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg/queue -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='Many instances with room for few'
 
 RECORD_PACE ?= 400
 
 .PHONY: record-pace
-record-pace: ## Delete RECORD_PACE=400 instances with records and as many without, by turns: at most 5 % slower (p99).
+record-pace: ## Delete RECORD_PACE=400 instances with records and as many without, alternately: at most 5 % slower (p99).
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-pace -- \
 		env RECORD_PACE=$(RECORD_PACE) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/berg/check -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='The pace of deletions'
 
@@ -120,7 +120,7 @@ pressure: ## One instance that always fails among PRESSURE=1000 good ones, as ma
 CROWD ?= 500
 
 .PHONY: crowd
-crowd: ## Create CROWD=500 Environments at once, and tell how much longer it takes than their writes alone.
+crowd: ## Create CROWD=500 Environments together, and compare the time with that of their writes alone.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env CROWD=$(CROWD) $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/quix -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of environments'
 
@@ -131,13 +131,13 @@ HEXACTF_QUIET_SECONDS ?= 120
 HEXACTF_EXPIRING ?= 1000
 
 .PHONY: hexactf-crowd
-hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges at once and at half the rate, and let HEXACTF_EXPIRING=1000 expire together, beside a bare client.
+hexactf-crowd: ## Create HEXACTF_CROWD=100 HexaCTF challenges together and at half the rate, let HEXACTF_EXPIRING=1000 expire together, and compare with a bare client.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env HEXACTF_TARGETS=1 HEXACTF_CROWD=$(HEXACTF_CROWD) HEXACTF_EXPIRING=$(HEXACTF_EXPIRING) HEXACTF_ROUNDS=$(HEXACTF_ROUNDS) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of challenges (runs|expires)'
 
 .PHONY: hexactf-quiet
-hexactf-quiet: ## Leave HEXACTF_QUIET=2000 running HexaCTF challenges alone for HEXACTF_QUIET_SECONDS=120: nothing may be written.
+hexactf-quiet: ## Leave HEXACTF_QUIET=2000 running HexaCTF challenges idle for HEXACTF_QUIET_SECONDS=120: the operator may write nothing.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env HEXACTF_QUIET=$(HEXACTF_QUIET) HEXACTF_QUIET_SECONDS=$(HEXACTF_QUIET_SECONDS) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of challenges costs no write'
@@ -145,7 +145,7 @@ hexactf-quiet: ## Leave HEXACTF_QUIET=2000 running HexaCTF challenges alone for 
 HEXACTF_LATENCY ?= 200
 
 .PHONY: hexactf-latency
-hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to a real Kafka, beside those of a bare client.
+hexactf-latency: ## Measure how long messages of HEXACTF_LATENCY=200 challenges take to a real Kafka, and compare with a bare client.
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-latency -- \
 		env HEXACTF_LATENCY=$(HEXACTF_LATENCY) $(GO_TEST) -v -count=1 -timeout 30m ./test/integration/hexactf -ginkgo.v -ginkgo.timeout=30m -ginkgo.focus='A message to a real Kafka'
@@ -154,7 +154,7 @@ hexactf-latency: ## How long messages of HEXACTF_LATENCY=200 challenges take to 
 KAFKA_PAUSE ?= 10m
 
 .PHONY: hexactf-pause
-hexactf-pause: ## Pause a real Kafka for KAFKA_PAUSE=10m while HexaCTF challenges start, run and expire: all is told, in order.
+hexactf-pause: ## Pause a real Kafka for KAFKA_PAUSE=10m while HexaCTF challenges start, run and expire: all messages arrive, in order.
 	hack/packages kafka
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-chaos -- \
 		env KAFKA_PAUSE=$(KAFKA_PAUSE) HEXACTF_KAFKA=1 $(GO_TEST) -v -count=1 -timeout 2h ./test/integration/hexactf \
@@ -174,11 +174,11 @@ $(TUNNEL_TOOLS)/frpc: PEER := github.com/fatedier/frp/cmd/frpc
 $(TUNNEL_PEERS): test/measure/tunnel/tools/go.mod test/measure/tunnel/tools/go.sum
 	go build -C test/measure/tunnel/tools -ldflags='-s -w' -o $@ $(PEER)
 
-# Not with --locked: one of the versions that it was released with does not compile any more. What was
-# compiled stays, so that another attempt goes on where one was cut off.
+# Not with --locked: one of the versions in its lock file does not compile any more. The compiled files
+# stay, so that another attempt continues where this one stopped.
 $(TUNNEL_TOOLS)/rathole:
 	@if ! command -v cargo >/dev/null; then \
-		echo "make: there is no cargo: rathole is left out" >&2; \
+		echo "make: cargo is not installed: rathole is left out" >&2; \
 	else \
 		CARGO_TARGET_DIR=$(TUNNEL_TOOLS)/cargo/target timeout $(RATHOLE_LIMIT) cargo install --quiet --root $(TUNNEL_TOOLS)/cargo \
 			--no-default-features --features server,client,noise rathole@$(RATHOLE_VERSION) && \
@@ -187,13 +187,13 @@ $(TUNNEL_TOOLS)/rathole:
 
 # ARGS go to the program, for example ARGS='--rounds 1 --duration 1s --only berg-tunnel,chisel'.
 .PHONY: load-tunnel
-load-tunnel: tunnel-proxy $(TUNNEL_PEERS) $(TUNNEL_TOOLS)/rathole ## Measure berg-tunnel beside ssh -R, chisel, frp, rathole and bare relays; with a KUBECONFIG of profile node, kubectl port-forward too.
+load-tunnel: tunnel-proxy $(TUNNEL_PEERS) $(TUNNEL_TOOLS)/rathole ## Compare berg-tunnel with ssh -R, chisel, frp, rathole and bare relays; with a KUBECONFIG of profile node, kubectl port-forward too.
 	hack/packages tunnel
 	go build -o $(TUNNEL_TOOLS)/bench $(TUNNEL_LOAD)
 	$(TUNNEL_TOOLS)/bench --berg-tunnel $(BIN)/berg-tunnel --tools $(TUNNEL_TOOLS) --kubectl kubectl --out $(TUNNEL_TOOLS) $(ARGS)
 
 .PHONY: load-tunnel-pods
-load-tunnel-pods: ## The same, kubectl port-forward to a real pod included; needs root.
+load-tunnel-pods: ## The same with kubectl port-forward to a real pod; needs root.
 	go run $(IMAGES) --output $(DIST)/images web
 	hack/with-cluster --profile node --name $(TEST_CLUSTER)-tunnel -- bash -c \
 		'go run $(CLUSTER) load --name $(TEST_CLUSTER)-tunnel $(DIST)/images/web.tar && \
@@ -203,14 +203,14 @@ KIBASHIP_CROWD         ?= 200
 KIBASHIP_APPLICATIONS  ?= 500
 KIBASHIP_ROUNDS        ?= 1
 KIBASHIP_ADMISSIONS    ?= 1000
-# The least ratio to the rate of the bare client, and the longest that an admission may take.
+# The minimum ratio to the rate of the bare client, and the maximum duration of an admission request.
 KIBASHIP_TARGET        ?= 0.85
 KIBASHIP_P99           ?= 20ms
 KIBASHIP_QUIET         ?= 1000
 KIBASHIP_QUIET_SECONDS ?= 120
 
 .PHONY: kibaship-crowd
-kibaship-crowd: ## Create KIBASHIP_CROWD=200 KibaShip projects and KIBASHIP_APPLICATIONS=500 applications at once beside a bare client; measure admission.
+kibaship-crowd: ## Create KIBASHIP_CROWD=200 KibaShip projects and KIBASHIP_APPLICATIONS=500 applications together, and compare with a bare client; measure admission.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env KIBASHIP_CROWD=$(KIBASHIP_CROWD) KIBASHIP_APPLICATIONS=$(KIBASHIP_APPLICATIONS) \
 		KIBASHIP_ROUNDS=$(KIBASHIP_ROUNDS) KIBASHIP_ADMISSIONS=$(KIBASHIP_ADMISSIONS) \
@@ -218,7 +218,7 @@ kibaship-crowd: ## Create KIBASHIP_CROWD=200 KibaShip projects and KIBASHIP_APPL
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of projects is made|Admission takes'
 
 .PHONY: kibaship-quiet
-kibaship-quiet: ## Leave KIBASHIP_QUIET=1000 KibaShip projects alone for KIBASHIP_QUIET_SECONDS=120: nothing may be written.
+kibaship-quiet: ## Leave KIBASHIP_QUIET=1000 KibaShip projects idle for KIBASHIP_QUIET_SECONDS=120: the operator may write nothing.
 	hack/with-cluster --profile simulated --name $(TEST_CLUSTER)-crowd -- \
 		env KIBASHIP_QUIET=$(KIBASHIP_QUIET) KIBASHIP_QUIET_SECONDS=$(KIBASHIP_QUIET_SECONDS) \
 		$(GO_TEST) -v -count=1 -timeout 2h ./test/integration/kibaship -ginkgo.v -ginkgo.timeout=2h -ginkgo.focus='A crowd of projects is left alone'

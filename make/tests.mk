@@ -33,7 +33,7 @@ test: ## Run everything that a change must pass; as root with the journeys on re
 	@$(DIST)/run-ci $(ARGS)
 
 # All packages with tests except the suites, which need a cluster. The test of
-# clusters starts some, unless it is told to be short.
+# clusters starts some, unless -short is set.
 UNIT = go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -Ev '/test/(integration/.+|e2e/[^/]+|cluster)$$'
 
 # Go remembers a test that has passed by the files that it read, but not by files outside of its

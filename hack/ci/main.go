@@ -13,7 +13,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -121,6 +120,6 @@ func printPlan(list []stage, why map[string]string) {
 		if why[s.name] != "" {
 			reason = "NOT RUN: " + why[s.name]
 		}
-		fmt.Printf("%-28s %s\n%28s %s\n", s.name, reason, "", strings.Join(s.command, " "))
+		fmt.Printf("%-28s %s\n%28s %s\n", s.name, reason, "", s.alone())
 	}
 }

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// atOnce is how many stages run in parallel, of which atOnceOnNodes with real pods. With more, two processors
-	// are busy all the time: the whole takes no shorter, and specs wait longer.
-	atOnce, atOnceOnNodes = 4, 2
+	// maxParallel is how many stages run in parallel, in addition to one that computes; maxOnNodes is how many of them
+	// have real pods. With more, two processors are busy all the time: everything takes as long, and specs wait longer.
+	maxParallel, maxOnNodes = 4, 2
 	// grace is how long a stage that was asked to end may take to remove its clusters.
 	grace = 2 * time.Minute
 	// niceness is that of stages that compute: suites measure time, and go first.
@@ -116,29 +116,44 @@ func (r *runner) run(ctx context.Context) error {
 	return failure
 }
 
-// startable returns those that may start now: what they need has passed, and the running stages leave room. On
-// a bare machine, one that would not end in time is not started.
+// startable returns those that may start now: what they need has passed, and the running stages leave room. On a bare
+// machine, one that would not end in time is not started.
+//
+// Stages with real pods take longest together: while some are to come, their slots stay free for them, unless the
+// builds that they need take half an hour.
 func (r *runner) startable() []stage {
-	all, nodes, cpu := 0, 0, 0
+	cpu, nodes, others, reserved := 0, 0, 0, 0
 	count := func(s stage) {
-		all++
-		if s.node {
-			nodes++
-		}
-		if s.cpu {
+		switch {
+		case s.cpu:
 			cpu++
+		case s.node:
+			nodes++
+		default:
+			others++
 		}
 	}
 	for _, s := range r.list {
-		if r.state[s.name] == running {
+		state := r.state[s.name]
+		if state == running {
 			count(s)
+		}
+		if s.node && (state == running || state == waiting && !r.bare) {
+			reserved = min(maxOnNodes, reserved+1)
 		}
 	}
 	var found []stage
 	for _, s := range r.list {
 		blocked := slices.ContainsFunc(s.after, func(need string) bool { return r.state[need] != passed })
 		late := r.bare && !s.always && time.Since(r.begun)+s.usual > r.budget
-		if r.state[s.name] != waiting || blocked || late || all == atOnce || s.node && nodes == atOnceOnNodes || s.cpu && cpu == 1 {
+		full := others >= maxParallel-reserved
+		switch {
+		case s.cpu:
+			full = cpu == 1
+		case s.node:
+			full = nodes == maxOnNodes || nodes+others == maxParallel
+		}
+		if r.state[s.name] != waiting || blocked || late || full {
 			continue
 		}
 		count(s)
@@ -193,13 +208,29 @@ func endGroup(leader int, timeout time.Duration) error {
 		} else if err != nil {
 			return err
 		}
-		for deadline := time.Now().Add(step.timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if errors.Is(syscall.Kill(-leader, 0), syscall.ESRCH) {
-				return nil
-			}
+		if gone(leader, step.timeout) {
+			return nil
 		}
 	}
 	return fmt.Errorf("process group %d does not end", leader)
+}
+
+// gone waits for the end of a process group.
+func gone(leader int, timeout time.Duration) bool {
+	late := time.NewTimer(timeout)
+	defer late.Stop()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if errors.Is(syscall.Kill(-leader, 0), syscall.ESRCH) {
+			return true
+		}
+		select {
+		case <-late.C:
+			return false
+		case <-again.C:
+		}
+	}
 }
 
 // summary are the lines of go test and Ginkgo that tell what a stage has tested.
@@ -258,7 +289,7 @@ func (r *runner) table(all []stage, why map[string]string, failure error) {
 		counts[state]++
 		switch state {
 		case notRun:
-			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: no time was left; %s", state, strings.Join(s.command, " ")))
+			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: no time was left; %s", state, s.alone()))
 		case notReached:
 			fmt.Fprintf(r.out, row, s.name, "", state)
 		default:
@@ -267,7 +298,7 @@ func (r *runner) table(all []stage, why map[string]string, failure error) {
 	}
 	for _, s := range all {
 		if why[s.name] != "" {
-			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: %s; %s", notRun, why[s.name], strings.Join(s.command, " ")))
+			fmt.Fprintf(r.out, row, s.name, "", fmt.Sprintf("%s: %s; %s", notRun, why[s.name], s.alone()))
 		}
 	}
 	skipped := len(r.list) - counts[passed] - counts[failed]

@@ -71,7 +71,7 @@ func TestAFailureEndsTheOthers(t *testing.T) {
 	}
 }
 
-// TestKeepGoing wants all that does not need what has failed to run, and all failures to be told.
+// TestKeepGoing wants all stages to run that do not need a failed one, and the error to name all failures.
 func TestKeepGoing(t *testing.T) {
 	var out bytes.Buffer
 	r := newRunner([]stage{script("bad", "exit 3"), script("next", "true", "bad"), script("worse", "exit 4"), script("good", "true")},
@@ -196,11 +196,15 @@ func TestStartable(t *testing.T) {
 		}
 		return all
 	}
-	if got, want := strings.Join(names(), ", "), "first, pods, more pods, a"; got != want {
+	if got, want := strings.Join(names(), ", "), "first, pods, more pods, a, b"; got != want {
 		t.Errorf("at first %s, want %s", got, want)
 	}
 	r.state = map[string]outcome{"first": passed, "pods": running, "more pods": failed, "a": running}
-	if got, want := strings.Join(names(), ", "), "second, later"; got != want {
+	if got, want := strings.Join(names(), ", "), "second, later, other pods"; got != want {
 		t.Errorf("then %s, want %s", got, want)
+	}
+	r.state["other pods"], r.state["later"] = passed, passed
+	if got, want := strings.Join(names(), ", "), "second, b"; got != want {
+		t.Errorf("in the end %s, want %s", got, want)
 	}
 }

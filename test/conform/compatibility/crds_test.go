@@ -26,7 +26,7 @@ const (
 )
 
 // Words may change, and enumerations may grow. What the library does not know is
-// refused, so that somebody looks at it.
+// refused, so that a person looks at it.
 var rules = config.Config{
 	Validations: []config.ValidationConfig{
 		{Name: "description", Enforcement: config.EnforcementPolicyNone},

@@ -90,7 +90,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		setOperator(ctx, settings)
 	}, NodeTimeout(2*deployed.StartLimit))
 	setOperator(ctx, settings)
-}, NodeTimeout(brokerLimit+2*deployed.StartLimit))
+}, NodeTimeout(limits.Scaled(10*time.Minute))) // the first run downloads the broker
 
 // mount mounts the Secret into the operator's pods, as in the documentation.
 func mount(ctx context.Context) {

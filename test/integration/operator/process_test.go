@@ -33,7 +33,7 @@ var (
 )
 
 // withProcesses prepares a container of specs for operators that run as processes
-// of their own: the operator in this process rests meanwhile.
+// of their own: the operator in this process rests during that time.
 func withProcesses() {
 	BeforeAll(func(ctx context.Context) {
 		var err error
@@ -44,7 +44,7 @@ func withProcesses() {
 }
 
 // process is an operator that runs by itself, with the rights of the deployed one.
-// Whatever it says to the API server passes its gate.
+// All its requests to the API server pass its gate.
 type process struct {
 	*launch.Operator
 	*launch.Process

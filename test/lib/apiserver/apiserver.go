@@ -1,5 +1,5 @@
 // Package apiserver is the API server of KUBECONFIG as a suite uses it: a client with all
-// rights, what config/default installs beside the operator, namespaces, rights, and
+// rights, what config/default installs except the operator, namespaces, rights, and
 // admission policies that refuse. A failure ends the spec.
 package apiserver
 

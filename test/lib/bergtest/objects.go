@@ -47,6 +47,7 @@ func PodsByContainer(ctx context.Context, i *bergv1.ChallengeInstance) map[strin
 	return out
 }
 
+// VariablesOf returns the environment variables of the container of a Deployment.
 func VariablesOf(ctx context.Context, namespace, deployment string) map[string]string {
 	GinkgoHelper()
 	var d appsv1.Deployment
@@ -58,7 +59,7 @@ func VariablesOf(ctx context.Context, namespace, deployment string) map[string]s
 	return out
 }
 
-// Hold keeps a namespace from going, by an object with a finalizer, until release
+// Hold blocks the deletion of a namespace, by an object with a finalizer, until release
 // is called.
 func Hold(ctx context.Context, namespace string) (release func()) {
 	GinkgoHelper()

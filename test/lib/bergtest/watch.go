@@ -17,7 +17,7 @@ import (
 )
 
 // violations are what a watch over all instances found in any version of any of them:
-// whatever a spec is about, no status may contradict itself.
+// no status may contradict itself, in any spec.
 var violations struct {
 	sync.Mutex
 	found    []string

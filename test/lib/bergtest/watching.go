@@ -37,8 +37,8 @@ func LastOf(all <-chan watch.Event, uid types.UID) *bergv1.ChallengeInstance {
 	}
 }
 
-// Settle waits until there are no instances but those of a namespace, and these
-// and all pods have not changed for a while: news are not what this is about.
+// Settle waits until there are no instances but those of a namespace, and until these and all pods have not
+// changed for three seconds.
 func Settle(ctx context.Context, ns string) {
 	GinkgoHelper()
 	const still = 3 * time.Second
@@ -50,7 +50,7 @@ func Settle(ctx context.Context, ns string) {
 		g.Expect(apiserver.Client.List(ctx, &pods)).To(Succeed())
 		var now strings.Builder
 		for _, i := range instances.Items {
-			g.Expect(i.Namespace).To(Equal(ns), "what other specs have made is still going")
+			g.Expect(i.Namespace).To(Equal(ns), "instances of other specs are still being deleted")
 			now.WriteString(i.ResourceVersion + " ")
 		}
 		for _, p := range pods.Items {

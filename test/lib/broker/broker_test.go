@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// What the broker is told is complete; what it does with that, the tests see that start it.
+// The configuration of the broker is complete; its effect is tested where the broker is started.
 func TestProperties(t *testing.T) {
 	b := &Broker{opts: Options{Dir: t.TempDir(), Address: "127.0.0.1"}}
 	if err := b.prepare(); err != nil {

@@ -88,7 +88,7 @@ func everyVisit(folder, domain, address string) []string {
 	}
 }
 
-// Rules are what --host-resolver-rules of a browser wants to be told to find every name below domain at an address.
+// Rules is the value of --host-resolver-rules with which a browser finds every name below domain at an address.
 func Rules(domain, address string) string { return "MAP *." + domain + " " + address }
 
 // believe makes the list of authorities. It is there even if empty: else the one of this machine's user would count.

@@ -81,8 +81,8 @@ func (c *Cluster) ClusterRole(ctx context.Context, suffix string) string {
 	return ""
 }
 
-// Metrics reads what a pod of the operator tells Prometheus, as a ServiceAccount of a namespace
-// that may.
+// Metrics reads the metrics of a pod of the operator, as a ServiceAccount of a namespace with the
+// right to read them.
 func Metrics(ctx context.Context, namespace string, pod *corev1.Pod) string {
 	GinkgoHelper()
 	token := ServiceAccount(ctx, namespace, "prometheus")

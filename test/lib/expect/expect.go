@@ -1,6 +1,6 @@
 // Package expect waits for what a custom resource shows: its phase, its conditions, its
 // events, its end. It knows no kind: any will do whose status has a phase and conditions as
-// Kubernetes defines them. Each wait is bounded by the suite's default, and a failure tells
+// Kubernetes defines them. Each wait is bounded by the suite's default, and a failure lists
 // all conditions.
 package expect
 
@@ -171,7 +171,7 @@ func Until(ctx context.Context, limit time.Duration, look func(context.Context) 
 	Eventually(ctx, look).WithTimeout(limit).Should(Succeed())
 }
 
-// Conditions tells all conditions of a resource in one line.
+// Conditions returns all conditions of a resource in one line.
 func Conditions(o client.Object) string {
 	GinkgoHelper()
 	return statusOf(o).String()

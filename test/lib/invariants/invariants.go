@@ -90,7 +90,7 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 }
 
 // startTimes returns what cannot be in the times of a start: they follow each other, and what
-// was told stays.
+// was reported stays.
 func startTimes(before, after bergv1.ChallengeInstanceStatus) error {
 	was, is := bergv1.StartTimes{}, bergv1.StartTimes{}
 	if before.Start != nil {
@@ -126,7 +126,7 @@ func startTimes(before, after bergv1.ChallengeInstanceStatus) error {
 	return errors.Join(errs...)
 }
 
-// waits reports whether something is told to keep an instance from being built.
+// waits reports whether a condition says what keeps an instance from being built.
 func waits(i *bergv1.ChallengeInstance) bool {
 	return reasonOf(i, bergv1.ConditionChallengeFound) == bergv1.ReasonFrozen ||
 		reasonOf(i, bergv1.ConditionAdmitted) == bergv1.ReasonQueued ||

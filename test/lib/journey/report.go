@@ -18,9 +18,9 @@ import (
 // reportedLines is how much of the operator's log a failure shows.
 const reportedLines = 60
 
-// report prints what is needed to understand a failure: what each instance was
-// told to be and became, its pods, the events, the end of the operator's log.
-// What cannot be had is said and does not hide the rest.
+// report prints what is needed to understand a failure: the spec and the phases
+// of each instance, its pods, the events, the end of the operator's log.
+// What cannot be read is named and does not hide the rest.
 func (s *Stage) report(ctx context.Context) {
 	for _, story := range s.Stories {
 		say("== %s: phases %v", story.Key, story.Phases())

@@ -1,6 +1,6 @@
 // Package journey follows challenge instances on a cluster with a deployed operator: a stage
-// for the Challenges and instances of a spec, and the story of each instance as a watcher is
-// told it.
+// for the Challenges and instances of a spec, and the story of each instance as a watch
+// shows it.
 package journey
 
 import (
@@ -31,7 +31,7 @@ type Stage struct {
 	Stories   []*Story
 }
 
-// NewStage makes a stage and, after the spec, proves that no flag was told and
+// NewStage makes a stage and, after the spec, checks that no flag was logged and
 // removes everything again.
 func NewStage(ctx context.Context) *Stage {
 	GinkgoHelper()

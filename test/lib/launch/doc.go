@@ -1,5 +1,5 @@
 // Package launch runs the operator as a process of its own, as a Deployment would: built once,
-// told by its environment, with its own way to the API server, its log in a file.
+// configured by its environment, with its own connection to the API server, its log in a file.
 //
 // An Operator is what Kubernetes calls a pod: it has its addresses, and may be started again
 // and again. A Process is one run of it. A Gate stands between an operator and the API server,

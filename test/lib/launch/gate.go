@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Gate is an operator's way to the API server: it listens on this machine without TLS, and
-// passes on what comes with the credentials of an account. It remembers what is written, holds
-// up what it is told to, and can be shut.
+// Gate is an operator's connection to the API server: it listens on this machine without TLS, and
+// forwards requests with the credentials of an account. It records writes, can delay requests, and
+// can be shut.
 type Gate struct {
 	server *httptest.Server
 

@@ -26,8 +26,8 @@ type Settings struct {
 	Outlive bool
 }
 
-// Operator is one that can be started. Its addresses are of this machine, as host:port; nobody
-// listens there unless a process of it runs.
+// Operator is an operator that can be started. Its addresses are of this machine, as host:port; nothing
+// listens there unless one of its processes runs.
 type Operator struct {
 	Settings
 

@@ -66,7 +66,7 @@ func (p *Process) Pause() error {
 // Continue lets a process run on that was paused.
 func (p *Process) Continue() error { return p.Signal(syscall.SIGCONT) }
 
-// Stop ends the process as Kubernetes would: it is told to, and killed if it has not ended
+// Stop ends the process as Kubernetes would: it gets SIGTERM, and is killed if it has not ended
 // after grace. That is an error, and so is an exit code other than 0.
 func (p *Process) Stop(grace time.Duration) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {

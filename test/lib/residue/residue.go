@@ -1,4 +1,4 @@
-// Package residue tells what an installation leaves on a cluster once it is removed.
+// Package residue finds what an installation leaves on a cluster once it is removed.
 package residue
 
 import (
@@ -86,8 +86,8 @@ func Definitions(root string) []string {
 	return files
 }
 
-// OfDefinitions tells whether an object is one of some definitions, or what the API server notes of
-// them.
+// OfDefinitions reports whether an object is one of some CRDs, or an APIService that the API server
+// makes of them.
 func OfDefinitions(object string, definitions []string) bool {
 	return slices.ContainsFunc(definitions, func(name string) bool {
 		_, group, _ := strings.Cut(name, ".")

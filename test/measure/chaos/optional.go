@@ -30,7 +30,7 @@ const (
 )
 
 // roomFor is how many of these lives may be started at a time: those that survive, since no client
-// else could start beside them, and a few of the others.
+// else could start at the same time, and a few of the others.
 func roomFor(lives []*life) int {
 	room := max(6, len(lives)/4)
 	for _, l := range lives {

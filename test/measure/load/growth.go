@@ -166,7 +166,7 @@ func (b *bench) restarted(ctx context.Context) (relaunch, error) {
 }
 
 // rest waits until the API server has hardly anything to do: what comes next would
-// otherwise be measured beside what other controllers still make of what came before.
+// otherwise be measured while other controllers still work on what came before.
 func (b *bench) rest(ctx context.Context) error {
 	ticker := time.NewTicker(lookedAfter)
 	defer ticker.Stop()

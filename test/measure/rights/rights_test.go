@@ -17,7 +17,7 @@ const log = `
 {"stage":"ResponseComplete","verb":"list","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"nodes","apiVersion":"v1"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
 {"stage":"ResponseComplete","verb":"create","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"serviceaccounts","namespace":"project-a-ns-kibaship-com","name":"a"},"annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"RBAC: allowed by RoleBinding \"b/c\" of ClusterRole \"kibaship-project-admin\" to ServiceAccount \"d\""}}
 {"stage":"ResponseComplete","verb":"create","user":{"username":"` + operatorUser + `"},"objectRef":{"resource":"roles","namespace":"project-a-ns-kibaship-com","name":"a"},"annotations":{"authorization.k8s.io/decision":"forbid"}}
-{"stage":"ResponseComplete","verb":"list","user":{"username":"somebody else"},"objectRef":{"resource":"nodes"},"annotations":{"note":"` + operatorUser + `"}}
+{"stage":"ResponseComplete","verb":"list","user":{"username":"another user"},"objectRef":{"resource":"nodes"},"annotations":{"note":"` + operatorUser + `"}}
 `
 
 func TestCompare(t *testing.T) {

@@ -178,8 +178,8 @@ func (e entry) request() (request, bool) {
 }
 
 // boundByItself are the ClusterRoles that the operator binds to itself, each in the namespaces
-// where it has work: what it does there it is not granted in config. The last one is
-// everybody's, who may ask who they are.
+// where it has work: what it does there it is not granted in config. The last one
+// lets every user ask for its own name.
 var boundByItself = []string{
 	`ClusterRole "kibaship-project-admin"`, `ClusterRole "kibaship-tekton-integration"`, `ClusterRole "berg-operator-tunnel-network"`,
 	`ClusterRole "berg-operator-berg-record-logs"`,
