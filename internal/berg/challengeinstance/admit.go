@@ -52,6 +52,8 @@ type admitter struct {
 	caughtUp bool
 	// retries are of the instances whose last write failed.
 	retries map[types.UID]retry
+	// reported are the resource versions of statuses that the cache may not show yet.
+	reported map[types.UID]uint64
 }
 
 // retry is due after a write of an instance has failed. Until then the instance keeps its place, unless the API server
@@ -66,7 +68,7 @@ type retry struct {
 
 func (a *admitter) setup(mgr ctrl.Manager) error {
 	a.backoff = outcome.NewBackoff()
-	a.retries = map[types.UID]retry{}
+	a.retries, a.reported = map[types.UID]retry{}, map[types.UID]uint64{}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
@@ -119,7 +121,11 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (again time.Du
 	}
 	due, more := r.writes(a.Config.Challenge)
 	workqueue.ParallelizeUntil(ctx, admitWriters, len(due), func(n int) { a.write(ctx, due[n], now) })
-	return a.settle(ctx, due, more, now), nil
+	again = a.settle(ctx, due, more, now)
+	if r.lags {
+		again = status.Sooner(again, catchUpInterval)
+	}
+	return again, nil
 }
 
 // instances are those of the cache: not to be changed.
@@ -226,11 +232,15 @@ func (a *admitter) settle(ctx context.Context, tried []*write, more bool, now ti
 		}
 		request, uid := requestOf(w.Instance), w.Instance.UID
 		a.backoff.ResetIfReplaced(request, uid)
+		if w.err != nil {
+			w.err = fmt.Errorf("instance %s: %w", request, w.err)
+		} else if w.sent {
+			a.starts.Wrote(uid, versionOf(w.Instance))
+		} else {
+			a.reported[uid] = versionOf(w.Instance)
+		}
 		result, failed := a.backoff.Result(ctx, request, 0, w.err)
 		delete(a.retries, uid)
-		if w.err == nil && w.sent {
-			a.starts.Wrote(uid, versionOf(w.Instance))
-		}
 		if failed == nil { // after a conflict the cache will show what was written in between
 			again = status.Sooner(again, result.RequeueAfter)
 			continue

@@ -25,8 +25,10 @@ type round struct {
 	// candidates are the pending instances, and problems why some of them cannot be built.
 	candidates map[types.UID]status.Candidate
 	problems   map[types.UID]*outcome.Problem
-	// delayed are the instances whose last write failed a moment ago.
+	// delayed are the instances that are not written now: their last write failed, or the cache does not
+	// show it yet. lags: there is one of the latter.
 	delayed sets.Set[types.UID]
+	lags    bool
 	// unknown are instances of whose start no answer came.
 	unknown []admission.Instance
 }
@@ -70,6 +72,14 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 			if retry.refused {
 				r.problems[uid] = retry.problem
 			}
+		}
+	}
+	for uid, version := range a.reported {
+		if c, ok := r.candidates[uid]; ok && versionOf(c.Instance) < version {
+			r.delayed.Insert(uid)
+			r.lags = true
+		} else {
+			delete(a.reported, uid)
 		}
 	}
 	others, err := a.started(ctx, pending, limited)

@@ -22,7 +22,7 @@ import (
 func testAdmitter() *admitter {
 	return &admitter{
 		Reconciler: &Reconciler{Config: config.Berg{Challenge: config.Challenge{Namespace: "berg"}}},
-		backoff:    outcome.NewBackoff(), retries: map[types.UID]retry{},
+		backoff:    outcome.NewBackoff(), retries: map[types.UID]retry{}, reported: map[types.UID]uint64{},
 	}
 }
 
