@@ -50,17 +50,17 @@ type admitter struct {
 	// listed is what the cache has to show before the first decision, nil until it was listed.
 	listed   admission.Listed
 	caughtUp bool
-	// retries are of the instances whose last write failed.
-	retries map[types.UID]retry
-	// reported are the resource versions of statuses that the cache may not show yet.
-	reported map[types.UID]uint64
+	// pauses are of the pending instances that were just written.
+	pauses map[types.UID]pause
 }
 
-// retry is due after a write of an instance has failed. Until then the instance keeps its place, unless the API server
-// refuses it: then it holds up no other.
-type retry struct {
+// pause is until when an instance is not written again. It keeps its place, unless the API server refuses it: then it
+// holds up no other during the pause.
+type pause struct {
 	request ctrl.Request
-	at      time.Time
+	// version is the one that the cache has to show. Zero: the write has failed, and until counts.
+	version uint64
+	until   time.Time
 	refused bool
 	// problem is what the status says of the refusal, nil if nothing.
 	problem *outcome.Problem
@@ -68,7 +68,7 @@ type retry struct {
 
 func (a *admitter) setup(mgr ctrl.Manager) error {
 	a.backoff = outcome.NewBackoff()
-	a.retries, a.reported = map[types.UID]retry{}, map[types.UID]uint64{}
+	a.pauses = map[types.UID]pause{}
 	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 	})
@@ -121,11 +121,7 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (again time.Du
 	}
 	due, more := r.writes(a.Config.Challenge)
 	workqueue.ParallelizeUntil(ctx, admitWriters, len(due), func(n int) { a.write(ctx, due[n], now) })
-	again = a.settle(ctx, due, more, now)
-	if r.lags {
-		again = status.Sooner(again, catchUpInterval)
-	}
-	return again, nil
+	return a.settle(ctx, due, more, now), nil
 }
 
 // instances are those of the cache: not to be changed.
@@ -232,15 +228,15 @@ func (a *admitter) settle(ctx context.Context, tried []*write, more bool, now ti
 		}
 		request, uid := requestOf(w.Instance), w.Instance.UID
 		a.backoff.ResetIfReplaced(request, uid)
+		delete(a.pauses, uid)
 		if w.err != nil {
 			w.err = fmt.Errorf("instance %s: %w", request, w.err)
 		} else if w.sent {
 			a.starts.Wrote(uid, versionOf(w.Instance))
 		} else {
-			a.reported[uid] = versionOf(w.Instance)
+			a.pauses[uid] = pause{request: request, version: versionOf(w.Instance)}
 		}
 		result, failed := a.backoff.Result(ctx, request, 0, w.err)
-		delete(a.retries, uid)
 		if failed == nil { // after a conflict the cache will show what was written in between
 			again = status.Sooner(again, result.RequeueAfter)
 			continue
@@ -250,10 +246,14 @@ func (a *admitter) settle(ctx context.Context, tried []*write, more bool, now ti
 		if w.sent && cause == outcome.Failed {
 			a.starts.Unknown(uid)
 		}
-		a.retries[uid] = retry{request, now.Add(result.RequeueAfter), cause == outcome.Rejected, w.refused}
+		a.pauses[uid] = pause{request: request, until: now.Add(result.RequeueAfter), refused: cause == outcome.Rejected, problem: w.refused}
 	}
-	for _, r := range a.retries {
-		again = status.Sooner(again, max(immediately, r.at.Sub(now)))
+	for _, p := range a.pauses {
+		next := catchUpInterval
+		if p.version == 0 {
+			next = max(immediately, p.until.Sub(now))
+		}
+		again = status.Sooner(again, next)
 	}
 	if more {
 		again = immediately

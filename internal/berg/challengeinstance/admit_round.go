@@ -26,9 +26,8 @@ type round struct {
 	candidates map[types.UID]status.Candidate
 	problems   map[types.UID]*outcome.Problem
 	// delayed are the instances that are not written now: their last write failed, or the cache does not
-	// show it yet. lags: there is one of the latter.
+	// show it yet.
 	delayed sets.Set[types.UID]
-	lags    bool
 	// unknown are instances of whose start no answer came.
 	unknown []admission.Instance
 }
@@ -63,25 +62,7 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 	if challenges.err != nil {
 		return r, challenges.err
 	}
-	for uid, retry := range a.retries {
-		if _, ok := r.candidates[uid]; !ok {
-			delete(a.retries, uid)
-			_, _ = a.backoff.Result(ctx, retry.request, 0, nil) // forgets it
-		} else if now.Before(retry.at) {
-			r.delayed.Insert(uid)
-			if retry.refused {
-				r.problems[uid] = retry.problem
-			}
-		}
-	}
-	for uid, version := range a.reported {
-		if c, ok := r.candidates[uid]; ok && versionOf(c.Instance) < version {
-			r.delayed.Insert(uid)
-			r.lags = true
-		} else {
-			delete(a.reported, uid)
-		}
-	}
+	a.applyPauses(ctx, &r, now)
 	others, err := a.started(ctx, pending, limited)
 	if err != nil {
 		return r, err
@@ -109,6 +90,25 @@ func (a *admitter) observeRound(ctx context.Context, pending []bergv1.ChallengeI
 		_, r.all[n].Blocked = r.problems[r.all[n].UID]
 	}
 	return r, challenges.err
+}
+
+// applyPauses excludes the instances that were just written, and ends the pauses that are over.
+func (a *admitter) applyPauses(ctx context.Context, r *round, now time.Time) {
+	for uid, p := range a.pauses {
+		c, isPending := r.candidates[uid]
+		switch {
+		case !isPending:
+			delete(a.pauses, uid)
+			_, _ = a.backoff.Result(ctx, p.request, 0, nil) // forgets it
+		case p.version > versionOf(c.Instance), now.Before(p.until):
+			r.delayed.Insert(uid)
+			if p.refused {
+				r.problems[uid] = p.problem
+			}
+		default:
+			delete(a.pauses, uid)
+		}
+	}
 }
 
 // request is all that decides, of an instance, whether its Challenge can be built for it. Of hundreds nearly all

@@ -22,7 +22,7 @@ import (
 func testAdmitter() *admitter {
 	return &admitter{
 		Reconciler: &Reconciler{Config: config.Berg{Challenge: config.Challenge{Namespace: "berg"}}},
-		backoff:    outcome.NewBackoff(), retries: map[types.UID]retry{}, reported: map[types.UID]uint64{},
+		backoff:    outcome.NewBackoff(), pauses: map[types.UID]pause{},
 	}
 }
 
@@ -54,8 +54,8 @@ func TestWhatBecomesOfAStart(t *testing.T) {
 		if all[0].Started != tc.counts || (len(unknown) > 0) != tc.unknown {
 			t.Errorf("%s: started %v, unknown %v", name, all[0].Started, unknown)
 		}
-		if r, delayed := a.retries["a"]; delayed != tc.delayed || r.refused != tc.refused || delayed && !r.at.After(noon) {
-			t.Errorf("%s: delayed %v, %+v", name, delayed, r)
+		if p, delayed := a.pauses["a"]; delayed != tc.delayed || p.refused != tc.refused || delayed && !p.until.After(noon) {
+			t.Errorf("%s: delayed %v, %+v", name, delayed, p)
 		}
 		if (again > 0) != tc.again || again > time.Second {
 			t.Errorf("%s: the next round is due after %s", name, again)
@@ -74,6 +74,36 @@ func TestARoundThatWasNotFinishedIsFollowedByAnother(t *testing.T) {
 	}
 	if again := a.settle(t.Context(), nil, false, noon); again != 0 {
 		t.Errorf("after all is written a round is due after %s", again)
+	}
+}
+
+func TestPausesEnd(t *testing.T) {
+	a := testAdmitter()
+	a.settle(t.Context(), []*write{
+		{Candidate: candidate("reported", 0, version("43")), done: true, problem: &outcome.Problem{}},
+		{Candidate: candidate("refused", 1, version("7")), done: true, sent: true, err: apierrors.NewForbidden(schema.GroupResource{}, "a", errors.New("x"))},
+		{Candidate: candidate("failed", 2, version("7")), done: true, sent: true, err: errors.New("EOF")},
+		{Candidate: candidate("gone", 3, version("7")), done: true, problem: &outcome.Problem{}},
+	}, false, noon)
+	look := func(reported string, now time.Time) (delayed []types.UID, again time.Duration) {
+		r := crowd(0, 0, 0)
+		for _, c := range []status.Candidate{candidate("reported", 0, version(reported)), candidate("refused", 1, version("7")), candidate("failed", 2, version("7"))} {
+			r.candidates[c.Instance.UID] = c
+		}
+		a.applyPauses(t.Context(), r, now)
+		if _, blocked := r.problems["refused"]; blocked != r.delayed.Has("refused") || len(r.problems) > 1 {
+			t.Errorf("blocked are %v", r.problems)
+		}
+		return sets.List(r.delayed), a.settle(t.Context(), nil, false, now)
+	}
+	if delayed, again := look("42", noon); len(delayed) != 3 || again == 0 || again > catchUpInterval {
+		t.Errorf("%v are delayed, again after %s", delayed, again)
+	}
+	if delayed, again := look("43", noon); fmt.Sprint(delayed) != "[failed refused]" || again <= immediately {
+		t.Errorf("%v are delayed, again after %s", delayed, again)
+	}
+	if delayed, again := look("43", noon.Add(time.Hour)); len(delayed) != 0 || again != 0 || len(a.pauses) > 0 {
+		t.Errorf("%v are delayed, again after %s: %v", delayed, again, a.pauses)
 	}
 }
 
