@@ -29,11 +29,12 @@ import (
 )
 
 const (
-	// maxWrites is how many instances one round starts, and of how many others it writes the status. Then
-	// the next round begins, so that a start never waits behind hundreds of writes.
-	maxWrites = 20
-	// admitWriters is how many instances a round writes concurrently. Which ones has been decided before.
-	admitWriters = 4
+	// maxStarts is how many instances one round starts, and startWriters how many of them concurrently. Which
+	// ones has been decided before.
+	maxStarts, startWriters = 20, 4
+	// maxReports is of how many others a round without starts writes the status, one after another. Then the
+	// next round begins, so that a start never waits behind hundreds of writes.
+	maxReports = 5
 	// catchUpInterval is how soon the next round begins while the cache lags behind the API server.
 	catchUpInterval = 50 * time.Millisecond
 	// immediately is how soon the next round begins when there is more to write.
@@ -120,7 +121,11 @@ func (a *admitter) reconcile(ctx context.Context, _ ctrl.Request) (again time.Du
 		return immediately, a.resolve(ctx, r.unknown)
 	}
 	due, more := r.writes(a.Config.Challenge)
-	workqueue.ParallelizeUntil(ctx, admitWriters, len(due), func(n int) { a.write(ctx, due[n], now) })
+	writers := 1
+	if len(due) > 0 && due[0].problem == nil {
+		writers = startWriters
+	}
+	workqueue.ParallelizeUntil(ctx, writers, len(due), func(n int) { a.write(ctx, due[n], now) })
 	return a.settle(ctx, due, more, now), nil
 }
 
@@ -147,7 +152,7 @@ type write struct {
 	sent bool
 }
 
-// writes returns what to write now, and whether more is to be written after it.
+// writes returns what to write now, which is starts if there are any, and whether more is to be written after it.
 func (r *round) writes(cfg config.Challenge) (due []*write, more bool) {
 	var starts, others []*write
 	report := func(uid types.UID, p *outcome.Problem) {
@@ -170,9 +175,9 @@ func (r *round) writes(cfg config.Challenge) (due []*write, more bool) {
 			report(d.UID, status.WaitProblem(d, cfg))
 		}
 	}
-	due = starts[:min(len(starts), maxWrites)]
-	if len(due) == len(starts) {
-		due = append(due, others[:min(len(others), maxWrites)]...)
+	due = starts[:min(len(starts), maxStarts)]
+	if len(starts) == 0 {
+		due = others[:min(len(others), maxReports)]
 	}
 	return due, len(due) < len(starts)+len(others)
 }
