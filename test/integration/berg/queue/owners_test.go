@@ -222,7 +222,7 @@ var _ = Describe("A namespace that is not the instance's", func() {
 			Expect(k8s.Delete(ctx, foreign)).To(Succeed())
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		},
-		Entry("of another owner", func(n *corev1.Namespace) { n.Labels["owner"] = "another team" }),
+		Entry("of another owner", func(n *corev1.Namespace) { n.Labels["owner"] = "another-team" }),
 		Entry("with our labels and no proof", func(n *corev1.Namespace) {
 			n.Labels[bergv1.LabelManagedBy], n.Labels[bergv1.LabelComponent] = bergv1.ManagedBy, bergv1.ComponentNamespace
 		}),
