@@ -1,4 +1,4 @@
-// Package internal_test holds the house to its floors: what each may import, as an allow-list.
+// Package internal_test holds the module to its layers: what each may import, as an allowlist.
 // A new family needs no line here. docs/adr/0018-five-families.md draws the picture.
 package internal_test
 
@@ -47,7 +47,7 @@ func allowed(dir string, test bool) []string {
 	}
 }
 
-func TestEveryFloorImportsWhatIsBelowIt(t *testing.T) {
+func TestEveryLayerImportsWhatIsBelowIt(t *testing.T) {
 	packages := map[string]bool{}
 	root := ".."
 	for _, floor := range []string{"api", "cmd", "internal", "test"} {
@@ -105,8 +105,8 @@ func below(roots []string, dir string) bool {
 	return false
 }
 
-// A room of the kit that one family alone uses belongs to that family.
-func TestEveryRoomOfTheKitHasTwoUsers(t *testing.T) {
+// A package of the kit that one family alone uses belongs to that family.
+func TestEveryPackageOfTheKitHasTwoUsers(t *testing.T) {
 	rooms, err := os.ReadDir("kit")
 	if err != nil {
 		t.Fatal(err)
@@ -134,12 +134,12 @@ func TestEveryRoomOfTheKitHasTwoUsers(t *testing.T) {
 	}
 	for _, room := range rooms {
 		if room.IsDir() && len(users[room.Name()]) < 2 {
-			t.Errorf("internal/kit/%s is imported by %v alone: a room of the kit has two users", room.Name(), users[room.Name()])
+			t.Errorf("internal/kit/%s is imported by %v alone: a package of the kit has two users", room.Name(), users[room.Name()])
 		}
 	}
 }
 
-// userOf is whom a file belongs to: a family, another room of the kit, or a part of the process.
+// userOf is the owner of a file: a family, another package of the kit, or a part of the process.
 func userOf(file string) string {
 	parts := strings.Split(path.Dir(strings.TrimPrefix(file, "../")), "/")
 	if len(parts) > 2 && parts[1] == "kit" {

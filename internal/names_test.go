@@ -122,7 +122,7 @@ func TestEveryFileOnTheMapOfAPackageExists(t *testing.T) {
 		for _, name := range named.FindAllString(string(text), -1) {
 			maps++
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), name)); err != nil {
-				t.Errorf("%s names %s, which is not beside it", strings.TrimPrefix(path, "../"), name)
+				t.Errorf("%s names %s, which is not in its folder", strings.TrimPrefix(path, "../"), name)
 			}
 		}
 		return nil

@@ -33,7 +33,7 @@ var private = []string{
 }
 
 // standardNames are identifiers that hold a private word because others have named them so.
-var standardNames = []string{}
+var standardNames = []string{"Precedence"} // a field of client-go
 
 var vagueWord = regexp.MustCompile(`(?i)\b(` + strings.Join(vague, "|") + `)\b`)
 

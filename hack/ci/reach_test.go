@@ -18,8 +18,10 @@ func TestReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := stages(suites, false)
-	berg := []string{"integration: berg/life", "integration: berg/queue", "integration: berg/apply", "integration: berg/check", "integration: plugin",
-		"journeys: berg", "attacks on a data plane", "storm: berg", "requests per instance"}
+	berg := []string{
+		"integration: berg/life", "integration: berg/queue", "integration: berg/apply", "integration: berg/check", "integration: plugin",
+		"journeys: berg", "attacks on a data plane", "storm: berg", "requests per instance",
+	}
 	always := []string{"system packages", "tools", "generated files", "vet and lint", "unit tests"}
 	for _, test := range []struct {
 		changed string
@@ -27,14 +29,20 @@ func TestReach(t *testing.T) {
 		not     []string
 		all     bool
 	}{
-		{changed: "internal/quix/environment/plan.go", runs: []string{"integration: quix", "journeys: quix", "integration: operator", "journeys: operator"},
-			not: append([]string{"integration: hexactf", "journeys: hexactf", "journeys: helm", "builds with Tekton", "rights", "build: network"}, berg...)},
+		{
+			changed: "internal/quix/environment/plan.go", runs: []string{"integration: quix", "journeys: quix", "integration: operator", "journeys: operator"},
+			not: append([]string{"integration: hexactf", "journeys: hexactf", "journeys: helm", "builds with Tekton", "rights", "build: network"}, berg...),
+		},
 		{changed: "internal/berg/challengeinstance/manifests/testdata/plan/web.yaml", runs: berg, not: []string{"integration: quix", "journeys: tunnel", "messages to Kafka"}},
 		{changed: "internal/berg/berg_test.go", not: append([]string{"build: simulated"}, berg...)},
-		{changed: "internal/kit/apply/apply.go", runs: append([]string{"integration: quix", "integration: kibaship", "builds with Tekton", "journeys: helm", "storm: tunnel"}, berg...),
-			not: []string{"clusters"}},
-		{changed: "internal/hexactf/kafka/sender.go", runs: []string{"messages to Kafka", "integration: hexactf", "storm: hexactf", "journeys: hexactf"},
-			not: []string{"integration: quix", "integration: berg/life", "journeys: tunnel"}},
+		{
+			changed: "internal/kit/apply/apply.go", runs: append([]string{"integration: quix", "integration: kibaship", "builds with Tekton", "journeys: helm", "storm: tunnel"}, berg...),
+			not: []string{"clusters"},
+		},
+		{
+			changed: "internal/hexactf/kafka/sender.go", runs: []string{"messages to Kafka", "integration: hexactf", "storm: hexactf", "journeys: hexactf"},
+			not: []string{"integration: quix", "integration: berg/life", "journeys: tunnel"},
+		},
 		{changed: "internal/tunnel/proxy/wire.go", runs: []string{"a full tunnel", "integration: tunnel", "journeys: tunnel", "storm: tunnel"}, not: berg[:6]},
 		{changed: "config/quix/crd/bases/quix.io_environments.yaml", runs: []string{"integration: quix", "journeys with OLM"}, not: []string{"integration: berg/life"}},
 		{changed: "config/quix/rbac/role.yaml", runs: append([]string{"rights"}, berg[:6]...)},

@@ -186,9 +186,14 @@ func TestEndGroup(t *testing.T) {
 
 func TestStartable(t *testing.T) {
 	r := &runner{state: map[string]outcome{}, list: []stage{
-		{name: "first", cpu: true}, {name: "second", cpu: true}, {name: "later", after: []string{"first"}},
-		{name: "pods", node: true}, {name: "more pods", node: true}, {name: "other pods", node: true},
-		{name: "a"}, {name: "b"},
+		{name: "first", cpu: true},
+		{name: "second", cpu: true},
+		{name: "later", after: []string{"first"}},
+		{name: "pods", node: true},
+		{name: "more pods", node: true},
+		{name: "other pods", node: true},
+		{name: "a"},
+		{name: "b"},
 	}}
 	names := func() (all []string) {
 		for _, s := range r.startable() {

@@ -104,8 +104,10 @@ func stages(suites []string, isBare bool) []stage {
 		}
 	}
 	builds := []stage{
-		{name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "browser"},
-			cpu: true, root: true, after: []string{verified}, usual: 40 * time.Second},
+		{
+			name: "packages of nodes", command: []string{"hack/packages", "node", "olm", "network", "tekton", "kafka", "platforms", "resolvers", "browser"},
+			cpu: true, root: true, after: []string{verified}, usual: 40 * time.Second,
+		},
 		build("node", 3*time.Minute), build("network", 9*time.Minute), build("olm", 6*time.Minute), build("tekton", 6*time.Minute),
 		{name: images, command: []string{"make", "build", "image", "images", "tunnel-image"}, cpu: true, after: []string{verified}, usual: time.Minute},
 	}
@@ -175,16 +177,24 @@ func stages(suites []string, isBare bool) []stage {
 	measured.scope.programs = append(measured.scope.programs, operator)
 	return append(list,
 		measured,
-		stage{name: "messages to Kafka", command: []string{"make", "test-kafka"}, root: true, after: []string{"packages of nodes"}, usual: 2 * time.Minute,
-			scope: &scope{tests: []string{"test/e2e/kafka"}}},
+		stage{
+			name: "messages to Kafka", command: []string{"make", "test-kafka"}, root: true, after: []string{"packages of nodes"}, usual: 2 * time.Minute,
+			scope: &scope{tests: []string{"test/e2e/kafka"}},
+		},
 		// It skips what is not built.
-		stage{name: "clusters", command: []string{"make", "test-cluster"}, after: []string{"build: simulated"}, usual: 3 * time.Minute,
-			scope: &scope{tests: []string{cluster}, paths: []string{cluster}}},
-		stage{name: "a full tunnel", command: []string{"make", "stress-tunnel"}, after: []string{verified}, usual: 30 * time.Second,
-			scope: &scope{tests: []string{"internal/tunnel/proxy"}}},
+		stage{
+			name: "clusters", command: []string{"make", "test-cluster"}, after: []string{"build: simulated"}, usual: 3 * time.Minute,
+			scope: &scope{tests: []string{cluster}, paths: []string{cluster}},
+		},
+		stage{
+			name: "a full tunnel", command: []string{"make", "stress-tunnel"}, after: []string{verified}, usual: 30 * time.Second,
+			scope: &scope{tests: []string{"internal/tunnel/proxy"}},
+		},
 		// What is granted and not used shows only when all have run: a change of a role makes all run.
-		stage{name: "rights", command: []string{"make", "rights"}, root: true, after: used, usual: 10 * time.Second,
-			scope: &scope{tests: []string{"test/measure/rights"}, paths: []string{"config/*/rbac", "config/*/*/rbac", "config/rbac"}}},
+		stage{
+			name: "rights", command: []string{"make", "rights"}, root: true, after: used, usual: 10 * time.Second,
+			scope: &scope{tests: []string{"test/measure/rights"}, paths: []string{"config/*/rbac", "config/*/*/rbac", "config/rbac"}},
+		},
 	)
 }
 

@@ -177,7 +177,7 @@ func TestWhatKubectlNotedIsDropped(t *testing.T) {
 	t.Fatal("nothing was recorded that kubectl wrote")
 }
 
-func TestPodsKeepWhatTheirStatusIsJudgedBy(t *testing.T) {
+func TestPodsKeepWhatAStatusDependsOn(t *testing.T) {
 	for _, o := range recorded(t, 0) {
 		pod, ok := o.(*corev1.Pod)
 		if !ok {

@@ -3,7 +3,7 @@
 //
 //	go run -C tools/proto . --root DIR FILE.proto...
 //
-// A FILE is relative to DIR, and what is generated is put beside it.
+// A FILE is relative to DIR, and what is generated is put into its folder.
 package main
 
 import (

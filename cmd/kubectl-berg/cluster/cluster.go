@@ -25,8 +25,9 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
 func negotiated() runtime.NegotiatedSerializer {

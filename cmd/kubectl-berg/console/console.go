@@ -13,9 +13,9 @@ import (
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
-	"unicode/utf8"
 )
 
 // truncate shortens text to a number of columns.
@@ -168,10 +168,10 @@ func (c *Console) encode(v any, indent string) error {
 // take for commands.
 func OneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\r' || r == '\u2028' || r == '\u2029':
+		switch r {
+		case '\n', '\r', '\u2028', '\u2029':
 			return ' '
-		case r == unicode.ReplacementChar:
+		case unicode.ReplacementChar:
 			return -1
 		default:
 			return r

@@ -2,8 +2,10 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -12,9 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"fmt"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
-	"sync"
 )
 
 // Options of Look.

@@ -81,34 +81,41 @@ func TestDecisions(t *testing.T) {
 			one(Limits{}), []Instance{instance(1, "web", started), instance(2, "web", ending), instance(3, "web", blocked)}, nil,
 		},
 		"without a limit none waits": {
-			one(Limits{}), []Instance{instance(2, "web"), instance(1, "pwn"), instance(3, "web", from("a"))},
+			one(Limits{}),
+			[]Instance{instance(2, "web"), instance(1, "pwn"), instance(3, "web", from("a"))},
 			[]string{"0001 starts", "0002 starts", "0003 starts"},
 		},
 		"the older one starts first, in any order of the list": {
-			one(Limits{All: 2}), []Instance{instance(4, "web"), instance(3, "pwn"), instance(2, "web"), instance(1, "web")},
+			one(Limits{All: 2}),
+			[]Instance{instance(4, "web"), instance(3, "pwn"), instance(2, "web"), instance(1, "web")},
 			[]string{"0001 starts", "0002 starts", "0003 Full", "0004 Full"},
 		},
 		"of two of the same second the UID decides, and not the name": {
-			one(Limits{All: 1}), []Instance{
+			one(Limits{All: 1}),
+			[]Instance{
 				instance(2, "web", func(i *Instance) { i.Created = noon; i.Key.Name = "a" }),
 				instance(1, "web", func(i *Instance) { i.Created = noon; i.Key.Name = "z" }),
 			},
 			[]string{"z starts", "a Full"},
 		},
 		"one that cannot be built holds up no other": {
-			one(Limits{All: 1}), []Instance{instance(1, "web", blocked), instance(2, "web")},
+			one(Limits{All: 1}),
+			[]Instance{instance(1, "web", blocked), instance(2, "web")},
 			[]string{"0002 starts"},
 		},
 		"one that ends before its start holds up no other": {
-			one(Limits{All: 1}), []Instance{instance(1, "web", ending), instance(2, "web")},
+			one(Limits{All: 1}),
+			[]Instance{instance(1, "web", ending), instance(2, "web")},
 			[]string{"0002 starts"},
 		},
 		"one that is being deleted counts until it is gone": {
-			one(Limits{All: 1}), []Instance{instance(1, "web", started, ending), instance(2, "web")},
+			one(Limits{All: 1}),
+			[]Instance{instance(1, "web", started, ending), instance(2, "web")},
 			[]string{"0002 Full"},
 		},
 		"more are started than a lowered limit allows": {
-			one(Limits{All: 1}), []Instance{instance(1, "web", started), instance(2, "web", started), instance(3, "web")},
+			one(Limits{All: 1}),
+			[]Instance{instance(1, "web", started), instance(2, "web", started), instance(3, "web")},
 			[]string{"0003 Full"},
 		},
 		"a Challenge that is full holds up no other": {
@@ -142,30 +149,36 @@ func TestDecisions(t *testing.T) {
 		},
 
 		"of one owner the oldest starts, and each other names the one before it": {
-			one(Limits{}), []Instance{instance(3, "web", owner("o")), instance(1, "web", owner("o")), instance(2, "pwn", owner("o"), in("b")), instance(4, "web")},
+			one(Limits{}),
+			[]Instance{instance(3, "web", owner("o")), instance(1, "web", owner("o")), instance(2, "pwn", owner("o"), in("b")), instance(4, "web")},
 			[]string{"0001 starts", "0002 0001", "0003 0002", "0004 starts"},
 		},
 		"what is started keeps its owner, also from an older one": {
-			one(Limits{}), []Instance{instance(1, "web", owner("o")), instance(2, "web", owner("o"), started)},
+			one(Limits{}),
+			[]Instance{instance(1, "web", owner("o")), instance(2, "web", owner("o"), started)},
 			[]string{"0001 0002"},
 		},
 		"what is started keeps its owner until it is gone": {
-			one(Limits{}), []Instance{instance(1, "web", owner("o"), started, ending), instance(2, "web", owner("o")), instance(3, "web", owner("o"))},
+			one(Limits{}),
+			[]Instance{instance(1, "web", owner("o"), started, ending), instance(2, "web", owner("o")), instance(3, "web", owner("o"))},
 			[]string{"0002 0001", "0003 0002"},
 		},
 		"what holds the namespace keeps it, also when its status was deleted": {
-			one(Limits{}), []Instance{instance(1, "web", owner("o")), instance(2, "web", owner("o"), holds)},
+			one(Limits{}),
+			[]Instance{instance(1, "web", owner("o")), instance(2, "web", owner("o"), holds)},
 			[]string{"0001 0002", "0002 starts"},
 		},
 		"what holds the namespace keeps it, also if it cannot be built or ends": {
-			one(Limits{}), []Instance{
+			one(Limits{}),
+			[]Instance{
 				instance(1, "web", owner("o")), instance(2, "web", owner("o"), holds, blocked),
 				instance(3, "web", owner("p")), instance(4, "web", owner("p"), holds, ending),
 			},
 			[]string{"0001 0002", "0003 0004"},
 		},
 		"one that cannot be built or ends holds up none of its owner": {
-			one(Limits{}), []Instance{instance(1, "web", owner("o"), blocked), instance(2, "web", owner("o"), ending), instance(3, "web", owner("o"))},
+			one(Limits{}),
+			[]Instance{instance(1, "web", owner("o"), blocked), instance(2, "web", owner("o"), ending), instance(3, "web", owner("o"))},
 			[]string{"0003 starts"},
 		},
 		"the first of an owner holds up the others while it waits itself": {
@@ -174,19 +187,22 @@ func TestDecisions(t *testing.T) {
 			[]string{"0002 ChallengeFull", "0003 0002"},
 		},
 		"those that wait for their owner take no slots": {
-			one(Limits{All: 2}), []Instance{instance(1, "web", owner("o"), started), instance(2, "web", owner("o")), instance(3, "web")},
+			one(Limits{All: 2}),
+			[]Instance{instance(1, "web", owner("o"), started), instance(2, "web", owner("o")), instance(3, "web")},
 			[]string{"0002 0001", "0003 starts"},
 		},
 
 		"as many of a source as may be": {
-			one(Limits{SourceInstances: 2}), []Instance{
+			one(Limits{SourceInstances: 2}),
+			[]Instance{
 				instance(1, "web", from("a"), started), instance(2, "web", from("a")), instance(3, "web", from("a")),
 				instance(4, "web", from("b")), instance(5, "web"), instance(6, "web"), instance(7, "web"),
 			},
 			[]string{"0002 starts", "0003 SourceInstances", "0004 starts", "0005 starts", "0006 starts", "0007 starts"},
 		},
 		"one name in two namespaces is two sources": {
-			one(Limits{SourceInstances: 1, SourceBudget: 1}), []Instance{instance(1, "web", from("a"), in("x"), started), instance(2, "web", from("a"), in("y"))},
+			one(Limits{SourceInstances: 1, SourceBudget: 1}),
+			[]Instance{instance(1, "web", from("a"), in("x"), started), instance(2, "web", from("a"), in("y"))},
 			[]string{"0002 starts"},
 		},
 		"a budget is spent by what is started": {
@@ -214,7 +230,8 @@ func TestDecisions(t *testing.T) {
 		},
 
 		"a check waits while a player does, and counts once it is started": {
-			one(Limits{All: 2}), []Instance{instance(1, "web", ofCheck), instance(2, "web"), instance(3, "web", started), instance(4, "web")},
+			one(Limits{All: 2}),
+			[]Instance{instance(1, "web", ofCheck), instance(2, "web"), instance(3, "web", started), instance(4, "web")},
 			[]string{"0002 starts", "0004 Full", "0001 Full"},
 		},
 		"a check waits though the player cannot use the slot": {
@@ -223,11 +240,13 @@ func TestDecisions(t *testing.T) {
 			[]string{"0003 ChallengeFull", "0001 PlayersFirst"},
 		},
 		"a check starts when no player waits": {
-			one(Limits{All: 2}), []Instance{instance(1, "pwn", ofCheck), instance(2, "web", started)},
+			one(Limits{All: 2}),
+			[]Instance{instance(1, "pwn", ofCheck), instance(2, "web", started)},
 			[]string{"0001 starts"},
 		},
 		"a check does not wait for those who wait for their own instances": {
-			one(Limits{SourceInstances: 1}), []Instance{
+			one(Limits{SourceInstances: 1}),
+			[]Instance{
 				instance(1, "web", started, from("a")), instance(2, "web", from("a")),
 				instance(3, "web", started, owner("o")), instance(4, "web", owner("o")), instance(5, "web", ofCheck),
 			},

@@ -270,35 +270,7 @@ func checkDecisions(t *testing.T, all []Instance, decisions []Decision, limits R
 				t.Fatalf("%s comes after %s", d.Key.Name, before.Key.Name)
 			}
 		}
-		count := func(same func(Instance) bool) (n, cost int) {
-			for _, i := range now {
-				if same(i) {
-					n++
-					cost += limits.Challenge(i.Challenge).Cost
-				}
-			}
-			return n, cost
-		}
-		total, _ := count(func(Instance) bool { return true })
-		ofChallenge, _ := count(func(i Instance) bool { return i.Challenge == d.Challenge })
-		ofNamespace, _ := count(func(i Instance) bool { return i.Key.Namespace == d.Key.Namespace })
-		ofSource, spent := count(func(i Instance) bool { return i.Source == d.Source && i.Key.Namespace == d.Key.Namespace })
-		sourceKey := types.NamespacedName{Namespace: d.Key.Namespace, Name: d.Source}
-		own := limits.Challenge(d.Challenge)
-		hasBudget := d.Source != "" && limits.SourceBudget > 0 && own.Cost > 0
-		first := !slices.ContainsFunc(all, func(i Instance) bool {
-			return i.Owner == d.Owner && i.UID != d.UID && (i.Started || i.Waits() && byAge(i, d.Instance) < 0)
-		})
-		keeps := map[Reason]bool{
-			OwnerBusy:       !first,
-			SourceInstances: d.Source != "" && limits.SourceInstances > 0 && ofSource >= limits.SourceInstances,
-			AboveBudget:     hasBudget && own.Cost > limits.SourceBudget,
-			SourceBudget:    hasBudget && (closed[sourceKey] || spent+own.Cost > limits.SourceBudget),
-			ChallengeFull:   own.MaxInstances > 0 && ofChallenge >= own.MaxInstances,
-			NamespaceFull:   limits.Namespace > 0 && ofNamespace >= limits.Namespace,
-			Full:            limits.All > 0 && total >= limits.All,
-			PlayersFirst:    d.Check && playersWait,
-		}
+		keeps := reasonsAgainst(d, all, now, limits, playersWait, closed)
 		must := slices.Contains(slices.Collect(maps.Values(keeps)), true)
 		if must != (d.Reason != Start) || must && !keeps[d.Reason] {
 			t.Fatalf("%s: %q, but %v", d.Key.Name, d.Reason, keeps)
@@ -307,10 +279,44 @@ func checkDecisions(t *testing.T, all []Instance, decisions []Decision, limits R
 		case Start:
 			now = append(now, d.Instance)
 		case SourceBudget:
-			closed[sourceKey] = true
+			closed[types.NamespacedName{Namespace: d.Key.Namespace, Name: d.Source}] = true
 		case ChallengeFull, NamespaceFull, Full:
 			playersWait = playersWait || !d.Check
 		}
+	}
+}
+
+// reasonsAgainst returns which reasons keep the instance of a decision from starting, counted from the beginning: now
+// are the instances that exist, closed the sources whose budget is taken.
+func reasonsAgainst(d Decision, all, now []Instance, limits Rules, playersWait bool, closed map[types.NamespacedName]bool) map[Reason]bool {
+	count := func(same func(Instance) bool) (n, cost int) {
+		for _, i := range now {
+			if same(i) {
+				n++
+				cost += limits.Challenge(i.Challenge).Cost
+			}
+		}
+		return n, cost
+	}
+	total, _ := count(func(Instance) bool { return true })
+	ofChallenge, _ := count(func(i Instance) bool { return i.Challenge == d.Challenge })
+	ofNamespace, _ := count(func(i Instance) bool { return i.Key.Namespace == d.Key.Namespace })
+	ofSource, spent := count(func(i Instance) bool { return i.Source == d.Source && i.Key.Namespace == d.Key.Namespace })
+	sourceKey := types.NamespacedName{Namespace: d.Key.Namespace, Name: d.Source}
+	own := limits.Challenge(d.Challenge)
+	hasBudget := d.Source != "" && limits.SourceBudget > 0 && own.Cost > 0
+	first := !slices.ContainsFunc(all, func(i Instance) bool {
+		return i.Owner == d.Owner && i.UID != d.UID && (i.Started || i.Waits() && byAge(i, d.Instance) < 0)
+	})
+	return map[Reason]bool{
+		OwnerBusy:       !first,
+		SourceInstances: d.Source != "" && limits.SourceInstances > 0 && ofSource >= limits.SourceInstances,
+		AboveBudget:     hasBudget && own.Cost > limits.SourceBudget,
+		SourceBudget:    hasBudget && (closed[sourceKey] || spent+own.Cost > limits.SourceBudget),
+		ChallengeFull:   own.MaxInstances > 0 && ofChallenge >= own.MaxInstances,
+		NamespaceFull:   limits.Namespace > 0 && ofNamespace >= limits.Namespace,
+		Full:            limits.All > 0 && total >= limits.All,
+		PlayersFirst:    d.Check && playersWait,
 	}
 }
 

@@ -210,11 +210,11 @@ func TestStartsComeBeforeDeletionsButNotForLong(t *testing.T) {
 		if got := next(4); !slices.Equal(got, []string{"starts", "changed", "ends", "initial"}) {
 			t.Errorf("got %v", got)
 		}
-		time.Sleep(2 * maxDeletionDelay) // the deletion comes once more
+		<-time.After(2 * maxDeletionDelay) // the deletion comes once more
 		next(1)
 
 		instanceEvents.Update(t.Context(), event.UpdateEvent{ObjectNew: of("ends", wasReady, ended)}, q)
-		time.Sleep(2 * maxDeletionDelay)
+		<-time.After(2 * maxDeletionDelay)
 		instanceEvents.Update(t.Context(), event.UpdateEvent{ObjectNew: of("starts", started)}, q)
 		if got := next(2); !slices.Equal(got, []string{"ends", "starts"}) {
 			t.Errorf("got %v: a deletion has waited too long", got)

@@ -99,7 +99,7 @@ func TestWhatIsBegunEnds(t *testing.T) {
 		return ctrl.Result{}, working.Err()
 	}))
 	if _, err := r.Reconcile(ctx, ctrl.Request{}); err != nil {
-		t.Errorf("a pass under way is told to stop at once: %v", err)
+		t.Errorf("a reconciliation in progress must stop immediately: %v", err)
 	}
 	if _, err := r.Reconcile(ctx, ctrl.Request{}); err != nil || began != 1 {
 		t.Errorf("%d passes began, %v", began, err)
@@ -203,7 +203,7 @@ func TestStatusIsWrittenWhenItHasChanged(t *testing.T) {
 	status.Rejected = nil
 	s.answer = invalid
 	if err := change("Ending"); !errors.Is(err, invalid) {
-		t.Errorf("nobody to tell: %v", err)
+		t.Errorf("no callback for a rejection: %v", err)
 	}
 }
 

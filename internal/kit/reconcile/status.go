@@ -17,7 +17,7 @@ type Status[T client.Object] struct {
 	Client client.Client
 	// Of returns a pointer to the status of a resource.
 	Of func(T) any
-	// Bound cuts what the status says beside its conditions to what the API server
+	// Bound cuts what the status says outside its conditions to what the API server
 	// takes, before anything is compared. Nil: there is nothing to cut.
 	Bound func(T)
 	// Stamp writes what says that the status has changed, if it has. Nil: nothing does.
@@ -28,7 +28,7 @@ type Status[T client.Object] struct {
 }
 
 // Patch writes the status of a resource, of which before is a copy that was made when it
-// was read. One that is unchanged costs nothing. If the resource was written meanwhile the
+// was read. One that is unchanged costs nothing. If another client has written the resource, the
 // error is a conflict, and if it is gone an outcome.ErrGone.
 func (s Status[T]) Patch(ctx context.Context, before, resource T) error {
 	if s.Bound != nil {

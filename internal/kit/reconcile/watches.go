@@ -39,7 +39,7 @@ func Requests(ctx context.Context, from client.Reader, list client.ObjectList, w
 
 // Open opens the watches of kinds without waiting for what they bring. A manager waits for
 // the caches that it knows of before it competes for the lease; the controllers would only
-// name theirs meanwhile.
+// only name theirs.
 func Open(ctx context.Context, informers cache.Informers, kinds ...client.Object) error {
 	for _, kind := range kinds {
 		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {

@@ -21,8 +21,8 @@ var _ = Describe("What a player sees in a browser", Label("network"), Serial, fu
 	It("is the challenge, by https, under a certificate that the browser believes, until the instance ends", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "web")
-		told := stage.Start(ctx, stage.Instance("web"))
-		running := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		reported := stage.Start(ctx, stage.Instance("web"))
+		running := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 		site := endpoint(running, "web")
 		Expect(site.URL).To(HavePrefix("https://"))
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
@@ -32,15 +32,15 @@ var _ = Describe("What a player sees in a browser", Label("network"), Serial, fu
 
 		By("solving it there")
 		way := url.Values{"name": {strings.Repeat("....//", 16) + "flag.txt"}}
-		Expect(player.Page(ctx, site.URL+"/article?"+way.Encode())).To(ContainSubstring(told.Flag))
+		Expect(player.Page(ctx, site.URL+"/article?"+way.Encode())).To(ContainSubstring(reported.Flag))
 
-		By("believing nobody whom it was not told to")
+		By("trusting only the certificate that it was given")
 		_, err := newBrowser(ctx, nil).Page(ctx, site.URL+"/")
 		Expect(err).To(MatchError(ContainSubstring("net::ERR_CERT_AUTHORITY_INVALID")))
 
 		By("finding nothing once it has ended")
-		told.Patch(ctx, `{"terminationReason":"UserRequest"}`)
-		told.ExpectEnd(ctx)
+		reported.Patch(ctx, `{"terminationReason":"UserRequest"}`)
+		reported.ExpectEnd(ctx)
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
 		Expect(player.Page(ctx, site.URL+"/")).NotTo(ContainSubstring("Herald"))
 	}, SpecTimeout(deployed.SpecLimit))

@@ -118,7 +118,7 @@ var _ = Describe("A ChallengeCheck on real pods", Label("check"), Serial, func()
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
-// make check-health lets them be solved for an hour. Nobody may be called out of bed for a challenge that works.
+// make check-health lets them be solved for an hour. No crew may be alerted for a challenge that works.
 var _ = Describe("ChallengeChecks in health", Label("health"), Serial, func() {
 	It("report nothing", func(ctx SpecContext) {
 		lasts, err := time.ParseDuration(cmp.Or(os.Getenv("CHECK_HEALTH"), "2m"))

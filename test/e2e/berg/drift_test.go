@@ -25,10 +25,10 @@ var _ = Describe("A running instance", func() {
 	It("gets back what was deleted and what was changed", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Challenge(ctx, "ports", everyPort())
-		told := stage.Start(ctx, stage.Instance("ports"))
-		told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
-		namespace := told.InstanceNamespace()
-		before := told.Now().Status
+		reported := stage.Start(ctx, stage.Instance("ports"))
+		reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		namespace := reported.InstanceNamespace()
+		before := reported.Now().Status
 
 		for _, c := range []struct {
 			name   string
@@ -70,7 +70,7 @@ var _ = Describe("A running instance", func() {
 				return o.(*corev1.Service).Spec.Selector[bergv1.LabelContainer] == "box"
 			}},
 			{"flag-content", &corev1.ConfigMap{}, `{"binaryData":{"content":"bm8="}}`, func(o client.Object) bool {
-				return string(o.(*corev1.ConfigMap).BinaryData["content"]) == told.Flag+"\n"
+				return string(o.(*corev1.ConfigMap).BinaryData["content"]) == reported.Flag+"\n"
 			}},
 			{"box-8080", &gatewayv1.HTTPRoute{}, `{"spec":{"hostnames":["elsewhere.example.com"]}}`, func(o client.Object) bool {
 				return string(o.(*gatewayv1.HTTPRoute).Spec.Hostnames[0]) != "elsewhere.example.com"
@@ -91,7 +91,7 @@ var _ = Describe("A running instance", func() {
 
 		By("being healthy again, at the same host names, and telling the node ports of today")
 		expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-			now := told.Now()
+			now := reported.Now()
 			service := &corev1.Service{}
 			if err := world.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "box-node-port"}, service); err != nil {
 				return err
@@ -108,8 +108,8 @@ var _ = Describe("A running instance", func() {
 			)
 		})
 		for _, name := range []string{"web", "secure"} {
-			Expect(endpoint(told.Now(), name)).To(Equal(endpoint(&bergv1.ChallengeInstance{Status: before}, name)))
+			Expect(endpoint(reported.Now(), name)).To(Equal(endpoint(&bergv1.ChallengeInstance{Status: before}, name)))
 		}
-		Expect(told.Phases()).NotTo(ContainElement(bergv1.PhaseFailed))
+		Expect(reported.Phases()).NotTo(ContainElement(bergv1.PhaseFailed))
 	}, SpecTimeout(deployed.SpecLimit))
 })

@@ -31,7 +31,7 @@ const clientTimeout = 5 * time.Second
 var _ = Describe("What clients reach", Label("network"), Serial, func() {
 	It("is what status.services says, until the instance ends", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told, running := startExposed(ctx, stage)
+		reported, running := startExposed(ctx, stage)
 		site, line := endpoint(running, "web"), endpoint(running, "line")
 		tcp, udp := world.AtNode(endpoint(running, "echo").Port), world.AtNode(endpoint(running, "echo-datagrams").Port)
 		Expect(site.URL).To(Equal("https://" + site.Hostname))
@@ -42,7 +42,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		By("HTTPS by its host name, under a certificate for it")
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
 		unknown := site
-		unknown.URL = "https://nobody." + setting("CHALLENGE_DOMAIN")
+		unknown.URL = "https://unknown." + setting("CHALLENGE_DOMAIN")
 		Expect(visit(ctx, unknown, http.StatusNotFound)).To(Succeed())
 
 		By("plain TCP behind TLS, under a certificate for its host name")
@@ -56,8 +56,8 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return echo(ctx, "udp", udp) })
 
 		By("nothing once it has ended")
-		told.Patch(ctx, `{"terminationReason":"UserRequest"}`)
-		told.ExpectEnd(ctx)
+		reported.Patch(ctx, `{"terminationReason":"UserRequest"}`)
+		reported.ExpectEnd(ctx)
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusNotFound) })
 		Expect(echo(ctx, "tcp", tcp)).NotTo(Succeed())
 		Expect(echo(ctx, "udp", udp)).NotTo(Succeed())
@@ -85,7 +85,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 
 	It("stays connected while the operator looks at the instance again and again, and restarts", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told, running := startExposed(ctx, stage)
+		reported, running := startExposed(ctx, stage)
 		site := endpoint(running, "web")
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, site, http.StatusOK) })
 
@@ -124,7 +124,7 @@ var _ = Describe("What clients reach", Label("network"), Serial, func() {
 		}
 		withSetting(ctx, "LOG_LEVEL", "1")
 		alive(reconciliations)
-		Expect(told.Now().Status.InstanceID).To(Equal(running.Status.InstanceID))
+		Expect(reported.Now().Status.InstanceID).To(Equal(running.Status.InstanceID))
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("is what the instance itself reaches: its public address, through the Gateway", func(ctx SpecContext) {
@@ -164,8 +164,8 @@ func startExposed(ctx context.Context, s *journey.Stage) (*journey.Story, *bergv
 	line := journey.Toolbox("line", newPort("line", 9000, bergv1.PublicTLSRoute))
 	line.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_TCP": bergv1.StringValue(":9000")}
 	s.Challenge(ctx, "exposed", exposedBox(), line)
-	told := s.Start(ctx, s.Instance("exposed"))
-	return told, told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+	reported := s.Start(ctx, s.Instance("exposed"))
+	return reported, reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 }
 
 // atGateway leads every name to the Gateway, as the DNS of an event does.
@@ -207,15 +207,15 @@ func visit(ctx context.Context, e bergv1.ServiceEndpoint, want int) error {
 func echoTLS(ctx context.Context, e bergv1.ServiceEndpoint, config *tls.Config) (who string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
 	defer cancel()
-	told, err := url.Parse(e.URL)
+	reported, err := url.Parse(e.URL)
 	if err != nil {
 		return "", err
 	}
-	raw, err := atGateway(ctx, "tcp", told.Host)
+	raw, err := atGateway(ctx, "tcp", reported.Host)
 	if err != nil {
 		return "", err
 	}
-	config.ServerName = told.Hostname()
+	config.ServerName = reported.Hostname()
 	connection := tls.Client(raw, config)
 	defer connection.Close()
 	if err := connection.SetDeadline(time.Now().Add(clientTimeout)); err != nil {

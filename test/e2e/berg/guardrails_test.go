@@ -36,7 +36,7 @@ const (
 	pulseWindow = 250 * pulsePace
 	// calmWindows and badWindows are how many are compared.
 	calmWindows, badWindows = 3, 4
-	// crowding is what an answer may take longer on top of half as much again as beside an
+	// crowding is what an answer may take longer on top of half as much again as next to an
 	// instance that merely computes. That one may use a whole processor by default, and the
 	// test cluster's machine has two, for the control plane and this test too. So this finds
 	// a neighbour that starves; the report tells the ratios.
@@ -60,7 +60,7 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 	}, NodeTimeout(deployed.SpecLimit))
 
 	// attack lets a player take one thing for a while, when it is known from the taker's words
-	// that it has begun, and returns the neighbour's p99 meanwhile.
+	// that it has begun, and returns the neighbour's p99 during it.
 	attack := func(ctx context.Context, pod client.ObjectKey, of, what, says string, why ...any) time.Duration {
 		GinkgoHelper()
 		return neighbour.expectUnharmed(ctx, of, func() time.Time {
@@ -73,31 +73,31 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 	}
 
 	It("computes, as it may", func(ctx SpecContext) {
-		told, pod := startGreedy(ctx, stage)
+		reported, pod := startGreedy(ctx, stage)
 		neighbour.computing = attack(ctx, pod, "computing", "processor", "computing\n")
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("gets no more processes than the node allows", func(ctx SpecContext) {
-		told, pod := startGreedy(ctx, stage)
+		reported, pod := startGreedy(ctx, stage)
 		attack(ctx, pod, "fork bomb", "processes", "refused: resource temporarily unavailable\n",
 			"podPidsLimit of the kubelet bounds the processes of a pod")
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("gets no more memory than its limit", func(ctx SpecContext) {
-		told, pod := startGreedy(ctx, stage)
+		reported, pod := startGreedy(ctx, stage)
 		attack(ctx, pod, "full memory", "memory", "signal: killed\n")
-		expect.Until(ctx, deployed.StartLimit, func(context.Context) error { return journey.Unhappy(told.Now()) })
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		expect.Until(ctx, deployed.StartLimit, func(context.Context) error { return journey.Unhappy(reported.Now()) })
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("gets no more of the disk than its limit", func(ctx SpecContext) {
 		limit := resource.MustParse(setting("CHALLENGE_EPHEMERAL_STORAGE_LIMIT"))
-		told, pod := startGreedy(ctx, stage)
+		reported, pod := startGreedy(ctx, stage)
 		neighbour.expectUnharmed(ctx, "full disk", func() time.Time {
 			begun := time.Now()
 			written, err := world.ExecIn(ctx, pod, "", "exhaust", "disk", "/full", strconv.FormatInt(limit.Value()+limit.Value()/8, 10))
@@ -117,11 +117,11 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 		})
 
 		By("restarting, with an empty disk")
-		told.Expect(ctx, deployed.ReactLimit, "moment of bad health", func(m journey.Moment) bool {
+		reported.Expect(ctx, deployed.ReactLimit, "moment of bad health", func(m journey.Moment) bool {
 			return meta.IsStatusConditionFalse(m.Instance.Status.Conditions, bergv1.ConditionHealthy)
 		})
 		expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-			pods, err := world.Pods(ctx, told.InstanceNamespace(), client.MatchingLabels{bergv1.LabelContainer: "box"})
+			pods, err := world.Pods(ctx, reported.InstanceNamespace(), client.MatchingLabels{bergv1.LabelContainer: "box"})
 			if err != nil {
 				return err
 			}
@@ -133,12 +133,12 @@ var _ = Describe("A player who takes all that a pod can have", Ordered, func() {
 // startGreedy starts an instance of the Challenge greedy and returns its pod too.
 func startGreedy(ctx context.Context, s *journey.Stage) (*journey.Story, client.ObjectKey) {
 	GinkgoHelper()
-	told := s.Start(ctx, s.Instance("greedy"))
-	running := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+	reported := s.Start(ctx, s.Instance("greedy"))
+	running := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 	pods, err := world.Pods(ctx, running.Status.Namespace, client.MatchingLabels{bergv1.LabelContainer: "box"})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(pods).To(HaveLen(1))
-	return told, client.ObjectKeyFromObject(&pods[0])
+	return reported, client.ObjectKeyFromObject(&pods[0])
 }
 
 // exhaust takes what a pod has until the pod ends, and returns what the taker says.
@@ -154,7 +154,7 @@ func exhaust(ctx context.Context, pod client.ObjectKey, what string) *gbytes.Buf
 type neighbour struct {
 	*journey.Story
 	pod types.UID
-	// computing is its p99 beside an instance that merely computes, zero before that was tried.
+	// computing is its p99 next to an instance that merely computes, zero before that was tried.
 	computing time.Duration
 
 	mutex sync.Mutex
@@ -168,7 +168,7 @@ type beat struct {
 	err  error
 }
 
-// startNeighbour starts one, and measures it while nobody disturbs it.
+// startNeighbour starts one, and measures it undisturbed.
 func startNeighbour(ctx context.Context, s *journey.Stage) *neighbour {
 	GinkgoHelper()
 	s.Challenge(ctx, "neighbour", bergv1.Container{
@@ -281,9 +281,9 @@ func (n *neighbour) expectUnharmed(ctx context.Context, of string, attack func()
 	Expect(err).NotTo(HaveOccurred())
 	usual, now := typical(calm), typical(disturbed)
 	allowed := max(usual, n.computing)
-	AddReportEntry(of, fmt.Sprintf("p99 of the neighbour %s, undisturbed %s, ratio %.2f; beside one that computes %s, ratio %.2f; windows of %s: %v, undisturbed %v",
+	AddReportEntry(of, fmt.Sprintf("p99 of the neighbour %s, undisturbed %s, ratio %.2f; next to one that computes %s, ratio %.2f; windows of %s: %v, undisturbed %v",
 		now, usual, float64(now)/float64(usual), n.computing, float64(now)/float64(allowed), pulseWindow, disturbed, calm))
-	Expect(now).To(BeNumerically("<=", allowed*3/2+crowding), "p99 of the neighbour, undisturbed it is %s, beside one that computes %s", usual, n.computing)
+	Expect(now).To(BeNumerically("<=", allowed*3/2+crowding), "p99 of the neighbour, undisturbed it is %s, next to one that computes %s", usual, n.computing)
 
 	pod, err := n.onlyPod(ctx)
 	Expect(err).NotTo(HaveOccurred())

@@ -29,34 +29,34 @@ var expiryLimit = limits.Scaled(5 * time.Second)
 var _ = Describe("The life of an instance", func() {
 	It("is extended, shortened, and deleted on time", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told := stage.RunToolbox(ctx)
-		started := told.Now().Status.StartedAt.Time
+		reported := stage.RunToolbox(ctx)
+		started := reported.Now().Status.StartedAt.Time
 		expires := func(timeout time.Duration) *bergv1.ChallengeInstance {
 			GinkgoHelper()
-			return told.ExpectNow(ctx, deployed.ReactLimit, fmt.Sprintf("expiring %s after its start", timeout), func(i *bergv1.ChallengeInstance) bool {
+			return reported.ExpectNow(ctx, deployed.ReactLimit, fmt.Sprintf("expiring %s after its start", timeout), func(i *bergv1.ChallengeInstance) bool {
 				return i.Status.ExpiresAt != nil && i.Status.ExpiresAt.Time.Equal(started.Add(timeout))
 			})
 		}
 		expires(20 * time.Minute)
-		told.Patch(ctx, `{"timeout":"3h"}`)
+		reported.Patch(ctx, `{"timeout":"3h"}`)
 		expires(3 * time.Hour)
 
 		left := 8 * time.Second
 		timeout := (time.Since(started) + left).Truncate(time.Second)
-		told.Patch(ctx, `{"timeout":"%ds"}`, int(timeout.Seconds()))
+		reported.Patch(ctx, `{"timeout":"%ds"}`, int(timeout.Seconds()))
 		expiresAt := expires(timeout).Status.ExpiresAt.Time
 
-		end := told.Expect(ctx, left+deployed.ReactLimit, "deletion", func(m journey.Moment) bool { return m.Instance.DeletionTimestamp != nil })
+		end := reported.Expect(ctx, left+deployed.ReactLimit, "deletion", func(m journey.Moment) bool { return m.Instance.DeletionTimestamp != nil })
 		Expect(end.At).To(BeTemporally(">=", expiresAt), "ended early")
 		Expect(end.At).To(BeTemporally("<=", expiresAt.Add(expiryLimit)), "ended late")
 		Expect(end.Instance.Spec.TerminationReason).To(Equal(bergv1.TerminationTimeout))
 		AddReportEntry("ended after expiresAt", end.At.Sub(expiresAt).String())
 
-		told.ExpectEnd(ctx)
-		expectInOrder(told.Phases(), bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting,
+		reported.ExpectEnd(ctx)
+		expectInOrder(reported.Phases(), bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting,
 			bergv1.PhaseRunning, bergv1.PhaseTerminating, bergv1.PhaseTerminated)
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
-			events, err := instanceEvents(ctx, told)
+			events, err := instanceEvents(ctx, reported)
 			if err != nil {
 				return err
 			}
@@ -65,16 +65,16 @@ var _ = Describe("The life of an instance", func() {
 					return deployed.ErrorIf(e.Message != "Terminating due to Timeout", "the event says "+e.Message)
 				}
 			}
-			return fmt.Errorf("%s has no event %s", told.Key, bergv1.ReasonInstanceEnding)
+			return fmt.Errorf("%s has no event %s", reported.Key, bergv1.ReasonInstanceEnding)
 		})
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("terminates when a reason is set", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told := stage.RunToolbox(ctx)
-		told.Patch(ctx, `{"terminationReason":"AdminTermination"}`)
-		told.ExpectEnd(ctx)
-		Expect(told.Now().Spec.TerminationReason).To(Equal(bergv1.TerminationAdmin))
+		reported := stage.RunToolbox(ctx)
+		reported.Patch(ctx, `{"terminationReason":"AdminTermination"}`)
+		reported.ExpectEnd(ctx)
+		Expect(reported.Now().Spec.TerminationReason).To(Equal(bergv1.TerminationAdmin))
 	}, SpecTimeout(deployed.SpecLimit))
 })
 
@@ -86,10 +86,10 @@ var _ = Describe("An instance is deleted", func() {
 			GinkgoHelper()
 			instance := stage.Instance("toolbox")
 			instance.Name, instance.Spec.OwnerID = name, first.OwnerID
-			told := stage.Start(ctx, instance)
-			told.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy)
-			Expect(told.Now().Status.Phase).To(Equal(bergv1.PhasePending))
-			return told
+			reported := stage.Start(ctx, instance)
+			reported.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonOwnerBusy)
+			Expect(reported.Now().Status.Phase).To(Equal(bergv1.PhasePending))
+			return reported
 		}
 		second, third := busy("second"), busy("third")
 		second.Delete(ctx)
@@ -103,18 +103,18 @@ var _ = Describe("An instance is deleted", func() {
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("while it runs", func(ctx SpecContext) {
-		told := journey.NewStage(ctx).RunToolbox(ctx)
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
-		Expect(told.Phases()).To(ContainElement(bergv1.PhaseTerminating))
+		reported := journey.NewStage(ctx).RunToolbox(ctx)
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
+		Expect(reported.Phases()).To(ContainElement(bergv1.PhaseTerminating))
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("while it has failed", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told := stage.Start(ctx, stage.Instance("missing"))
-		told.ExpectPhase(ctx, deployed.ReactLimit, bergv1.PhaseFailed)
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		reported := stage.Start(ctx, stage.Instance("missing"))
+		reported.ExpectPhase(ctx, deployed.ReactLimit, bergv1.PhaseFailed)
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("while the cluster refuses a part of it", func(ctx SpecContext) {
@@ -122,11 +122,11 @@ var _ = Describe("An instance is deleted", func() {
 		stage.Challenge(ctx, "toolbox", journey.Toolbox("box"))
 		instance := stage.Instance("toolbox")
 		refuseDeployments(ctx, stage, "challenge-"+instance.Spec.OwnerID)
-		told := stage.Start(ctx, instance)
-		told.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
-		Expect(told.Now().Status.Phase).To(Equal(bergv1.PhaseCreating))
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		reported := stage.Start(ctx, instance)
+		reported.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionDeploymentsCreated, metav1.ConditionFalse, bergv1.ReasonRefused)
+		Expect(reported.Now().Status.Phase).To(Equal(bergv1.PhaseCreating))
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("while its image cannot be pulled", func(ctx SpecContext) {
@@ -134,8 +134,8 @@ var _ = Describe("An instance is deleted", func() {
 		container := journey.Toolbox("box")
 		container.Image = "ghcr.io/bergctf/samples/no-such-image:v0.0.0"
 		stage.Challenge(ctx, "unpullable", container)
-		told := stage.Start(ctx, stage.Instance("unpullable"))
-		told.ExpectNow(ctx, deployed.StartLimit, "waiting for an image", func(i *bergv1.ChallengeInstance) bool {
+		reported := stage.Start(ctx, stage.Instance("unpullable"))
+		reported.ExpectNow(ctx, deployed.StartLimit, "waiting for an image", func(i *bergv1.ChallengeInstance) bool {
 			for _, c := range i.Status.Conditions {
 				if c.Type == bergv1.ConditionPodsReady && c.Status == metav1.ConditionFalse &&
 					(c.Reason == "ErrImagePull" || c.Reason == "ImagePullBackOff") {
@@ -144,8 +144,8 @@ var _ = Describe("An instance is deleted", func() {
 			}
 			return false
 		})
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("while its container crashes", func(ctx SpecContext) {
@@ -157,11 +157,11 @@ var _ = Describe("An instance is deleted", func() {
 			Exec: &corev1.ExecAction{Command: []string{"cat", "/no-such-file"}},
 		}}
 		stage.Challenge(ctx, "crashing", container)
-		told := stage.Start(ctx, stage.Instance("crashing"))
-		told.ExpectCondition(ctx, deployed.StartLimit, bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff")
-		Expect(told.Now().Status.Phase).To(Equal(bergv1.PhaseStarting))
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		reported := stage.Start(ctx, stage.Instance("crashing"))
+		reported.ExpectCondition(ctx, deployed.StartLimit, bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff")
+		Expect(reported.Now().Status.Phase).To(Equal(bergv1.PhaseStarting))
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("as soon as it exists", func(ctx SpecContext) {
@@ -169,23 +169,23 @@ var _ = Describe("An instance is deleted", func() {
 		stage.Challenge(ctx, "toolbox", journey.Toolbox("box"))
 		// Each at another moment of its creation.
 		for _, moments := range []int{1, 2, 3, 4} {
-			told := stage.Start(ctx, stage.Instance("toolbox"))
-			Eventually(ctx, func() int { return len(told.Moments()) }).WithTimeout(deployed.ReactLimit).WithPolling(time.Millisecond).Should(
-				BeNumerically(">=", moments), "moments told of %s", told.Key)
-			told.Delete(ctx)
+			reported := stage.Start(ctx, stage.Instance("toolbox"))
+			Eventually(ctx, func() int { return len(reported.Moments()) }).WithTimeout(deployed.ReactLimit).WithPolling(time.Millisecond).Should(
+				BeNumerically(">=", moments), "moments told of %s", reported.Key)
+			reported.Delete(ctx)
 		}
-		for _, told := range stage.Stories {
-			told.Expect(ctx, deployed.DeleteLimit, "end", func(m journey.Moment) bool { return m.Gone })
-			Expect(world.NamespaceGone(ctx, told.InstanceNamespace())).To(Succeed())
+		for _, reported := range stage.Stories {
+			reported.Expect(ctx, deployed.DeleteLimit, "end", func(m journey.Moment) bool { return m.Gone })
+			Expect(world.NamespaceGone(ctx, reported.InstanceNamespace())).To(Succeed())
 		}
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("twice, while something holds its namespace", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told := stage.RunToolbox(ctx)
+		reported := stage.RunToolbox(ctx)
 		const finalizer = "e2e.berg.norelect.ch/hold"
 		held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Name: "held", Namespace: told.InstanceNamespace(), Finalizers: []string{finalizer},
+			Name: "held", Namespace: reported.InstanceNamespace(), Finalizers: []string{finalizer},
 		}}
 		Expect(world.Create(ctx, held)).To(Succeed())
 		release := func(ctx context.Context) error {
@@ -193,21 +193,21 @@ var _ = Describe("An instance is deleted", func() {
 		}
 		DeferCleanup(func(ctx SpecContext) { Expect(release(ctx)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
 
-		told.Delete(ctx)
-		told.ExpectPhase(ctx, deployed.ReactLimit, bergv1.PhaseTerminating)
-		told.Delete(ctx)
-		Consistently(ctx, told.Now).WithTimeout(5 * time.Second).Should(
+		reported.Delete(ctx)
+		reported.ExpectPhase(ctx, deployed.ReactLimit, bergv1.PhaseTerminating)
+		reported.Delete(ctx)
+		Consistently(ctx, reported.Now).WithTimeout(5 * time.Second).Should(
 			HaveField("Status.Phase", bergv1.PhaseTerminating))
 
 		Expect(release(ctx)).To(Succeed())
-		told.ExpectEnd(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("although its namespace was deleted by hand, which it survived", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told := stage.RunToolbox(ctx)
+		reported := stage.RunToolbox(ctx)
 		namespace := &corev1.Namespace{}
-		key := client.ObjectKey{Name: told.InstanceNamespace()}
+		key := client.ObjectKey{Name: reported.InstanceNamespace()}
 		Expect(world.Get(ctx, key, namespace)).To(Succeed())
 		before := namespace.UID
 		Expect(world.Delete(ctx, namespace)).To(Succeed())
@@ -218,10 +218,10 @@ var _ = Describe("An instance is deleted", func() {
 			if namespace.UID == before {
 				return fmt.Errorf("namespace %s is still the one that was deleted", key.Name)
 			}
-			return journey.Unhappy(told.Now())
+			return journey.Unhappy(reported.Now())
 		})
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 })
 

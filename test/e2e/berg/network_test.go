@@ -85,7 +85,7 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 		const name = "CHALLENGE_OUTBOUND_PRIVATE"
 		withSetting(ctx, name, "true")
 		battlefield := newBattlefield(ctx, journey.NewStage(ctx))
-		rows := slices.DeleteFunc(attack.Matrix(), func(r attack.Row) bool { return r.Cilium != attack.Nobody })
+		rows := slices.DeleteFunc(attack.Matrix(), func(r attack.Row) bool { return r.Cilium != attack.NoOne })
 		opened := map[string]bool{}
 		for i, answer := range battlefield.attack(ctx, battlefield.open, rows) {
 			if passes(answer) {
@@ -129,8 +129,8 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 		container := journey.Toolbox("box")
 		container.DynamicFlag = &bergv1.DynamicFlag{Executable: &bergv1.FlagFile{Path: program}}
 		stage.Challenge(ctx, "executable", container)
-		told := stage.Start(ctx, stage.Instance("executable"))
-		namespace := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
+		reported := stage.Start(ctx, stage.Instance("executable"))
+		namespace := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
 		for _, path := range []string{"/var/run/secrets", "/run/secrets"} {
 			_, err := world.Exec(ctx, namespace, "box", "", "ls", path)
 			Expect(err).To(MatchError(ContainSubstring("no such file or directory")), path)
@@ -138,10 +138,10 @@ var _ = Describe("What players reach", Label("network"), Serial, func() {
 		Expect(world.Run(ctx, namespace, "box", "id")).To(HavePrefix("uid=0 "))
 		_, err := world.Exec(ctx, namespace, "box", "", "cat", program)
 		Expect(err).To(MatchError(ContainSubstring("permission denied")))
-		Expect(world.Run(ctx, namespace, "box", "run", program)).To(Equal(told.Flag))
+		Expect(world.Run(ctx, namespace, "box", "run", program)).To(Equal(reported.Flag))
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("does not include the node by way of a privileged pod, whoever makes one", func(ctx SpecContext) {
+	It("does not include the node through a privileged pod, whichever account creates one", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		namespace := stage.RunToolbox(ctx).InstanceNamespace()
 		for where, level := range map[string]string{namespace: "baseline", world.Operator.Namespace: "restricted"} {
@@ -165,8 +165,8 @@ var _ = Describe("What instances need", Label("network"), Serial, func() {
 		asked := everyPort()
 		asked.DynamicFlag = nil
 		stage.Challenge(ctx, "names", asker, asked)
-		told := stage.Start(ctx, stage.Instance("names"))
-		namespace := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
+		reported := stage.Start(ctx, stage.Instance("names"))
+		namespace := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
 		want := serviceAddress(ctx, namespace, "box") + "\n"
 		for _, resolver := range []string{"resolve-glibc", "resolve-musl"} {
 			for _, name := range []string{"box", "box." + namespace + ".svc.cluster.local."} {
@@ -211,10 +211,10 @@ func newBattlefield(ctx context.Context, s *journey.Stage) *battlefield {
 		Spec:       bergv1.ChallengeSpec{AllowOutboundTraffic: true, Containers: []bergv1.Container{container()}},
 	}
 	Expect(world.Create(ctx, outbound)).To(Succeed())
-	told := []*journey.Story{s.Start(ctx, s.Instance("closed")), s.Start(ctx, s.Instance("open")), s.Start(ctx, s.Instance("closed"))}
+	reported := []*journey.Story{s.Start(ctx, s.Instance("closed")), s.Start(ctx, s.Instance("open")), s.Start(ctx, s.Instance("closed"))}
 	var who [3]combatant
 	var attacked *bergv1.ChallengeInstance
-	for i, t := range told {
+	for i, t := range reported {
 		attacked = t.ExpectPhase(ctx, 2*deployed.StartLimit, bergv1.PhaseRunning)
 		who[i] = newCombatant(ctx, attacked.Status.Namespace)
 	}
@@ -253,7 +253,7 @@ func newCombatant(ctx context.Context, namespace string) combatant {
 	}
 }
 
-// attack tries all ways at once and returns what each answered.
+// attack tries all ways concurrently and returns what each answered.
 func (b *battlefield) attack(ctx context.Context, from combatant, rows []attack.Row) []string {
 	GinkgoHelper()
 	places := b.places
@@ -273,7 +273,7 @@ func (b *battlefield) attack(ctx context.Context, from combatant, rows []attack.
 	return answers
 }
 
-// visit reaches what is public: policies that keep everybody out are no use.
+// visit reaches what is public: policies that keep everyone out are no use.
 func (b *battlefield) visit(ctx context.Context) {
 	GinkgoHelper()
 	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error { return visit(ctx, b.site, http.StatusOK) })

@@ -33,21 +33,21 @@ var _ = Describe("A web challenge", func() {
 	It("comes up with its flag in a file and is solved over HTTP", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "web")
-		told := stage.Start(ctx, stage.Instance("web"))
-		running := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		reported := stage.Start(ctx, stage.Instance("web"))
+		running := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 
 		By("telling the truth in its status")
-		Expect(running.Status.Namespace).To(Equal(told.InstanceNamespace()))
+		Expect(running.Status.Namespace).To(Equal(reported.InstanceNamespace()))
 		Expect(running.Status.InstanceID).To(MatchRegexp(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`), "a UUID of version 7")
 		Expect(running.Status.ObservedGeneration).To(Equal(running.Generation))
 		Expect(running.Status.ReadyAt).NotTo(BeNil())
 		Expect(running.Status.ExpiresAt.Time).To(BeTemporally("==", running.Status.StartedAt.Add(20*time.Minute)))
-		expect.Until(ctx, deployed.ReactLimit, func(context.Context) error { return journey.Unhappy(told.Now()) })
-		expectInOrder(told.Phases(), bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting, bergv1.PhaseRunning)
+		expect.Until(ctx, deployed.ReactLimit, func(context.Context) error { return journey.Unhappy(reported.Now()) })
+		expectInOrder(reported.Phases(), bergv1.PhasePending, bergv1.PhaseCreating, bergv1.PhaseStarting, bergv1.PhaseRunning)
 
 		By("holding the flag in the file that the Challenge names")
 		namespace := running.Status.Namespace
-		Expect(world.Run(ctx, namespace, "web", "cat", "/flag.txt")).To(Equal(told.Flag + "\n"))
+		Expect(world.Run(ctx, namespace, "web", "cat", "/flag.txt")).To(Equal(reported.Flag + "\n"))
 		Expect(world.Run(ctx, namespace, "web", "ls", "/flag.txt")).To(HavePrefix("- 0444 "))
 
 		By("answering other pods under the name of its Service")
@@ -58,7 +58,7 @@ var _ = Describe("A web challenge", func() {
 
 		By("giving its flag to a player")
 		site := "http://" + world.ForwardContainer(ctx, namespace, "web", 8080)
-		Expect(solve.Web(ctx, http.DefaultClient, site, "/flag.txt")).To(Equal(told.Flag))
+		Expect(solve.Web(ctx, http.DefaultClient, site, "/flag.txt")).To(Equal(reported.Flag))
 
 		By("having a route at the gateway")
 		route := &gatewayv1.HTTPRoute{}
@@ -80,7 +80,7 @@ var _ = Describe("A web challenge", func() {
 		}))
 
 		By("announcing itself in events")
-		expectEvents(ctx, told, bergv1.ReasonInstanceCreating, bergv1.ReasonInstanceReady)
+		expectEvents(ctx, reported, bergv1.ReasonInstanceCreating, bergv1.ReasonInstanceReady)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("finds its Challenge in the operator's namespace of Challenges when it names none", func(ctx SpecContext) {
@@ -111,8 +111,8 @@ var _ = Describe("A pwn challenge", func() {
 	It("is solved at a node's port", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "pwn")
-		told := stage.Start(ctx, stage.Instance("pwn"))
-		running := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		reported := stage.Start(ctx, stage.Instance("pwn"))
+		running := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 
 		Expect(running.Status.Services).To(HaveLen(1))
 		service := running.Status.Services[0]
@@ -120,30 +120,30 @@ var _ = Describe("A pwn challenge", func() {
 		Expect(service.Hostname).To(Equal(setting("CHALLENGE_DOMAIN")))
 		Expect(service.TLS).To(BeFalse())
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
-			// kube-proxy hears of the pod's readiness beside us.
+			// kube-proxy learns of the pod's readiness independently of us.
 			attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
 			flag, err := solve.Pwn(attempt, world.AtNode(service.Port))
 			if err != nil {
 				return err
 			}
-			return deployed.ErrorIf(flag != told.Flag, "the kiosk sold another flag than this instance's")
+			return deployed.ErrorIf(flag != reported.Flag, "the kiosk sold another flag than this instance's")
 		})
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("prints its flag to whoever runs the program and shows it to nobody who reads it", func(ctx SpecContext) {
+	It("prints its flag when the program runs, and shows it to no player who reads the file", func(ctx SpecContext) {
 		const program = "/opt/get_flag"
 		stage := journey.NewStage(ctx)
 		container := journey.Toolbox("box")
 		container.DynamicFlag = &bergv1.DynamicFlag{Executable: &bergv1.FlagFile{Path: program}}
 		stage.Challenge(ctx, "executable", container)
-		told := stage.Start(ctx, stage.Instance("executable"))
-		namespace := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
+		reported := stage.Start(ctx, stage.Instance("executable"))
+		namespace := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning).Status.Namespace
 
 		Expect(world.Run(ctx, namespace, "box", "id")).To(HavePrefix("uid=0 "), "the container was to run as root")
 		Expect(world.Run(ctx, namespace, "box", "ls", program)).To(HavePrefix("- 0111 0:0 "))
-		Expect(world.Run(ctx, namespace, "box", "run", program)).To(Equal(told.Flag))
-		Expect(world.Run(ctx, namespace, "box", "run", "-user", otherUser, program)).To(Equal(told.Flag))
+		Expect(world.Run(ctx, namespace, "box", "run", program)).To(Equal(reported.Flag))
+		Expect(world.Run(ctx, namespace, "box", "run", "-user", otherUser, program)).To(Equal(reported.Flag))
 
 		By("refusing to be read, even by root")
 		for _, read := range [][]string{
@@ -162,8 +162,8 @@ var _ = Describe("A pwn challenge", func() {
 	It("serves TCP and UDP on one number at the nodes", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Challenge(ctx, "ports", everyPort())
-		told := stage.Start(ctx, stage.Instance("ports"))
-		running := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		reported := stage.Start(ctx, stage.Instance("ports"))
+		running := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 
 		Expect(endpoint(running, "echo").Protocol).To(Equal("TCP"))
 		Expect(endpoint(running, "echo-datagrams").Protocol).To(Equal("UDP"))
@@ -182,8 +182,8 @@ var _ = Describe("A challenge of three containers", func() {
 	It("connects them, tells each where the others are, and gives the flag to one", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "shop")
-		told := stage.Start(ctx, stage.Instance("shop"))
-		running := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		reported := stage.Start(ctx, stage.Instance("shop"))
+		running := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 		namespace := running.Status.Namespace
 
 		shop := endpoint(running, "shop")
@@ -195,7 +195,7 @@ var _ = Describe("A challenge of three containers", func() {
 				"STOREFRONT_ENDPOINT=web:8000",
 				fmt.Sprintf("SHOP_ENDPOINT=%s:%d", shop.Hostname, shop.Port),
 			), "environment of %s", container)
-			holdsFlag := slices.Contains(environment, "FLAG="+told.Flag)
+			holdsFlag := slices.Contains(environment, "FLAG="+reported.Flag)
 			Expect(holdsFlag).To(Equal(container == "bot"), "%s holds the flag: %v", container, holdsFlag)
 			// Kubernetes announces its own Service in any case.
 			Expect(environment).NotTo(ContainElement(HavePrefix("DATABASE_SERVICE_HOST=")), "environment of %s", container)
@@ -213,7 +213,7 @@ var _ = Describe("A challenge of three containers", func() {
 		site := "http://" + world.ForwardContainer(ctx, namespace, "web", 8080)
 		attempt, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		Expect(solve.Shop(attempt, http.DefaultClient, site)).To(Equal(told.Flag))
+		Expect(solve.Shop(attempt, http.DefaultClient, site)).To(Equal(reported.Flag))
 	}, SpecTimeout(deployed.SpecLimit))
 })
 
@@ -282,48 +282,48 @@ func webAddress(host string) string {
 
 // expectInOrder checks that the phases came in this order, that the last one is
 // there, and that no other came. A watcher may miss one that did not last.
-func expectInOrder(told []bergv1.Phase, order ...bergv1.Phase) {
+func expectInOrder(reported []bergv1.Phase, order ...bergv1.Phase) {
 	GinkgoHelper()
 	next := 0
-	for _, p := range told {
+	for _, p := range reported {
 		i := slices.Index(order[next:], p)
-		Expect(i).To(BeNumerically(">=", 0), "phase %s is out of place in %v", p, told)
+		Expect(i).To(BeNumerically(">=", 0), "phase %s is out of place in %v", p, reported)
 		next += i
 	}
-	Expect(told).NotTo(BeEmpty())
-	Expect(told[len(told)-1]).To(Equal(order[len(order)-1]))
+	Expect(reported).NotTo(BeEmpty())
+	Expect(reported[len(reported)-1]).To(Equal(order[len(order)-1]))
 }
 
 // expectEvents waits for events about the instance.
-func expectEvents(ctx context.Context, told *journey.Story, reasons ...string) {
+func expectEvents(ctx context.Context, reported *journey.Story, reasons ...string) {
 	GinkgoHelper()
 	expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
-		events, err := instanceEvents(ctx, told)
+		events, err := instanceEvents(ctx, reported)
 		if err != nil {
 			return err
 		}
 		for _, reason := range reasons {
 			if !slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Reason == reason }) {
-				return fmt.Errorf("%s has no event %s", told.Key, reason)
+				return fmt.Errorf("%s has no event %s", reported.Key, reason)
 			}
 		}
 		return nil
 	})
 }
 
-func instanceEvents(ctx context.Context, told *journey.Story) ([]corev1.Event, error) {
+func instanceEvents(ctx context.Context, reported *journey.Story) ([]corev1.Event, error) {
 	var events corev1.EventList
-	if err := world.List(ctx, &events, client.InNamespace(told.Key.Namespace)); err != nil {
+	if err := world.List(ctx, &events, client.InNamespace(reported.Key.Namespace)); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(events.Items, func(e corev1.Event) bool {
-		return e.InvolvedObject.Kind != "ChallengeInstance" || e.InvolvedObject.Name != told.Key.Name
+		return e.InvolvedObject.Kind != "ChallengeInstance" || e.InvolvedObject.Name != reported.Key.Name
 	}), nil
 }
 
 // echo sends a line and expects it back.
 func echo(ctx context.Context, network, address string) error {
-	const line = "is anybody there?\n"
+	const line = "is a server there?\n"
 	connection, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, network, address)
 	if err != nil {
 		return err

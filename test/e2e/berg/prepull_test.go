@@ -95,7 +95,7 @@ var _ = Describe("Images that are pulled ahead, on real pods", Label("prepull"),
 		AddReportEntry("starts", fmt.Sprintf("of %d each: not there %s; there %s; pulled ahead %s", rounds, spread(cold), spread(there), spread(ahead)))
 		Expect(slices.Min(cold)).To(BeNumerically(">=", pullTime), "the registry is not slow")
 		Expect(slices.Max(ahead)).To(BeNumerically("<", pullTime), "a start waited for the registry")
-		if rounds >= 20 { // of few, whatever else the machine does decides
+		if rounds >= 20 { // of few, the load of the machine decides
 			Expect(expect.Median(ahead).Seconds()).To(BeNumerically("<=", 1.2*expect.Median(there).Seconds()))
 			Expect(slices.Max(ahead).Seconds()).To(BeNumerically("<=", 1.2*slices.Max(there).Seconds()))
 		}
@@ -166,11 +166,11 @@ func imagesReady(ctx context.Context, c *bergv1.Challenge) {
 func startOf(ctx context.Context, stage *journey.Stage, challenge string) time.Duration {
 	GinkgoHelper()
 	began := time.Now()
-	told := stage.Start(ctx, stage.Instance(challenge))
-	told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+	reported := stage.Start(ctx, stage.Instance(challenge))
+	reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 	took := time.Since(began)
-	told.Delete(ctx)
-	told.ExpectEnd(ctx)
+	reported.Delete(ctx)
+	reported.ExpectEnd(ctx)
 	return took
 }
 
@@ -181,7 +181,7 @@ func spread(all []time.Duration) string {
 // slowRegistry gives what it has at a known rate. It takes at any.
 type slowRegistry struct{ address string }
 
-// startSlowRegistry serves one beside the node until the spec ends, which pulls from it over plain HTTP.
+// startSlowRegistry serves one next to the node until the spec ends, which pulls from it over plain HTTP.
 func startSlowRegistry(ctx context.Context) slowRegistry {
 	GinkgoHelper()
 	node := net.ParseIP(world.NodeAddress).To4()

@@ -33,7 +33,7 @@ type problem struct {
 	// event about it, if one is promised.
 	event string
 
-	fix func(ctx context.Context, s *journey.Stage, told *journey.Story)
+	fix func(ctx context.Context, s *journey.Stage, reported *journey.Story)
 }
 
 func wantsFlag(c bergv1.Container) bergv1.Container {
@@ -60,16 +60,16 @@ var _ = Describe("Bad input", func() {
 		if p.noFlag {
 			instance.Spec.Flag = ""
 		}
-		told := stage.Start(ctx, instance)
-		failed := told.ExpectCondition(ctx, deployed.ReactLimit, p.condition, metav1.ConditionFalse, p.reason)
+		reported := stage.Start(ctx, instance)
+		failed := reported.ExpectCondition(ctx, deployed.ReactLimit, p.condition, metav1.ConditionFalse, p.reason)
 		Expect(failed.Status.Phase).To(Equal(bergv1.PhaseFailed))
-		Expect(world.NamespaceGone(ctx, told.InstanceNamespace())).To(Succeed(), "something was half made")
+		Expect(world.NamespaceGone(ctx, reported.InstanceNamespace())).To(Succeed(), "something was half made")
 		if p.event != "" {
-			expectEvents(ctx, told, p.event)
+			expectEvents(ctx, reported, p.event)
 		}
 
-		p.fix(ctx, stage, told)
-		told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		p.fix(ctx, stage, reported)
+		reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 	},
 		deployed.SpecEntry("when the Challenge is missing", problem{
 			condition: bergv1.ConditionChallengeFound, reason: bergv1.ReasonChallengeMissing, event: "ChallengeMissing",
@@ -80,8 +80,8 @@ var _ = Describe("Bad input", func() {
 		deployed.SpecEntry("when the flag is missing", problem{
 			containers: []bergv1.Container{wantsFlag(journey.Toolbox("box"))}, noFlag: true,
 			condition: bergv1.ConditionFlagValidation, reason: bergv1.ReasonFlagMissing, event: "FlagMissing",
-			fix: func(ctx context.Context, _ *journey.Stage, told *journey.Story) {
-				told.Patch(ctx, `{"flag":"flag{late-%s}"}`, told.OwnerID)
+			fix: func(ctx context.Context, _ *journey.Stage, reported *journey.Story) {
+				reported.Patch(ctx, `{"flag":"flag{late-%s}"}`, reported.OwnerID)
 			},
 		}),
 		deployed.SpecEntry("when there is nothing to run", problem{
@@ -126,7 +126,7 @@ var _ = Describe("Bad input", func() {
 	},
 		deployed.SpecEntry("no Challenge", `ownerId: 01234567-89ab-cdef-0123-456789abcdef`, "spec.challengeRef"),
 		deployed.SpecEntry("no owner", `challengeRef: {name: a}`, "spec.ownerId"),
-		deployed.SpecEntry("an owner that is no UUID", "challengeRef: {name: a}\nownerId: somebody", "spec.ownerId"),
+		deployed.SpecEntry("an owner that is no UUID", "challengeRef: {name: a}\nownerId: someone", "spec.ownerId"),
 		deployed.SpecEntry("no time at all", "challengeRef: {name: a}\nownerId: 01234567-89ab-cdef-0123-456789abcdef\ntimeout: 0s", "spec.timeout"),
 		deployed.SpecEntry("time that does not parse", "challengeRef: {name: a}\nownerId: 01234567-89ab-cdef-0123-456789abcdef\ntimeout: soon", "spec.timeout"),
 		deployed.SpecEntry("a reason that is none", "challengeRef: {name: a}\nownerId: 01234567-89ab-cdef-0123-456789abcdef\nterminationReason: Boredom", "spec.terminationReason"),
@@ -134,17 +134,17 @@ var _ = Describe("Bad input", func() {
 
 	It("cannot change who an instance is for, what it runs, or its flag", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
-		told := stage.Start(ctx, stage.Instance("missing"))
-		told.ExpectPhase(ctx, deployed.ReactLimit, bergv1.PhaseFailed)
+		reported := stage.Start(ctx, stage.Instance("missing"))
+		reported.ExpectPhase(ctx, deployed.ReactLimit, bergv1.PhaseFailed)
 		for field, patch := range map[string]string{
 			"challengeRef": `{"challengeRef":{"name":"another"}}`,
 			"ownerId":      `{"ownerId":"01234567-89ab-cdef-0123-456789abcdef"}`,
 			"flag":         `{"flag":"flag{another}"}`,
 		} {
-			err := told.TryPatch(ctx, "%s", patch)
+			err := reported.TryPatch(ctx, "%s", patch)
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: the API server answered: %v", field, err)
 			Expect(err).To(MatchError(ContainSubstring(field)))
-			Expect(strings.Contains(err.Error(), told.Flag)).To(BeFalse(), "the refusal of a change of %s tells the flag", field)
+			Expect(strings.Contains(err.Error(), reported.Flag)).To(BeFalse(), "the refusal of a change of %s tells the flag", field)
 			Expect(strings.Contains(err.Error(), "flag{another}")).To(BeFalse(), "the refusal of a change of %s tells the new flag", field)
 		}
 	}, SpecTimeout(deployed.SpecLimit))
@@ -170,11 +170,11 @@ var _ = Describe("Bad input", func() {
 		}
 		DeferCleanup(func(ctx SpecContext) { remove(ctx) }, NodeTimeout(deployed.DeleteLimit))
 
-		told := stage.Start(ctx, instance)
-		told.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonNamespaceConflict)
-		Expect(told.Now().Status.Phase).To(Equal(bergv1.PhaseFailed))
-		told.Delete(ctx)
-		told.Expect(ctx, deployed.DeleteLimit, "end", func(m journey.Moment) bool { return m.Gone })
+		reported := stage.Start(ctx, instance)
+		reported.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionNamespaceCreated, metav1.ConditionFalse, bergv1.ReasonNamespaceConflict)
+		Expect(reported.Now().Status.Phase).To(Equal(bergv1.PhaseFailed))
+		reported.Delete(ctx)
+		reported.Expect(ctx, deployed.DeleteLimit, "end", func(m journey.Moment) bool { return m.Gone })
 		Expect(world.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed(), "the operator deleted a namespace that is not its own")
 		Expect(foreign.GetUID()).To(Equal(uid))
 		Expect(foreign.GetDeletionTimestamp()).To(BeNil())
@@ -183,7 +183,7 @@ var _ = Describe("Bad input", func() {
 	}, SpecTimeout(deployed.SpecLimit))
 })
 
-// parse returns an object of our group as somebody wrote it, valid or not.
+// parse returns an object of our group as a user wrote it, valid or not.
 func parse(s *journey.Stage, kind, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{Object: map[string]any{}}
@@ -209,16 +209,16 @@ var _ = Describe("What a node refuses", func() {
 		container := journey.Toolbox("box")
 		container.RuntimeClassName = name
 		stage.Challenge(ctx, "unhandled", container)
-		told := stage.Start(ctx, stage.Instance("unhandled"))
-		expectSaid(ctx, told, "FailedCreatePodSandBox", `no runtime for "no-such-handler" is configured`)
-		Expect(told.Now().Status.Phase).To(Equal(bergv1.PhaseStarting))
-		expectEvents(ctx, told, "FailedCreatePodSandBox")
+		reported := stage.Start(ctx, stage.Instance("unhandled"))
+		expectSaid(ctx, reported, "FailedCreatePodSandBox", `no runtime for "no-such-handler" is configured`)
+		Expect(reported.Now().Status.Phase).To(Equal(bergv1.PhaseStarting))
+		expectEvents(ctx, reported, "FailedCreatePodSandBox")
 
 		By("fixing the RuntimeClass")
 		Expect(world.Delete(ctx, handledBy(""))).To(Succeed())
 		Expect(world.Create(ctx, handledBy("runc"))).To(Succeed())
-		told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
-		told.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+		reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		reported.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("is told in the runtime's words: a file where the image has a folder", func(ctx SpecContext) {
@@ -226,11 +226,11 @@ var _ = Describe("What a node refuses", func() {
 		container := journey.Toolbox("box")
 		container.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/tmp"}}
 		stage.Challenge(ctx, "misplaced", container)
-		told := stage.Start(ctx, stage.Instance("misplaced"))
-		expectSaid(ctx, told, "CrashLoopBackOff", "StartError: ")
-		expectSaid(ctx, told, "CrashLoopBackOff", "/tmp")
-		told.Delete(ctx)
-		told.ExpectEnd(ctx)
+		reported := stage.Start(ctx, stage.Instance("misplaced"))
+		expectSaid(ctx, reported, "CrashLoopBackOff", "StartError: ")
+		expectSaid(ctx, reported, "CrashLoopBackOff", "/tmp")
+		reported.Delete(ctx)
+		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))
 
 	It("is told with the exit code of a container that ends by itself", func(ctx SpecContext) {
@@ -238,8 +238,8 @@ var _ = Describe("What a node refuses", func() {
 		container := journey.Toolbox("box")
 		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_EXIT": bergv1.StringValue("3")}
 		stage.Challenge(ctx, "ending", container)
-		told := stage.Start(ctx, stage.Instance("ending"))
-		told.ExpectNow(ctx, deployed.StartLimit, "exit code 3", func(i *bergv1.ChallengeInstance) bool {
+		reported := stage.Start(ctx, stage.Instance("ending"))
+		reported.ExpectNow(ctx, deployed.StartLimit, "exit code 3", func(i *bergv1.ChallengeInstance) bool {
 			return slices.ContainsFunc(i.Status.Conditions, func(c metav1.Condition) bool {
 				return c.Reason == "CrashLoopBackOff" && strings.Contains(c.Message, "exit code 3")
 			})

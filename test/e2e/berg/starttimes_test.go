@@ -22,8 +22,8 @@ var _ = Describe("The start of an instance", func() {
 	It("is told stage by stage, as kubelet and runtime tell it", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		stage.Sample(ctx, "pwn")
-		told := stage.Start(ctx, stage.Instance("pwn"))
-		i := told.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		reported := stage.Start(ctx, stage.Instance("pwn"))
+		i := reported.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
 		s := i.Status.Start
 		Expect(s).NotTo(BeNil())
 		AddReportEntry("stages", fmt.Sprintf("started %s: %+v", i.Status.StartedAt, s))
@@ -37,7 +37,7 @@ var _ = Describe("The start of an instance", func() {
 		}
 
 		By("the pod")
-		pods, err := world.Pods(ctx, told.InstanceNamespace(), nil)
+		pods, err := world.Pods(ctx, reported.InstanceNamespace(), nil)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(pods).To(HaveLen(1))
 		Expect(pods[0].Status.ContainerStatuses).To(HaveLen(1))
@@ -49,7 +49,7 @@ var _ = Describe("The start of an instance", func() {
 		var pulled *corev1.Event
 		expect.Until(ctx, deployed.ReactLimit, func(ctx context.Context) error {
 			var events corev1.EventList
-			if err := world.List(ctx, &events, client.InNamespace(told.InstanceNamespace()), client.MatchingFields{"reason": "Pulled"}); err != nil {
+			if err := world.List(ctx, &events, client.InNamespace(reported.InstanceNamespace()), client.MatchingFields{"reason": "Pulled"}); err != nil {
 				return err
 			}
 			for n := range events.Items {
@@ -71,18 +71,18 @@ var _ = Describe("The start of an instance", func() {
 		before := challenge.DeepCopy()
 		challenge.Spec.Containers[0].Environment = map[string]bergv1.EnvironmentValue{"LISTEN_HOST": bergv1.StringValue("203.0.113.250")} // not its own
 		Expect(world.Patch(ctx, challenge, client.MergeFrom(before))).To(Succeed())
-		told := stage.Start(ctx, stage.Instance("pwn"))
-		told.ExpectNow(ctx, deployed.StartLimit, "the cause", func(i *bergv1.ChallengeInstance) bool { return i.Status.Cause == bergv1.CauseCrashing })
-		version := told.Now().ResourceVersion
+		reported := stage.Start(ctx, stage.Instance("pwn"))
+		reported.ExpectNow(ctx, deployed.StartLimit, "the cause", func(i *bergv1.ChallengeInstance) bool { return i.Status.Cause == bergv1.CauseCrashing })
+		version := reported.Now().ResourceVersion
 
 		By("two more attempts")
 		expect.Until(ctx, 2*time.Minute, func(ctx context.Context) error {
-			pods, err := world.Pods(ctx, told.InstanceNamespace(), nil)
+			pods, err := world.Pods(ctx, reported.InstanceNamespace(), nil)
 			if err != nil {
 				return err
 			}
 			return deployed.ErrorIf(len(pods) != 1 || len(pods[0].Status.ContainerStatuses) != 1 || pods[0].Status.ContainerStatuses[0].RestartCount < 3, "it was not restarted three times")
 		})
-		Expect(told.Now().ResourceVersion).To(Equal(version), "an attempt was written: %s", journey.Summary(told.Now()))
+		Expect(reported.Now().ResourceVersion).To(Equal(version), "an attempt was written: %s", journey.Summary(reported.Now()))
 	}, SpecTimeout(limits.Scaled(4*time.Minute)))
 })

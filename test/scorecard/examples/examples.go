@@ -28,7 +28,7 @@ const glance = 500 * time.Millisecond
 type Run struct {
 	// Client needs the rights in config/scorecard/rbac.
 	Client client.Client
-	// Namespace to run them in, whatever they say themselves, if their kind has namespaces.
+	// Namespace to run them in instead of their own, if their kind has namespaces.
 	Namespace string
 	// Timeout bounds how long an example may take to start, and to go.
 	Timeout time.Duration
@@ -51,7 +51,7 @@ type Outcome struct {
 type family struct {
 	// addToScheme registers its kinds.
 	addToScheme func(*runtime.Scheme) error
-	// tried returns those of the examples that the operator works on, under names that nobody else
+	// tried returns those of the examples that the operator works on, under names that nothing else
 	// has, and creates what they need.
 	tried func(all []unstructured.Unstructured, at place) ([]resource, error)
 }

@@ -36,8 +36,6 @@ func wasStarted(c *Candidate) {
 
 func withoutChallenge(c *Candidate) { c.Challenge = nil }
 
-func beingDeleted(c *Candidate) { c.Instance.DeletionTimestamp = &metav1.Time{Time: noon} }
-
 func namespaceOf(owner types.UID, modify ...func(*corev1.Namespace)) *corev1.Namespace {
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: manifests.NamespaceName("a1b2c3d4-e5f6-7890-abcd-ef1234567890")}}
 	ownership.Owner{Annotation: bergv1.AnnotationInstanceUID, UID: owner}.SetOn(n)

@@ -85,8 +85,8 @@ func checkContainer(o Observed, c bergv1.Container) (ready bool, reason, message
 	return false, "", ""
 }
 
-// podView is the part of a pod that the status of an instance depends on.
-type podView struct {
+// PodView is the part of a pod that the status of an instance depends on.
+type PodView struct {
 	container      string
 	leaving, ready bool
 	// reason is why the pod cannot start, or how it ended, "" if there is none; message has
@@ -94,8 +94,9 @@ type podView struct {
 	reason, message string
 }
 
-func ViewOf(p *corev1.Pod) podView {
-	v := podView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p)}
+// ViewOf returns the view of a pod. Two that are equal make the same status.
+func ViewOf(p *corev1.Pod) PodView {
+	v := PodView{container: p.Labels[bergv1.LabelContainer], leaving: p.DeletionTimestamp != nil, ready: PodReady(p)}
 	v.reason, v.message = podProblem(p)
 	return v
 }
@@ -127,6 +128,7 @@ func podEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
+// PodReady reports whether a pod runs and passes its readiness probes.
 func PodReady(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodRunning && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

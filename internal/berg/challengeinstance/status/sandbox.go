@@ -31,6 +31,7 @@ func SandboxMade(p *corev1.Pod) bool {
 	})
 }
 
+// LatestFailures returns the newest message about each pod, by the UID of the pod.
 func LatestFailures(events []eventsv1.Event) map[types.UID]string {
 	slices.SortFunc(events, func(a, b eventsv1.Event) int {
 		if order := a.DeprecatedLastTimestamp.Compare(b.DeprecatedLastTimestamp.Time); order != 0 {

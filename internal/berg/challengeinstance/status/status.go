@@ -95,6 +95,7 @@ func SetConditions(instance *bergv1.ChallengeInstance, now time.Time, wanted ...
 	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, wanted...)
 }
 
+// Condition returns a condition without times, which setConditions adds.
 func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }

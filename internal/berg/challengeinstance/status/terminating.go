@@ -11,6 +11,8 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 )
 
+// ComputeTerminating writes the status of an instance whose namespace is being deleted. refused is why the API server
+// refuses that deletion, "" if it does not.
 func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace, refused string, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminating
 	instance.Status.ObservedGeneration = instance.Generation
@@ -24,6 +26,7 @@ func ComputeTerminating(instance *bergv1.ChallengeInstance, ns *corev1.Namespace
 	setTerminating(instance, c, now)
 }
 
+// ComputeTerminated writes the status of an instance whose namespace is gone.
 func ComputeTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	instance.Status.Phase = bergv1.PhaseTerminated
 	instance.Status.ObservedGeneration = instance.Generation

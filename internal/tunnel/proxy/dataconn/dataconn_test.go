@@ -141,9 +141,11 @@ func TestIncompleteRecords(t *testing.T) {
 	if err := dials.Send([]byte{0, 0, 0, 1, 'x'}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); serves.Quiet(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it has not come")
+	for tick := time.Tick(time.Millisecond); serves.Quiet(); {
+		select {
+		case <-tick:
+		case <-t.Context().Done():
+			t.Fatal("the record did not arrive")
 		}
 	}
 	if err := serves.records.fill(); err != nil {

@@ -13,15 +13,15 @@ var (
 	// stream up. crypto/tls would take that for a proper end if it came between two records.
 	ErrCut = errors.New("the data connection was cut off")
 	// errWouldBlock says that the next record is not complete yet.
-	errWouldBlock error = wouldBlock{}
+	errWouldBlock error = wouldBlockError{}
 )
 
-// wouldBlock is an error that crypto/tls takes as temporary, so that it can be read from again.
-type wouldBlock struct{}
+// wouldBlockError is an error that crypto/tls takes as temporary, so that it can be read from again.
+type wouldBlockError struct{}
 
-func (wouldBlock) Error() string   { return "the next record is not complete yet" }
-func (wouldBlock) Timeout() bool   { return true }
-func (wouldBlock) Temporary() bool { return true }
+func (wouldBlockError) Error() string   { return "the next record is not complete yet" }
+func (wouldBlockError) Timeout() bool   { return true }
+func (wouldBlockError) Temporary() bool { return true }
 
 // records is the connection below TLS: it reads and writes many records with one system call. It gives them to crypto/tls
 // one at a time, so that crypto/tls never buffers one.

@@ -21,8 +21,10 @@ const (
 	tlsFolder = "/etc/berg-tunnel/tls"
 	// DrainSeconds is how long a proxy may take to end: it drains for 5 s.
 	DrainSeconds = 15
-	// ClientContainer and ServerContainer are the names of the containers.
-	ClientContainer, ServerContainer = "client-proxy", "server-proxy"
+	// ClientContainer is the name of the client proxy's container.
+	ClientContainer = "client-proxy"
+	// ServerContainer is the name of the server proxy's container.
+	ServerContainer = "server-proxy"
 	// user is the user and group that proxies run as. The group may read the files of the Secret.
 	user = 65532
 )

@@ -133,7 +133,7 @@ func (s *Syncer) Close(uid types.UID) {
 // close is called with the lock held.
 func (s *Syncer) close(uid types.UID) {
 	if c, exists := s.clients[uid]; exists {
-		_ = c.Client.Close()
+		_ = c.Close()
 		delete(s.clients, uid)
 	}
 }

@@ -30,16 +30,16 @@ type Places struct {
 	Domain string
 }
 
-// Expected says for whom a way is open.
+// Expected says for which instances a way is open.
 type Expected int
 
 // Who gets through.
 const (
-	// Nobody, whatever the Challenge says.
-	Nobody Expected = iota
+	// NoOne: closed for every Challenge.
+	NoOne Expected = iota
 	// Outbound are instances with allowOutboundTraffic.
 	Outbound
-	// Everybody is every instance.
+	// Everyone: open for every instance.
 	Everybody
 )
 
@@ -47,7 +47,7 @@ const (
 func (e Expected) Opens(outbound bool) bool { return e == Everybody || e == Outbound && outbound }
 
 func (e Expected) String() string {
-	return map[Expected]string{Nobody: "no", Outbound: "with `allowOutboundTraffic`", Everybody: "yes"}[e]
+	return map[Expected]string{NoOne: "no", Outbound: "with `allowOutboundTraffic`", Everybody: "yes"}[e]
 }
 
 // Row is one way that an attacker may take.
@@ -82,7 +82,7 @@ func Matrix() []Row {
 	constant := func(s string) func(Places) string { return func(Places) string { return s } }
 
 	same := func(target string, probe func(Places) string, e Expected) Row { return Row{target, probe, e, e} }
-	onNode := func(target, port string) Row { return same(target, tcp(node, port), Nobody) }
+	onNode := func(target, port string) Row { return same(target, tcp(node, port), NoOne) }
 
 	return []Row{
 		same("own instance: a pod, TCP", tcp(func(p Places) string { return p.OwnPod }, http), Everybody),
@@ -90,14 +90,14 @@ func Matrix() []Row {
 		same("own instance: a Service, TCP", tcp(func(p Places) string { return p.OwnService }, http), Everybody),
 		same("own instance: a Service, UDP", udp(func(p Places) string { return p.OwnService }, echo), Everybody),
 
-		same("other instance: a pod, TCP", tcp(func(p Places) string { return p.OtherPod }, http), Nobody),
-		same("other instance: a pod, UDP", udp(func(p Places) string { return p.OtherPod }, echo), Nobody),
-		same("other instance: a Service, TCP", tcp(func(p Places) string { return p.OtherService }, http), Nobody),
-		same("other instance: a Service, UDP", udp(func(p Places) string { return p.OtherService }, echo), Nobody),
-		same("other instance: its NodePort at the node's address, TCP", func(p Places) string { return "tcp/" + net.JoinHostPort(p.Node, p.OtherNodePort) }, Nobody),
-		same("other instance: its NodePort at the node's address, UDP", func(p Places) string { return "udp/" + net.JoinHostPort(p.Node, p.OtherDatagramPort) }, Nobody),
+		same("other instance: a pod, TCP", tcp(func(p Places) string { return p.OtherPod }, http), NoOne),
+		same("other instance: a pod, UDP", udp(func(p Places) string { return p.OtherPod }, echo), NoOne),
+		same("other instance: a Service, TCP", tcp(func(p Places) string { return p.OtherService }, http), NoOne),
+		same("other instance: a Service, UDP", udp(func(p Places) string { return p.OtherService }, echo), NoOne),
+		same("other instance: its NodePort at the node's address, TCP", func(p Places) string { return "tcp/" + net.JoinHostPort(p.Node, p.OtherNodePort) }, NoOne),
+		same("other instance: its NodePort at the node's address, UDP", func(p Places) string { return "udp/" + net.JoinHostPort(p.Node, p.OtherDatagramPort) }, NoOne),
 
-		same("API server: its Service", tcp(func(p Places) string { return p.API }, "443"), Nobody),
+		same("API server: its Service", tcp(func(p Places) string { return p.API }, "443"), NoOne),
 		onNode("API server: at the node", "6443"),
 		onNode("kubelet", "10250"),
 		onNode("etcd", "2379"),
@@ -106,13 +106,13 @@ func Matrix() []Row {
 		onNode("kube-proxy's health", "10256"),
 		onNode("registry", "5000"),
 		// A standard policy names nodes by address, which Cilium does not take for them.
-		{"Gateway at the node, HTTPS", tcp(node, "443"), Everybody, Nobody},
-		{"Gateway at the node, TLS", tcp(node, "8443"), Everybody, Nobody},
+		{"Gateway at the node, HTTPS", tcp(node, "443"), Everybody, NoOne},
+		{"Gateway at the node, TLS", tcp(node, "8443"), Everybody, NoOne},
 
-		same("operator: metrics", tcp(func(p Places) string { return p.Operator }, "8443"), Nobody),
-		same("operator: health", tcp(func(p Places) string { return p.Operator }, "8081"), Nobody),
-		same("any other pod of the cluster", tcp(func(p Places) string { return p.Visitor }, http), Nobody),
-		same("DNS server: its metrics and health", tcp(func(p Places) string { return p.DNSPod }, "8181"), Nobody),
+		same("operator: metrics", tcp(func(p Places) string { return p.Operator }, "8443"), NoOne),
+		same("operator: health", tcp(func(p Places) string { return p.Operator }, "8081"), NoOne),
+		same("any other pod of the cluster", tcp(func(p Places) string { return p.Visitor }, http), NoOne),
+		same("DNS server: its metrics and health", tcp(func(p Places) string { return p.DNSPod }, "8181"), NoOne),
 
 		same("DNS: names of the own namespace, UDP", dns("dns", resolver, "A", func(p Places) string { return "box." + p.Own + ".svc.cluster.local." }), Everybody),
 		same("DNS: names of the own namespace, TCP", dns("dnstcp", resolver, "A", func(p Places) string { return "box." + p.Own + ".svc.cluster.local." }), Everybody),
@@ -124,8 +124,8 @@ func Matrix() []Row {
 
 		same("internet, TCP", tcp(outside, "80"), Outbound),
 		same("internet, UDP", udp(outside, echo), Outbound),
-		same("metadata of a cloud", tcp(func(p Places) string { return p.Metadata }, "80"), Nobody),
-		same("private network next to the cluster", tcp(func(p Places) string { return p.Private }, "80"), Nobody),
+		same("metadata of a cloud", tcp(func(p Places) string { return p.Metadata }, "80"), NoOne),
+		same("private network next to the cluster", tcp(func(p Places) string { return p.Private }, "80"), NoOne),
 	}
 }
 

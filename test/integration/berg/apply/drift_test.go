@@ -29,7 +29,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/expect"
 )
 
-// byHand is a change that somebody makes to an object of an instance.
+// byHand is a change that a client makes to an object of an instance.
 type byHand struct {
 	what string
 	// patch is a merge patch, or a JSON patch if it begins with a bracket.
@@ -51,7 +51,7 @@ var _ = Describe("What is changed by hand is put back, exactly", func() {
 			By(change.what)
 			before, pods := contentAt(ctx, object, key), podUIDs(ctx, i)
 			changed := bergtest.Blank(object, key)
-			Expect(k8s.Patch(ctx, changed, apiserver.RawPatch(change.patch), client.FieldOwner("somebody"))).To(Succeed())
+			Expect(k8s.Patch(ctx, changed, apiserver.RawPatch(change.patch), client.FieldOwner("another-client"))).To(Succeed())
 			Expect(cmp.Diff(before, contentOf(changed))).NotTo(BeEmpty(), "the change did not take place")
 			Eventually(func() string { return cmp.Diff(before, contentAt(ctx, object, key)) }).Should(BeEmpty())
 			if change.restarts {
@@ -116,7 +116,7 @@ var _ = Describe("What is changed by hand is put back, exactly", func() {
 			{"ingress removed", `[{"op":"remove","path":"/spec/ingress"}]`, false},
 			{"a second set of rules", `{"specs":[{"endpointSelector":{},"egress":[{"toEntities":["all"]}]}]}`, false},
 			{"no denial by default", `{"spec":{"enableDefaultDeny":{"egress":false,"ingress":false}}}`, false},
-			{"whom it is for", `{"spec":{"endpointSelector":{"matchLabels":{"nobody":"here"}}}}`, false},
+			{"the endpoint selector", `{"spec":{"endpointSelector":{"matchLabels":{"no-pod":"here"}}}}`, false},
 		}),
 		Entry("HTTPRoute", &gatewayv1.HTTPRoute{}, "web-8080", []byHand{
 			{"filter", `[{"op":"add","path":"/spec/rules/0/filters","value":[{"type":"RequestHeaderModifier","requestHeaderModifier":{"set":[{"name":"x","value":"y"}]}}]}]`, false},
@@ -147,7 +147,7 @@ var _ = Describe("What is changed by hand is put back, exactly", func() {
 		Entry("Namespace", &corev1.Namespace{}, "", []byHand{
 			{"pod security weakened", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`, false},
 			{"pod security removed", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":null,"pod-security.kubernetes.io/warn":null}}}`, false},
-			{"owner", `{"metadata":{"labels":{"berg.norelect.ch/owner-id":"somebody"}}}`, false},
+			{"owner", `{"metadata":{"labels":{"berg.norelect.ch/owner-id":"another"}}}`, false},
 			{"component, which keeps other instances out", `{"metadata":{"labels":{"app.kubernetes.io/component":null}}}`, false},
 			{"annotation", `{"metadata":{"annotations":{"berg.norelect.ch/instance":null}}}`, false},
 		}),
@@ -216,7 +216,7 @@ var _ = Describe("In the namespace of an instance", func() {
 		for _, o := range ours {
 			Expect(k8s.Patch(ctx, o, apiserver.RawPatch(fmt.Sprintf(
 				`{"metadata":{"labels":{"team":"red"},"annotations":{"note":"x"},"finalizers":["example.com/hold"],"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"theirs","uid":"%s"}]}}`,
-				anchor.GetUID())), client.FieldOwner("somebody"))).To(Succeed())
+				anchor.GetUID())), client.FieldOwner("another-client"))).To(Succeed())
 		}
 		DeferCleanup(func(ctx context.Context) {
 			for _, o := range ours {

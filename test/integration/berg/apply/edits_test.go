@@ -139,8 +139,8 @@ var _ = Describe("A configuration that is changed while an instance runs", func(
 		bergtest.Challenge(ctx, ns, "configured", webAndBot)
 		i := bergtest.Instance(ctx, ns, "configured")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		before, told := bergtest.PodsByContainer(ctx, i), i.Status.Services
-		Expect(told).To(HaveLen(1))
+		before, reported := bergtest.PodsByContainer(ctx, i), i.Status.Services
+		Expect(reported).To(HaveLen(1))
 		image := func() corev1.PodSpec {
 			var d appsv1.Deployment
 			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "bot"}, &d)).To(Succeed())
@@ -157,7 +157,7 @@ var _ = Describe("A configuration that is changed while an instance runs", func(
 		}, nil)
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonConfigurationChanged)
 		Expect(i.Status.Phase).To(Equal(bergv1.PhaseRunning))
-		Expect(i.Status.Services).To(Equal(told), "players were told another address")
+		Expect(i.Status.Services).To(Equal(reported), "players were told another address")
 		Expect(k8s.Delete(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "bot"}})).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(bergtest.PodsByContainer(ctx, i)).To(HaveKeyWithValue("bot", Not(Equal(before["bot"]))))
@@ -204,7 +204,7 @@ var _ = Describe("A Challenge that is deleted while an instance runs", func() {
 		expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionTrue, bergv1.ReasonFound)
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate) // the rollout was asked for
 
-		By("deleted and created again at once, with the generation that it had")
+		By("deleted and created again immediately, with the generation that it had")
 		Expect(k8s.Delete(ctx, c)).To(Succeed())
 		c = bergtest.Challenge(ctx, ns, "withdrawn", bergtest.OneContainer)
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionFalse, bergv1.ReasonChallengeChanged)

@@ -42,7 +42,7 @@ var _ = Describe("Where players connect", func() {
 		i := bergtest.Instance(ctx, ns, "stays")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		in := client.InNamespace(i.Status.Namespace)
-		told, pods := i.Status.Services, uids(ctx, &corev1.PodList{}, in)
+		reported, pods := i.Status.Services, uids(ctx, &corev1.PodList{}, in)
 		nodePort := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "pwn-node-port"}}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(nodePort), nodePort)).To(Succeed())
 		want := nodePorts(nodePort)
@@ -73,7 +73,7 @@ var _ = Describe("Where players connect", func() {
 		}).Should(Succeed())
 
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		Expect(i.Status.Services).To(Equal(told))
+		Expect(i.Status.Services).To(Equal(reported))
 		Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were restarted")
 	})
 
@@ -84,7 +84,7 @@ var _ = Describe("Where players connect", func() {
 			i := bergtest.Instance(ctx, ns, "restart")
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 			in := client.InNamespace(i.Status.Namespace)
-			told, pods := i.Status.Services, uids(ctx, &corev1.PodList{}, in)
+			reported, pods := i.Status.Services, uids(ctx, &corev1.PodList{}, in)
 
 			inprocess.Pause()
 			nodePort := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: i.Status.Namespace, Name: "pwn-node-port"}}
@@ -95,7 +95,7 @@ var _ = Describe("Where players connect", func() {
 			for _, object := range []client.Object{nodePort, route} {
 				Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(object), object) }).Should(Succeed())
 			}
-			for _, e := range told {
+			for _, e := range reported {
 				if e.Name == "game" {
 					Expect(nodePorts(nodePort)).To(HaveKeyWithValue("1337/TCP", e.Port))
 				}
@@ -104,28 +104,28 @@ var _ = Describe("Where players connect", func() {
 				}
 			}
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			Expect(i.Status.Services).To(Equal(told))
+			Expect(i.Status.Services).To(Equal(reported))
 			Expect(uids(ctx, &corev1.PodList{}, in)).To(Equal(pods), "pods were restarted")
 		})
 
-		It("moves to another node port when somebody takes the old one, and tells so", func(ctx context.Context) {
+		It("moves to another node port when another Service takes the old one, and reports it", func(ctx context.Context) {
 			ns := bergtest.Namespace(ctx)
 			bergtest.Challenge(ctx, ns, "taken", twoNumbers)
 			i := bergtest.Instance(ctx, ns, "taken")
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			told := endpointsOf(i)
+			reported := endpointsOf(i)
 
 			inprocess.Pause()
-			takeNodePort(ctx, ns, i, "game-node-port", told["game"].Port)
+			takeNodePort(ctx, ns, i, "game-node-port", reported["game"].Port)
 			inprocess.Restart(nil, nil)
 			Eventually(func(g Gomega) {
 				g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-				g.Expect(endpointsOf(i)["game"].Port).NotTo(Equal(told["game"].Port))
+				g.Expect(endpointsOf(i)["game"].Port).NotTo(Equal(reported["game"].Port))
 			}).Should(Succeed())
 			now := endpointsOf(i)
 			// The API server gives TCP and UDP of one number one node port.
 			Expect(now["game-udp"].Port).To(Equal(now["game"].Port))
-			Expect(now["admin"]).To(Equal(told["admin"]), "a port that was free moved, too")
+			Expect(now["admin"]).To(Equal(reported["admin"]), "a port that was free moved, too")
 			expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken)
 			for _, container := range []string{"game", "bot"} {
 				Eventually(func() map[string]string { return bergtest.VariablesOf(ctx, i.Status.Namespace, container) }).
@@ -139,14 +139,14 @@ var _ = Describe("Where players connect", func() {
 			bergtest.Challenge(ctx, ns, "unnamed", `containers: [{hostname: shell, image: "example.com/shell:1", ports: [{port: 22, type: publicPort}]}]`)
 			i := bergtest.Instance(ctx, ns, "unnamed")
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
-			told, pods := endpointsOf(i)["shell:22"], uids(ctx, &corev1.PodList{}, client.InNamespace(i.Status.Namespace))
+			reported, pods := endpointsOf(i)["shell:22"], uids(ctx, &corev1.PodList{}, client.InNamespace(i.Status.Namespace))
 
 			inprocess.Pause()
-			takeNodePort(ctx, ns, i, "shell-node-port", told.Port)
+			takeNodePort(ctx, ns, i, "shell-node-port", reported.Port)
 			inprocess.Restart(nil, nil)
 			expect.Event(ctx, i, corev1.EventTypeWarning, bergv1.ReasonNodePortTaken)
 			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-			Expect(endpointsOf(i)["shell:22"].Port).NotTo(Equal(told.Port))
+			Expect(endpointsOf(i)["shell:22"].Port).NotTo(Equal(reported.Port))
 			var d appsv1.Deployment
 			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "shell"}, &d)).To(Succeed())
 			Expect(d.Generation).To(Equal(int64(1)))
@@ -341,9 +341,9 @@ var _ = Describe("Where players connect by plain HTTP", func() {
 		c := bergtest.Challenge(ctx, ns, "plain", routed)
 		i := bergtest.Instance(ctx, ns, "plain")
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
-		told := endpointsOf(i)["web"]
-		Expect(told.TLS).To(BeFalse())
-		Expect(told.URL).To(Equal("http://" + told.Hostname))
+		reported := endpointsOf(i)["web"]
+		Expect(reported.TLS).To(BeFalse())
+		Expect(reported.URL).To(Equal("http://" + reported.Hostname))
 
 		bergtest.Respecify(ctx, c, opened)
 		bergtest.RollOut(ctx, i, "1")
@@ -359,7 +359,7 @@ var _ = Describe("Where players connect by plain HTTP", func() {
 		bergtest.RollOut(ctx, i, "2")
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(i), i)).To(Succeed())
-			g.Expect(endpointsOf(i)["web"]).To(Equal(told), "node port %d before", nodePort)
+			g.Expect(endpointsOf(i)["web"]).To(Equal(reported), "node port %d before", nodePort)
 		}).Should(Succeed())
 	})
 })
@@ -420,7 +420,7 @@ func takeNodePort(ctx context.Context, namespace string, i *bergv1.ChallengeInst
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, thief))).To(Succeed()) })
 }
 
-// freeNodePort returns a node port that nobody has.
+// freeNodePort returns a node port that no Service has.
 func freeNodePort(ctx context.Context) int32 {
 	GinkgoHelper()
 	s := &corev1.Service{

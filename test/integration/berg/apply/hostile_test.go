@@ -30,7 +30,7 @@ const grasping = `
 hostNetwork: true
 serviceAccountName: berg-operator-controller-manager
 namespace: kube-system
-labels: {app.kubernetes.io/managed-by: somebody}
+labels: {app.kubernetes.io/managed-by: someone}
 annotations: {berg.norelect.ch/instance-uid: forged}
 containers:
 - hostname: web
@@ -45,7 +45,7 @@ containers:
   volumeMounts: [{name: host, mountPath: /host}]
   securityContext: {privileged: true}
   privileged: true
-  labels: {berg.norelect.ch/owner-id: somebody}
+  labels: {berg.norelect.ch/owner-id: another}
   annotations: {kubernetes.io/egress-bandwidth: 100P}
   envFrom: [{secretRef: {name: registry}}]
   environment: {A: $(FLAG), CHALLENGE_NAMESPACE: kube-system, "B": "x\ny: z"}
@@ -59,7 +59,7 @@ var _ = Describe("A hostile author", func() {
 		Expect(k8s.Create(ctx, hostile)).To(Succeed())
 
 		i := bergtest.Instance(ctx, ns, hostile.GetName(), func(i *bergv1.ChallengeInstance) {
-			i.Labels = map[string]string{bergv1.LabelManagedBy: "somebody"}
+			i.Labels = map[string]string{bergv1.LabelManagedBy: "another"}
 			i.Annotations = map[string]string{bergv1.AnnotationInstanceUID: "forged"}
 		})
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)

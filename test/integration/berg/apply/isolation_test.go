@@ -48,7 +48,7 @@ var _ = Describe("ISOLATION_CHECK", func() {
 		expectNoCheck(ctx, checker)
 	})
 
-	It("does not touch a namespace of somebody else, and says that it could not check", func(ctx context.Context) {
+	It("does not touch a namespace of another owner, and reports that it could not check", func(ctx context.Context) {
 		checker, recorder := newChecker(ctx)
 		foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: checkNamespace(ctx, checker)}}
 		Expect(k8s.Create(ctx, foreign)).To(Succeed())
@@ -154,7 +154,7 @@ func enforcePolicies(namespace string) (stop func()) {
 					}
 					before := pod.DeepCopy()
 					pod.Labels["berg.test/behaviour"] = behaviour
-					// Gone, or changed meanwhile: the next round sees.
+					// Gone, or changed: the next round sees.
 					_ = k8s.Patch(ctx, &pod, client.MergeFrom(before))
 				}
 			}

@@ -108,14 +108,14 @@ var _ = Describe("NETWORK_POLICY", func() {
 		install := uninstall(ctx, ciliumPolicies)
 		isolatedBy(i, "NetworkPolicy")
 		Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(ConsistOf("challenge-network-policy"))
-		meanwhile := bergtest.Instance(ctx, ns, "auto")
-		expect.Reaches(ctx, meanwhile, bergv1.PhaseRunning)
-		isolatedBy(meanwhile, "NetworkPolicy")
+		between := bergtest.Instance(ctx, ns, "auto")
+		expect.Reaches(ctx, between, bergv1.PhaseRunning)
+		isolatedBy(between, "NetworkPolicy")
 
 		By("installing it again")
 		deleted := occurrence(ctx, &networkingv1.NetworkPolicyList{}, i.Status.Namespace, watch.Deleted)
 		install(ctx)
-		for _, i := range []*bergv1.ChallengeInstance{i, meanwhile} {
+		for _, i := range []*bergv1.ChallengeInstance{i, between} {
 			isolatedBy(i, "CiliumNetworkPolicy")
 			Expect(apiserver.Names(ctx, &networkingv1.NetworkPolicyList{}, of(i))).To(BeEmpty())
 		}

@@ -70,7 +70,7 @@ var _ = Describe("An API that is not installed", func() {
 		Entry("TLSRoute", tlsRoutes, "cilium", bergtest.OneContainer, bergtest.EveryKind, bergv1.ConditionRoutesCreated),
 		Entry("HTTPRoute", httpRoutes, "cilium", tlsOnly, bergtest.EveryKind, bergv1.ConditionRoutesCreated),
 		Entry("Cilium, wanted", ciliumPolicies, "cilium", "", noRoutes, bergv1.ConditionNetworkPolicyCreated),
-		Entry("Cilium, wanted beside the other", ciliumPolicies, "both", "", noRoutes, bergv1.ConditionNetworkPolicyCreated),
+		Entry("Cilium, wanted with the other", ciliumPolicies, "both", "", noRoutes, bergv1.ConditionNetworkPolicyCreated),
 		Entry("Cilium, not wanted", ciliumPolicies, "kubernetes", bergtest.EveryKind, "", ""),
 	)
 

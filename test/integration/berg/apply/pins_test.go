@@ -75,7 +75,7 @@ var _ = Describe("A default timeout that is changed while an instance runs", fun
 })
 
 var _ = Describe("What an instance was started with", func() {
-	It("is what its Challenge says, in whatever notation", func(ctx context.Context) {
+	It("is what its Challenge says, in any notation", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		for name, spec := range map[string]string{
 			"nothing":   `{"containers":[{"hostname":"a","image":"i","environment":{"A":null,"B":"","C":"x"}}]}`,

@@ -58,7 +58,7 @@ var _ = Describe("A pull secret", func() {
 		expect.Shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
 	})
 
-	It("of somebody else is left alone, and not used", func(ctx context.Context) {
+	It("of another owner is left alone, and not used", func(ctx context.Context) {
 		source := bergtest.PullSecretSource(ctx, "ours")
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "foreign", `containers: [{hostname: web, image: "example.com/web:1", dynamicFlag: {content: {path: /flag}}}]`)

@@ -45,7 +45,7 @@ const (
 	// toBeSolvedByAll has one flag for all instances.
 	toBeSolvedByAll = `{flag: "berg{before}", containers: [{hostname: web, image: "example.com/web:1", ports: [{name: web, port: 8080, type: publicHttpRoute}]}]}`
 	// neverPulled stands for solvers: their pods stay Pending, and specs say how they end, as
-	// the kubelet would. Otherwise a simulated node ends every pod of a Job at once.
+	// the kubelet would. Otherwise a simulated node ends every pod of a Job immediately.
 	neverPulled = "berg.test/behaviour/image-pull:1"
 )
 
@@ -67,12 +67,12 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		Expect(i.Spec.Flag).To(MatchRegexp(`^berg\{check_[a-z2-7]{26}\}$`))
 		Expect(i.Labels).To(HaveKeyWithValue(bergv1.LabelCheck, c.Name))
 		Expect(metav1.IsControlledBy(i, c)).To(BeTrue())
-		told := map[string]string{}
+		reported := map[string]string{}
 		for _, e := range pod.Spec.Containers[0].Env {
-			told[e.Name] = e.Value
+			reported[e.Name] = e.Value
 		}
 		web, game := i.Status.Services[0], i.Status.Services[1]
-		Expect(told).To(SatisfyAll(
+		Expect(reported).To(SatisfyAll(
 			HaveKeyWithValue("WEB_ENDPOINT", fmt.Sprintf("%s:%d", web.Hostname, web.Port)), HaveKeyWithValue("WEB_URL", web.URL),
 			HaveKeyWithValue("GAME_1_HOST", game.Hostname), HaveKeyWithValue("GAME_1_PORT", fmt.Sprint(game.Port)),
 			HaveKeyWithValue("FLAG_FILE", "/dev/termination-log"), HaveKeyWithValue("LEVEL", "$$(HOME) 5"), Not(HaveKey("CHALLENGE_NAMESPACE"))))
@@ -232,7 +232,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		var lasting atomic.Bool
 		inprocess.Restart(map[string]string{"CHECK_CONCURRENCY": "2"}, transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/jobs") && (lasting.Load() || refused.Add(1) <= 3) {
-				return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "nobody may do anything yet"), nil
+				return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "no request is allowed yet"), nil
 			}
 			return next.RoundTrip(r)
 		}))
@@ -245,7 +245,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		bergtest.Challenge(ctx, ns, "other", toBeSolved)
 		other := newCheck(ctx, ns, "other")
 		shows(ctx, other, metav1.ConditionFalse, bergv1.CheckRefused)
-		Expect(other.Status.LastResult.Message).To(ContainSubstring("nobody may do anything yet"))
+		Expect(other.Status.LastResult.Message).To(ContainSubstring("no request is allowed yet"))
 	})
 
 	It("says what it waits for", func(ctx context.Context) {
@@ -262,7 +262,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 		solverOf(ctx, missing)
 	})
 
-	It("is broken off when its Challenge is changed meanwhile, and made again of the new version", func(ctx context.Context) {
+	It("is broken off when its Challenge changes during the check, and repeated for the new version", func(ctx context.Context) {
 		now := &bergtest.SteppingClock{}
 		inprocess.Instead(now, inprocess.With(map[string]string{"CHECK_CONCURRENCY": "2"}), nil)
 		challenge := bergtest.Challenge(ctx, ns, "static", toBeSolvedByAll)
@@ -307,7 +307,7 @@ var _ = Describe("A ChallengeCheck", Label("check"), func() {
 			}).WithTimeout(time.Second).Should(Succeed())
 			now.Step(5 * time.Second)
 		}
-		first := made("at once")
+		first := made("first")
 		dueAt(first.Add(10 * time.Minute))
 		made("after ten minutes")
 		dueAt(shown.Add(-8 * time.Minute)) // which is sooner than ten minutes later
@@ -422,7 +422,7 @@ func suspended(c *bergv1.ChallengeCheck) { c.Spec.Suspend = true }
 // impatient is one that is to run out of time.
 func impatient(c *bergv1.ChallengeCheck) { c.Spec.Timeout = "10s" }
 
-// patient is one for a clock that is put forward meanwhile: the API server's, by which the age of a solver
+// patient is one for a clock that is put forward during the spec: the API server's, by which the age of a solver
 // is known, is not.
 func patient(c *bergv1.ChallengeCheck) { c.Spec.Timeout = "1h" }
 

@@ -35,7 +35,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// Simulated nodes list no images, and seem to run whatever is put on them: a pull is done as soon
+// Simulated nodes list no images, and seem to run everything that is put on them: a pull is done as soon
 // as its pod runs.
 var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 	const ahead = 30 * time.Minute
@@ -89,7 +89,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		_, all = seen()
 		Expect(all).To(HaveLen(3*nodes), "what is there is pulled again")
 
-		By("forgetting what nobody asks for")
+		By("forgetting what no Challenge asks for")
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = false })
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
@@ -103,7 +103,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		inprocess.Restart(map[string]string{"IMAGE_PREPULL_LEAD": ahead.String()}, func(next http.RoundTripper) http.RoundTripper {
 			return transport.Func(func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/challenges/refused/status") && refused.Add(1) <= 2 {
-					return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "nobody may do anything yet"), nil
+					return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "no request is allowed yet"), nil
 				}
 				return next.RoundTrip(r)
 			})

@@ -92,7 +92,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		Expect(inprocess.Metric("berg_challengeinstancerecord_written_total") - written).To(BeEquivalentTo(1))
 		Eventually(func() float64 { return inprocess.Metric("berg_challengeinstancerecord_stored") }).Should(BeEquivalentTo(1))
 
-		By("deleting it when its time is over, which somebody may have moved")
+		By("deleting it when its time is over, which may have been changed")
 		apiserver.Change(ctx, r, func() {
 			r.Annotations[bergv1.AnnotationDeleteAt] = time.Now().Add(3 * time.Second).UTC().Format(time.RFC3339)
 		})
@@ -218,7 +218,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		var refused atomic.Int64
 		inprocess.Restart(recording(), transport.Through(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/challengeinstancerecords") && refused.Add(1) <= 2 {
-				return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "nobody may do anything yet"), nil
+				return transport.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden, "no request is allowed yet"), nil
 			}
 			return next.RoundTrip(r)
 		}))
@@ -230,7 +230,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 		Expect(refused.Load()).To(BeEquivalentTo(3))
 	})
 
-	It("is left of each of many that end at once, and holds none of them up", func(ctx context.Context) {
+	It("is left of each of many that end together, and delays none of them", func(ctx context.Context) {
 		inprocess.Restart(recording(), nil)
 		all := bergtest.Several(ctx, ns, "web", 60)
 		for _, i := range all {
@@ -241,7 +241,7 @@ var _ = Describe("A record", Label("record"), Ordered, func() {
 			bergtest.Gone(ctx, i)
 			recordOf(ctx, i)
 		}
-		AddReportEntry("records", fmt.Sprintf("%v of %d were not looked at, because too many ended at once",
+		AddReportEntry("records", fmt.Sprintf("%v of %d were not looked at, because too many ended together",
 			inprocess.Metric("berg_challengeinstancerecord_crowded_total"), len(all)))
 	})
 })

@@ -84,7 +84,7 @@ var _ = Describe("A clock that is put forward", func() {
 		bergtest.Gone(ctx, i)
 	})
 
-	It("fails at once what has not become ready by its start deadline", func(ctx context.Context) {
+	It("fails immediately what has not become ready by its start deadline", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "deadline", bergtest.NeverReady)
 		now := &bergtest.SteppingClock{}

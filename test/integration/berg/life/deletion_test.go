@@ -35,7 +35,7 @@ import (
 )
 
 var _ = Describe("Deleting an instance", func() {
-	DescribeTable("leaves nothing behind, whatever state it is in",
+	DescribeTable("leaves nothing behind, in every state",
 		func(ctx context.Context, spec string, state func(context.Context, *bergv1.ChallengeInstance)) {
 			ns := bergtest.Namespace(ctx)
 			if spec != "" {
@@ -106,7 +106,7 @@ var _ = Describe("Deleting an instance", func() {
 		}
 	})
 
-	It("that no operator has seen yet, or sees only afterwards, is done at once", func(ctx context.Context) {
+	It("that no operator has seen yet, or sees only afterwards, is done immediately", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "unseen", bergtest.OneContainer)
 		running := bergtest.Instance(ctx, ns, "unseen")
@@ -120,7 +120,7 @@ var _ = Describe("Deleting an instance", func() {
 		bergtest.Gone(ctx, running)
 	})
 
-	It("continues when what holds its namespace releases it, and says meanwhile what that is", func(ctx context.Context) {
+	It("continues when what holds its namespace releases it, and says until then what that is", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "held", bergtest.OneContainer)
 		inside, itself, refused := bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held"), bergtest.Instance(ctx, ns, "held")

@@ -31,7 +31,7 @@ import (
 )
 
 var _ = Describe("The time of an instance", func() {
-	It("is followed while it lives: extended, shortened, expired at once", func(ctx context.Context) {
+	It("is followed while it lives: extended, shortened, expired immediately", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "extend", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "extend", bergtest.WithTimeout("30m"))
@@ -86,7 +86,7 @@ var _ = Describe("The time of an instance", func() {
 		inTime(restarted, all)
 	})
 
-	It("expires at once where it passed while no operator ran", func(ctx context.Context) {
+	It("expires immediately if it passed while no operator ran", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "overdue", bergtest.OneContainer)
 		i, longer := bergtest.Instance(ctx, ns, "overdue"), bergtest.Instance(ctx, ns, "overdue", bergtest.WithTimeout("9h"))
@@ -138,7 +138,7 @@ var _ = Describe("The time of an instance", func() {
 		Expect(i.Spec.TerminationReason).To(BeEmpty())
 	})
 
-	It("is counted once when it expires, whatever fails", func(ctx context.Context) {
+	It("is counted once when it expires, no matter what fails", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "answered", bergtest.OneContainer)
 		const over = 3
@@ -173,7 +173,7 @@ var _ = Describe("The time of an instance", func() {
 })
 
 var _ = Describe("spec.terminationReason", func() {
-	It("terminates a live instance, in whatever phase it is, and stays its reason", func(ctx context.Context) {
+	It("terminates a live instance in every phase, and stays its reason", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "runs", bergtest.OneContainer)
 		bergtest.Challenge(ctx, ns, "starts", bergtest.NeverReady)
@@ -235,7 +235,7 @@ var _ = Describe("Many instances that expire at the same second", func() {
 
 		By("letting all of them expire at one moment")
 		// Time for one request for each, where a bare client needed two and had the
-		// API server to itself, on a machine that may have become busy meanwhile.
+		// API server to itself, on a machine that may have become busy.
 		moment := time.Now().Add(45*time.Second + 6*bare).Truncate(time.Second)
 		bulk.Each(len(all), func(n int) {
 			apiserver.Change(ctx, all[n], func() {

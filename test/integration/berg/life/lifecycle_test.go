@@ -117,7 +117,7 @@ var _ = Describe("The life of an instance", func() {
 		}
 	})
 
-	It("shows every phase to whoever watches, and leaves nothing behind", func(ctx context.Context) {
+	It("shows every phase to a watch, and leaves nothing behind", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "watched", bergtest.Misbehaving("not-ready"))
 		i := bergtest.Instance(ctx, ns, "watched", func(i *bergv1.ChallengeInstance) { i.GenerateName, i.Name = "", "watched" })

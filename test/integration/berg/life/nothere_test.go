@@ -19,7 +19,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/transport"
 )
 
-// An API server that does not know a kind, or whatever stands before it, answers 404 as one
+// An API server that does not know a kind, or a proxy before it, answers 404 as one
 // that does not know an object does, without the name of any.
 var _ = Describe("A 404 that names no object", func() {
 	DescribeTable("holds up neither the start nor the deletion of an instance",
@@ -59,7 +59,7 @@ var _ = Describe("A 404 that names no object", func() {
 		}),
 	)
 
-	It("to the last look for routes, whose API was removed meanwhile, lets an instance be deleted", func(ctx context.Context) {
+	It("to the last list of routes, whose API was removed, lets an instance be deleted", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "removed", bergtest.OneContainer)
 		i := bergtest.Instance(ctx, ns, "removed")
@@ -74,7 +74,7 @@ var _ = Describe("A 404 that names no object", func() {
 		stop := inprocess.RunAt(clock.RealClock{}, nil, lost.Wrap)
 		DeferCleanup(stop)
 		bergtest.Gone(ctx, i)
-		Expect(lost.Answered.Load()).To(BeNumerically(">", 0), "nobody looked")
+		Expect(lost.Answered.Load()).To(BeNumerically(">", 0), "no request was answered so")
 		Expect(k8s.DeleteAllOf(ctx, &gatewayv1.HTTPRoute{}, client.InNamespace(i.Status.Namespace))).To(Succeed())
 	})
 })

@@ -23,8 +23,8 @@ import (
 )
 
 // Names repeat with the owner, and so do those of an Environment's ID. What is done again
-// because somebody asks for it is no fight.
-var _ = Describe("As often as somebody asks for it,", func() {
+// because a client asks for it is no contest.
+var _ = Describe("As often as a client asks for it,", func() {
 	It("the instances of one owner start, the last as quickly as the first", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "again", bergtest.OneContainer)
@@ -98,7 +98,7 @@ var _ = Describe("As often as somebody asks for it,", func() {
 	}, SpecTimeout(limits.Scaled(10*time.Minute)))
 })
 
-var _ = Describe("An object of an instance that somebody deletes each time", func() {
+var _ = Describe("An object of an instance that another client deletes each time", func() {
 	It("comes back with growing pauses, which is told, and does not slow what comes after", func(ctx context.Context) {
 		i := bergtest.StartRunning(ctx, "deleted", bergtest.OneContainer)
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}

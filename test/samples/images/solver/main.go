@@ -145,7 +145,7 @@ func shows(ctx context.Context, visits *http.Client, address, words string) erro
 	case response.StatusCode != http.StatusOK:
 		return fmt.Errorf("%s answers %s", address, response.Status)
 	case !strings.Contains(string(page), words):
-		return fmt.Errorf("%s is not the page of the challenge: somebody else answers", address)
+		return fmt.Errorf("%s is not the page of the challenge: another program answers", address)
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func greets(ctx context.Context, address, words string) error {
 		return err
 	}
 	if !strings.Contains(line, words) {
-		return fmt.Errorf("%s is not the service of the challenge: somebody else answers", address)
+		return fmt.Errorf("%s is not the service of the challenge: another program answers", address)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func TestWhoIsNotTheChallengeIsNotReached(t *testing.T) {
 	for name, env := range map[string]func(string) string{
 		"another page":      environment("CHALLENGE", "web", "WEB_URL", other.URL),
 		"another shop":      environment("CHALLENGE", "shop", "SHOP_URL", other.URL),
-		"nobody listens":    environment("CHALLENGE", "pwn", "KIOSK_ENDPOINT", closedPort),
+		"no listener":       environment("CHALLENGE", "pwn", "KIOSK_ENDPOINT", closedPort),
 		"no address is set": environment("CHALLENGE", "shop"),
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
