@@ -37,9 +37,8 @@ func Requests(ctx context.Context, from client.Reader, list client.ObjectList, w
 	return requests
 }
 
-// Open opens the watches of kinds without waiting for what they bring. A manager waits for
-// the caches that it knows of before it competes for the lease; the controllers would only
-// only name theirs.
+// Open opens the watches of kinds without waiting for their objects. A manager waits, before it competes for the
+// lease, for the caches that it knows of by then; the controllers name theirs only later.
 func Open(ctx context.Context, informers cache.Informers, kinds ...client.Object) error {
 	for _, kind := range kinds {
 		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
