@@ -182,18 +182,19 @@ func (r *round) writes(cfg config.Challenge) (due []*write, more bool) {
 	return due, len(due) < len(starts)+len(others)
 }
 
-// write starts an instance, or writes why it does not start. What only waits has no finalizer, because nothing of it
-// exists, unless a record is kept of it.
+// write starts an instance, or writes why it does not start. An instance that only waits has the finalizer too, so that
+// a watch shows it as Terminated before it is gone.
 func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 	w.done = true
 	w.Instance = w.Instance.DeepCopy()
-	if w.problem == nil || w.problem.Class != outcome.Waiting || a.Recorder != nil {
-		if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Client, w.Instance, bergv1.Finalizer)); err != nil {
-			w.err = redact.Error(err, w.Instance.Spec.Flag)
-			if w.problem != nil || outcome.CauseOf(err) != outcome.Rejected {
-				return
-			}
-			// Without it a deletion would be missed.
+	if err := outcome.WrapNotFound(finalizer.Ensure(ctx, a.Client, w.Instance, bergv1.Finalizer)); err != nil {
+		err = redact.Error(err, w.Instance.Spec.Flag)
+		if outcome.CauseOf(err) != outcome.Rejected {
+			w.err = err
+			return
+		}
+		if w.problem == nil { // without it a deletion would be missed
+			w.err = err
 			w.refused = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", err), w.Instance.Spec.Flag)
 			w.problem = w.refused
 		}
