@@ -86,7 +86,7 @@ func (a *admitter) setup(mgr ctrl.Manager) error {
 var admissionChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return !isStarted(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return changes.Update(e) || isStarted(e.ObjectOld) && !isStarted(e.ObjectNew)
+		return changes.Update(e) || finalizerRemoved.Update(e) || isStarted(e.ObjectOld) && !isStarted(e.ObjectNew)
 	},
 }
 
@@ -95,6 +95,9 @@ var admissionChanged = predicate.Funcs{
 var holderChanged = predicate.And(identityChanged, predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return e.Object.GetLabels()[bergv1.LabelManagedBy] != bergv1.ManagedBy },
 })
+
+// finalizerRemoved accepts that the finalizer of an instance was removed by hand: it is put back.
+var finalizerRemoved = finalizer.TakenOff(bergv1.Finalizer)
 
 // isStarted reports whether an instance counts: from its start until its finalizer is taken off, after which
 // nothing of it exists.
@@ -156,7 +159,11 @@ type write struct {
 func (r *round) writes(cfg config.Challenge) (due []*write, more bool) {
 	var starts, others []*write
 	report := func(uid types.UID, p *outcome.Problem) {
-		if c := r.candidates[uid]; p != nil && !r.delayed.Has(uid) && !status.Reports(c.Instance, p) {
+		c := r.candidates[uid]
+		if p == nil || r.delayed.Has(uid) {
+			return
+		}
+		if !status.Reports(c.Instance, p) || !controllerutil.ContainsFinalizer(c.Instance, bergv1.Finalizer) {
 			others = append(others, &write{Candidate: c, problem: p})
 		}
 	}
@@ -193,8 +200,8 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 			w.err = err
 			return
 		}
+		w.err = err
 		if w.problem == nil { // without it a deletion would be missed
-			w.err = err
 			w.refused = status.ProblemOf(bergv1.ConditionNamespaceCreated, fmt.Errorf("put a finalizer on the instance: %w", err), w.Instance.Spec.Flag)
 			w.problem = w.refused
 		}

@@ -174,11 +174,17 @@ func TestWhatIsSaidOrHasJustFailedIsNotWritten(t *testing.T) {
 		t.Errorf("%d writes, more %v: a start is sent again without a pause", len(due), more)
 	}
 	for _, w := range due {
+		w.Instance.Finalizers = []string{bergv1.Finalizer}
 		status.Compute(status.Outcome{Observed: status.Observed{Candidate: w.Candidate}, Problem: w.problem}, cfg, noon)
 	}
 	if due, more := r.writes(cfg); len(due) != 0 || more {
 		t.Errorf("%d writes, more %v: what is said is written again", len(due), more)
 	}
+	due[0].Instance.Finalizers = nil
+	if due, more := r.writes(cfg); len(due) != 1 || more {
+		t.Errorf("%d writes, more %v: a finalizer that was removed by hand is not put back", len(due), more)
+	}
+	due[0].Instance.Finalizers = []string{bergv1.Finalizer}
 	r.delayed.Delete("0001")
 	if due, more := r.writes(cfg); len(due) != 1 || due[0].problem != nil || more {
 		t.Errorf("%d writes, more %v", len(due), more)

@@ -35,7 +35,7 @@ var _ = Describe("A problem is told in a few words, however long it is:", func()
 			"spec.containers[0].environment[ä", "must consist of"),
 		Entry("many such names", `containers: [{hostname: a, image: i, environment: {`+manyLongVariables(12)+`}}]`,
 			"spec.containers[0].environment[", "must consist of", "more"),
-		Entry("every image", `containers: [`+manyLongImages(16)+`]`, "spec.containers[0].image", "without spaces", "more"),
+		Entry("every image", `containers: [`+manyLongImages(16)+`]`, "spec.containers[0].image", "leading or trailing spaces", "more"),
 	)
 })
 

@@ -356,6 +356,19 @@ func reachesHealth(ctx context.Context, i *bergv1.ChallengeInstance) {
 			g.Expect(d.Status.UpdatedReplicas).To(Equal(int32(1)))
 			g.Expect(d.Status.AvailableReplicas).To(Equal(int32(1)))
 		}
+		// The status of a Deployment may be that of before its pod was deleted.
+		var sets appsv1.ReplicaSetList
+		g.Expect(k8s.List(ctx, &sets, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		for _, s := range sets.Items {
+			g.Expect(s.Status.ObservedGeneration).To(Equal(s.Generation))
+			g.Expect(s.Status.Replicas).To(Equal(*s.Spec.Replicas))
+		}
+		var pods corev1.PodList
+		g.Expect(k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace))).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(len(deployments.Items)))
+		for _, p := range pods.Items {
+			g.Expect(p.DeletionTimestamp).To(BeNil())
+		}
 	}).Should(Succeed())
 	expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 }
