@@ -487,7 +487,7 @@ func TestAnyNamespaceWillDo(t *testing.T) {
 }
 
 func TestNotesTellWhatRemovalLeaves(t *testing.T) {
-	for values, want := range map[string]string{"": "leaves the definitions", "crds: {keep: false}": "BEFORE it"} {
+	for values, want := range map[string]string{"": "keeps the CRDs", "crds: {keep: false}": "BEFORE that"} {
 		if _, notes, err := render(values, namespace); err != nil || !strings.Contains(notes, want) {
 			t.Errorf("%q: error %v, notes without %q:\n%s", values, err, want, notes)
 		}
