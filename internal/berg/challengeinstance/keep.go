@@ -38,6 +38,9 @@ type Ending struct {
 	Challenge bergv1.ChallengeReference
 	// StaticFlag is that of the Challenge, "" if it has none or is gone.
 	StaticFlag string
+	// FlagLost: the containers were started with a Challenge that had a flag of its own, and that Challenge
+	// was changed or deleted since: they may know a flag that the operator does not.
+	FlagLost bool
 	// ExpiresAt is nil while the instance is frozen, and if it never started.
 	ExpiresAt *metav1.Time
 }
@@ -72,6 +75,8 @@ func (r *Reconciler) ending(ctx context.Context, instance *bergv1.ChallengeInsta
 	if c.Challenge != nil {
 		e.StaticFlag = c.Challenge.Spec.Flag
 	}
+	e.FlagLost = c.Pinned != nil && c.Pinned.Defaults != nil && c.Pinned.Defaults.StaticFlag &&
+		(c.Challenge == nil || c.Challenge.Generation != instance.Status.ChallengeGeneration)
 	if e.Reason == bergv1.EndReason(bergv1.TerminationAdmin) && r.Config.Challenge.WithdrawalPolicy == config.WithdrawalStop && status.Withdrawn(c) {
 		e.Reason = bergv1.EndChallengeDeleted
 	}

@@ -1,11 +1,11 @@
 package record
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 )
 
@@ -14,7 +14,7 @@ const MaxLog = 64 << 10
 
 const (
 	// flagMark stands for a flag.
-	flagMark = "<flag>"
+	flagMark = redact.Mark
 	// maxTermination is how much of a termination message a kubelet keeps, in bytes:
 	// https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 	maxTermination = 4096
@@ -24,48 +24,47 @@ const (
 
 // censor takes the flags of an instance out of what its containers wrote.
 type censor struct {
-	notations []string // longest first
+	patterns []redact.Pattern
 	// short: a flag cannot be told from ordinary words.
 	short bool
+	// lost: containers may know a flag that is not known here.
+	lost bool
+}
+
+// censorOf returns the censor of an instance that ends.
+func censorOf(e challengeinstance.Ending) censor {
+	c := newCensor(e.Instance.Spec.Flag, e.StaticFlag)
+	c.lost = e.FlagLost
+	return c
 }
 
 func newCensor(flags ...string) censor {
 	var c censor
 	for _, flag := range flags {
-		all := redact.Notations(flag)
-		c.short = c.short || flag != "" && len(all) == 0
-		c.notations = append(c.notations, all...)
-	}
-	slices.SortFunc(c.notations, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
+		p := redact.NewPattern(flag)
+		c.short = c.short || flag != "" && p.Empty()
+		if !p.Empty() {
+			c.patterns = append(c.patterns, p)
 		}
-		return strings.Compare(a, b)
-	})
-	c.notations = slices.Compact(c.notations)
+	}
 	return c
 }
 
-// longest is the length of the longest notation of a flag.
-func (c censor) maxBytes() int {
-	if len(c.notations) == 0 {
-		return 0
+// maxBytes is about the length of the longest notation of a flag.
+func (c censor) maxBytes() (length int) {
+	for _, p := range c.patterns {
+		length = max(length, p.MaxBytes())
 	}
-	return len(c.notations[0])
+	return length
 }
 
 // text takes the flags out of a text that is whole.
-func (c censor) text(text string) string {
-	for _, notation := range c.notations {
-		text = strings.ReplaceAll(text, notation, flagMark)
-	}
-	return text
-}
+func (c censor) text(text string) string { return redact.Remove(text, c.patterns...) }
 
 // words removes the flags from a text about a container: nothing of the text is left where a flag
-// cannot be told from words.
+// cannot be told from words, or is not known.
 func (c censor) words(text string) string {
-	if c.short {
+	if c.short || c.lost {
 		return ""
 	}
 	return c.text(stripControl(c.text(text)))
@@ -97,10 +96,10 @@ func (c censor) log(raw []byte, cut bool) string {
 
 // begun is how many bytes at the end of a text may be the beginning of a flag.
 func (c censor) begun(text string) int {
-	for length := min(len(text), c.maxBytes()-1); length > 0; length-- {
-		for _, notation := range c.notations {
-			if length < len(notation) && strings.HasSuffix(text, notation[:length]) {
-				return length
+	for from := max(0, len(text)-c.maxBytes()); from < len(text); from++ {
+		for _, p := range c.patterns {
+			if _, open := p.At(text[from:]); open {
+				return len(text) - from
 			}
 		}
 	}
@@ -110,17 +109,13 @@ func (c censor) begun(text string) int {
 // remainder is how many bytes at the beginning of a text go because they may be the end of a flag. A
 // flag that begins among them goes whole: its rest would not be known as one.
 func (c censor) remainder(text string) (length int) {
-	for _, notation := range c.notations {
-		for from := 1; from < len(notation) && len(notation)-from > length; from++ {
-			if strings.HasPrefix(text, notation[from:]) {
-				length = len(notation) - from
-			}
-		}
+	for _, p := range c.patterns {
+		length = max(length, p.Rest(text))
 	}
 	for begin := 0; begin < length; begin++ {
-		for _, notation := range c.notations {
-			if strings.HasPrefix(text[begin:], notation) {
-				length = max(length, begin+len(notation))
+		for _, p := range c.patterns {
+			if n, _ := p.At(text[begin:]); n > 0 {
+				length = max(length, begin+n)
 			}
 		}
 	}

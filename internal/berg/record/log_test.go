@@ -31,7 +31,7 @@ func TestLogHasNoFlag(t *testing.T) {
 		if !strings.Contains(got, flagMark) || strings.Contains(got, "alice") {
 			t.Errorf("%s: %q", name, got)
 		}
-		for _, n := range newCensor(secretFlag).notations {
+		for _, n := range notations(secretFlag) {
 			if strings.Contains(got, n) {
 				t.Errorf("%s: %q contains %q", name, got, n)
 			}
@@ -39,10 +39,25 @@ func TestLogHasNoFlag(t *testing.T) {
 	}
 }
 
+// notations are some of the ways in which programs write a flag.
+func notations(flag string) []string {
+	percent := url.QueryEscape(flag)
+	all := []string{
+		flag, hex.EncodeToString([]byte(flag)), strings.ToUpper(hex.EncodeToString([]byte(flag))),
+		percent, strings.ToLower(percent), url.PathEscape(flag),
+	}
+	for before := range 3 {
+		bits := []byte(strings.Repeat("\x00", before) + flag)
+		from, last := (before*8+5)/6, len(bits)*8/6
+		all = append(all, base64.RawStdEncoding.EncodeToString(bits)[from:last], base64.RawURLEncoding.EncodeToString(bits)[from:last])
+	}
+	return all
+}
+
 // However a log is cut, nothing of a flag that was cut is left at its beginning.
 func TestFlagThatWasCut(t *testing.T) {
 	c := newCensor(secretFlag)
-	for _, notation := range c.notations {
+	for _, notation := range notations(secretFlag) {
 		for from := 1; from < len(notation); from++ {
 			rest := notation[from:]
 			if got := c.log([]byte(rest+"\nnext line "+secretFlag), true); got != "\nnext line <flag>" {
@@ -58,7 +73,7 @@ func TestFlagThatWasCut(t *testing.T) {
 // A program may be stopped, and a long line be read, in the middle of a flag.
 func TestFlagThatHasBegun(t *testing.T) {
 	c := newCensor(secretFlag)
-	for _, notation := range c.notations {
+	for _, notation := range notations(secretFlag) {
 		for until := 1; until < len(notation); until++ {
 			if got := c.log([]byte("said "+secretFlag+"\n"+notation[:until]), false); got != "said <flag>\n" {
 				t.Fatalf("of %q, of which %d were written: %q", notation, until, got)

@@ -56,7 +56,7 @@ type Log struct {
 // server takes.
 func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.Time) *bergv1.ChallengeInstanceRecord {
 	i := e.Instance
-	c := newCensor(i.Spec.Flag, e.StaticFlag)
+	c := censorOf(e)
 	spec := bergv1.ChallengeInstanceRecordSpec{
 		Instance:            bergv1.RecordedInstance{Namespace: i.Namespace, Name: i.Name, UID: string(i.UID), InstanceID: i.Status.InstanceID},
 		ChallengeRef:        e.Challenge,
@@ -245,6 +245,10 @@ func bounded(recorded bergv1.RecordedContainer, c censor) bergv1.RecordedContain
 func addLog(recorded *bergv1.RecordedContainer, log Log, c censor) {
 	if c.short {
 		recorded.LogMissing = "The flag is too short to be told from ordinary words"
+		return
+	}
+	if c.lost {
+		recorded.LogMissing = "The Challenge was changed or deleted after the start, and the flag that it had then is not known any more"
 		return
 	}
 	text := c.log(log.Raw, log.Cut || mayBeCut(log.Raw))

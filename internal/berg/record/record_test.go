@@ -213,6 +213,22 @@ func TestShortFlagKeepsLogsOut(t *testing.T) {
 	}
 }
 
+// A flag of the Challenge that was changed after the start is known to the containers alone.
+func TestNothingIsKeptWhereAFlagWasLost(t *testing.T) {
+	seen := Seen{
+		Pods: []corev1.Pod{podOf("web-1", corev1.ContainerStatus{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Error", Message: "it was old_flag"}}})},
+		Logs: map[LogKey]Log{{"web-1", "web"}: {Raw: []byte("it is old_flag")}},
+	}
+	e := ending(func(e *challengeinstance.Ending) { e.StaticFlag, e.FlagLost = "new_flag", true })
+	if c := compose(e, seen, keptForADay, noon).Spec.Containers[0]; c.Log != "" || c.Message != "" || !strings.Contains(c.LogMissing, "changed or deleted") || c.Exit.Reason != "Error" {
+		t.Errorf("%+v", c)
+	}
+	e.FlagLost = false
+	if c := compose(e, seen, keptForADay, noon).Spec.Containers[0]; c.Log == "" {
+		t.Errorf("of a Challenge that did not change: %+v", c)
+	}
+}
+
 func TestWithoutLogs(t *testing.T) {
 	seen := Seen{
 		Pods: []corev1.Pod{podOf("web-1", corev1.ContainerStatus{Name: "web", State: runs})},

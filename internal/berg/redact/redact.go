@@ -1,14 +1,6 @@
 package redact
 
-import (
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
-	"net/url"
-	"slices"
-	"strconv"
-	"strings"
-)
+import "strings"
 
 // minRedacted is the length in bytes from which a flag is removed: a shorter one occurs in
 // ordinary words, and its removal would make every message unreadable.
@@ -21,45 +13,34 @@ func Text(text, flag string) string { return Of(flag)(text) }
 
 // Of returns a function that removes a flag from texts.
 func Of(flag string) func(string) string {
-	all := Notations(flag)
-	return func(text string) string {
-		for _, notation := range all {
-			text = strings.ReplaceAll(text, notation, "<flag>")
+	p := NewPattern(flag)
+	return func(text string) string { return Remove(text, p) }
+}
+
+// Remove removes the flags of patterns from a text. Where two begin at the same byte, the longer one goes.
+func Remove(text string, patterns ...Pattern) string {
+	var out strings.Builder
+	kept := 0
+	for i := 0; i < len(text); {
+		length := 0
+		for _, p := range patterns {
+			n, _ := p.At(text[i:])
+			length = max(length, n)
 		}
+		if length == 0 {
+			i++
+			continue
+		}
+		out.WriteString(text[kept:i])
+		out.WriteString(Mark)
+		i += length
+		kept = i
+	}
+	if kept == 0 {
 		return text
 	}
+	return out.String() + text[kept:]
 }
-
-// Notations returns how a flag may be written, the longest first, so that none is found inside
-// another. It returns none for a flag that is too short to be distinguished from ordinary
-// words.
-func Notations(flag string) []string {
-	if len(flag) < minRedacted {
-		return nil
-	}
-	all := []string{
-		flag, strings.ReplaceAll(flag, "$", "$$"), // as in the value of a variable
-		hex.EncodeToString([]byte(flag)), strings.ToUpper(hex.EncodeToString([]byte(flag))),
-		url.QueryEscape(flag), url.PathEscape(flag),
-		withoutQuotes(strconv.Quote(flag)), withoutQuotes(strconv.QuoteToASCII(flag)),
-	}
-	if encoded, err := json.Marshal(flag); err == nil {
-		all = append(all, withoutQuotes(string(encoded)))
-	}
-	// In base64, the bytes before and after the flag change its first and last digit, and its
-	// offset changes all digits.
-	for before := range 3 {
-		bits := []byte(strings.Repeat("\x00", before) + flag)
-		from, last := (before*8+5)/6, len(bits)*8/6
-		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-			all = append(all, encoding.EncodeToString(bits)[from:last])
-		}
-	}
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
-	return slices.Compact(all)
-}
-
-func withoutQuotes(s string) string { return s[1 : len(s)-1] }
 
 // Error returns an error of the same kind whose text does not name the flag.
 func Error(err error, flag string) error {

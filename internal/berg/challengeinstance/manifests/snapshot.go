@@ -53,6 +53,9 @@ type Defaults struct {
 	MarkedPods bool `json:"markedPods,omitempty"`
 	// Source is the label of the instance at its start. A change of it must not restart pods.
 	Source string `json:"source,omitempty"`
+	// StaticFlag: the Challenge had a flag of its own. If that was changed since, the old one is not
+	// known any more, and what containers wrote is not kept.
+	StaticFlag bool `json:"staticFlag,omitempty"`
 	// Timeout is the lifetime of an instance without spec.timeout. Nil: the instance was
 	// started by a version that did not store it, and the current configuration applies.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`

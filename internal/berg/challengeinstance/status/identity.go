@@ -34,6 +34,7 @@ func Pin(o *Observed, cfg config.Challenge) error {
 	pinned := manifests.SnapshotOf(o.Challenge)
 	pinned.Defaults = manifests.DefaultsOf(cfg)
 	pinned.Defaults.Source = o.Instance.Labels[bergv1.LabelSource]
+	pinned.Defaults.StaticFlag = o.Challenge.Spec.Flag != ""
 	raw, err := pinned.Encode()
 	if err != nil {
 		return err

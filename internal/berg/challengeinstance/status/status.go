@@ -244,7 +244,7 @@ func defaultsCurrent(d *manifests.Defaults, cfg config.Challenge, instance *berg
 		return true
 	}
 	now := manifests.DefaultsOf(cfg)
-	now.Source = d.Source
+	now.Source, now.StaticFlag = d.Source, d.StaticFlag
 	if _, own := ownTimeout(instance); own || d.Timeout == nil {
 		now.Timeout = d.Timeout
 	}
