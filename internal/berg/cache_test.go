@@ -15,8 +15,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +29,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -119,6 +125,9 @@ func (k kept) add(t *testing.T, o client.Object) {
 // trimmed returns an object as it is read from a cache.
 func trimmed(t *testing.T, o client.Object) client.Object {
 	t.Helper()
+	if o.GetNamespace() == "" {
+		o.SetNamespace("challenge-a")
+	}
 	k := newKept()
 	k.add(t, o)
 	return k.store.List()[0].(client.Object)
@@ -330,6 +339,52 @@ func TestCachesHoldLittleForEachInstance(t *testing.T) {
 	t.Logf("%d bytes", each)
 	if each > most {
 		t.Errorf("the caches hold %d bytes for each instance, more than %d", each, most)
+	}
+}
+
+// Everyone who may write in one namespace can label as many and as large objects there as they like.
+func TestLabelledObjectsElsewhereTakeNoMemory(t *testing.T) {
+	const objects, most = 200, 3 << 10
+	large := func(n int) string { return fmt.Sprint(n) + strings.Repeat("x", 100<<10) }
+	for name, object := range map[string]func(n int) client.Object{
+		"ConfigMap": func(n int) client.Object { return &corev1.ConfigMap{Data: map[string]string{"a": large(n)}} },
+		"Service":   func(n int) client.Object { return &corev1.Service{Spec: corev1.ServiceSpec{ExternalName: large(n)}} },
+		"Deployment": func(n int) client.Object {
+			return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Paused: true, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Hostname: large(n)}}}}
+		},
+		"Job": func(n int) client.Object {
+			return &batchv1.Job{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Hostname: large(n)}}}}
+		},
+		"NetworkPolicy":       func(n int) client.Object { return &networkingv1.NetworkPolicy{} },
+		"CiliumNetworkPolicy": func(n int) client.Object { return &ciliumv2.CiliumNetworkPolicy{} },
+		"PodDisruptionBudget": func(n int) client.Object {
+			return &policyv1.PodDisruptionBudget{Status: policyv1.PodDisruptionBudgetStatus{Conditions: []metav1.Condition{{Message: large(n)}}}}
+		},
+		"HTTPRoute": func(n int) client.Object {
+			return &gatewayv1.HTTPRoute{Spec: gatewayv1.HTTPRouteSpec{Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(large(n))}}}
+		},
+		"TLSRoute": func(n int) client.Object {
+			return &gatewayv1.TLSRoute{Spec: gatewayv1.TLSRouteSpec{Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(large(n))}}}
+		},
+		"Pod": func(n int) client.Object {
+			return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed, Message: large(n)}}
+		},
+	} {
+		all := newKept()
+		before := heapInUse()
+		for n := range objects {
+			o := object(n)
+			o.SetNamespace("tenant")
+			o.SetName(fmt.Sprint("o", n))
+			o.SetLabels(map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentPod})
+			o.SetAnnotations(map[string]string{"large": large(n)})
+			all.add(t, o)
+		}
+		each := (heapInUse() - before) / objects
+		goruntime.KeepAlive(all)
+		if each > most {
+			t.Errorf("%s: the cache holds %d bytes for each, more than %d", name, each, most)
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func TestCachesOfRecords(t *testing.T) {
 // What a solver wrote is kept, and what it was told is not.
 func TestTrimSolver(t *testing.T) {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{bergv1.LabelComponent: bergv1.ComponentSolver}, Annotations: map[string]string{"a": "b"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "berg-check-a", Labels: map[string]string{bergv1.LabelComponent: bergv1.ComponentSolver}, Annotations: map[string]string{"a": "b"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "solver", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}}},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodFailed, Reason: "Evicted",

@@ -1,26 +1,37 @@
 package berg
 
 import (
+	"slices"
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/berg/check"
 	"github.com/bergctf/berg-operator/internal/berg/prepull"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
 // trim drops what the family does not look at. What it writes are patches, or is made from
 // what the API server has, so nothing is lost there.
 func trim(o client.Object) {
+	if labelled(o) && !inOwnNamespace(o.GetNamespace()) {
+		cache.KeepIdentity(o)
+		return
+	}
 	switch o := o.(type) {
 	case *corev1.Pod:
 		switch o.Labels[bergv1.LabelComponent] {
@@ -48,6 +59,24 @@ func trim(o client.Object) {
 	case *gatewayv1.TLSRoute:
 		o.Status = gatewayv1.TLSRouteStatus{}
 	}
+}
+
+// labelled reports whether objects of a kind are found by a label alone. Everyone who may write in
+// one namespace may set it, so it must not decide how much is kept in memory.
+func labelled(o client.Object) bool {
+	switch o.(type) {
+	case *corev1.ConfigMap, *corev1.Service, *corev1.Pod, *appsv1.Deployment, *batchv1.Job, *networkingv1.NetworkPolicy,
+		*policyv1.PodDisruptionBudget, *gatewayv1.HTTPRoute, *gatewayv1.TLSRoute, *ciliumv2.CiliumNetworkPolicy:
+		return true
+	default:
+		return false
+	}
+}
+
+// inOwnNamespace reports whether the operator builds in a namespace of such a name.
+func inOwnNamespace(name string) bool {
+	return slices.ContainsFunc([]string{manifests.NamespacePrefix, check.NamespacePrefix, prepull.NamespacePrefix},
+		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // trimDeployment keeps of a Deployment's status why its pods are not made. Of one

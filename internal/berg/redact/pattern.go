@@ -135,8 +135,8 @@ func (p Pattern) At(text string) (length int, open bool) {
 		return 0, false
 	}
 	for _, s := range p.sequences {
-		end, unfinished := s.match(text, 0)
-		length, open = max(length, end), open || unfinished
+		end, tooShort := s.match(text, 0)
+		length, open = max(length, end), open || tooShort
 	}
 	return length, open
 }
