@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
@@ -108,8 +109,7 @@ func environment(in Inputs) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	set := func(name, value string) {
 		env = slices.DeleteFunc(env, func(e corev1.EnvVar) bool { return e.Name == name })
-		// Kubernetes expands $(NAME) and $$ in values; each must arrive as it is.
-		env = append(env, corev1.EnvVar{Name: name, Value: strings.ReplaceAll(value, "$", "$$")})
+		env = append(env, corev1.EnvVar{Name: name, Value: rules.Literal(value)})
 	}
 	set("HOME", "/tmp")
 	for _, v := range in.Check.Spec.Solver.Env {

@@ -3,7 +3,6 @@ package manifests
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
@@ -98,6 +98,9 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 	}
 	for _, name := range sortedKeys(c.Environment) {
 		value, _ := c.Environment[name].Text() // Validate has read it
+		if d := in.Challenge.Defaults; d == nil || d.LiteralVariables {
+			value = rules.Literal(value)
+		}
 		set(name, value)
 	}
 	for _, e := range endpoints {
@@ -107,8 +110,7 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 	}
 	set("CHALLENGE_NAMESPACE", in.Namespace())
 	if f := c.DynamicFlag; f != nil && f.Env != nil {
-		// Kubernetes expands $(NAME) and $$ in values; a flag must arrive unchanged.
-		set(f.Env.Name, strings.ReplaceAll(in.Flag, "$", "$$"))
+		set(f.Env.Name, rules.Literal(in.Flag))
 	}
 	return env
 }
@@ -128,10 +130,10 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 	fill := func(name corev1.ResourceName, request, limit *bergv1.Amount, defaultRequest, defaultLimit resource.Quantity) {
 		r, l := defaultRequest.DeepCopy(), defaultLimit.DeepCopy()
 		if request != nil {
-			r = quantity(*request)
+			r = rules.Quantity(*request)
 		}
 		if limit != nil {
-			l = quantity(*limit)
+			l = rules.Quantity(*limit)
 		}
 		if r.Cmp(l) > 0 {
 			if limit != nil {
@@ -142,7 +144,7 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 		}
 		out.Requests[name], out.Limits[name] = r, l
 	}
-	requests, limits := authorResources(c)
+	requests, limits := rules.AuthorResources(c)
 	fill(corev1.ResourceCPU, requests.CPU, limits.CPU, defaults.CPURequest, defaults.CPULimit)
 	fill(corev1.ResourceMemory, requests.Memory, limits.Memory, defaults.MemoryRequest, defaults.MemoryLimit)
 	// A Challenge cannot set the disk space.
@@ -157,27 +159,10 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 	return out
 }
 
-// authorResources returns the amounts that the author wrote, empty where there are none.
-func authorResources(c bergv1.Container) (requests, limits bergv1.Resources) {
-	if c.ResourceRequests != nil {
-		requests = *c.ResourceRequests
-	}
-	if c.ResourceLimits != nil {
-		limits = *c.ResourceLimits
-	}
-	return requests, limits
-}
-
-// quantity parses an amount that Validate has accepted.
-func quantity(a bergv1.Amount) resource.Quantity {
-	q, _ := a.Quantity()
-	return q
-}
-
 func securityContext(c bergv1.Container) *corev1.SecurityContext {
 	var capabilities corev1.Capabilities
 	for _, added := range c.AdditionalCapabilities {
-		capabilities.Add = append(capabilities.Add, corev1.Capability(capability(added)))
+		capabilities.Add = append(capabilities.Add, corev1.Capability(rules.Capability(added)))
 	}
 	// Without DAC_OVERRIDE the mode of the program applies to root too: root can execute the
 	// program and not read it. The author can add the capability again.

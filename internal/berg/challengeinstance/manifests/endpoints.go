@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
 // Endpoint is the address of one port of the instance.
@@ -32,7 +33,7 @@ func EndpointsOf(in Inputs, live []*corev1.Service) ([]Endpoint, error) {
 	out := []Endpoint{}
 	for _, c := range in.Challenge.Containers {
 		for _, p := range c.Ports {
-			e := Endpoint{Variable: endpointVariable(p.Name)}
+			e := Endpoint{Variable: rules.EndpointVariable(p.Name)}
 			host, number, tls := c.Hostname, p.Port, false
 			switch p.EffectiveType() {
 			case bergv1.InternalPort:
@@ -155,20 +156,6 @@ func endpointName(c bergv1.Container, p bergv1.Port) string {
 		return p.Name
 	}
 	return fmt.Sprintf("%s:%d", c.Hostname, p.Port)
-}
-
-// endpointVariable is the port's name in upper case, every character other than
-// A-Z and 0-9 as "_", and "_ENDPOINT".
-func endpointVariable(portName string) string {
-	if portName == "" {
-		return ""
-	}
-	return strings.Map(func(r rune) rune {
-		if r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, strings.ToUpper(portName)) + "_ENDPOINT"
 }
 
 func nodePort(live []*corev1.Service, c bergv1.Container, p bergv1.Port) int32 {

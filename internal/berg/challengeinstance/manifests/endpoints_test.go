@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
 func TestEndpointVariable(t *testing.T) {
@@ -18,8 +19,8 @@ func TestEndpointVariable(t *testing.T) {
 		"straße":  "STRA_E_ENDPOINT",
 		"":        "",
 	} {
-		if got := endpointVariable(name); got != want {
-			t.Errorf("endpointVariable(%q) = %q, want %q", name, got, want)
+		if got := rules.EndpointVariable(name); got != want {
+			t.Errorf("rules.EndpointVariable(%q) = %q, want %q", name, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
 // containersOf returns n containers, each spoiled by modify.
@@ -32,42 +33,42 @@ func TestLimits(t *testing.T) {
 		containers []bergv1.Container
 		field      string
 	}{
-		"containers, at most":  {containersOf(maxContainers, nothing), ""},
-		"containers, too many": {containersOf(maxContainers+1, nothing), "spec.containers"},
+		"containers, at most":  {containersOf(rules.MaxContainers, nothing), ""},
+		"containers, too many": {containersOf(rules.MaxContainers+1, nothing), "spec.containers"},
 		"ports of one, at most": {containersOf(1, func(_ int, c *bergv1.Container) {
-			c.Ports = portsOf(maxPorts, bergv1.InternalPort)
+			c.Ports = portsOf(rules.MaxPorts, bergv1.InternalPort)
 		}), ""},
 		"ports of one, too many": {containersOf(1, func(_ int, c *bergv1.Container) {
-			c.Ports = portsOf(maxPorts+1, bergv1.InternalPort)
+			c.Ports = portsOf(rules.MaxPorts+1, bergv1.InternalPort)
 		}), "spec.containers[0].ports"},
-		"ports of all, at most": {containersOf(maxAllPorts/maxPorts, func(_ int, c *bergv1.Container) {
-			c.Ports = portsOf(maxPorts, bergv1.InternalPort)
+		"ports of all, at most": {containersOf(rules.MaxAllPorts/rules.MaxPorts, func(_ int, c *bergv1.Container) {
+			c.Ports = portsOf(rules.MaxPorts, bergv1.InternalPort)
 		}), ""},
-		"ports of all, too many": {containersOf(maxAllPorts/maxPorts+1, func(_ int, c *bergv1.Container) {
-			c.Ports = portsOf(maxPorts, bergv1.InternalPort)
+		"ports of all, too many": {containersOf(rules.MaxAllPorts/rules.MaxPorts+1, func(_ int, c *bergv1.Container) {
+			c.Ports = portsOf(rules.MaxPorts, bergv1.InternalPort)
 		}), "spec.containers"},
 		"node ports, at most": {containersOf(2, func(_ int, c *bergv1.Container) {
-			c.Ports = portsOf(maxNodePorts/2, bergv1.PublicPort)
+			c.Ports = portsOf(rules.MaxNodePorts/2, bergv1.PublicPort)
 		}), ""},
 		"node ports, too many": {containersOf(2, func(_ int, c *bergv1.Container) {
-			c.Ports = portsOf(maxNodePorts/2+1, bergv1.PublicPort)
+			c.Ports = portsOf(rules.MaxNodePorts/2+1, bergv1.PublicPort)
 		}), "spec.containers"},
-		"variables, at most":  {containersOf(1, variables(maxVariables, 10)), ""},
-		"variables, too many": {containersOf(1, variables(maxVariables+1, 10)), "spec.containers[0].environment"},
+		"variables, at most":  {containersOf(1, variables(rules.MaxVariables, 10)), ""},
+		"variables, too many": {containersOf(1, variables(rules.MaxVariables+1, 10)), "spec.containers[0].environment"},
 		"environment, too large": {containersOf(3, func(i int, c *bergv1.Container) {
 			if i == 2 {
-				variables(2, maxEnvironment/2)(i, c)
+				variables(2, rules.MaxEnvironment/2)(i, c)
 			}
 		}), "spec.containers[2].environment"},
-		"all together, too large": {containersOf(maxContainers, variables(2, maxSnapshot/maxContainers/2)), "spec.containers"},
+		"all together, too large": {containersOf(rules.MaxContainers, variables(2, rules.MaxSnapshot/rules.MaxContainers/2)), "spec.containers"},
 		"capabilities, too many": {containersOf(1, func(_ int, c *bergv1.Container) {
-			for range maxAdded + 1 {
+			for range rules.MaxAdded + 1 {
 				c.AdditionalCapabilities = append(c.AdditionalCapabilities, "CHOWN")
 			}
 		}), "spec.containers[0].additionalCapabilities"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs := Validate(Snapshot{Containers: tc.containers}, testConfig(t, nil).Challenge.AllowedCapabilities)
+			errs := rules.Validate(tc.containers, testConfig(t, nil).Challenge.AllowedCapabilities)
 			switch {
 			case tc.field == "" && len(errs) > 0:
 				t.Errorf("refused: %s", Summary(errs, ""))

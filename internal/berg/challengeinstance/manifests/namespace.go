@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 )
 
@@ -47,16 +48,13 @@ func podSecurityLevel(in Inputs) string {
 	}
 	for _, c := range in.Challenge.Containers {
 		for _, added := range c.AdditionalCapabilities {
-			if !slices.Contains(baselineCapabilities, capability(added)) {
+			if !slices.Contains(baselineCapabilities, rules.Capability(added)) {
 				return "privileged"
 			}
 		}
 	}
 	return "baseline"
 }
-
-// capability returns the name that Kubernetes uses for a capability: without CAP_.
-func capability(name string) string { return strings.TrimPrefix(name, "CAP_") }
 
 // InstanceUIDOf returns the UID of the instance that a namespace was created for. provable says
 // whether its name and its labels agree with that.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
-	"strings"
 
 	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +18,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/naming"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
@@ -145,18 +145,7 @@ func (in Inputs) hostname(container, port string) string {
 
 // path puts the instance's entropy into the path of a flag file.
 func (in Inputs) path(container string, file bergv1.FlagFile) string {
-	return withEntropy(file.Path, hex.EncodeToString(in.secret("entropy", container))[:len(maxEntropy)])
-}
-
-const (
-	// entropyPlaceholder in a path is replaced by the entropy of the instance.
-	entropyPlaceholder = "{entropy}"
-	// maxEntropy is as long as every entropy.
-	maxEntropy = "000000000000"
-)
-
-func withEntropy(path, entropy string) string {
-	return strings.ReplaceAll(path, entropyPlaceholder, entropy)
+	return rules.WithEntropy(file.Path, hex.EncodeToString(in.secret("entropy", container))[:len(rules.MaxEntropy)])
 }
 
 // meta is the metadata that every object inside the namespace shares.

@@ -101,7 +101,7 @@ func TestPlanGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := SnapshotOf(&bergv1.Challenge{Spec: spec})
-			if errs := Validate(s, testConfig(t, nil).Challenge.AllowedCapabilities); len(errs) > 0 {
+			if errs := s.Validate(testConfig(t, nil).Challenge.AllowedCapabilities); len(errs) > 0 {
 				t.Fatalf("the input is not valid: %v", errs.ToAggregate())
 			}
 			in := testInputs(testConfig(t, configs[name]), s)
@@ -214,6 +214,25 @@ func TestFlagReachesTheContainerUnchanged(t *testing.T) {
 	// Kubernetes turns $$ into $ and leaves everything else alone.
 	if got := strings.ReplaceAll(env[len(env)-1].Value, "$$", "$"); got != in.Flag {
 		t.Errorf("the container sees %q", got)
+	}
+}
+
+// What Kubernetes expands in the values of variables reaches the program as the author wrote it. An instance of an
+// earlier version keeps its pods.
+func TestVariablesReachTheContainerUnchanged(t *testing.T) {
+	const written = "pa$$word $(A) $$(A) $2b$12$x"
+	c := bergv1.Container{Hostname: "a", Environment: map[string]bergv1.EnvironmentValue{"V": bergv1.StringValue(written)}}
+	for name, tc := range map[string]struct {
+		defaults *Defaults
+		want     string
+	}{
+		"now":              {DefaultsOf(testConfig(t, nil).Challenge), "pa$$$$word $$(A) $$$$(A) $$2b$$12$$x"},
+		"an earlier start": {&Defaults{}, written},
+	} {
+		env := environment(testInputs(testConfig(t, nil), Snapshot{Defaults: tc.defaults}), c, nil)
+		if env[0].Name != "V" || env[0].Value != tc.want {
+			t.Errorf("%s: %s=%q, want %q", name, env[0].Name, env[0].Value, tc.want)
+		}
 	}
 }
 

@@ -7,11 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 )
 
 const (
-	nodePortSuffix = "-node-port"
-	headlessSuffix = "-headless"
+	nodePortSuffix = rules.NodePortSuffix
+	headlessSuffix = rules.HeadlessSuffix
 )
 
 // services returns the Services of one container: the internal one with all

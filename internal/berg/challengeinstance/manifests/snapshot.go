@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 )
 
@@ -51,6 +54,9 @@ type Defaults struct {
 	// MarkedPods: pods carry the ID of their instance. They do not carry its UID as its other
 	// objects do: secrets are derived from the UID, and players control the pods.
 	MarkedPods bool `json:"markedPods,omitempty"`
+	// LiteralVariables: the author's variables reach the program as they are written. Earlier versions let Kubernetes
+	// expand $(NAME) and $$ in them.
+	LiteralVariables bool `json:"literalVariables,omitempty"`
 	// Source is the label of the instance at its start. A change of it must not restart pods.
 	Source string `json:"source,omitempty"`
 	// StaticFlag: the Challenge had a flag of its own. If that was changed since, the old one is not
@@ -98,8 +104,8 @@ func DefaultsOf(cfg config.Challenge) *Defaults {
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
 		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces,
-		MarkedPods: true,
-		Timeout:    &metav1.Duration{Duration: cfg.Timeout},
+		MarkedPods: true, LiteralVariables: true,
+		Timeout: &metav1.Duration{Duration: cfg.Timeout},
 	}
 }
 
@@ -116,6 +122,18 @@ func (d *Defaults) ApplyTo(cfg config.Challenge) config.Challenge {
 	cfg.EphemeralStorageLimit, cfg.EphemeralStorageRequest = d.EphemeralStorageLimit, d.EphemeralStorageRequest
 	cfg.SeccompProfile, cfg.UserNamespaces = d.SeccompProfile, d.UserNamespaces
 	return cfg
+}
+
+// HasExpansions reports whether Kubernetes would change the value of a variable, which is a string in every snapshot.
+func (s Snapshot) HasExpansions() bool {
+	for _, c := range s.Containers {
+		for _, value := range c.Environment {
+			if text, _ := value.Text(); strings.Contains(text, "$") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Encode returns the snapshot as it is stored in a status.
@@ -138,6 +156,12 @@ func StoredSnapshot(instance *bergv1.ChallengeInstance) (*Snapshot, error) {
 		return nil, fmt.Errorf("status.challengeSnapshot: %w", err)
 	}
 	return s, nil
+}
+
+// Validate returns the errors of the Challenge, each naming its field. allowed are the capabilities that a container
+// may add.
+func (s Snapshot) Validate(allowed []string) field.ErrorList {
+	return rules.Validate(s.Containers, allowed)
 }
 
 // Matches reports whether a Challenge results in this snapshot. It compares encoded normal

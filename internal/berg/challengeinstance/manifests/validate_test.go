@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
 
@@ -82,7 +83,30 @@ func TestValidate(t *testing.T) {
 		"flag path in proc":        {`[{hostname: a, image: i, dynamicFlag: {content: {path: /proc/flag}}}]`, "spec.containers[0].dynamicFlag.content.path"},
 		"flag path like proc":      {`[{hostname: a, image: i, dynamicFlag: {content: {path: /process/flag}}}]`, ""},
 		"flag mode too high":       {`[{hostname: a, image: i, dynamicFlag: {content: {path: /a, mode: 512}}}]`, "spec.containers[0].dynamicFlag.content.mode"},
-		"runtime class":            {`[{hostname: a, image: i, runtimeClassName: "G V"}]`, "spec.containers[0].runtimeClassName"},
+		"flag path of the kubelet": {`[{hostname: a, image: i, dynamicFlag: {content: {path: /etc/hosts}}}]`, "spec.containers[0].dynamicFlag.content.path"},
+		"flag path termination":    {`[{hostname: a, image: i, dynamicFlag: {executable: {path: /dev/termination-log}}}]`, "spec.containers[0].dynamicFlag.executable.path"},
+		"flag path in sys":         {`[{hostname: a, image: i, dynamicFlag: {content: {path: /sys/kernel/flag}}}]`, "spec.containers[0].dynamicFlag.content.path"},
+		"flag path of a folder":    {`[{hostname: a, image: i, dynamicFlag: {content: {path: /var/www/html}}}]`, "spec.containers[0].dynamicFlag.content.path"},
+		"flag path below a file":   {`[{hostname: a, image: i, dynamicFlag: {content: {path: /etc/passwd/flag}}}]`, "spec.containers[0].dynamicFlag.content.path"},
+		"flag path below hosts":    {`[{hostname: a, image: i, dynamicFlag: {content: {path: /etc/hosts/a/flag}}}]`, "spec.containers[0].dynamicFlag.content.path"},
+		"flag path in a folder":    {`[{hostname: a, image: i, dynamicFlag: {content: {path: /var/www/html/flag.txt}}}]`, ""},
+		"flag path in shm":         {`[{hostname: a, image: i, dynamicFlag: {content: {path: /dev/shm/flag}}}]`, ""},
+		"flag mode decimal":        {`[{hostname: a, image: i, dynamicFlag: {content: {path: /a, mode: 444}}}]`, "spec.containers[0].dynamicFlag.content.mode"},
+		"flag mode decimal, high":  {`[{hostname: a, image: i, dynamicFlag: {content: {path: /a, mode: 755}}}]`, "spec.containers[0].dynamicFlag.content.mode"},
+		"flag mode octal":          {`[{hostname: a, image: i, dynamicFlag: {content: {path: /a, mode: 0440}}}]`, ""},
+		"flag mode 0644":           {`[{hostname: a, image: i, dynamicFlag: {content: {path: /a, mode: 420}}}]`, ""},
+		"memory in thousandths":    {`[{hostname: a, image: i, resourceLimits: {memory: 512m}}]`, "spec.containers[0].resourceLimits.memory"},
+		"memory without a unit":    {`[{hostname: a, image: i, resourceLimits: {memory: 512}}]`, "spec.containers[0].resourceLimits.memory"},
+		"memory in bytes":          {`[{hostname: a, image: i, resourceLimits: {memory: 536870912}}]`, ""},
+		"cpu in cores":             {`[{hostname: a, image: i, resourceLimits: {cpu: 1000}}]`, "spec.containers[0].resourceLimits.cpu"},
+		"capability unknown":       {`[{hostname: a, image: i, additionalCapabilities: [NET_ADMN]}]`, "spec.containers[0].additionalCapabilities[0]"},
+		"capability lower case":    {`[{hostname: a, image: i, additionalCapabilities: [net_admin]}]`, "spec.containers[0].additionalCapabilities[0]"},
+		"probe command as text":    {`[{hostname: a, image: i, readinessProbe: {exec: {command: ["curl -f http://localhost"]}}}]`, "spec.containers[0].readinessProbe.exec.command[0]"},
+		"image upper case":         {`[{hostname: a, image: "ghcr.io/Example/web:1"}]`, "spec.containers[0].image"},
+		"image with a scheme":      {`[{hostname: a, image: "https://ghcr.io/example/web:1"}]`, "spec.containers[0].image"},
+		"image with all":           {`[{hostname: a, image: "registry.example.com:5000/a/b_c/d-e:V1.0@sha256:` + strings.Repeat("0", 64) + `"}]`, ""},
+		"hostname of every pod":    {`[{hostname: localhost, image: i}]`, "spec.containers[0].hostname"},
+		"runtime class":            {``[{hostname: a, image: i, runtimeClassName: "G V"}]`, "spec.containers[0].runtimeClassName"},
 		"bandwidth too small":      {`[{hostname: a, image: i, egressBandwidth: "1"}]`, "spec.containers[0].egressBandwidth"},
 		"bandwidth not a quantity": {`[{hostname: a, image: i, ingressBandwidth: fast}]`, "spec.containers[0].ingressBandwidth"},
 	} {
@@ -91,7 +115,7 @@ func TestValidate(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(tc.containers), &containers); err != nil {
 				t.Fatal(err)
 			}
-			errs := Validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities)
+			errs := rules.Validate(containers, testConfig(t, nil).Challenge.AllowedCapabilities)
 			switch {
 			case tc.field == "" && len(errs) > 0:
 				t.Errorf("refused: %v", errs.ToAggregate())
@@ -108,7 +132,7 @@ func TestAllowedCapabilities(t *testing.T) {
 	s := Snapshot{Containers: []bergv1.Container{{Hostname: "a", Image: "i", AdditionalCapabilities: []string{"CAP_SYS_ADMIN", "KILL"}}}}
 	for name, refused := range map[string]int{"ALL": 0, "NONE": 2, "KILL": 1, "SYS_ADMIN,KILL": 0} {
 		allowed := testConfig(t, map[string]string{"CHALLENGE_ALLOWED_CAPABILITIES": name}).Challenge.AllowedCapabilities
-		if errs := Validate(s, allowed); len(errs) != refused {
+		if errs := s.Validate(allowed); len(errs) != refused {
 			t.Errorf("%s: %d refused, want %d: %v", name, len(errs), refused, errs.ToAggregate())
 		}
 	}
@@ -127,7 +151,7 @@ func TestValidateDoesNotRepeatEnvironmentValues(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(`[{hostname: a, image: i, environment: {TOKEN: [hunter2]}}]`), &containers); err != nil {
 		t.Fatal(err)
 	}
-	if text := Summary(Validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities), ""); text == "" || strings.Contains(text, "hunter2") {
+	if text := Summary(rules.Validate(containers, testConfig(t, nil).Challenge.AllowedCapabilities), ""); text == "" || strings.Contains(text, "hunter2") {
 		t.Errorf("the error repeats the value: %s", text)
 	}
 }
@@ -137,7 +161,7 @@ func TestSummaryIsBounded(t *testing.T) {
 	for range 16 {
 		containers = append(containers, bergv1.Container{Hostname: "UPPER"})
 	}
-	text := Summary(Validate(Snapshot{Containers: containers}, testConfig(t, nil).Challenge.AllowedCapabilities), "")
+	text := Summary(rules.Validate(containers, testConfig(t, nil).Challenge.AllowedCapabilities), "")
 	if !strings.Contains(text, "and ") || len(text) > 4096 {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}
@@ -161,7 +185,7 @@ func TestSummaryQuotesTheEndsOfLongValues(t *testing.T) {
 			[]string{"spec.containers[0].ports[0].protocol: Unsupported value: \"", "supported values: \"tcp\", \"udp\""},
 		},
 	} {
-		text := Summary(Validate(Snapshot{Containers: tc.containers}, nil), "")
+		text := Summary(rules.Validate(tc.containers, nil), "")
 		for _, want := range tc.says {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: %q is not in %s", name, want, text)
@@ -179,7 +203,7 @@ func TestSummaryContainsNoPartOfTheFlag(t *testing.T) {
 	for before := range 120 {
 		name := strings.Repeat("x", before) + " " + flag + strings.Repeat("y", 300-before)
 		c := bergv1.Container{Hostname: "a", Image: name + " ", Environment: map[string]bergv1.EnvironmentValue{name: {}}}
-		text := Summary(Validate(Snapshot{Containers: []bergv1.Container{c}}, nil), flag)
+		text := Summary(rules.Validate([]bergv1.Container{c}, nil), flag)
 		for _, half := range []string{flag[:8], flag[len(flag)-8:]} {
 			if strings.Contains(text, half) {
 				t.Fatalf("after %d: %q is in %s", before, half, text)
@@ -199,7 +223,7 @@ func TestEveryPortTypeIsPlanned(t *testing.T) {
 			t.Errorf("%s: the schema refuses it", kind)
 		}
 		in := testInputs(testConfig(t, nil), Snapshot{Containers: []bergv1.Container{{Hostname: "web", Image: "i", Ports: []bergv1.Port{{Port: 80, Type: kind}}}}})
-		if errs := Validate(in.Challenge, nil); len(errs) > 0 {
+		if errs := in.Challenge.Validate(nil); len(errs) > 0 {
 			t.Errorf("%s: %s", kind, Summary(errs, ""))
 		}
 		f, err := PlanFoundation(in)

@@ -105,7 +105,7 @@ func challengeIsValid(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil {
 		return nil
 	}
-	errs := manifests.Validate(manifests.SnapshotOf(c.Challenge), cfg.AllowedCapabilities)
+	errs := manifests.SnapshotOf(c.Challenge).Validate(cfg.AllowedCapabilities)
 	if len(errs) == 0 {
 		return nil
 	}

@@ -27,10 +27,10 @@ func TestDefaultsOfEarlierVersions(t *testing.T) {
 	if err := json.Unmarshal(data, earlier); err != nil {
 		t.Fatal(err)
 	}
-	if !defaultsCurrent(earlier, secure, instance) || defaultsCurrent(earlier, plain, instance) || !earlier.ApplyTo(plain).HTTPTLS {
-		t.Errorf("up to date %v and %v, TLS %v", defaultsCurrent(earlier, secure, instance), defaultsCurrent(earlier, plain, instance), earlier.ApplyTo(plain).HTTPTLS)
+	if !defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance) || defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance) || !earlier.ApplyTo(plain).HTTPTLS {
+		t.Errorf("up to date %v and %v, TLS %v", defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, secure, instance), defaultsCurrent(&manifests.Snapshot{Defaults: earlier}, plain, instance), earlier.ApplyTo(plain).HTTPTLS)
 	}
-	if now := manifests.DefaultsOf(plain); !defaultsCurrent(now, plain, instance) || now.ApplyTo(secure).HTTPTLS {
+	if now := manifests.DefaultsOf(plain); !defaultsCurrent(&manifests.Snapshot{Defaults: now}, plain, instance) || now.ApplyTo(secure).HTTPTLS {
 		t.Errorf("plain HTTP is not pinned: %+v", now)
 	}
 }
@@ -48,7 +48,7 @@ func TestPodsOfAnEarlierVersionAreNotUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := testConfig(t, map[string]string{"CHALLENGE_USER_NAMESPACES": "true"})
-	if defaultsCurrent(pinned.Defaults, cfg.Challenge, instance) {
+	if defaultsCurrent(pinned, cfg.Challenge, instance) {
 		t.Error("it counts as up to date, though a rollout would change its pods")
 	}
 }

@@ -205,7 +205,7 @@ func upToDate(c Candidate, cfg config.Challenge) metav1.Condition {
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonWaiting, "The instance has not been started"
 	case c.Challenge == nil:
 		status, reason, message = metav1.ConditionUnknown, bergv1.ReasonChallengeMissing, "The Challenge no longer exists"
-	case c.Pinned.Matches(c.Challenge) && defaultsCurrent(c.Pinned.Defaults, cfg, c.Instance):
+	case c.Pinned.Matches(c.Challenge) && defaultsCurrent(c.Pinned, cfg, c.Instance):
 		status, reason, message = metav1.ConditionTrue, bergv1.ReasonUpToDate, "The instance matches the Challenge"
 	case c.Pinned.Matches(c.Challenge):
 		reason, message = bergv1.ReasonConfigurationChanged,
@@ -239,12 +239,16 @@ func redactConditions(conditions []metav1.Condition, flag string) {
 
 // defaultsCurrent reports whether the configuration equals the stored one, as far as it
 // concerns the instance: the default timeout does not if spec.timeout is set.
-func defaultsCurrent(d *manifests.Defaults, cfg config.Challenge, instance *bergv1.ChallengeInstance) bool {
+func defaultsCurrent(pinned *manifests.Snapshot, cfg config.Challenge, instance *bergv1.ChallengeInstance) bool {
+	d := pinned.Defaults
 	if d == nil {
 		return true
 	}
 	now := manifests.DefaultsOf(cfg)
 	now.Source, now.StaticFlag = d.Source, d.StaticFlag
+	if !pinned.HasExpansions() {
+		now.LiteralVariables = d.LiteralVariables // no pod would differ
+	}
 	if _, own := ownTimeout(instance); own || d.Timeout == nil {
 		now.Timeout = d.Timeout
 	}

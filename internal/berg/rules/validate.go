@@ -1,7 +1,8 @@
-package manifests
+package rules
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 
 const (
 	// maxHostname leaves room for the longest name derived from it.
-	maxHostname = validation.DNS1035LabelMaxLength - len(nodePortSuffix)
+	maxHostname = validation.DNS1035LabelMaxLength - len(NodePortSuffix)
 	// maxMode is rwx for everyone.
 	maxMode = 0o777
 	// maxPath is that of the schema, in characters.
@@ -32,8 +33,8 @@ const (
 // mistakes already. Validate finds what a schema cannot express, and mistakes in Challenges
 // that were stored under another schema. It never repeats the value of an environment
 // variable, which may be secret. allowed are the capabilities that a container may add.
-func Validate(s Snapshot, allowed []string) field.ErrorList {
-	if errs := validateSize(s); len(errs) > 0 {
+func Validate(all []bergv1.Container, allowed []string) field.ErrorList {
+	if errs := validateSize(all); len(errs) > 0 {
 		return errs
 	}
 	var errs field.ErrorList
@@ -42,7 +43,7 @@ func Validate(s Snapshot, allowed []string) field.ErrorList {
 	hostnames := sets.New[string]()
 	placeOf := map[string]*field.Path{}
 	names := map[string]string{}
-	for i, c := range s.Containers {
+	for i, c := range all {
 		at := containers.Index(i)
 		errs = append(errs, validateContainer(at, c, allowed)...)
 
@@ -51,7 +52,7 @@ func Validate(s Snapshot, allowed []string) field.ErrorList {
 			continue
 		}
 		hostnames.Insert(c.Hostname)
-		for _, name := range []string{c.Hostname, c.Hostname + nodePortSuffix, c.Hostname + headlessSuffix} {
+		for _, name := range []string{c.Hostname, c.Hostname + NodePortSuffix, c.Hostname + HeadlessSuffix} {
 			if other, taken := placeOf[name]; taken {
 				errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname,
 					fmt.Sprintf("the Service %q is already used by %s: choose another hostname", name, other)))
@@ -59,7 +60,7 @@ func Validate(s Snapshot, allowed []string) field.ErrorList {
 			placeOf[name] = at
 		}
 		for j, p := range c.Ports {
-			variable := endpointVariable(p.Name)
+			variable := EndpointVariable(p.Name)
 			if variable == "" {
 				continue
 			}
@@ -82,10 +83,15 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed []string) fie
 	for _, msg := range validation.IsDNS1035Label(c.Hostname) {
 		errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, msg))
 	}
+	if c.Hostname == "localhost" {
+		errs = append(errs, field.Invalid(at.Child("hostname"), c.Hostname, "is every container's own name: choose another hostname"))
+	}
 	if strings.TrimSpace(c.Image) == "" || c.Image != strings.TrimSpace(c.Image) {
 		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must be an image reference without leading or trailing spaces"))
+	} else if problem := imageProblem(c.Image); problem != "" {
+		errs = append(errs, field.Invalid(at.Child("image"), c.Image, problem))
 	}
-	for _, name := range sortedKeys(c.Environment) {
+	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
 		key := at.Child("environment").Key(name)
 		for _, msg := range validation.IsEnvVarName(name) {
 			errs = append(errs, field.Invalid(key, name, msg))
@@ -121,11 +127,15 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed []string) fie
 
 func validateCapabilities(at *field.Path, added, allowed []string) field.ErrorList {
 	var errs field.ErrorList
-	if slices.Contains(allowed, config.AllCapabilities) {
-		return nil
-	}
 	for i, name := range added {
-		if !slices.Contains(allowed, capability(name)) {
+		if problem := capabilityProblem(name); problem != "" {
+			errs = append(errs, field.Invalid(at.Index(i), name, problem))
+			continue
+		}
+		if slices.Contains(allowed, config.AllCapabilities) {
+			continue
+		}
+		if !slices.Contains(allowed, Capability(name)) {
 			errs = append(errs, field.Forbidden(at.Index(i), fmt.Sprintf("%q is not among CHALLENGE_ALLOWED_CAPABILITIES of the operator", name)))
 		}
 	}
@@ -151,7 +161,7 @@ func validatePorts(at *field.Path, ports []bergv1.Port) field.ErrorList {
 		if p.Routed() && p.Transport() != corev1.ProtocolTCP {
 			errs = append(errs, field.Invalid(where.Child("protocol"), p.Protocol, "a "+string(p.Type)+" needs protocol tcp"))
 		}
-		if variable := endpointVariable(p.Name); variable != "" {
+		if variable := EndpointVariable(p.Name); variable != "" {
 			if msgs := validation.IsEnvVarName(variable); len(msgs) > 0 {
 				errs = append(errs, field.Invalid(where.Child("name"), p.Name, "must begin with a letter: it names the variable "+variable))
 			}
@@ -167,7 +177,7 @@ func validatePorts(at *field.Path, ports []bergv1.Port) field.ErrorList {
 
 func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
 	var errs field.ErrorList
-	checkAmount := func(where *field.Path, a *bergv1.Amount) {
+	checkAmount := func(name string, where *field.Path, a *bergv1.Amount) {
 		if a == nil {
 			return
 		}
@@ -175,22 +185,24 @@ func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
 			errs = append(errs, field.Invalid(where, *a, "must be a quantity such as 500m or 256Mi"))
 		} else if q.Sign() <= 0 {
 			errs = append(errs, field.Invalid(where, *a, "must be above zero"))
+		} else if problem := amountProblem(name, *a, q); problem != "" {
+			errs = append(errs, field.Invalid(where, *a, problem))
 		}
 	}
 	pair := func(name string, request, limit *bergv1.Amount) {
 		requestAt, limitAt := at.Child("resourceRequests", name), at.Child("resourceLimits", name)
 		before := len(errs)
-		checkAmount(requestAt, request)
-		checkAmount(limitAt, limit)
+		checkAmount(name, requestAt, request)
+		checkAmount(name, limitAt, limit)
 		if len(errs) > before || request == nil || limit == nil {
 			return
 		}
-		r, l := quantity(*request), quantity(*limit)
+		r, l := Quantity(*request), Quantity(*limit)
 		if r.Cmp(l) > 0 {
 			errs = append(errs, field.Invalid(requestAt, *request, "must not be above resourceLimits."+name))
 		}
 	}
-	requests, limits := authorResources(c)
+	requests, limits := AuthorResources(c)
 	pair("cpu", requests.CPU, limits.CPU)
 	pair("memory", requests.Memory, limits.Memory)
 	return errs
@@ -224,6 +236,10 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 		handlers++
 		if len(p.Exec.Command) == 0 {
 			errs = append(errs, field.Required(at.Child("exec", "command"), "name the program to run"))
+		}
+		if words := p.Exec.Command; len(words) == 1 && len(strings.Fields(words[0])) > 1 {
+			errs = append(errs, field.Invalid(at.Child("exec", "command").Index(0), words[0],
+				"is the name of one program: write each argument as an item of its own, or [sh, -c, ...] for a command line"))
 		}
 		for i, word := range p.Exec.Command {
 			if strings.ContainsRune(word, 0) {
@@ -334,15 +350,17 @@ func validateFile(at *field.Path, f bergv1.FlagFile) field.ErrorList {
 		invalid("the file name must not begin with '..'")
 	case strings.ContainsAny(f.Path, ":\x00"):
 		invalid("must not contain ':' or a NUL character")
-	case strings.HasPrefix(f.Path, "/proc/"):
-		invalid("must not be in /proc: no container starts with a file mounted there")
+	case filePathProblem(f.Path) != "":
+		invalid(filePathProblem(f.Path))
 	case utf8.RuneCountInString(f.Path) > maxPath:
 		errs = append(errs, field.TooLong(at.Child("path"), f.Path, maxPath))
-	case slices.ContainsFunc(strings.Split(withEntropy(f.Path, maxEntropy), "/"), func(segment string) bool { return len(segment) > maxSegment }):
-		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", maxSegment, entropyPlaceholder, len(maxEntropy)))
+	case slices.ContainsFunc(strings.Split(WithEntropy(f.Path, MaxEntropy), "/"), func(segment string) bool { return len(segment) > maxSegment }):
+		invalid(fmt.Sprintf("must not have more than %d bytes between two slashes, '%s' counting %d", maxSegment, EntropyPlaceholder, len(MaxEntropy)))
 	}
-	if f.Mode != nil && (*f.Mode < 0 || *f.Mode > maxMode) {
-		errs = append(errs, field.Invalid(at.Child("mode"), *f.Mode, "must be from 0 to 0777 (511)"))
+	if f.Mode != nil {
+		if problem := modeProblem(*f.Mode); problem != "" {
+			errs = append(errs, field.Invalid(at.Child("mode"), *f.Mode, problem))
+		}
 	}
 	return errs
 }

@@ -1,0 +1,87 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// The limits of one instance. The schema holds some of them too, but not the sums, and
+// Challenges may have been stored under another schema.
+const (
+	MaxContainers = 16
+	MaxPorts      = 32 // of a container
+	MaxVariables  = 256
+	MaxAdded      = 64 // capabilities of a container
+
+	// MaxAllPorts bounds the number of variables in every container, since each gets one for
+	// every port, and thereby the size of a Deployment.
+	MaxAllPorts = 128
+	// MaxNodePorts keeps one Challenge from using up the node ports, of which a
+	// cluster has 2768 by default.
+	MaxNodePorts = 16
+	// MaxEnvironment is the size of names and values of one container's variables,
+	// in bytes. Linux refuses a single one of 128 KiB.
+	MaxEnvironment = 64 << 10
+	// MaxSnapshot is the maximum size of the containers, in bytes of JSON. They are stored in the
+	// status of each instance, and etcd stores no object above 1.5 MiB.
+	MaxSnapshot = 512 << 10
+)
+
+// validateSize returns the limits that a Challenge exceeds. It comes before every other
+// check, so that those work on bounded input.
+func validateSize(all []bergv1.Container) field.ErrorList {
+	spec := field.NewPath("spec")
+	at := spec.Child("containers")
+	if n := len(all); n > MaxContainers {
+		return field.ErrorList{field.TooMany(at, n, MaxContainers)}
+	}
+	var errs field.ErrorList
+	ports, nodePorts := 0, 0
+	for i, c := range all {
+		errs = append(errs, validateContainerSize(at.Index(i), c)...)
+		ports += len(c.Ports)
+		for _, p := range c.Ports {
+			if p.OnNodePort() {
+				nodePorts++
+			}
+		}
+	}
+	if ports > MaxAllPorts {
+		errs = append(errs, field.Invalid(at, ports, fmt.Sprintf("all containers together may have at most %d ports", MaxAllPorts)))
+	}
+	if nodePorts > MaxNodePorts {
+		errs = append(errs, field.Invalid(at, nodePorts, fmt.Sprintf("all containers together may have at most %d ports of type publicPort", MaxNodePorts)))
+	}
+	if data, err := json.Marshal(all); err != nil {
+		errs = append(errs, field.InternalError(spec, err))
+	} else if len(data) > MaxSnapshot {
+		errs = append(errs, field.Invalid(at, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("must be at most %d bytes as JSON", MaxSnapshot)))
+	}
+	return errs
+}
+
+func validateContainerSize(at *field.Path, c bergv1.Container) field.ErrorList {
+	var errs field.ErrorList
+	atMost := func(name string, n, limit int) {
+		if n > limit {
+			errs = append(errs, field.TooMany(at.Child(name), n, limit))
+		}
+	}
+	atMost("ports", len(c.Ports), MaxPorts)
+	atMost("environment", len(c.Environment), MaxVariables)
+	atMost("additionalCapabilities", len(c.AdditionalCapabilities), MaxAdded)
+	bytes := 0
+	for name, value := range c.Environment {
+		text, _ := value.Text()
+		bytes += len(name) + len(text)
+	}
+	if bytes > MaxEnvironment {
+		errs = append(errs, field.Invalid(at.Child("environment"), fmt.Sprintf("%d bytes", bytes),
+			fmt.Sprintf("names and values together must be at most %d bytes", MaxEnvironment)))
+	}
+	return errs
+}
