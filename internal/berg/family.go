@@ -30,6 +30,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challenge"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
@@ -37,6 +38,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/isolation"
 	"github.com/bergctf/berg-operator/internal/berg/prepull"
 	"github.com/bergctf/berg-operator/internal/berg/record"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/cache"
 	"github.com/bergctf/berg-operator/internal/kit/family"
@@ -130,6 +132,13 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		reconciler.Recorder = recorder
 	}
 	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	challenges := &challenge.Reconciler{
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("berg-operator"), Clock: deps.Clock, Workers: 1,
+		Rules: rules.Settings{AllowedCapabilities: cfg.Challenge.AllowedCapabilities, StartDeadline: cfg.Challenge.StartDeadline},
+	}
+	if err := challenges.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	if cfg.Check.Concurrency > 0 {

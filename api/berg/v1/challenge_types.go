@@ -12,7 +12,8 @@ import (
 
 // Challenge describes a CTF challenge: what players read about it and which
 // containers run for each of them. The operator never changes the spec of
-// a Challenge; in its status it says whether the images are on the nodes.
+// a Challenge; in its status it says whether instances can run, and whether the
+// images are on the nodes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -182,16 +183,25 @@ type ChallengeSpec struct {
 	Prepull bool `json:"prepull,omitempty"`
 }
 
-// ChallengeStatus is what the operator tells of a Challenge. It is empty unless the
-// operator's IMAGE_PREPULL_LEAD is set.
+// ChallengeStatus is what the operator tells of a Challenge.
 type ChallengeStatus struct {
-	// Whether the images are on every node that may run them (ImagesReady).
+	// Whether instances of the Challenge can run (Accepted, Ready), and whether the images
+	// are on every node that may run them (ImagesReady).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors={"urn:alm:descriptor:io.kubernetes.conditions"}
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// ChallengeConditionAccepted: instances of the Challenge can run, as far as its spec shows.
+const ChallengeConditionAccepted = "Accepted"
+
+// The reasons of the condition Accepted and of its events, in addition to ReasonInvalidChallenge.
+const (
+	ChallengeAccepted        = "Accepted"
+	ChallengeProbableMistake = "ProbableMistake"
+)
 
 // ChallengeConditionImagesReady: the images of a Challenge are on every node that may run them.
 const ChallengeConditionImagesReady = "ImagesReady"

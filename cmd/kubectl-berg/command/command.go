@@ -29,7 +29,11 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 		SilenceUsage:  true,
 		Version:       version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berg"},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if r.output == string(console.SARIF) && c.Name() == "lint" {
+				r.Format = console.SARIF
+				return nil
+			}
 			return r.setFormat()
 		},
 	}
@@ -48,12 +52,13 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "wide", "name"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("namespace", r.completeNamespaces)
 	cmd.AddGroup(&cobra.Group{ID: "look", Title: "Inspect:"}, &cobra.Group{ID: "play", Title: "Try:"},
-		&cobra.Group{ID: "many", Title: "Change one or many:"}, &cobra.Group{ID: "cluster", Title: "Cluster:"})
+		&cobra.Group{ID: "many", Title: "Change one or many:"}, &cobra.Group{ID: "cluster", Title: "Cluster:"}, &cobra.Group{ID: "write", Title: "Write Challenges:"})
 	for group, commands := range map[string][]*cobra.Command{
 		"look":    {r.list(), r.why(), r.logs(), r.records(), r.record()},
 		"play":    {r.try(), r.connect()},
 		"many":    {r.end(), r.extend(), r.rollout(), r.freeze(), r.unfreeze()},
 		"cluster": {r.doctor(), r.plan()},
+		"write":   {r.lint()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

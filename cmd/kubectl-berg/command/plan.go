@@ -1,14 +1,8 @@
 package command
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,14 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/doctor"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/lint"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/plan"
 )
 
@@ -55,7 +48,8 @@ func (r *root) plan() *cobra.Command {
 		Short: "Calculate what an event needs: nodes, memory, node ports, requests, cost, and the first limit",
 		Long: `Calculate what an event needs. Challenges come from files (-f; folders and - also work), which needs no
 cluster, or from the cluster together with the operator's settings. An owner has one instance at a time,
-so there are as many instances as owners who play at the same time. Exit code 4: a limit is exceeded.
+so there are as many instances as owners who play at the same time. Exit code 4: a limit is exceeded,
+or a Challenge in a file cannot run (see kubectl berg lint).
 
 The size of a node is its allocatable size. By default it is that of the cluster's smallest node, or 16
 CPUs and 64 GiB if nodes cannot be read.`,
@@ -121,11 +115,12 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		return err
 	}
 	var challenges []bergv1.Challenge
+	invalid := false
 	survey := doctor.Survey{}
 	var nodes []corev1.Node
 	overhead := 0
 	if len(o.files) > 0 {
-		if challenges, err = r.readChallenges(o.files); err != nil {
+		if challenges, invalid, err = r.readChallenges(o.files, o.settings); err != nil {
 			return err
 		}
 	} else {
@@ -196,9 +191,12 @@ func (r *root) planFor(ctx context.Context, o planOptions) error {
 		if err := r.WriteJSON(result); err != nil {
 			return err
 		}
-		return problemError(!result.Fits())
+		return problemError(!result.Fits() || invalid)
 	}
-	return r.showPlan(result, o, node)
+	if err := r.showPlan(result, o, node); err != nil {
+		return err
+	}
+	return problemError(invalid)
 }
 
 func weightsOf(texts []string) (map[string]float64, error) {
@@ -312,65 +310,37 @@ func nodeOf(o planOptions, nodes []corev1.Node, overhead int) (plan.Node, error)
 	return out, nil
 }
 
-// readChallenges reads the Challenges in files and folders, and skips other kinds.
-func (r *root) readChallenges(files []string) ([]bergv1.Challenge, error) {
-	var out []bergv1.Challenge
-	add := func(name string, in io.Reader) error {
-		reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
-		for {
-			document, err := reader.Read()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return console.Errorf(console.ExitUsage, "%s: %w", name, err)
-			}
-			var c bergv1.Challenge
-			if err := yaml.Unmarshal(document, &c.TypeMeta); err != nil {
-				return console.Errorf(console.ExitUsage, "%s: %w", name, err)
-			}
-			if c.Kind != "Challenge" || len(bytes.TrimSpace(document)) == 0 {
-				continue
-			}
-			if err := yaml.Unmarshal(document, &c); err != nil {
-				return console.Errorf(console.ExitUsage, "%s: %w", name, err)
-			}
-			out = append(out, c)
-		}
+// readChallenges reads the Challenges in files and folders, and skips other kinds. It shows what lint finds in them, and
+// reports whether that has an error.
+func (r *root) readChallenges(files, given []string) (all []bergv1.Challenge, failed bool, err error) {
+	settings, err := rulesOf(given)
+	if err != nil {
+		return nil, false, err
 	}
-	for _, file := range files {
-		if file == "-" {
-			if err := add("standard input", r.In); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		paths := []string{file}
-		info, err := os.Stat(file)
-		if err != nil {
-			return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
-		}
-		if info.IsDir() {
-			paths = nil
-			for _, pattern := range []string{"*.yaml", "*.yml", "*.json"} {
-				found, _ := filepath.Glob(filepath.Join(file, pattern)) // the pattern is valid
-				paths = append(paths, found...)
-			}
-		}
-		for _, path := range paths {
-			content, err := os.ReadFile(path)
-			if err != nil {
-				return nil, console.Errorf(console.ExitNotFound, "-f: %w", err)
-			}
-			if err := add(path, bytes.NewReader(content)); err != nil {
-				return nil, err
+	sources, err := r.sources(files, false)
+	if err != nil {
+		return nil, false, err
+	}
+	found := 0
+	for _, s := range sources {
+		result := lint.Check(s, settings)
+		found += result.Found
+		all = append(all, result.Challenges...)
+		for _, f := range result.Findings {
+			if f.Severity == lint.Error {
+				failed = true
+				r.Notef("%s %s:%d: %s: %s", r.PaintErr(console.Red, "error:"), f.File, f.Line, f.Field, console.OneLine(f.Message))
 			}
 		}
 	}
-	if len(out) == 0 {
-		return nil, console.Errorf(console.ExitNotFound, "no Challenge found in %s", strings.Join(files, ", "))
+	switch {
+	case len(all) > 0:
+		return all, failed, nil
+	case found > 0 || failed:
+		return nil, true, console.Errorf(console.ExitUsage, "no Challenge in %s can be read: see kubectl berg lint --help", strings.Join(files, ", "))
+	default:
+		return nil, false, console.Errorf(console.ExitNotFound, "no Challenge found in %s", strings.Join(files, ", "))
 	}
-	return out, nil
 }
 
 func (r *root) showPlan(p plan.Result, o planOptions, n plan.Node) error {

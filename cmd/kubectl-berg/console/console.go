@@ -35,6 +35,8 @@ const (
 	JSON Format = "json"
 	Wide Format = "wide"
 	Name Format = "name"
+	// SARIF is for findings in files.
+	SARIF Format = "sarif"
 )
 
 // Console holds the streams of the program.

@@ -5,6 +5,7 @@ package doctor
 // Defaults are the defaults of the settings in SettingNames.
 var Defaults = map[string]string{
 	"CHALLENGE_ADDITIONAL_HEADLESS_SERVICE": "false",
+	"CHALLENGE_ALLOWED_CAPABILITIES":        "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE",
 	"CHALLENGE_CPU_LIMIT":                   "1000m",
 	"CHALLENGE_CPU_REQUEST":                 "100m",
 	"CHALLENGE_DOMAIN":                      "challenges.example.com",
@@ -16,6 +17,7 @@ var Defaults = map[string]string{
 	"CHALLENGE_MAX_INSTANCES":               "0",
 	"CHALLENGE_MEMORY_LIMIT":                "512Mi",
 	"CHALLENGE_MEMORY_REQUEST":              "128Mi",
+	"CHALLENGE_START_DEADLINE":              "",
 	"CHALLENGE_TLS_LISTENER_NAME":           "tls",
 	"CHALLENGE_TLS_PORT":                    "443",
 	"GATEWAY_NAME":                          "berg-gateway",

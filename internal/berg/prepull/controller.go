@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -224,7 +225,7 @@ func (r *Reconciler) deleteUnused(ctx context.Context, o Observed, all []Desired
 // writeStatus writes the condition of a Challenge if it has changed. It returns how long the change has to wait.
 func (r *Reconciler) writeStatus(ctx context.Context, w *Desired, o Observed, now time.Time) (left time.Duration, err error) {
 	c := w.Challenge
-	if len(c.Status.Conditions) == 0 && (w.Window.Stage == never || w.Window.Stage == over) {
+	if apimeta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady) == nil && (w.Window.Stage == never || w.Window.Stage == over) {
 		return 0, nil // most Challenges, most of the time
 	}
 	if refused, ok := r.store.refused[c.UID]; ok && refused.Generation == c.Generation {

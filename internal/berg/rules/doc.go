@@ -6,6 +6,7 @@
 //	files.go     where a file with the flag can be
 //	amounts.go   CPU, memory and modes that mean something other than they say
 //	warnings.go  what starts, and is probably a mistake
-//	source.go    what YAML makes of a value, in the spelling of the author
+//	schema.go    what the API server refuses, for those who have none at hand
+//	references.go  names of images and capabilities
 //	names.go     the names that follow from those in a Challenge
 package rules

@@ -106,7 +106,7 @@ func TestValidate(t *testing.T) {
 		"image with a scheme":      {`[{hostname: a, image: "https://ghcr.io/example/web:1"}]`, "spec.containers[0].image"},
 		"image with all":           {`[{hostname: a, image: "registry.example.com:5000/a/b_c/d-e:V1.0@sha256:` + strings.Repeat("0", 64) + `"}]`, ""},
 		"hostname of every pod":    {`[{hostname: localhost, image: i}]`, "spec.containers[0].hostname"},
-		"runtime class":            {``[{hostname: a, image: i, runtimeClassName: "G V"}]`, "spec.containers[0].runtimeClassName"},
+		"runtime class":            {`[{hostname: a, image: i, runtimeClassName: "G V"}]`, "spec.containers[0].runtimeClassName"},
 		"bandwidth too small":      {`[{hostname: a, image: i, egressBandwidth: "1"}]`, "spec.containers[0].egressBandwidth"},
 		"bandwidth not a quantity": {`[{hostname: a, image: i, ingressBandwidth: fast}]`, "spec.containers[0].ingressBandwidth"},
 	} {

@@ -1,0 +1,226 @@
+// Package lint checks the YAML of Challenges without a cluster. It is pure. It reads the source, so that it can quote what
+// the author wrote where YAML makes something else of it.
+package lint
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
+)
+
+// Severity says whether a Challenge cannot run, or is probably a mistake.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+)
+
+// Finding is one mistake.
+type Finding struct {
+	File     string   `json:"file"`
+	Line     int      `json:"line"`
+	Column   int      `json:"column"`
+	Severity Severity `json:"severity"`
+	// Rule is the field without indexes, or yaml for the source itself.
+	Rule      string `json:"rule"`
+	Challenge string `json:"challenge,omitempty"`
+	Field     string `json:"field,omitempty"`
+	Message   string `json:"message"`
+}
+
+// Source is a file.
+type Source struct {
+	Name    string
+	Content []byte
+	// Named: the user named the file, so it is expected to hold YAML.
+	Named bool
+}
+
+// Result is what one file holds.
+type Result struct {
+	Findings []Finding
+	// Challenges are those that can be read.
+	Challenges []bergv1.Challenge
+	// Found is the number of Challenges, whether they can be read or not.
+	Found int
+}
+
+// Check checks a file.
+func Check(s Source, settings rules.Settings) Result {
+	var out Result
+	for _, d := range documents(s.Content) {
+		out.document(s, d, settings)
+	}
+	slices.SortStableFunc(out.Findings, func(a, b Finding) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return out
+}
+
+type document struct {
+	text []byte
+	// before is the number of lines before the document.
+	before int
+}
+
+// documents splits a file at the lines that begin with ---.
+func documents(content []byte) (all []document) {
+	content = bytes.TrimPrefix(content, []byte("\xef\xbb\xbf"))
+	current, line := document{}, 0
+	for text := range bytes.Lines(content) {
+		rest, separator := bytes.CutPrefix(text, []byte("---"))
+		rest = bytes.TrimSpace(rest)
+		if separator && (len(rest) == 0 || rest[0] == '#') {
+			all = append(all, current)
+			current = document{before: line + 1}
+		} else {
+			current.text = append(current.text, text...)
+		}
+		line++
+	}
+	return append(all, current)
+}
+
+var (
+	lineOfError = regexp.MustCompile(`line (\d+): `)
+	group       = bergv1.GroupVersion.Group
+)
+
+func (out *Result) document(s Source, d document, settings rules.Settings) {
+	var root yamlv3.Node
+	if err := yamlv3.Unmarshal(d.text, &root); err != nil {
+		if s.Named || bytes.Contains(d.text, []byte(group)) {
+			out.syntax(s, d, err)
+		}
+		return
+	}
+	if len(root.Content) == 0 || root.Content[0].Kind != yamlv3.MappingNode {
+		return
+	}
+	top := root.Content[0]
+	kind, apiVersion := textOf(child(top, "kind")), textOf(child(top, "apiVersion"))
+	apiGroup, _, _ := strings.Cut(apiVersion, "/")
+	if kind != "Challenge" || apiVersion != "" && apiGroup != group {
+		return
+	}
+	out.Found++
+	c := checker{result: out, file: s.Name, before: d.before, top: top, challenge: textOf(child(child(top, "metadata"), "name"))}
+	if apiVersion != bergv1.GroupVersion.String() {
+		c.add(Error, "apiVersion", fmt.Sprintf("must be %s", bergv1.GroupVersion))
+	}
+	c.duplicates(top)
+	data, err := yaml.YAMLToJSON(d.text)
+	if err != nil {
+		if len(out.Findings) == 0 {
+			out.syntax(s, d, err)
+		}
+		return
+	}
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber() // twenty digits must be those that the API server gets
+	if err := decoder.Decode(&value); err != nil {
+		out.syntax(s, d, err)
+		return
+	}
+	c.types(value)
+	var challenge bergv1.Challenge
+	if err := json.Unmarshal(data, &challenge); err != nil {
+		if !c.failed {
+			c.add(Error, "", err.Error())
+		}
+		return
+	}
+	out.Challenges = append(out.Challenges, challenge)
+	c.errors(rules.SchemaErrors(&challenge))
+	c.errors(rules.Errors(&challenge, settings))
+	for _, w := range rules.Warnings(&challenge) {
+		c.add(Warning, w.Field, w.Message)
+	}
+}
+
+func (out *Result) syntax(s Source, d document, err error) {
+	line := 1
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	if found := lineOfError.FindStringSubmatchIndex(message); found != nil {
+		line, _ = strconv.Atoi(message[found[2]:found[3]])
+		message = message[:found[0]] + message[found[1]:]
+	}
+	out.Findings = append(out.Findings, Finding{
+		File: s.Name, Line: d.before + line, Column: 1, Severity: Error, Rule: "yaml", Message: "cannot be read as YAML: " + message,
+	})
+}
+
+// checker collects the findings of one Challenge.
+type checker struct {
+	result    *Result
+	file      string
+	before    int
+	top       *yamlv3.Node
+	challenge string
+	failed    bool
+	// reported are the fields that have an error: one is enough.
+	reported map[string]bool
+}
+
+func (c *checker) errors(errs field.ErrorList) {
+	for _, e := range errs {
+		c.add(Error, e.Field, strings.TrimPrefix(e.ErrorBody(), "Invalid value: "))
+	}
+}
+
+func (c *checker) add(severity Severity, at, message string) {
+	c.addAt(severity, at, message, nodeAt(c.top, at))
+}
+
+func (c *checker) addAt(severity Severity, at, message string, node *yamlv3.Node) {
+	if c.reported == nil {
+		c.reported = map[string]bool{}
+	}
+	if at != "" && c.reported[at] {
+		return
+	}
+	c.reported[at] = severity == Error
+	c.failed = c.failed || severity == Error
+	c.result.Findings = append(c.result.Findings, Finding{
+		File: c.file, Line: c.before + max(1, node.Line), Column: max(1, node.Column), Severity: severity,
+		Rule: ruleOf(at), Challenge: c.challenge, Field: at, Message: message,
+	})
+}
+
+var brackets = regexp.MustCompile(`\[[^\]]*\]`)
+
+// ruleOf names the rule of a finding by its field.
+func ruleOf(at string) string {
+	at = strings.TrimPrefix(brackets.ReplaceAllString(at, ""), "spec.")
+	return cmp.Or(at, "challenge")
+}
+
+// duplicates finds keys that are written twice. The API server's clients refuse them, or take the last.
+func (c *checker) duplicates(node *yamlv3.Node) {
+	if node.Kind == yamlv3.MappingNode {
+		first := map[string]int{}
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			key := node.Content[i]
+			if line, twice := first[key.Value]; twice && key.Value != "<<" {
+				c.addAt(Error, "", fmt.Sprintf("%s is written twice, first in line %d: remove one", key.Value, c.before+line), key)
+			}
+			first[key.Value] = key.Line
+		}
+	}
+	for _, n := range node.Content {
+		c.duplicates(n)
+	}
+}

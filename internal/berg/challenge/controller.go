@@ -1,0 +1,80 @@
+package challenge
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+)
+
+// Reconciler checks Challenges.
+type Reconciler struct {
+	// Client reads from the cache, which must wait for the client's own writes.
+	Client client.Client
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	Rules  rules.Settings
+	// Workers is how many Challenges are checked concurrently.
+	Workers int
+}
+
+// actionCheck is what the operator was doing, in events.
+const actionCheck = "Check"
+
+var reconcileMetrics = reconcile.NewMetrics("berg_challenge",
+	"Checks of Challenges that failed and are tried again: the API server did not answer. Mistakes in Challenges do not count.")
+
+func init() { metrics.Registry.MustRegister(reconcileMetrics) }
+
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges,verbs=list;watch
+// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges/status,verbs=patch
+
+// SetupWithManager opens the watch. The controller that pulls images writes a condition of its own into the same status;
+// each reads the other's before it writes, and a conflict is repeated.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("challenge").
+		For(&bergv1.Challenge{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, stale))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcile.Timeout}).
+		Complete(r.newKind().Reconciler())
+}
+
+func (r *Reconciler) newKind() *reconcile.Kind[*bergv1.Challenge, state] {
+	return &reconcile.Kind[*bergv1.Challenge, state]{
+		Client: r.Client, Events: r.Events, Clock: r.Clock, Metrics: reconcileMetrics,
+		Name: "Challenge",
+		New:  func() *bergv1.Challenge { return &bergv1.Challenge{} },
+		Fields: func(c *bergv1.Challenge) reconcile.Fields {
+			return reconcile.Fields{Status: &c.Status, Conditions: &c.Status.Conditions}
+		},
+		Observe: func(context.Context, *bergv1.Challenge) (state, error) { return state{}, nil },
+		Check:   func(c *bergv1.Challenge, s *state) outcome.Problems { return check(c, s, r.Rules) },
+		Apply:   func(context.Context, *bergv1.Challenge, *state, *outcome.Problems) error { return nil },
+		Status:  computeStatus,
+		Report:  r.report,
+	}
+}
+
+// report says that a Challenge is accepted only if it was not before: most are from the beginning.
+func (r *Reconciler) report(_ context.Context, before, c *bergv1.Challenge, s state, problems outcome.Problems, _ time.Time) {
+	old := accepted(before)
+	if old != nil && len(problems) == 0 && conditions.Transitioned(before.Status.Conditions, *accepted(c)) {
+		reconcile.Normal(r.Events, c, bergv1.ChallengeAccepted, actionCheck, accepted(c).Message)
+	}
+	if len(problems) == 0 && len(s.warnings) > 0 && (old == nil || old.ObservedGeneration != c.Generation || old.Message != accepted(c).Message) {
+		reconcile.Warning(r.Events, c, bergv1.ChallengeProbableMistake, actionCheck, accepted(c).Message)
+	}
+}

@@ -1,0 +1,79 @@
+package challenge
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
+	"github.com/bergctf/berg-operator/internal/berg/redact"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
+	"github.com/bergctf/berg-operator/internal/kit/conditions"
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
+)
+
+// state is what a check found in addition to problems.
+type state struct{ warnings []rules.Warning }
+
+// maxWarnings is how many warnings the condition lists.
+const maxWarnings = 5
+
+func check(c *bergv1.Challenge, s *state, settings rules.Settings) outcome.Problems {
+	errs := rules.Errors(c, settings)
+	if len(errs) == 0 {
+		s.warnings = rules.Warnings(c)
+		return nil
+	}
+	return outcome.Problems{{
+		Condition: bergv1.ChallengeConditionAccepted, Reason: bergv1.ReasonInvalidChallenge, Class: outcome.Blocked,
+		Message: "No instance of this Challenge can run: " + redact.Text(manifests.Summary(errs, c.Spec.Flag), c.Spec.Flag),
+	}}
+}
+
+// computeStatus writes the condition Accepted.
+func computeStatus(c *bergv1.Challenge, s state, problems outcome.Problems, now time.Time) reconcile.Ready {
+	ready := reconcile.ReadyUnless(problems.On(bergv1.ChallengeConditionAccepted), bergv1.ChallengeAccepted, acceptedMessage(c, s))
+	conditions.Upsert(&c.Status.Conditions, c.Generation, now, metav1.Condition{
+		Type: bergv1.ChallengeConditionAccepted, Status: ready.Status, Reason: ready.Reason, Message: ready.Message,
+	})
+	return ready
+}
+
+func acceptedMessage(c *bergv1.Challenge, s state) string {
+	text := "Instances of this Challenge can run"
+	if len(c.Spec.Containers) == 0 {
+		text = "The Challenge has no containers: there is nothing to run"
+	}
+	if len(s.warnings) == 0 {
+		return text
+	}
+	lines := make([]string, 0, maxWarnings)
+	for _, w := range s.warnings[:min(len(s.warnings), maxWarnings)] {
+		lines = append(lines, redact.Text(w.String(), c.Spec.Flag))
+	}
+	return text + ". Probably a mistake: " + strings.Join(lines, "; ")
+}
+
+func accepted(c *bergv1.Challenge) *metav1.Condition {
+	return meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted)
+}
+
+// stale passes updates after which the condition is missing or is of another generation, as after an edit of the status by
+// another client.
+var stale = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool { return isStale(e.ObjectNew) },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func isStale(o client.Object) bool {
+	condition := accepted(o.(*bergv1.Challenge))
+	return condition == nil || condition.ObservedGeneration != o.GetGeneration()
+}

@@ -1,0 +1,173 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Settings are the settings of the operator that decide what a Challenge may be.
+type Settings struct {
+	// AllowedCapabilities is CHALLENGE_ALLOWED_CAPABILITIES.
+	AllowedCapabilities []string
+	// StartDeadline is CHALLENGE_START_DEADLINE, 0 for none.
+	StartDeadline time.Duration
+}
+
+// Errors returns why no instance of a Challenge can become Running, as far as its spec shows it.
+func Errors(c *bergv1.Challenge, s Settings) field.ErrorList {
+	errs := Validate(c.Spec.Containers, s.AllowedCapabilities)
+	for i, container := range c.Spec.Containers {
+		p := container.ReadinessProbe
+		if p == nil || s.StartDeadline <= 0 {
+			continue
+		}
+		if wait := time.Duration(p.InitialDelaySeconds) * time.Second; wait >= s.StartDeadline {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "containers").Index(i).Child("readinessProbe", "initialDelaySeconds"), p.InitialDelaySeconds,
+				fmt.Sprintf("the container is ready too late: an instance must be ready within %s (CHALLENGE_START_DEADLINE)", s.StartDeadline)))
+		}
+	}
+	return errs
+}
+
+// Warning is something in a Challenge that starts, and that its author probably did not mean.
+type Warning struct {
+	Field   string
+	Message string
+}
+
+// String is the warning in one line.
+func (w Warning) String() string { return w.Field + ": " + w.Message }
+
+type warnings []Warning
+
+func (w *warnings) add(at *field.Path, format string, args ...any) {
+	*w = append(*w, Warning{Field: at.String(), Message: fmt.Sprintf(format, args...)})
+}
+
+// Warnings returns what is probably a mistake. They do not repeat values of variables.
+func Warnings(c *bergv1.Challenge) []Warning {
+	var out warnings
+	spec := field.NewPath("spec")
+	containers := spec.Child("containers")
+	dynamic, public := false, false
+	for i, container := range c.Spec.Containers {
+		at := containers.Index(i)
+		dynamic = dynamic || container.DynamicFlag != nil
+		for _, p := range container.Ports {
+			public = public || p.Public()
+		}
+		out.container(at, container)
+		out.variables(at.Child("environment"), container, c.Spec.Containers)
+	}
+	if len(c.Spec.Containers) > 0 && !public {
+		out.add(containers, "has no port that players can reach: set type to publicPort, publicHttpRoute or publicTlsRoute on one")
+	}
+	if c.Spec.DynamicFlagMode != "" && len(c.Spec.Containers) > 0 && !dynamic {
+		out.add(spec.Child("dynamicFlagMode"), "makes a flag for each instance, but no container has a dynamicFlag that receives it")
+	}
+	if c.Spec.FlagFormat != "" && !strings.Contains(c.Spec.FlagFormat, "...") {
+		out.add(spec.Child("flagFormat"), "has no ... where the flag differs, as in flag{...}")
+	}
+	return out
+}
+
+func (w *warnings) container(at *field.Path, c bergv1.Container) {
+	if movingTag(c.Image) {
+		w.add(at.Child("image"), "has no fixed version: a node that has an image of this name keeps it. Give each build a tag of its own, or a digest")
+	}
+	if f := c.DynamicFlag; f != nil {
+		w.flagFile(at.Child("dynamicFlag", "content"), f.Content)
+		w.flagFile(at.Child("dynamicFlag", "executable"), f.Executable)
+	}
+	if limits := c.ResourceLimits; limits != nil && limits.CPU != nil {
+		if q := Quantity(*limits.CPU); q.Cmp(manyCPUs) > 0 {
+			w.add(at.Child("resourceLimits", "cpu"), "is %s cores: write %sm for thousandths of a core", q.AsDec(), *limits.CPU)
+		}
+	}
+	w.probe(at.Child("readinessProbe"), c, c.ReadinessProbe)
+	w.probe(at.Child("livenessProbe"), c, c.LivenessProbe)
+}
+
+func (w *warnings) flagFile(at *field.Path, f *bergv1.FlagFile) {
+	if f == nil {
+		return
+	}
+	if folder := fileBelow(f.Path); folder != "" {
+		w.add(at.Child("path"), "is below %s, which looks like a file: if the image has that file, no container starts", folder)
+	}
+	if looksLikeFolder(f.Path) {
+		w.add(at.Child("path"), "looks like a folder of the image: if it is one, no container starts. Add a file name, for example %s", path.Join(f.Path, "flag.txt"))
+	}
+	if f.Mode != nil && *f.Mode&0o555 == 0 {
+		w.add(at.Child("mode"), "%#o lets no user read or execute the file", *f.Mode)
+	}
+}
+
+// probe compares a probe with the ports of its container. A probe may use a port that is not listed, but rarely does.
+func (w *warnings) probe(at *field.Path, c bergv1.Container, p *corev1.Probe) {
+	if p == nil {
+		return
+	}
+	check := func(at *field.Path, port intstr.IntOrString) {
+		var tcp []string
+		udp := false
+		for _, known := range c.Ports {
+			switch {
+			case known.Transport() == corev1.ProtocolUDP:
+				udp = udp || known.Port == port.IntVal
+			case known.Port == port.IntVal:
+				return
+			default:
+				tcp = append(tcp, fmt.Sprint(known.Port))
+			}
+		}
+		switch {
+		case udp:
+			w.add(at, "connects to TCP port %s, and the container lists this port for UDP only", port.String())
+		case len(tcp) > 0:
+			w.add(at, "connects to port %s, which is not among the container's TCP ports (%s)", port.String(), strings.Join(tcp, ", "))
+		}
+	}
+	if p.HTTPGet != nil {
+		check(at.Child("httpGet", "port"), p.HTTPGet.Port)
+	}
+	if p.TCPSocket != nil {
+		check(at.Child("tcpSocket", "port"), p.TCPSocket.Port)
+	}
+	if p.GRPC != nil {
+		check(at.Child("grpc", "port"), intstr.FromInt32(p.GRPC.Port))
+	}
+}
+
+// variables finds those of the author that the operator replaces.
+func (w *warnings) variables(at *field.Path, c bergv1.Container, all []bergv1.Container) {
+	replaced := map[string]string{"CHALLENGE_NAMESPACE": "the namespace of the instance"}
+	for _, other := range all {
+		for _, p := range other.Ports {
+			if variable := EndpointVariable(p.Name); variable != "" {
+				replaced[variable] = fmt.Sprintf("the address of port %s of %s", p.Name, other.Hostname)
+			}
+		}
+	}
+	if f := c.DynamicFlag; f != nil && f.Env != nil {
+		if by, taken := replaced[f.Env.Name]; taken {
+			w.add(at.Key(f.Env.Name), "holds the flag in place of %s: choose another dynamicFlag.env.name", by)
+		}
+		replaced[f.Env.Name] = "the flag of the instance"
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
+		if by, taken := replaced[name]; taken {
+			w.add(at.Key(name), "is replaced by %s: remove it, or choose another name", by)
+		}
+	}
+}
