@@ -27,9 +27,14 @@ func StartRunning(ctx context.Context, name, spec string) *bergv1.ChallengeInsta
 // Respecify replaces the spec of a Challenge.
 func Respecify(ctx context.Context, c *bergv1.Challenge, spec string) {
 	GinkgoHelper()
-	c.Spec = bergv1.ChallengeSpec{}
-	Parse(spec, &c.Spec)
-	Expect(apiserver.Client.Update(ctx, c)).To(Succeed())
+	Eventually(func() error { // the operator writes the status
+		if err := apiserver.Client.Get(ctx, client.ObjectKeyFromObject(c), c); err != nil {
+			return err
+		}
+		c.Spec = bergv1.ChallengeSpec{}
+		Parse(spec, &c.Spec)
+		return apiserver.Client.Update(ctx, c)
+	}).Should(Succeed())
 }
 
 // RollOut asks for the adoption of the Challenge as it is.

@@ -11,12 +11,15 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 	"github.com/bergctf/berg-operator/test/lib/authors"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
@@ -26,6 +29,19 @@ import (
 // The unit tests try the same authors by the million, and judge what is planned
 // themselves. Here the API server does, and its word is what counts.
 var _ = Describe("Challenges of careless and hostile authors", func() {
+	It("are accepted by a condition, or not, before any instance", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		c := bergtest.Challenge(ctx, ns, "twice", `containers: [{hostname: a, image: i, ports: [{name: web, port: 80, type: publicPort}, {name: web, port: 81}]}]`)
+		expect.Shows(ctx, c, bergv1.ChallengeConditionAccepted, metav1.ConditionFalse, bergv1.ReasonInvalidChallenge)
+		Expect(meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionAccepted).Message).To(ContainSubstring("spec.containers[0].ports[1].name"))
+		Expect(meta.IsStatusConditionFalse(c.Status.Conditions, reconcile.ConditionReady)).To(BeTrue())
+		expect.Event(ctx, c, corev1.EventTypeWarning, bergv1.ReasonInvalidChallenge)
+		bergtest.Respecify(ctx, c, bergtest.OneContainer)
+		expect.Shows(ctx, c, bergv1.ChallengeConditionAccepted, metav1.ConditionTrue, bergv1.ChallengeAccepted)
+		expect.Event(ctx, c, corev1.EventTypeNormal, bergv1.ChallengeAccepted)
+		Expect(meta.IsStatusConditionTrue(c.Status.Conditions, reconcile.ConditionReady)).To(BeTrue())
+	})
+
 	It("are refused, naming the field, or every object that is planned for them is accepted", func(ctx context.Context) {
 		const seeds = 128
 		ns := bergtest.Namespace(ctx)

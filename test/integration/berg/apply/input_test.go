@@ -56,8 +56,9 @@ var _ = Describe("What cannot be built", func() {
 		expect.Reaches(ctx, i, bergv1.PhaseFailed)
 		expect.Shows(ctx, i, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonNothingToRun)
 		Expect(bergtest.NamespaceExists(ctx, i)).To(BeFalse())
+		edited := client.MergeFrom(c.DeepCopy())
 		c.Spec.Containers = []bergv1.Container{{Hostname: "web", Image: "example.com/web:1"}}
-		Expect(k8s.Update(ctx, c)).To(Succeed())
+		Expect(k8s.Patch(ctx, c, edited)).To(Succeed())
 		expect.Reaches(ctx, i, bergv1.PhaseRunning)
 	})
 

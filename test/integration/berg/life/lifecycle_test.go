@@ -242,8 +242,9 @@ var _ = Describe("The life of an instance", func() {
 		defer stop()
 		// An edit that does not matter to instances wakes both operators; the new
 		// one has by then seen everything at least once.
+		edited := client.MergeFrom(c.DeepCopy())
 		c.Spec.Description = "other words"
-		Expect(k8s.Update(ctx, c)).To(Succeed())
+		Expect(k8s.Patch(ctx, c, edited)).To(Succeed())
 		Consistently(writes.Load).WithContext(ctx).WithTimeout(5 * time.Second).Should(BeZero())
 	})
 

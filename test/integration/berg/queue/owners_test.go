@@ -160,8 +160,9 @@ var _ = Describe("The instances of one owner", func() {
 		By("the holder fails: a rollout meets a Service that is not ours")
 		foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: holder.Status.Namespace, Name: "db"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
 		Expect(k8s.Create(ctx, foreign)).To(Succeed())
+		edited := client.MergeFrom(c.DeepCopy())
 		c.Spec.Containers = append(c.Spec.Containers, bergv1.Container{Hostname: "db", Image: "example.com/db:1", Ports: []bergv1.Port{{Port: 5432}}})
-		Expect(k8s.Update(ctx, c)).To(Succeed())
+		Expect(k8s.Patch(ctx, c, edited)).To(Succeed())
 		bergtest.RollOut(ctx, holder, "1")
 		expect.Shows(ctx, holder, bergv1.ConditionServicesCreated, metav1.ConditionFalse, bergv1.ReasonObjectConflict)
 		Expect(holder.Status.Phase).To(Equal(bergv1.PhaseFailed))
