@@ -25,7 +25,7 @@ var runtimeFiles = []string{
 }
 
 // runtimeFolders are file systems in which no file can be mounted, or not by a Challenge.
-var runtimeFolders = map[string]string{
+var runtimeFolders = map[string]string{ //nolint:gosec // paths, no credentials
 	"/proc":                          "no container starts with a file mounted there",
 	"/sys":                           "it is read-only, and no container starts with a file mounted there",
 	"/dev/pts":                       "it has terminals only",

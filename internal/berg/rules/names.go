@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// NodePortSuffix and HeadlessSuffix after a hostname name the additional Services of a container.
+	// NodePortSuffix after a hostname names the Service with the node ports of a container.
 	NodePortSuffix = "-node-port"
+	// HeadlessSuffix after a hostname names the headless Service of a container.
 	HeadlessSuffix = "-headless"
 
 	// EntropyPlaceholder in a path is replaced by the entropy of the instance.

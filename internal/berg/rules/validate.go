@@ -237,10 +237,7 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 		if len(p.Exec.Command) == 0 {
 			errs = append(errs, field.Required(at.Child("exec", "command"), "name the program to run"))
 		}
-		if words := p.Exec.Command; len(words) == 1 && len(strings.Fields(words[0])) > 1 {
-			errs = append(errs, field.Invalid(at.Child("exec", "command").Index(0), words[0],
-				"is the name of one program: write each argument as an item of its own, or [sh, -c, ...] for a command line"))
-		}
+		errs = append(errs, validateCommandLine(at.Child("exec", "command"), p.Exec.Command)...)
 		for i, word := range p.Exec.Command {
 			if strings.ContainsRune(word, 0) {
 				errs = append(errs, field.Invalid(at.Child("exec", "command").Index(i), word, "must not contain a NUL character"))
@@ -305,6 +302,15 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 		}
 	}
 	return errs
+}
+
+// validateCommandLine refuses a command line in one word, which is the name of no program.
+func validateCommandLine(at *field.Path, words []string) field.ErrorList {
+	if len(words) != 1 || len(strings.Fields(words[0])) < 2 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at.Index(0), words[0],
+		"is the name of one program: write each argument as an item of its own, or [sh, -c, ...] for a command line")}
 }
 
 // isControl reports whether a character is a control character of ASCII.
