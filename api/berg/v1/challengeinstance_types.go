@@ -417,6 +417,11 @@ const (
 	ConditionNamespaceDeleted = "NamespaceDeleted"
 	// ConditionUpToDate: the instance runs what the Challenge says today.
 	ConditionUpToDate = "UpToDate"
+	// ConditionReady: the instance is Running and Healthy. Tools that wait, such as kubectl wait, go by it.
+	ConditionReady = "Ready"
+	// ConditionStalled exists, and is True, only while a person must act: the instance is Failed, or its deletion is
+	// blocked.
+	ConditionStalled = "Stalled"
 )
 
 // BuildConditions are the conditions of the steps that create an instance, in the order of the steps.

@@ -69,6 +69,9 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 	withoutCause := s.Phase == bergv1.PhaseRunning || s.Phase == bergv1.PhaseTerminating || s.Phase == bergv1.PhaseTerminated
 	must(s.ObservedGeneration == 0 || (s.Cause == "") == withoutCause, "cause %q in the phase %s", s.Cause, s.Phase)
 	errs = append(errs, startTimes(before.Status, s))
+	ready := s.Phase == bergv1.PhaseRunning && is(bergv1.ConditionHealthy, metav1.ConditionTrue)
+	must(is(bergv1.ConditionReady, metav1.ConditionTrue) == ready, "Ready is not as the phase %s and Healthy", s.Phase)
+	must(is(bergv1.ConditionStalled, metav1.ConditionTrue) == (s.Phase == bergv1.PhaseFailed) || after.DeletionTimestamp != nil, "Stalled in the phase %s", s.Phase)
 
 	switch s.Phase {
 	case bergv1.PhasePending:

@@ -17,6 +17,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // Outcome is what one reconciliation observed and did. The status is computed from it.
@@ -55,12 +56,9 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 	late := startDeadlinePassed(out.Instance, cfg, now)
 	s.Phase = phaseOf(out, late)
 	s.Cause = causeOf(out, s.Phase, pods)
-	SetConditions(out.Instance, now, append(buildConditions(out),
-		podsReady(out, pods, late, cfg),
-		healthy(out, pods),
-		upToDate(out.Candidate, cfg),
-		alive(out.Instance),
-	)...)
+	start, health := podsReady(out, pods, late, cfg), healthy(out, pods)
+	SetConditions(out.Instance, now, append(buildConditions(out), start, health, upToDate(out.Candidate, cfg), alive(out.Instance))...)
+	setReady(out.Instance, now, readyOf(out, late, start, health))
 	// That a pod was scheduled is not worth a write of its own: it is written with the next
 	// change.
 	if before.ReadyAt == nil && !equality.Semantic.DeepEqual(before, s) {
@@ -93,6 +91,29 @@ func phaseOf(out Outcome, late bool) bergv1.Phase {
 func SetConditions(instance *bergv1.ChallengeInstance, now time.Time, wanted ...metav1.Condition) {
 	redactConditions(wanted, instance.Spec.Flag)
 	conditions.Upsert(&instance.Status.Conditions, instance.Generation, now, wanted...)
+}
+
+// readyOf is True while the instance is what kubectl wait and GitOps tools wait for: Running with all pods ready. A
+// Failed instance is Stalled.
+func readyOf(out Outcome, late bool, start, health metav1.Condition) reconcile.Ready {
+	s, decides := out.Instance.Status, health
+	switch {
+	case out.Problem != nil && !late && s.Phase != bergv1.PhaseRunning:
+		decides.Reason, decides.Message = out.Problem.Reason, out.Problem.Message
+	case s.ReadyAt == nil || late:
+		decides = start
+	}
+	ready := reconcile.Ready{Status: metav1.ConditionFalse, Reason: decides.Reason, Message: decides.Message, Stalled: s.Phase == bergv1.PhaseFailed}
+	if s.Phase == bergv1.PhaseRunning && health.Status == metav1.ConditionTrue {
+		ready.Status = metav1.ConditionTrue
+	}
+	return ready
+}
+
+// setReady sets Ready and Stalled without the flag.
+func setReady(instance *bergv1.ChallengeInstance, now time.Time, ready reconcile.Ready) {
+	ready.Message = redact.Of(instance.Spec.Flag)(ready.Message)
+	ready.SetOn(&instance.Status.Conditions, instance.Generation, now)
 }
 
 // Condition returns a condition without times, which setConditions adds.

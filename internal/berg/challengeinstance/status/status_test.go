@@ -373,8 +373,19 @@ func TestCompute(t *testing.T) {
 					t.Errorf("%s=%s, want %s", conditionType, got, want)
 				}
 			}
-			if got := len(instance.Status.Conditions); got != 11 {
-				t.Errorf("%d conditions, want the ten of a life and UpToDate", got)
+			is := func(c string) bool { return meta.IsStatusConditionTrue(instance.Status.Conditions, c) }
+			if playable := tc.phase == bergv1.PhaseRunning && is(bergv1.ConditionHealthy); is(bergv1.ConditionReady) != playable {
+				t.Errorf("Ready is %v, running and healthy %v", is(bergv1.ConditionReady), playable)
+			}
+			want := 12
+			if is(bergv1.ConditionStalled) {
+				want++
+			}
+			if is(bergv1.ConditionStalled) != (tc.phase == bergv1.PhaseFailed) {
+				t.Errorf("Stalled is %v in the phase %s", is(bergv1.ConditionStalled), tc.phase)
+			}
+			if got := len(instance.Status.Conditions); got != want {
+				t.Errorf("%d conditions, want the ten of a life, UpToDate, Ready, and Stalled if it has failed", got)
 			}
 			if err := conditions.Violations(nil, instance.Status.Conditions, instance.Generation); err != nil {
 				t.Error(err)

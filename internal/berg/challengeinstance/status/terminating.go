@@ -9,6 +9,7 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
+	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
 // ComputeTerminating writes the status of an instance whose namespace is being deleted. refused is why the API server
@@ -36,11 +37,15 @@ func ComputeTerminated(instance *bergv1.ChallengeInstance, now time.Time) {
 	setTerminating(instance, Condition(bergv1.ConditionNamespaceDeleted, metav1.ConditionTrue, bergv1.ReasonDeleted, "The namespace is gone"), now)
 }
 
-// setTerminating sets NamespaceDeleted and Healthy, and removes the addresses: while the
+// setTerminating sets NamespaceDeleted, Healthy, Ready and Stalled, and removes the addresses: while the
 // namespace terminates, another Service may get its node ports.
 func setTerminating(instance *bergv1.ChallengeInstance, deleted metav1.Condition, now time.Time) {
 	instance.Status.Services = nil
 	instance.Status.Cause = ""
 	SetConditions(instance, now, deleted,
 		Condition(bergv1.ConditionHealthy, metav1.ConditionFalse, bergv1.ReasonTerminating, "The instance is being deleted"))
+	setReady(instance, now, reconcile.Ready{
+		Status: metav1.ConditionFalse, Reason: deleted.Reason, Message: deleted.Message,
+		Stalled: deleted.Reason == bergv1.ReasonDeletionBlocked,
+	})
 }

@@ -50,6 +50,7 @@ var _ = Describe("The life of an instance", func() {
 			bergv1.ConditionChallengeFound, bergv1.ConditionFlagValidation, bergv1.ConditionNamespaceCreated,
 			bergv1.ConditionNetworkPolicyCreated, bergv1.ConditionServicesCreated, bergv1.ConditionRoutesCreated,
 			bergv1.ConditionDeploymentsCreated, bergv1.ConditionPodsReady, bergv1.ConditionHealthy, bergv1.ConditionUpToDate,
+			bergv1.ConditionReady,
 		} {
 			Expect(meta.IsStatusConditionTrue(s.Conditions, conditionType)).To(BeTrue(), "%s: %s", conditionType, expect.Conditions(i))
 		}
