@@ -31,6 +31,8 @@ const (
 	// The delay between attempts to open the control connection doubles too.
 	minSessionDelay = 100 * time.Millisecond
 	maxSessionDelay = time.Second
+	// maxAddresses is how many addresses of one tunnel the client proxy may tell.
+	maxAddresses = 64
 )
 
 // server is a server proxy.
@@ -46,7 +48,9 @@ type server struct {
 
 	// calls is held while a call is passed on, so that both proxies have the same tunnels.
 	calls   sync.Mutex
-	tunnels sync.Map // tunnel ID to *control.TunnelSpec
+	tunnels sync.Map // tunnel ID to *control.TunnelSpec, as adopt made it
+	// unanswered are the requests that the client proxy may or may not have received, by name. It is used with calls held.
+	unanswered map[string]*control.TunnelRequest
 
 	mu       sync.Mutex
 	openings map[uint64]context.CancelFunc
@@ -64,6 +68,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 		instance:      newInstance(),
 		streams:       newStreams(options.MaxStreams, 0),
 		openings:      map[uint64]context.CancelFunc{},
+		unanswered:    map[string]*control.TunnelRequest{},
 		ending:        make(chan struct{}),
 	}
 	// It listens before it connects, so that a port that is in use is reported immediately.
@@ -429,14 +434,76 @@ func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest
 	if s.isEnding() {
 		return nil, status.Error(codes.FailedPrecondition, "the server proxy is shutting down")
 	}
-	spec, err := s.peer.PrepareTunnel(ctx, request)
+	answer, err := s.peer.PrepareTunnel(ctx, request)
 	if err != nil {
+		if isUnanswered(err) {
+			s.unanswered[request.GetName()] = request
+		}
 		return nil, err
 	}
-	s.tunnels.Store(spec.GetTunnelRef().GetTunnelId(), spec)
+	delete(s.unanswered, request.GetName())
+	spec, err := s.adopt(request, answer)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
 	s.Log.Info("a tunnel is ready", "tunnel", spec.GetName(), "id", spec.GetTunnelRef().GetTunnelId(),
 		"server", net.JoinHostPort(spec.GetServerAddress(), strconv.Itoa(int(spec.GetServerPort()))))
 	return spec, nil
+}
+
+// isUnanswered reports whether a call may have been carried out although it failed.
+func isUnanswered(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
+		return true
+	}
+	return false
+}
+
+// adopt stores the tunnel of a request, in place of an earlier one of its name. The client proxy is not trusted: it may be
+// in the hands of a container of its network. Of its answer, only ID, addresses and port count; where the tunnel leads is
+// what the controller asked for.
+func (s *server) adopt(request *control.TunnelRequest, answer *control.TunnelSpec) (*control.TunnelSpec, error) {
+	id, port := answer.GetTunnelRef().GetTunnelId(), answer.GetClientProxyPort()
+	used, taken := s.tunnels.Load(id)
+	switch {
+	case id == 0:
+		return nil, errors.New("the client proxy answered without the ID of a tunnel")
+	case taken && used.(*control.TunnelSpec).GetName() != request.GetName():
+		return nil, fmt.Errorf("the client proxy answered with ID %d, which is that of another tunnel", id)
+	case port < 1 || port > 65535 || request.GetClientProxyPort() != 0 && port != request.GetClientProxyPort():
+		return nil, fmt.Errorf("the client proxy answered with port %d: want the one that was asked for", port)
+	case len(answer.GetClientProxyAddresses()) > maxAddresses:
+		return nil, fmt.Errorf("the client proxy answered with %d addresses: want %d or fewer", len(answer.GetClientProxyAddresses()), maxAddresses)
+	}
+	spec := &control.TunnelSpec{
+		TunnelRef:          &control.TunnelRef{TunnelId: id},
+		Name:               request.GetName(),
+		ServerAddress:      request.GetServerAddress(),
+		ServerPort:         request.GetServerPort(),
+		ClientProxyAddress: request.GetClientProxyAddress(),
+		ClientProxyPort:    port,
+	}
+	for _, text := range answer.GetClientProxyAddresses() {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("the client proxy answered with %q: want an IP address", text)
+		}
+		spec.ClientProxyAddresses = append(spec.ClientProxyAddresses, address.String())
+	}
+	s.keepOnly(func(known uint32, t *control.TunnelSpec) bool { return known == id || t.GetName() != spec.GetName() })
+	s.tunnels.Store(id, spec)
+	return spec, nil
+}
+
+// keepOnly forgets all tunnels except some.
+func (s *server) keepOnly(kept func(id uint32, t *control.TunnelSpec) bool) {
+	s.tunnels.Range(func(id, t any) bool {
+		if !kept(id.(uint32), t.(*control.TunnelSpec)) {
+			s.tunnels.Delete(id)
+		}
+		return true
+	})
 }
 
 // allowed returns a gRPC status if no tunnel may lead to an address and port.
@@ -458,14 +525,13 @@ func (s *server) DeleteTunnel(ctx context.Context, ref *control.TunnelRef) (*con
 	defer cancel()
 	s.calls.Lock()
 	defer s.calls.Unlock()
-	done, err := s.peer.DeleteTunnel(ctx, ref)
-	if err == nil || status.Code(err) == codes.NotFound {
-		s.tunnels.Delete(ref.GetTunnelId())
-	}
-	return done, err
+	// From now on no stream is made, whatever the client proxy answers.
+	s.tunnels.Delete(ref.GetTunnelId())
+	return s.peer.DeleteTunnel(ctx, ref)
 }
 
-// ListTunnels returns the tunnels of the client proxy.
+// ListTunnels returns the tunnels that both proxies have. Those that the client proxy alone has are deleted there, and those
+// that it no longer lists are forgotten.
 func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequest) (*control.ListTunnelsResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -475,11 +541,45 @@ func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequ
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range all.GetTunnels() {
-		// It is missing here if the answer to PrepareTunnel was lost.
-		s.tunnels.LoadOrStore(t.GetSpec().GetTunnelRef().GetTunnelId(), t.GetSpec())
+	listed, listedAll := map[uint32]bool{}, all.GetTunnels()
+	all.Tunnels = nil
+	for _, t := range listedAll {
+		ref := t.GetSpec().GetTunnelRef()
+		spec := s.known(t.GetSpec())
+		if spec == nil {
+			s.Log.Warn("the client proxy has a tunnel that was not asked for", "id", ref.GetTunnelId())
+			if _, err := s.peer.DeleteTunnel(ctx, ref); err != nil && status.Code(err) != codes.NotFound {
+				return nil, err
+			}
+			continue
+		}
+		if !listed[ref.GetTunnelId()] {
+			listed[ref.GetTunnelId()], t.Spec = true, spec
+			all.Tunnels = append(all.Tunnels, t)
+		}
 	}
+	clear(s.unanswered)
+	s.keepOnly(func(id uint32, _ *control.TunnelSpec) bool { return listed[id] })
 	all.Instance = s.instance
 	all.CertificateNotAfter = min(all.GetCertificateNotAfter(), s.Identity.NotAfter().Unix())
 	return all, nil
+}
+
+// known returns the own description of a tunnel that the client proxy lists, or nil if it was not asked for.
+func (s *server) known(listed *control.TunnelSpec) *control.TunnelSpec {
+	if spec, ok := s.tunnels.Load(listed.GetTunnelRef().GetTunnelId()); ok {
+		return spec.(*control.TunnelSpec)
+	}
+	request := s.unanswered[listed.GetName()]
+	if request == nil || request.GetServerAddress() != listed.GetServerAddress() || request.GetServerPort() != listed.GetServerPort() ||
+		request.GetClientProxyAddress() != listed.GetClientProxyAddress() {
+		return nil
+	}
+	delete(s.unanswered, listed.GetName())
+	spec, err := s.adopt(request, listed)
+	if err != nil {
+		s.Log.Warn("a tunnel of the client proxy is not used", "tunnel", request.GetName(), "error", err)
+		return nil
+	}
+	return spec
 }
