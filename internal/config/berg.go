@@ -60,6 +60,7 @@ type Challenge struct {
 	NamespaceMaxInstances, SourceMaxInstances, SourceBudget int
 	WithdrawalPolicy                                        WithdrawalPolicy
 	RefPolicy                                               RefPolicy
+	InstanceNamespaces                                      []string // empty: all
 	AllowedCapabilities                                     []string // without CAP_; AllCapabilities stands for all
 	CPULimit                                                resource.Quantity
 	CPURequest                                              resource.Quantity
@@ -158,10 +159,27 @@ type RefPolicy string
 
 // The policies of references.
 const (
+	// RefTrustedNamespace trusts the platform: instances of CHALLENGE_NAMESPACE may use every Challenge, others those of
+	// their own namespace.
+	RefTrustedNamespace    RefPolicy = "TrustedNamespace"
 	RefAny                 RefPolicy = "Any"
 	RefConfiguredNamespace RefPolicy = "ConfiguredNamespace"
 	RefSameNamespace       RefPolicy = "SameNamespace"
 )
+
+// MayUse reports whether instances and checks of a namespace may use Challenges of another one.
+func (c Challenge) MayUse(from, of string) bool {
+	switch c.RefPolicy {
+	case RefConfiguredNamespace:
+		return of == c.Namespace
+	case RefSameNamespace:
+		return of == from
+	case RefTrustedNamespace:
+		return of == from || from == c.Namespace
+	default:
+		return true
+	}
+}
 
 // AllCapabilities among the allowed ones allows every capability.
 const AllCapabilities = "ALL"
@@ -200,7 +218,8 @@ func (b *Berg) Section() settings.Section {
 			settings.New("SOURCE_BUDGET", "0", settings.Int(&b.Challenge.SourceBudget, 0, 1000000), "What the instances of one source may cost together, by spec.cost of their Challenges. Others wait in Pending. 0: no limit."),
 			settings.New("CHALLENGE_WITHDRAWAL_POLICY", "Keep", settings.OneOf(&b.Challenge.WithdrawalPolicy, WithdrawalKeep, WithdrawalStop), "What happens to live instances when their Challenge is deleted: Keep lets them run, Stop deletes them."),
 			settings.New("ORPHAN_GRACE_PERIOD", "", settings.Optional(settings.Duration(&b.Challenge.OrphanGracePeriod)), "How long a namespace is kept after its instance was removed without cleanup, because its finalizer was removed by hand. Then it is deleted. Empty: such namespaces are counted and never deleted."),
-			settings.New("CHALLENGE_REF_POLICY", "Any", settings.OneOf(&b.Challenge.RefPolicy, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use: those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),
+			settings.New("CHALLENGE_INSTANCE_NAMESPACES", "", settings.Names(&b.Challenge.InstanceNamespaces), "Comma-separated namespaces whose ChallengeInstances are started. An owner's ID belongs to the first instance of the whole cluster, so name those of the platforms you trust. Empty: all namespaces."),
+			settings.New("CHALLENGE_REF_POLICY", "TrustedNamespace", settings.OneOf(&b.Challenge.RefPolicy, RefTrustedNamespace, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use. TrustedNamespace: instances of CHALLENGE_NAMESPACE may use all, others those of their own namespace. Otherwise those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),
 			settings.New("CHALLENGE_ALLOWED_CAPABILITIES", "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE", capabilities(&b.Challenge.AllowedCapabilities), "Comma-separated Linux capabilities that a Challenge may add. ALL allows all, NONE allows none."),
 			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Amount(&b.Challenge.CPULimit), "CPU limit of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Amount(&b.Challenge.CPURequest), "CPU request of a container whose Challenge does not set one."),

@@ -440,6 +440,7 @@ const (
 	ReasonFound                = "Found"
 	ReasonChallengeMissing     = "ChallengeMissing"
 	ReasonReferenceNotAllowed  = "ReferenceNotAllowed"
+	ReasonNamespaceNotAllowed  = "NamespaceNotAllowed"
 	ReasonNothingToRun         = "NothingToRun"
 	ReasonInvalidChallenge     = "InvalidChallenge"
 	ReasonFlagProvided         = "FlagProvided"

@@ -53,6 +53,10 @@ var explanations = map[string]explanation{
 		sentence: "The operator's setting CHALLENGE_REF_POLICY does not allow this namespace to use Challenges of the other namespace.",
 		do:       "Use a Challenge that is allowed, or ask the administrator.",
 	},
+	bergv1.ReasonNamespaceNotAllowed: {
+		sentence: "The operator's setting CHALLENGE_INSTANCE_NAMESPACES does not name the namespace of this instance.",
+		do:       "Create the instance in a namespace that the setting names, or ask the administrator to add this one.",
+	},
 	bergv1.ReasonNothingToRun: {
 		sentence: "The Challenge has no containers.",
 		do:       "Add spec.containers: kubectl edit challenge {CHALLENGE}; its instances then start.",

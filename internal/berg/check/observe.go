@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 )
 
@@ -120,19 +119,6 @@ func (r *Reconciler) challengeKey(c *bergv1.ChallengeCheck) types.NamespacedName
 	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, r.Config.Challenge.Namespace), Name: ref.Name}
 }
 
-// mayUse reports whether CHALLENGE_REF_POLICY lets a ChallengeCheck of a namespace use Challenges
-// of another one.
-func mayUse(cfg config.Challenge, from, of string) bool {
-	switch cfg.RefPolicy {
-	case config.RefConfiguredNamespace:
-		return of == cfg.Namespace
-	case config.RefSameNamespace:
-		return of == from
-	default:
-		return true
-	}
-}
-
 // challenge returns nil for one that does not exist, and for one that must not be used: no condition
 // finds out by a ChallengeCheck which of the two it is.
 func (r *Reconciler) challenge(ctx context.Context, c *bergv1.ChallengeCheck) (*bergv1.Challenge, error) {
@@ -141,7 +127,7 @@ func (r *Reconciler) challenge(ctx context.Context, c *bergv1.ChallengeCheck) (*
 
 func (r *Reconciler) challengeIn(ctx context.Context, from client.Reader, c *bergv1.ChallengeCheck) (*bergv1.Challenge, error) {
 	key := r.challengeKey(c)
-	if !mayUse(r.Config.Challenge, c.Namespace, key.Namespace) {
+	if !r.Config.Challenge.MayUse(c.Namespace, key.Namespace) {
 		return nil, nil
 	}
 	return apply.Found(ctx, from, key, &bergv1.Challenge{})

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
@@ -193,24 +192,6 @@ func TestUntilNext(t *testing.T) {
 		reason, _ := waiting(o, 1, noon)
 		if got := untilNext(o, reason, noon); got != tc.want {
 			t.Errorf("%s, %s: %s, want %s", name, reason, got, tc.want)
-		}
-	}
-}
-
-func TestMayUse(t *testing.T) {
-	for name, tc := range map[string]struct {
-		policy   config.RefPolicy
-		from, of string
-		want     bool
-	}{
-		"any":                      {config.RefAny, "a", "b", true},
-		"the configured one":       {config.RefConfiguredNamespace, "a", "berg", true},
-		"not the configured one":   {config.RefConfiguredNamespace, "a", "a", false},
-		"the same":                 {config.RefSameNamespace, "a", "a", true},
-		"not the same, configured": {config.RefSameNamespace, "a", "berg", false},
-	} {
-		if got := mayUse(config.Challenge{Namespace: "berg", RefPolicy: tc.policy}, tc.from, tc.of); got != tc.want {
-			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -102,8 +102,9 @@ var _ = Describe("A web challenge", func() {
 		DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, challenge)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
 
 		instance := stage.Instance(challenge.Name)
-		instance.Spec.ChallengeRef.Namespace = ""
+		instance.Namespace, instance.Spec.ChallengeRef.Namespace = challenges.Name, ""
 		stage.Start(ctx, instance).ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		Expect(world.Delete(ctx, instance)).To(Succeed())
 	}, SpecTimeout(deployed.SpecLimit))
 })
 

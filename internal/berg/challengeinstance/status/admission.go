@@ -30,7 +30,7 @@ func WaitProblem(d admission.Decision, cfg config.Challenge) *outcome.Problem {
 	var limit string
 	switch d.Reason {
 	case admission.OwnerBusy:
-		return ownerBusy(d.Ahead)
+		return ownerBusy(d.Key, d.Ahead)
 	case admission.AboveBudget:
 		return queued(fmt.Sprintf("Queued: spec.cost of Challenge %s is above the operator's SOURCE_BUDGET (%d). The instance starts when one of them is changed",
 			d.Challenge, cfg.SourceBudget))
@@ -55,12 +55,14 @@ func queued(message string) *outcome.Problem {
 	return &outcome.Problem{Condition: bergv1.ConditionAdmitted, Reason: bergv1.ReasonQueued, Class: outcome.Waiting, Message: message}
 }
 
-// ownerBusy names the instance right before this one, which a player can delete to move on.
-func ownerBusy(ahead types.NamespacedName) *outcome.Problem {
-	return &outcome.Problem{
-		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting,
-		Message: fmt.Sprintf("Waiting for instance %s of the same owner and its namespace to be deleted", ahead),
+// ownerBusy names the instance right before this one, which a player can delete to move on. It does not name one of
+// another namespace: whose it is concerns only its own tenant.
+func ownerBusy(one, ahead types.NamespacedName) *outcome.Problem {
+	message := fmt.Sprintf("Waiting for instance %s of the same owner and its namespace to be deleted", ahead)
+	if ahead.Namespace != one.Namespace {
+		message = "Waiting for an instance of the same owner in another namespace to be deleted. Use another spec.ownerId, or ask the administrator"
 	}
+	return &outcome.Problem{Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonOwnerBusy, Class: outcome.Waiting, Message: message}
 }
 
 // Reports reports whether the status of an instance that was not started shows a problem already, so that

@@ -79,6 +79,11 @@ func TestTheMessageNamesTheLimit(t *testing.T) {
 		},
 		Ahead: types.NamespacedName{Namespace: "event", Name: "zero"},
 	}
+	foreign := d
+	foreign.Reason, foreign.Ahead = admission.OwnerBusy, types.NamespacedName{Namespace: "secret", Name: "theirs"}
+	if m := WaitProblem(foreign, cfg).Message; strings.Contains(m, "secret") || strings.Contains(m, "theirs") {
+		t.Errorf("the message names an instance of another namespace: %s", m)
+	}
 	for reason, want := range map[admission.Reason]string{
 		admission.OwnerBusy:       "Waiting for instance event/zero of the same owner and its namespace to be deleted",
 		admission.SourceInstances: "the operator's SOURCE_MAX_INSTANCES (3) for source team-1 is reached",

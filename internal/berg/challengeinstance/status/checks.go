@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 // checks must hold for an instance itself before it is built. They are in the order of their
 // conditions. The first problem counts.
 var checks = []func(Candidate, config.Challenge) *outcome.Problem{
+	namespaceIsTaken,
 	referenceIsAllowed,
 	challengeExists,
 	challengeHasContainers,
@@ -62,22 +64,31 @@ func referenceIsAllowed(c Candidate, cfg config.Challenge) *outcome.Problem {
 	if c.Pinned != nil {
 		return nil
 	}
-	var allowed string
-	switch cfg.RefPolicy {
-	case config.RefConfiguredNamespace:
-		allowed = cfg.Namespace
-	case config.RefSameNamespace:
-		allowed = c.Instance.Namespace
-	default:
+	from, of := c.Instance.Namespace, c.Key.Namespace
+	if cfg.MayUse(from, of) {
 		return nil
 	}
-	if c.Key.Namespace == allowed {
-		return nil
+	allowed := from
+	if cfg.RefPolicy == config.RefConfiguredNamespace {
+		allowed = cfg.Namespace
 	}
 	return &outcome.Problem{
 		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonReferenceNotAllowed, Class: outcome.Blocked,
-		Message: fmt.Sprintf("spec.challengeRef.namespace: %s is not allowed by CHALLENGE_REF_POLICY=%s: only Challenges of the namespace %s may be used",
-			c.Key.Namespace, cfg.RefPolicy, allowed),
+		Message: fmt.Sprintf("spec.challengeRef.namespace: %s is not allowed by CHALLENGE_REF_POLICY=%s: an instance of namespace %s may use only Challenges of the namespace %s",
+			of, cfg.RefPolicy, from, allowed),
+	}
+}
+
+// namespaceIsTaken comes first of all: an instance of another namespace must neither take an owner's ID nor learn
+// anything.
+func namespaceIsTaken(c Candidate, cfg config.Challenge) *outcome.Problem {
+	if c.Pinned != nil || len(cfg.InstanceNamespaces) == 0 || slices.Contains(cfg.InstanceNamespaces, c.Instance.Namespace) {
+		return nil
+	}
+	return &outcome.Problem{
+		Condition: bergv1.ConditionChallengeFound, Reason: bergv1.ReasonNamespaceNotAllowed, Class: outcome.Blocked,
+		Message: fmt.Sprintf("metadata.namespace: the operator's CHALLENGE_INSTANCE_NAMESPACES does not name %s: create the instance in a namespace that it names, or ask the administrator",
+			c.Instance.Namespace),
 	}
 }
 

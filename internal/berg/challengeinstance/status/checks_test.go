@@ -115,6 +115,8 @@ func TestReferencePolicy(t *testing.T) {
 		c      Candidate
 		reason string
 	}{
+		"trusted, not of it":                {"TrustedNamespace", in("berg"), bergv1.ReasonReferenceNotAllowed},
+		"trusted, not of it, own":           {"TrustedNamespace", in("players"), ""},
 		"any":                               {"Any", in("elsewhere"), ""},
 		"configured":                        {"ConfiguredNamespace", in("berg"), ""},
 		"configured, elsewhere":             {"ConfiguredNamespace", in("elsewhere"), bergv1.ReasonReferenceNotAllowed},
@@ -184,4 +186,24 @@ func TestInstanceUIDOf(t *testing.T) {
 func labelled(n *corev1.Namespace) {
 	n.Labels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy, bergv1.LabelComponent: bergv1.ComponentNamespace}
 	n.Annotations[bergv1.AnnotationInstance] = "berg/former"
+}
+
+func TestNamespacesOfInstances(t *testing.T) {
+	for name, tc := range map[string]struct {
+		from, taken string
+		modify      func(*Candidate)
+		reason      string
+	}{
+		"all":                         {"players", "", withoutChallenge, bergv1.ReasonChallengeMissing},
+		"named":                       {"players", "berg,players", withoutChallenge, bergv1.ReasonChallengeMissing},
+		"not named":                   {"others", "berg,players", withoutChallenge, bergv1.ReasonNamespaceNotAllowed},
+		"not named, but it was begun": {"others", "berg", wasStarted, ""},
+	} {
+		c := candidate("m", 0, tc.modify)
+		c.Instance.Namespace, c.Key.Namespace = tc.from, tc.from
+		p := Check(Observed{Candidate: c}, testConfig(t, map[string]string{"CHALLENGE_INSTANCE_NAMESPACES": tc.taken}).Challenge)
+		if got := (p != nil && p.Reason == tc.reason); got != (tc.reason != "") {
+			t.Errorf("%s: %+v, want %q", name, p, tc.reason)
+		}
+	}
 }

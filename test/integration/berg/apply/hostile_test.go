@@ -146,7 +146,7 @@ var _ = Describe("A hostile author", func() {
 var _ = Describe("A hostile client", func() {
 	It("uses Challenges of no other namespace where CHALLENGE_REF_POLICY forbids it, and learns nothing of them", func(ctx context.Context) {
 		mine, theirs := bergtest.Namespace(ctx), bergtest.Namespace(ctx)
-		for policy, configured := range map[string]string{"SameNamespace": "berg", "ConfiguredNamespace": mine} {
+		for policy, configured := range map[string]string{"TrustedNamespace": "berg", "SameNamespace": "berg", "ConfiguredNamespace": mine} {
 			env := inprocess.With(map[string]string{"CHALLENGE_REF_POLICY": policy, "CHALLENGE_NAMESPACE": configured})
 			stop := inprocess.Instead(clock.RealClock{}, env, nil)
 			existing := "existing-" + strings.ToLower(policy)
@@ -165,6 +165,19 @@ var _ = Describe("A hostile client", func() {
 			expect.Reaches(ctx, allowed, bergv1.PhaseRunning)
 			stop()
 		}
+	})
+
+	It("takes no owner's ID from a namespace that CHALLENGE_INSTANCE_NAMESPACES does not name", func(ctx context.Context) {
+		mine, theirs := bergtest.Namespace(ctx), bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, mine, "small", bergtest.OneContainer)
+		bergtest.Challenge(ctx, theirs, "small", bergtest.OneContainer)
+		stop := inprocess.Instead(clock.RealClock{}, inprocess.With(map[string]string{"CHALLENGE_INSTANCE_NAMESPACES": mine}), nil)
+		defer stop()
+		first := bergtest.Instance(ctx, theirs, "small")
+		expect.Shows(ctx, first, bergv1.ConditionChallengeFound, metav1.ConditionFalse, bergv1.ReasonNamespaceNotAllowed)
+		Expect(bergtest.NamespaceExists(ctx, first)).To(BeFalse())
+		second := bergtest.Instance(ctx, mine, "small", func(i *bergv1.ChallengeInstance) { i.Spec.OwnerID = first.Spec.OwnerID })
+		expect.Reaches(ctx, second, bergv1.PhaseRunning)
 	})
 
 	It("cannot write the status, nor name an owner that is no UUID", func(ctx context.Context) {
