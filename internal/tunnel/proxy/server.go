@@ -434,7 +434,7 @@ func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest
 	if s.isEnding() {
 		return nil, status.Error(codes.FailedPrecondition, "the server proxy is shutting down")
 	}
-	answer, err := s.peer.PrepareTunnel(ctx, request)
+	answered, err := s.peer.PrepareTunnel(ctx, request)
 	if err != nil {
 		if isUnanswered(err) {
 			s.unanswered[request.GetName()] = request
@@ -442,7 +442,7 @@ func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest
 		return nil, err
 	}
 	delete(s.unanswered, request.GetName())
-	spec, err := s.adopt(request, answer)
+	spec, err := s.adopt(request, answered)
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
@@ -463,8 +463,8 @@ func isUnanswered(err error) bool {
 // adopt stores the tunnel of a request, in place of an earlier one of its name. The client proxy is not trusted: it may be
 // in the hands of a container of its network. Of its answer, only ID, addresses and port count; where the tunnel leads is
 // what the controller asked for.
-func (s *server) adopt(request *control.TunnelRequest, answer *control.TunnelSpec) (*control.TunnelSpec, error) {
-	id, port := answer.GetTunnelRef().GetTunnelId(), answer.GetClientProxyPort()
+func (s *server) adopt(request *control.TunnelRequest, answered *control.TunnelSpec) (*control.TunnelSpec, error) {
+	id, port := answered.GetTunnelRef().GetTunnelId(), answered.GetClientProxyPort()
 	used, taken := s.tunnels.Load(id)
 	switch {
 	case id == 0:
@@ -473,8 +473,8 @@ func (s *server) adopt(request *control.TunnelRequest, answer *control.TunnelSpe
 		return nil, fmt.Errorf("the client proxy answered with ID %d, which is that of another tunnel", id)
 	case port < 1 || port > 65535 || request.GetClientProxyPort() != 0 && port != request.GetClientProxyPort():
 		return nil, fmt.Errorf("the client proxy answered with port %d: want the one that was asked for", port)
-	case len(answer.GetClientProxyAddresses()) > maxAddresses:
-		return nil, fmt.Errorf("the client proxy answered with %d addresses: want %d or fewer", len(answer.GetClientProxyAddresses()), maxAddresses)
+	case len(answered.GetClientProxyAddresses()) > maxAddresses:
+		return nil, fmt.Errorf("the client proxy answered with %d addresses: want %d or fewer", len(answered.GetClientProxyAddresses()), maxAddresses)
 	}
 	spec := &control.TunnelSpec{
 		TunnelRef:          &control.TunnelRef{TunnelId: id},
@@ -484,7 +484,7 @@ func (s *server) adopt(request *control.TunnelRequest, answer *control.TunnelSpe
 		ClientProxyAddress: request.GetClientProxyAddress(),
 		ClientProxyPort:    port,
 	}
-	for _, text := range answer.GetClientProxyAddresses() {
+	for _, text := range answered.GetClientProxyAddresses() {
 		address, err := netip.ParseAddr(text)
 		if err != nil {
 			return nil, fmt.Errorf("the client proxy answered with %q: want an IP address", text)
