@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
+	"github.com/bergctf/berg-operator/internal/kibaship/rules"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -28,13 +30,11 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	if spec == nil {
 		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, "spec.dockerImage of the Application is missing")
 	}
-	ref, err := registry.Parse(spec.Image, spec.Tag)
+	wanted, err := rules.ParseImage(spec.Image, spec.Tag)
 	if err != nil {
 		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, "spec.dockerImage of the Application: "+err.Error())
 	}
-	if known := d.Status.BuiltImage; known != nil && known.Request == requestOf(d) && known.Digest != "" &&
-		known.Tag == registry.TagOf(ref) && known.Reference == ref.Context().Digest(known.Digest).String() &&
-		(known.Tag != "" || known.Digest == ref.Identifier()) {
+	if known := d.Status.BuiltImage; known != nil && known.Request == requestOf(d) && knows(known, wanted) {
 		return &registry.Image{Reference: known.Reference, Digest: known.Digest, Tag: known.Tag}, nil
 	}
 	var logins registry.Logins
@@ -60,11 +60,21 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	if err != nil {
 		return nil, blocked(outcome.External, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("ConfigMap %s: key %s %v", r.Config.Builds.CAConfigMap, authorityKey, err))
 	}
-	image, err := registry.Resolve(ctx, ref, logins, through)
+	image, err := registry.Resolve(ctx, wanted.Reference, logins, through)
 	if err != nil {
 		return nil, blocked(outcome.External, kibashipv1.ReasonImageNotResolved, "The image cannot be looked up, which is tried again and again: "+err.Error())
 	}
+	image.Tag = wanted.Tag
 	return &image, nil
+}
+
+// knows reports whether a known image is one that was found for what is wanted.
+func knows(known *kibashipv1.BuiltImage, wanted rules.Image) bool {
+	if known.Digest == "" || known.Tag != wanted.Tag || known.Reference != wanted.Reference.Context().Digest(known.Digest).String() {
+		return false
+	}
+	asked, byDigest := wanted.Reference.(name.Digest)
+	return !byDigest || asked.DigestStr() == known.Digest
 }
 
 // authorities are those of BUILD_CA_CONFIG_MAP. A Project that has no such ConfigMap trusts the

@@ -22,28 +22,8 @@ const ResolveTimeout = 10 * time.Second
 type Image struct {
 	// Reference names it by its digest.
 	Reference, Digest string
-	// Tag is empty where the digest was asked for.
+	// Tag is the one that the Application names, empty for a digest alone.
 	Tag string
-}
-
-// Parse reads what an Application says: an image, and a tag that takes the place of its own.
-func Parse(image, tag string) (name.Reference, error) {
-	ref, err := name.ParseReference(image)
-	if err != nil {
-		return nil, fmt.Errorf("%q is no reference of an image: %w", image, err)
-	}
-	if tag != "" {
-		return ref.Context().Tag(tag), nil
-	}
-	return ref, nil
-}
-
-// TagOf returns the tag of a reference, "" of one by digest.
-func TagOf(ref name.Reference) string {
-	if tag, ok := ref.(name.Tag); ok {
-		return tag.TagStr()
-	}
-	return ""
 }
 
 // Resolve asks the registry which image a reference means.
@@ -68,7 +48,7 @@ func Resolve(ctx context.Context, ref name.Reference, logins Logins, through htt
 		return Image{}, &Error{What: ref.String(), err: errNoImage}
 	}
 	digest := found.Digest.String()
-	return Image{Reference: ref.Context().Digest(digest).String(), Digest: digest, Tag: TagOf(ref)}, nil
+	return Image{Reference: ref.Context().Digest(digest).String(), Digest: digest}, nil
 }
 
 // errNoImage: what answers is perhaps no registry.

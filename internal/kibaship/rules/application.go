@@ -46,9 +46,10 @@ func applicationSpec(spec *kibashipv1.ApplicationSpec) (all Violations) {
 		}
 	case kibashipv1.TypeDockerImage:
 		missing(spec.DockerImage != nil, "dockerImage")
-		if spec.DockerImage != nil && !imageReference(spec.DockerImage.Image) {
-			all = append(all, violated(kibashipv1.ReasonInvalidSpec, "spec.dockerImage.image",
-				"%q is not the reference of an image: it must be [host[:port]/]name[:tag][@digest], with a name in lower case", spec.DockerImage.Image))
+		if spec.DockerImage != nil {
+			if _, err := ParseImage(spec.DockerImage.Image, spec.DockerImage.Tag); err != nil {
+				all = append(all, violated(kibashipv1.ReasonInvalidSpec, "spec.dockerImage.image", "%v", err))
+			}
 		}
 	case kibashipv1.TypeMySQL:
 		missing(spec.MySQL != nil, "mysql")
@@ -87,7 +88,7 @@ func gitRepository(git *kibashipv1.GitRepository) (all Violations) {
 		{"path", git.Path}, {"rootDirectory", git.RootDirectory}, {"spaOutputDirectory", git.SPAOutputDirectory},
 	} {
 		if outside(p.value) {
-			bad(p.field, "%q leads out of the repository: it must be a path below its root", p.value)
+			bad(p.field, "%q leads out of the repository: it must be a path below its root, without line breaks", p.value)
 		}
 	}
 	return all
@@ -95,26 +96,11 @@ func gitRepository(git *kibashipv1.GitRepository) (all Violations) {
 
 func dots(s string) bool { return s == "." || s == ".." }
 
-// outside reports whether a path leads out of where it begins.
+// outside reports whether a path leads out of the repository. One that begins with a slash is rooted there.
 func outside(p string) bool {
-	clean := path.Clean(cmp.Or(p, "."))
-	return path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsAny(p, "\x00\n\r")
+	clean := path.Clean(cmp.Or(strings.TrimLeft(p, "/"), "."))
+	return clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsAny(p, "\x00\n\r")
 }
-
-// reference is that of an image, as registries and container runtimes read it:
-// https://github.com/distribution/reference/blob/main/regexp.go
-var reference = func() *regexp.Regexp {
-	const (
-		label     = `(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])`
-		host      = `(?:` + label + `(?:\.` + label + `)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?`
-		component = `[a-z0-9]+(?:(?:[._]|__|[-]+)[a-z0-9]+)*`
-		tag       = `[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}`
-		digest    = `[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}`
-	)
-	return regexp.MustCompile(`^(?:` + host + `/)?` + component + `(?:/` + component + `)*(?::` + tag + `)?(?:@` + digest + `)?$`)
-}()
-
-func imageReference(image string) bool { return len(image) <= 512 && reference.MatchString(image) }
 
 // Allowed returns what a Project does not allow of an Application.
 func Allowed(spec *kibashipv1.ApplicationSpec, project *kibashipv1.ProjectSpec) (all Violations) {

@@ -154,14 +154,18 @@ func TestApplication(t *testing.T) {
 		"dots":             {git(func(g *kibashipv1.GitRepository) { g.Repository = "../b" }), spec, []string{"spec.gitRepository.repository"}},
 		"path up":          {git(func(g *kibashipv1.GitRepository) { g.Path = "a/../../b" }), spec, []string{"spec.gitRepository.path"}},
 		"path inside":      {git(func(g *kibashipv1.GitRepository) { g.Path = "a/../b" }), "", nil},
-		"absolute":         {git(func(g *kibashipv1.GitRepository) { g.RootDirectory = "/etc" }), spec, []string{"spec.gitRepository.rootDirectory"}},
+		"rooted":           {git(func(g *kibashipv1.GitRepository) { g.Path, g.RootDirectory = "/backend", "/src/" }), "", nil},
+		"root":             {git(func(g *kibashipv1.GitRepository) { g.Path = "/" }), "", nil},
+		"rooted, path up":  {git(func(g *kibashipv1.GitRepository) { g.Path = "/../etc" }), spec, []string{"spec.gitRepository.path"}},
 		"line break":       {git(func(g *kibashipv1.GitRepository) { g.SPAOutputDirectory = "a\nb" }), spec, []string{"spec.gitRepository.spaOutputDirectory"}},
 		"image":            {image("nginx"), "", nil},
 		"image with all":   {image("registry.example.org:5000/team/app:1.2@sha256:" + strings.Repeat("ab", 32)), "", nil},
 		"image, localhost": {image("localhost:5000/app"), "", nil},
 		"image, bare host": {image("[fd00::1]:5000/app"), "", nil},
 		"image, spaces":    {image("not an image"), spec, []string{"spec.dockerImage.image"}},
-		"image, upper":     {image("Team/app"), "", nil}, // Team is a host
+		"image, upper":     {image("Team/app"), spec, []string{"spec.dockerImage.image"}}, // a host needs a dot or a port
+		"image, letter":    {image("registry.example.org/x"), spec, []string{"spec.dockerImage.image"}},
+		"image, sha512":    {image("app@sha512:" + strings.Repeat("ab", 64)), spec, []string{"spec.dockerImage.image"}},
 		"image, all upper": {image("APP"), spec, []string{"spec.dockerImage.image"}},
 		"image, no tag":    {image("app:"), spec, []string{"spec.dockerImage.image"}},
 		"image, URL":       {image("https://registry.example.org/app"), spec, []string{"spec.dockerImage.image"}},
@@ -244,5 +248,23 @@ func TestSecrets(t *testing.T) {
 	got := Secrets(&a.Spec)
 	if len(got) != 2 || got["token"] != "spec.gitRepository.secretRef" || got["env"] != "spec.gitRepository.env" {
 		t.Errorf("Secrets %v", got)
+	}
+}
+
+func TestParseImage(t *testing.T) {
+	sum := "sha256:" + strings.Repeat("ab", 32)
+	for _, tc := range []struct{ image, tag, reference, shown string }{
+		{"nginx", "", "index.docker.io/library/nginx:latest", "latest"},
+		{"nginx:1", "2", "index.docker.io/library/nginx:2", "2"},
+		{"nginx@" + sum, "", "index.docker.io/library/nginx@" + sum, ""},
+		{"nginx:1@" + sum, "", "index.docker.io/library/nginx@" + sum, "1"},
+		{"registry.example.org/team/app:1@" + sum, "2", "registry.example.org/team/app@" + sum, "2"},
+		{"nginx", "not a tag", "", ""},
+		{strings.Repeat("a", 600), "", "", ""},
+	} {
+		got, err := ParseImage(tc.image, tc.tag)
+		if (err != nil) != (tc.reference == "") || err == nil && (got.Reference.Name() != tc.reference || got.Tag != tc.shown) {
+			t.Errorf("%s, tag %q: %v, %v", tc.image, tc.tag, got, err)
+		}
 	}
 }
