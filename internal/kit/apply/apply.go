@@ -138,6 +138,14 @@ func writtenAsPlanned(w Writer, owner ownership.Owner, desired, live client.Obje
 	return Unmodified(w.Manager, live) && live.GetAnnotations()[annotation] == desired.GetAnnotations()[annotation]
 }
 
+// untouched reports whether an object is as the API server stored the write of this plan, although
+// it differs from the plan: an admission webhook or policy changed it in that write. It decides from
+// the object alone, so a new leader writes nothing where its predecessor would not have. live must be
+// read from the API server: the cache does not have the fields that each manager owns.
+func untouched(w Writer, owner ownership.Owner, desired, live client.Object) bool {
+	return writtenAsPlanned(w, owner, desired, live) && ownsAll(w.Manager, desired, live)
+}
+
 // isRollout reports whether an object is written because its plan has changed, and not because
 // others have changed it: it is as it was last written.
 func isRollout(w Writer, owner ownership.Owner, to write, live client.Object) bool {
@@ -172,6 +180,11 @@ func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owne
 			return err
 		}
 		if inPlace(w, owner, desired, live) {
+			out = live
+			return nil
+		}
+		if !w.DriftBackoff.knows(live) && untouched(w, owner, desired, live) {
+			w.DriftBackoff.accept(desired, live)
 			out = live
 			return nil
 		}

@@ -26,7 +26,17 @@ const (
 	// maxRemembered limits the memory to two megabytes: the oldest write is forgotten
 	// first, and a contest is always recent.
 	maxRemembered = 4096
+	// maxAccepted is how many results of admission are remembered, each with some 200 bytes. What is forgotten costs a
+	// read of the object, and no write.
+	maxAccepted = 1 << 15
 )
+
+// confining are the kinds that keep pods from what they must not reach. While such an object is missing, its pods
+// reach everything, so its repair is never delayed.
+var confining = map[schema.GroupKind]bool{
+	{Group: "networking.k8s.io", Kind: "NetworkPolicy"}: true,
+	{Group: "cilium.io", Kind: "CiliumNetworkPolicy"}:   true,
+}
 
 // delays are those between the writes after the prompt ones.
 var delays = backoff.Exponential{First: time.Second, Max: 5 * time.Minute}
@@ -38,7 +48,8 @@ var delays = backoff.Exponential{First: time.Second, Max: 5 * time.Minute}
 // It counts writes of an object that others have changed or deleted. It does not count
 // writes for another custom resource, even of the same name; writes of another plan if
 // the object is as it was last written; and writes after the operator itself has deleted
-// the object because it was not wanted. These are never throttled.
+// the object because it was not wanted. These are never throttled, nor are writes of network
+// policies.
 type DriftBackoff struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -76,13 +87,13 @@ type write struct {
 
 // NewDriftBackoff returns a DriftBackoff without history.
 func NewDriftBackoff(c clock.PassiveClock) *DriftBackoff {
-	return &DriftBackoff{clock: c, writes: lru.New(maxRemembered), accepted: lru.New(maxRemembered)}
+	return &DriftBackoff{clock: c, writes: lru.New(maxRemembered), accepted: lru.New(maxAccepted)}
 }
 
 // throttled returns a *ContestedError while an object must not be written again. The
 // delays double from one second to five minutes.
 func (r *DriftBackoff) throttled(to write) error {
-	if r == nil || to.rollout {
+	if r == nil || to.rollout || confining[to.kind] {
 		return nil
 	}
 	r.mu.Lock()
@@ -174,6 +185,15 @@ func (r *DriftBackoff) accepts(owner ownership.Owner, desired, live client.Objec
 	}
 	content, err := contentOf(live, desired)
 	return err == nil && known.(checksum) == content
+}
+
+// knows reports whether it is known what the API server stored for the plan of an object.
+func (r *DriftBackoff) knows(live client.Object) bool {
+	if r == nil {
+		return false
+	}
+	_, ok := r.accepted.Get(live.GetUID())
+	return ok
 }
 
 // ContestedError says that another client changes or deletes an object after each

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -8,10 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
@@ -64,6 +69,54 @@ func TestContestedObjectsAreThrottled(t *testing.T) {
 	clock.SetTime(clock.Now().Add(forgetAfter))
 	if err := r.throttled(web); err != nil {
 		t.Errorf("it is throttled although it was unmodified since: %v", err)
+	}
+}
+
+// A policy is missing while it is throttled, and its pods are open.
+func TestNetworkPoliciesAreNeverThrottled(t *testing.T) {
+	r := NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+	for _, kind := range []schema.GroupKind{
+		{Group: "networking.k8s.io", Kind: "NetworkPolicy"},
+		{Group: "cilium.io", Kind: "CiliumNetworkPolicy"},
+	} {
+		policy := write{object: object{kind, types.NamespacedName{Namespace: "n", Name: "p"}, "one"}, plan: "a"}
+		for n := range 10 * promptWrites {
+			if err := r.throttled(policy); err != nil {
+				t.Fatalf("%s: write %d: %v", kind, n, err)
+			}
+			r.wrote(policy, []string{"cleaner"})
+		}
+	}
+}
+
+// What stops a plan because others keep changing it does not keep its policies from being repaired.
+func TestPoliciesOfAContestedPlanAreWritten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want int
+	}{
+		"contested": {&ContestedError{Kind: "Namespace", Name: "n"}, 1},
+		"refused":   {errors.New("forbidden"), 0},
+	} {
+		c := fake.NewClientBuilder().WithScheme(clientscheme.Scheme).Build()
+		w := Writer{Client: c, Live: c, Manager: us, DriftBackoff: NewDriftBackoff(clocktesting.NewFakePassiveClock(time.Unix(0, 0)))}
+		policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		failures := Steps(t.Context(), w, ownership.Owner{Annotation: "example.com/uid", UID: "one"}, "n", []Step{
+			{Condition: "Namespace", Then: func(context.Context, []client.Object) error { return tc.err }},
+			{Condition: "Policies", Objects: []Set{Only(policy)}},
+			{Condition: "Workloads", Objects: []Set{Only(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}})}},
+		})
+		if len(failures) != 1 || !errors.Is(failures.Of("Namespace"), tc.err) {
+			t.Errorf("%s: %v", name, failures)
+		}
+		var policies networkingv1.NetworkPolicyList
+		var others corev1.ConfigMapList
+		if err := errors.Join(c.List(t.Context(), &policies), c.List(t.Context(), &others)); err != nil {
+			t.Fatal(err)
+		}
+		if len(policies.Items) != tc.want || len(others.Items) != 0 {
+			t.Errorf("%s: %d policies, %d other objects", name, len(policies.Items), len(others.Items))
+		}
 	}
 }
 

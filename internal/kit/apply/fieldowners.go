@@ -2,11 +2,14 @@ package apply
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The API server keeps in metadata.managedFields which manager wrote which field last:
@@ -85,6 +88,132 @@ func fieldOwners(manager string, obj metav1.Object) []string {
 		}
 	}
 	return names
+}
+
+// ownsAll reports whether manager still owns everything that desired sets. A manager that changes a field becomes its
+// owner, and a field that another manager removes has none. Admission changes no owner: the API server computes the
+// owners first.
+func ownsAll(manager string, desired client.Object, live metav1.Object) bool {
+	data, err := json.Marshal(desired)
+	if err != nil {
+		return false
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return false
+	}
+	for _, name := range []string{"apiVersion", "kind", "status"} {
+		delete(fields, name)
+	}
+	if all, ok := fields["metadata"].(map[string]any); ok {
+		some := map[string]any{}
+		for _, name := range []string{"labels", "annotations", "ownerReferences"} {
+			some[name] = all[name]
+		}
+		fields["metadata"] = some
+	}
+	for _, e := range live.GetManagedFields() {
+		if !isOwn(manager, e) || e.FieldsV1 == nil {
+			continue
+		}
+		var ours map[string]any
+		if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &ours); err == nil && ownsFields(ours, fields) {
+			return true
+		}
+	}
+	return false
+}
+
+// ownsFields reports whether a set of fields, in the format of managedFields, has all fields of an object.
+func ownsFields(ours, fields map[string]any) bool {
+	for name, value := range fields {
+		if isEmpty(value) {
+			continue
+		}
+		of, ok := ours["f:"+name].(map[string]any)
+		if !ok || !ownsValue(of, value) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownsValue is ownsFields for a value, whose own fields are of. A value without any is owned as a whole.
+func ownsValue(of map[string]any, value any) bool {
+	if len(of) == 0 {
+		return true
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return ownsFields(of, v)
+	case []any:
+		for _, item := range v {
+			if !ownsItem(of, item) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ownsItem reports whether the owned fields of a list have an item, by its keys or by its value. Keys that the item
+// leaves out have defaults.
+func ownsItem(of map[string]any, item any) bool {
+	for name, inner := range of {
+		kind, text, _ := strings.Cut(name, ":")
+		var identity any
+		if kind != "k" && kind != "v" || json.Unmarshal([]byte(text), &identity) != nil {
+			continue
+		}
+		if kind == "v" {
+			if reflect.DeepEqual(identity, item) {
+				return true
+			}
+			continue
+		}
+		fields, isMap := item.(map[string]any)
+		keys, keyed := identity.(map[string]any)
+		ours, known := inner.(map[string]any)
+		if isMap && keyed && known && hasKeys(keys, fields) && ownsValue(ours, fields) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasKeys reports whether an item has these keys, as far as it names them.
+func hasKeys(keys, item map[string]any) bool {
+	named := false
+	for name, want := range keys {
+		if got, ok := item[name]; ok {
+			if !reflect.DeepEqual(got, want) {
+				return false
+			}
+			named = true
+		}
+	}
+	return named
+}
+
+// isEmpty reports whether a value may be missing in what the API server stores.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, inner := range v {
+			if !isEmpty(inner) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	case string:
+		return v == ""
+	default:
+		return false
+	}
 }
 
 // isOwn reports whether an entry is for writes of whole objects by manager.

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -115,5 +116,37 @@ func TestRemovedFieldsHaveNoOwner(t *testing.T) {
 	live := fields.Live().(*unstructured.Unstructured)
 	if !Unmodified(us, live) || Contains(pipelineRun(), live) {
 		t.Errorf("a removed field has an owner, or is not missing: %v", live.GetManagedFields())
+	}
+}
+
+// A new leader decides from the object what admission has changed: the fields of such a change stay with us.
+func TestOwnsAll(t *testing.T) {
+	desired := newService(func(s *corev1.Service) { s.Annotations = map[string]string{"example.com/sum": "1"} })
+	fields := `{"f:metadata":{"f:annotations":{".":{},"f:example.com/sum":{}},"f:labels":{".":{},"f:a":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"u\"}":{}}},` +
+		`"f:spec":{"f:selector":{"f:app":{}},"f:type":{},"f:internalTrafficPolicy":{},"f:ports":{".":{},"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:port":{},"f:protocol":{},"f:targetPort":{}}}}}`
+	withFields := func(old, replacement string) *corev1.Service {
+		t.Helper()
+		if !strings.Contains(fields, old) {
+			t.Fatalf("%s is not in %s", old, fields)
+		}
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{status, entry(us, "", strings.Replace(fields, old, replacement, 1))}}}
+	}
+	for name, tc := range map[string]struct {
+		live *corev1.Service
+		want bool
+	}{
+		"everything":                 {withFields("", ""), true},
+		"a list as a whole":          {withFields(`{".":{},"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:port":{},"f:protocol":{},"f:targetPort":{}}}`, `{}`), true},
+		"a field that was removed":   {withFields(`"f:selector":{"f:app":{}},`, ``), false},
+		"a key that was removed":     {withFields(`"f:app":{}`, `"f:other":{}`), false},
+		"a field of an item removed": {withFields(`"f:name":{},`, ``), false},
+		"an item that was removed":   {withFields(`\"port\":80`, `\"port\":81`), false},
+		"a label that was removed":   {withFields(`"f:a":{}`, ``), false},
+		"no entry of ours":           {&corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{status, byHand}}}, false},
+		"what the cache keeps":       {&corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: us, Operation: metav1.ManagedFieldsOperationUpdate}}}}, false},
+	} {
+		if got := ownsAll(us, desired, tc.live); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

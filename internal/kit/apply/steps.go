@@ -115,7 +115,7 @@ func Steps(ctx context.Context, w Writer, owner ownership.Owner, namespace strin
 			}
 		}
 		if len(failures) > 0 {
-			return failures
+			return append(failures, confineAnyway(ctx, w, owner, failures, steps)...)
 		}
 	}
 	var errs []error
@@ -128,6 +128,30 @@ func Steps(ctx context.Context, w Writer, owner ownership.Owner, namespace strin
 		return Failures{{steps[len(steps)-1].Condition, err}}
 	}
 	return nil
+}
+
+// confineAnyway writes the network policies of a plan that was stopped by an object that others keep changing: pods
+// run during that time.
+func confineAnyway(ctx context.Context, w Writer, owner ownership.Owner, stopped Failures, steps []Step) (failures Failures) {
+	for _, failure := range stopped {
+		var contested *ContestedError
+		if !errors.As(failure.Err, &contested) {
+			return nil
+		}
+	}
+	for _, step := range steps {
+		for _, set := range step.Objects {
+			for _, desired := range set.objects {
+				if !confining[kindOf(w.Client.Scheme(), desired)] {
+					continue
+				}
+				if _, err := Apply(ctx, w, owner, desired); err != nil {
+					failures = append(failures, Failure{step.Condition, err})
+				}
+			}
+		}
+	}
+	return failures
 }
 
 // runStep runs one step.

@@ -78,7 +78,7 @@ var _ = Describe("What has not changed costs no request", func() {
 	)
 
 	It("where admission changes what was written, but for one look after a restart", func(ctx context.Context) {
-		mirrorImages(ctx, "mirrored")
+		mirrorImages(ctx, "mirrored", "CREATE, UPDATE")
 		i := bergtest.StartRunning(ctx, "mirrored", bergtest.OneContainer)
 		var deployment appsv1.Deployment
 		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
@@ -106,6 +106,49 @@ var _ = Describe("What has not changed costs no request", func() {
 		delete(writes, "PATCH /apis/berg.norelect.ch/v1/namespaces/"+i.Namespace+"/challenges/mirrored/status") // its new generation is checked
 		Expect(writes).To(BeEmpty())
 		expect.Shows(ctx, i, bergv1.ConditionDeploymentsCreated, metav1.ConditionTrue, bergv1.ReasonCreated)
+	})
+
+	It("where admission changed what was created and changes no update, after a new leader", func(ctx context.Context) {
+		const many = 50
+		mirrorImages(ctx, "created", "CREATE")
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "created", bergtest.OneContainer)
+		instances := make([]*bergv1.ChallengeInstance, many)
+		for n := range instances {
+			instances[n] = bergtest.Instance(ctx, ns, "created")
+		}
+		generations := func() map[string]int64 {
+			GinkgoHelper()
+			found := map[string]int64{}
+			for _, i := range instances {
+				var deployment appsv1.Deployment
+				Expect(k8s.Get(ctx, client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}, &deployment)).To(Succeed())
+				Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(Equal("mirror.example.com/web:1"))
+				found[i.Status.Namespace] = deployment.Generation
+			}
+			return found
+		}
+		for _, i := range instances {
+			expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		}
+		bergtest.Settle(ctx, ns)
+		inprocess.Pause()
+		before := generations()
+
+		seen, stop := lookAgain(ctx, nil, clock.RealClock{}, many)
+		DeferCleanup(stop)
+		Expect(seen.writes()).To(BeEmpty())
+		Expect(generations()).To(Equal(before), "Deployments were written, and their pods replaced")
+
+		By("a change by hand, which the new leader still puts back")
+		key := client.ObjectKey{Namespace: instances[0].Status.Namespace, Name: "web"}
+		changed := &appsv1.Deployment{}
+		Expect(k8s.Get(ctx, key, changed)).To(Succeed())
+		Expect(k8s.Patch(ctx, changed, apiserver.RawPatch(`[{"op":"remove","path":"/spec/template/spec/containers/0/resources"}]`), client.FieldOwner("another-client"))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, key, changed)).To(Succeed())
+			g.Expect(changed.Spec.Template.Spec.Containers[0].Resources.Limits).NotTo(BeEmpty())
+		}).Should(Succeed())
 	})
 
 	// make quiet runs this with 500 instances and ten real minutes. By default
@@ -148,8 +191,8 @@ var _ = Describe("What has not changed costs no request", func() {
 })
 
 // mirrorImages makes the API server rewrite the images of the Deployments of one
-// Challenge, as admission webhooks of registries do.
-func mirrorImages(ctx context.Context, challenge string) {
+// Challenge in these operations, as admission webhooks of registries do.
+func mirrorImages(ctx context.Context, challenge, operations string) {
 	GinkgoHelper()
 	rules := `
 apiVersion: admissionregistration.k8s.io/v1
@@ -160,7 +203,7 @@ spec:
   reinvocationPolicy: Never
   matchConstraints:
     resourceRules:
-    - {apiGroups: [apps], apiVersions: [v1], resources: [deployments], operations: [CREATE, UPDATE]}
+    - {apiGroups: [apps], apiVersions: [v1], resources: [deployments], operations: [` + operations + `]}
   mutations:
   - patchType: JSONPatch
     jsonPatch:
