@@ -112,7 +112,7 @@ func startHostile(t *testing.T) *hostile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = h.Client.Close() })
+	t.Cleanup(func() { _ = h.Close() })
 	return h
 }
 

@@ -68,10 +68,7 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 
 	withoutCause := s.Phase == bergv1.PhaseRunning || s.Phase == bergv1.PhaseTerminating || s.Phase == bergv1.PhaseTerminated
 	must(s.ObservedGeneration == 0 || (s.Cause == "") == withoutCause, "cause %q in the phase %s", s.Cause, s.Phase)
-	errs = append(errs, startTimes(before.Status, s))
-	ready := s.Phase == bergv1.PhaseRunning && is(bergv1.ConditionHealthy, metav1.ConditionTrue)
-	must(is(bergv1.ConditionReady, metav1.ConditionTrue) == ready, "Ready is not as the phase %s and Healthy", s.Phase)
-	must(is(bergv1.ConditionStalled, metav1.ConditionTrue) == (s.Phase == bergv1.PhaseFailed) || after.DeletionTimestamp != nil, "Stalled in the phase %s", s.Phase)
+	errs = append(errs, startTimes(before.Status, s), readiness(after))
 
 	switch s.Phase {
 	case bergv1.PhasePending:
@@ -90,6 +87,19 @@ func Violations(before, after *bergv1.ChallengeInstance) error {
 		must(is(bergv1.ConditionHealthy, metav1.ConditionFalse), "it is healthy")
 	}
 	return errors.Join(errs...)
+}
+
+// readiness returns what Ready and Stalled say against the phase.
+func readiness(after *bergv1.ChallengeInstance) error {
+	s := after.Status
+	is := func(conditionType string) bool { return meta.IsStatusConditionTrue(s.Conditions, conditionType) }
+	if is(bergv1.ConditionReady) != (s.Phase == bergv1.PhaseRunning && is(bergv1.ConditionHealthy)) {
+		return fmt.Errorf("ready is %v in the phase %s, healthy is %v", is(bergv1.ConditionReady), s.Phase, is(bergv1.ConditionHealthy))
+	}
+	if is(bergv1.ConditionStalled) != (s.Phase == bergv1.PhaseFailed) && after.DeletionTimestamp == nil {
+		return fmt.Errorf("stalled is %v in the phase %s", is(bergv1.ConditionStalled), s.Phase)
+	}
+	return nil
 }
 
 // startTimes returns what cannot be in the times of a start: they follow each other, and what
