@@ -134,3 +134,32 @@ func TestEveryFileOnTheMapOfAPackageExists(t *testing.T) {
 		t.Fatalf("only %d files are on a map", maps)
 	}
 }
+
+// Metrics and log lines show a controller by its name, and a manager refuses to start a second one of the same name: with
+// all API groups in one process the operator would not start.
+func TestEveryControllerHasItsOwnName(t *testing.T) {
+	named := regexp.MustCompile(`\.?Named\("([^"]+)"\)`)
+	files := map[string]string{}
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, found := range named.FindAllStringSubmatch(string(content), -1) {
+			if other, taken := files[found[1]]; taken {
+				t.Errorf("%s and %s have a controller with the name %s", other, path, found[1])
+			}
+			files[found[1]] = path
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 10 {
+		t.Fatalf("only %d controllers were found", len(files))
+	}
+}

@@ -46,7 +46,7 @@ func init() { metrics.Registry.MustRegister(reconcileMetrics) }
 // each reads the other's before it writes, and a conflict is repeated.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
-		Named("challenge").
+		Named("berg-challenge").
 		For(&bergv1.Challenge{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.Replaced, stale))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers, ReconciliationTimeout: reconcile.Timeout}).
 		Complete(r.newKind().Reconciler())
