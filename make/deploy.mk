@@ -7,6 +7,9 @@ KUBECTL_APPLY = $(KUBECTL) apply --server-side --force-conflicts
 # The CRDs of all API groups; the files are called <group>_<plural>.yaml.
 CRDS := $(wildcard config/*/crd/bases/*.yaml)
 
+# How long `make deploy` waits until the operator is ready. Tests that share their machine wait longer.
+ROLLOUT_TIMEOUT ?= 180s
+
 # A copy of config/ that names IMG: the tracked files stay as they are.
 .PHONY: rendered-config
 rendered-config: $(BIN)/kustomize
@@ -29,7 +32,7 @@ uninstall: end-instances ## Delete all resources that the operator reconciles, a
 deploy: $(BIN)/kustomize ## Install CRDs and operator (IMG), with SETTINGS='NAME=value ...', and wait until it is ready.
 	@($(RENDER)) | $(KUBECTL_APPLY) -f -
 	$(if $(SETTINGS),$(KUBECTL) -n berg-operator-system set env deployment/berg-operator-controller-manager $(SETTINGS))
-	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=180s
+	$(KUBECTL) -n berg-operator-system rollout status deployment/berg-operator-controller-manager --timeout=$(ROLLOUT_TIMEOUT)
 
 .PHONY: undeploy
 undeploy: $(BIN)/kustomize end-instances ## Delete all resources that the operator reconciles, remove operator and CRDs.

@@ -39,7 +39,7 @@ E2E_IMAGES = berg-operator berg-tunnel toolbox $(SAMPLES)
 e2e-run: WITH_OPERATOR = $(filter-out helm,$(E2E))
 e2e-run:
 	go run $(CLUSTER) load --name $(E2E_CLUSTER) $(E2E_IMAGES:%=$(DIST)/images/%.tar)
-	for suite in $(WITH_OPERATOR); do $(MAKE) deploy && $(MAKE) e2e-run-$$suite; done
+	for suite in $(WITH_OPERATOR); do $(MAKE) deploy ROLLOUT_TIMEOUT=10m && $(MAKE) e2e-run-$$suite; done
 	$(if $(filter-out helm $(E2E),$(SUITES)),,go run $(RIGHTS) --collect $(DIST)/rights/e2e.json)
 	$(if $(filter helm,$(E2E)),$(if $(WITH_OPERATOR),$(MAKE) e2e-undeploy && )$(MAKE) e2e-run-helm)
 
@@ -82,7 +82,7 @@ e2e-kibaship: image ## Build images from repositories with a real Tekton, and at
 .PHONY: e2e-kibaship-run
 e2e-kibaship-run:
 	go run $(CLUSTER) load --name $(KIBASHIP_CLUSTER) $(DIST)/images/berg-operator.tar
-	$(MAKE) deploy
+	$(MAKE) deploy ROLLOUT_TIMEOUT=10m
 	$(GO_TEST) -count=1 -timeout 40m ./test/e2e/kibaship
 
 # Former releases of the same tree for the journeys with OLM: the first two are installed and

@@ -41,7 +41,9 @@ func New(url, certificate, key, authority string) (*Client, error) {
 	return &Client{
 		base: url,
 		http: &http.Client{
-			Timeout: 30 * time.Second,
+			// What starts a cluster bounds its own time. A request that takes so long is lost: a busy machine, where an
+			// API server takes half a minute for a large CRD, does not.
+			Timeout: 3 * time.Minute,
 			Transport: &http.Transport{
 				// No proxy: the cluster is on this machine.
 				TLSClientConfig:     &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots},
