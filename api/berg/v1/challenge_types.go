@@ -289,6 +289,29 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image"
 	Image string `json:"image"`
 
+	// Program to run in place of the image's ENTRYPOINT, each word an item of its own,
+	// for example [python3, app.py], or [sh, -c, "a && b"] for a command line of a
+	// shell. $(NAME) is not expanded. The image's CMD is not used then. At most 256
+	// words. Default: the image's ENTRYPOINT.
+	// +optional
+	// +nullable
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=65536
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Command",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	Command []string `json:"command,omitempty"`
+
+	// Arguments of the program in place of the image's CMD, each an item of its own.
+	// $(NAME) is not expanded. At most 256. Default: the image's CMD, or none with
+	// command.
+	// +optional
+	// +nullable
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=65536
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Arguments",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	Args []string `json:"args,omitempty"`
+
 	// Environment variables, name to value. A value may be a string, a number or a
 	// boolean. Endpoints (<PORT_NAME>_ENDPOINT), CHALLENGE_NAMESPACE and the flag
 	// are added, and replace a variable of the same name. At most 256, and 64 KiB

@@ -161,6 +161,8 @@ func differences(was, now bergv1.Container) (out []string) {
 	add("livenessProbe", was.LivenessProbe, now.LivenessProbe)
 	add("resourceRequests", amounts(was.ResourceRequests), amounts(now.ResourceRequests))
 	add("resourceLimits", amounts(was.ResourceLimits), amounts(now.ResourceLimits))
+	add("command", was.Command, now.Command)
+	add("args", was.Args, now.Args)
 	add("dynamicFlag", was.DynamicFlag, now.DynamicFlag)
 	add("additionalCapabilities", capabilities(was), capabilities(now))
 	add("runtimeClassName", was.RuntimeClassName, now.RuntimeClassName)

@@ -278,7 +278,7 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 		ImagePullSecrets: spec.ImagePullSecrets, NodeSelector: spec.NodeSelector, Volumes: spec.Volumes,
 		SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 		Containers: []corev1.Container{{
-			Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Env: c.Env, Ports: c.Ports, Resources: c.Resources,
+			Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args, ImagePullPolicy: c.ImagePullPolicy, Env: c.Env, Ports: c.Ports, Resources: c.Resources,
 			ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe, VolumeMounts: c.VolumeMounts,
 			SecurityContext: &corev1.SecurityContext{
 				Privileged: new(bool), AllowPrivilegeEscalation: c.SecurityContext.AllowPrivilegeEscalation, Capabilities: c.SecurityContext.Capabilities,

@@ -3,6 +3,7 @@ package rules
 import (
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -15,7 +16,10 @@ const (
 	MaxContainers = 16
 	MaxPorts      = 32 // of a container
 	MaxVariables  = 256
-	MaxAdded      = 64 // capabilities of a container
+	MaxAdded      = 64  // capabilities of a container
+	MaxWords      = 256 // of a command, and of its arguments
+	// MaxWord is the length of one word of a command, in characters. Linux refuses one of 128 KiB.
+	MaxWord = 64 << 10
 
 	// MaxAllPorts bounds the number of variables in every container, since each gets one for
 	// every port, and thereby the size of a Deployment.
@@ -72,6 +76,16 @@ func validateContainerSize(at *field.Path, c bergv1.Container) field.ErrorList {
 		}
 	}
 	atMost("ports", len(c.Ports), MaxPorts)
+	words := func(name string, all []string) {
+		atMost(name, len(all), MaxWords)
+		for i, word := range all {
+			if utf8.RuneCountInString(word) > MaxWord {
+				errs = append(errs, field.TooLong(at.Child(name).Index(i), "(not shown)", MaxWord))
+			}
+		}
+	}
+	words("command", c.Command)
+	words("args", c.Args)
 	atMost("environment", len(c.Environment), MaxVariables)
 	atMost("additionalCapabilities", len(c.AdditionalCapabilities), MaxAdded)
 	bytes := 0

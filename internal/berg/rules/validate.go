@@ -91,6 +91,12 @@ func validateContainer(at *field.Path, c bergv1.Container, allowed []string) fie
 	} else if problem := imageProblem(c.Image); problem != "" {
 		errs = append(errs, field.Invalid(at.Child("image"), c.Image, problem))
 	}
+	errs = append(errs, validateWords(at.Child("command"), c.Command)...)
+	errs = append(errs, validateCommandLine(at.Child("command"), c.Command)...)
+	errs = append(errs, validateWords(at.Child("args"), c.Args)...)
+	if len(c.Command) > 0 && strings.TrimSpace(c.Command[0]) == "" {
+		errs = append(errs, field.Required(at.Child("command").Index(0), "name the program to run"))
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
 		key := at.Child("environment").Key(name)
 		for _, msg := range validation.IsEnvVarName(name) {
@@ -238,11 +244,7 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 			errs = append(errs, field.Required(at.Child("exec", "command"), "name the program to run"))
 		}
 		errs = append(errs, validateCommandLine(at.Child("exec", "command"), p.Exec.Command)...)
-		for i, word := range p.Exec.Command {
-			if strings.ContainsRune(word, 0) {
-				errs = append(errs, field.Invalid(at.Child("exec", "command").Index(i), word, "must not contain a NUL character"))
-			}
-		}
+		errs = append(errs, validateWords(at.Child("exec", "command"), p.Exec.Command)...)
 	}
 	host := func(where *field.Path, value string) {
 		if value != "" {
@@ -299,6 +301,17 @@ func validateProbe(at *field.Path, p *corev1.Probe, use probeUse) field.ErrorLis
 			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must not be set for a readiness probe"))
 		} else if *grace <= 0 {
 			errs = append(errs, field.Invalid(at.Child("terminationGracePeriodSeconds"), *grace, "must be above zero"))
+		}
+	}
+	return errs
+}
+
+// validateWords refuses words that no program can get. It does not repeat them, since they may hold secrets.
+func validateWords(at *field.Path, words []string) field.ErrorList {
+	var errs field.ErrorList
+	for i, word := range words {
+		if strings.ContainsRune(word, 0) {
+			errs = append(errs, field.Invalid(at.Index(i), "(not shown)", "must not contain a NUL character"))
 		}
 	}
 	return errs

@@ -51,6 +51,8 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	container := corev1.Container{
 		Name:            c.Hostname,
 		Image:           c.Image,
+		Command:         literals(c.Command),
+		Args:            literals(c.Args),
 		ImagePullPolicy: in.Config.ImagePullPolicy,
 		Env:             environment(in, c, endpoints),
 		Ports:           containerPorts(c),
@@ -113,6 +115,14 @@ func environment(in Inputs, c bergv1.Container, endpoints []Endpoint) []corev1.E
 		set(f.Env.Name, rules.Literal(in.Flag))
 	}
 	return env
+}
+
+// literals returns words that reach the program as the author wrote them.
+func literals(words []string) (out []string) {
+	for _, word := range words {
+		out = append(out, rules.Literal(word))
+	}
+	return out
 }
 
 func containerPorts(c bergv1.Container) []corev1.ContainerPort {

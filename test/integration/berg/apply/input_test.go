@@ -327,6 +327,8 @@ containers:
   ports: [{port: 80, name: null, protocol: null, appProtocol: null, type: null}]
   dynamicFlag: {env: null, content: {path: /flag, mode: null}, executable: null}
   additionalCapabilities: null
+  command: null
+  args: null
   runtimeClassName: null
   egressBandwidth: null
   ingressBandwidth: null
