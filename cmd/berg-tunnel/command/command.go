@@ -115,6 +115,7 @@ type shared struct {
 	tlsDir     string
 	maxStreams int
 	peerGrace  time.Duration
+	reconnect  bool
 	drain      time.Duration
 	logLevel   string
 }
@@ -123,6 +124,7 @@ func (s *shared) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.tlsDir, "tls-dir", "", "folder with ca.crt, tls.crt and tls.key; read again when they change (required)")
 	flags.IntVar(&s.maxStreams, "max-streams", proxy.DefaultMaxStreams, "maximum of concurrent streams, over all tunnels")
 	flags.DurationVar(&s.peerGrace, "peer-grace", proxy.DefaultPeerGrace, "how long the other proxy may be unreachable before this one ends")
+	flags.BoolVar(&s.reconnect, "reconnect", false, "never end because the other proxy is unreachable or was replaced: connect again, and prepare the tunnels again")
 	flags.DurationVar(&s.drain, "drain", proxy.DefaultDrain, "how long streams may continue after SIGTERM or shutdown")
 	flags.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 }
@@ -147,6 +149,7 @@ func (s *shared) common(p *program) (proxy.Common, error) {
 		Identity:   identity,
 		MaxStreams: s.maxStreams,
 		PeerGrace:  s.peerGrace,
+		Reconnect:  s.reconnect,
 		Drain:      s.drain,
 		Version:    p.version,
 		Log:        slog.New(slog.NewJSONHandler(p.err, &slog.HandlerOptions{Level: level})),

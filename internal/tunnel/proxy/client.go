@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -32,7 +33,7 @@ const watchAfter = 250 * time.Millisecond
 type client struct {
 	control.UnimplementedTunnelControlServer
 	ClientOptions
-	instance string
+	instance atomic.Value // string, another one for each server proxy
 	tunnels  tunnels
 	openings openings
 	streams  *streams
@@ -45,9 +46,9 @@ type client struct {
 	data   map[*dataconn.Conn]bool // nil at the end
 
 	mu       sync.Mutex
-	owner    string // the server proxy's instance; empty before the first
-	session  int    // number of the present control connection
-	end      context.CancelFunc
+	owner    string             // the server proxy's instance; empty before the first
+	session  int                // number of the present control connection
+	end      context.CancelFunc // of the present control connection; nil if there is none
 	grace    *time.Timer
 	ending   chan struct{} // closed when the proxy starts to end
 	endOnce  sync.Once
@@ -59,7 +60,6 @@ type client struct {
 func RunClient(ctx context.Context, options ClientOptions) error {
 	c := &client{
 		ClientOptions: options,
-		instance:      newInstance(),
 		tunnels:       tunnels{limit: options.MaxTunnels, byID: map[uint32]*tunnel{}, byName: map[string]*tunnel{}, gone: map[*tunnel]bool{}, past: &control.Traffic{}},
 		openings:      openings{all: map[uint64]*opening{}},
 		streams:       newStreams(options.MaxStreams, options.IdleTimeout),
@@ -67,6 +67,7 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 		noise:         rate.NewLimiter(1, 20),
 		ending:        make(chan struct{}),
 	}
+	c.instance.Store(newInstance())
 	controlListener, controlAt, err := listen(options.Control)
 	if err != nil {
 		return fmt.Errorf("%w: control: %w", ErrNotStarted, err)
@@ -83,9 +84,9 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 	background.Go(func() { c.finish(server.Serve(newLimitedListener(controlListener))) })
 	background.Go(func() { c.acceptData(dataListener) })
 
-	c.Log.Info("the client proxy listens", "control", controlAt.String(), "data", dataAt.String(), "instance", c.instance)
+	c.Log.Info("the client proxy listens", "control", controlAt.String(), "data", dataAt.String(), "instance", c.id())
 	c.Ready(Ready{
-		Role: "client", Instance: c.instance, PID: os.Getpid(), Version: c.Version,
+		Role: "client", Instance: c.id(), PID: os.Getpid(), Version: c.Version,
 		ClientControlAddress: controlAt.Address, ClientControlPort: controlAt.Port,
 		ClientDataAddress: dataAt.Address, ClientDataPort: dataAt.Port,
 	})
@@ -120,6 +121,8 @@ func RunClient(ctx context.Context, options ClientOptions) error {
 	return c.endError
 }
 
+func (c *client) id() string { return c.instance.Load().(string) }
+
 // stopServer waits for answers to be sent, for one second at most.
 func stopServer(server *grpc.Server) {
 	timer := time.AfterFunc(time.Second, server.Stop)
@@ -144,8 +147,15 @@ func (c *client) isEnding() bool {
 	}
 }
 
-// Shutdown ends the proxy.
-func (c *client) Shutdown(context.Context, *control.ShutdownRequest) (*control.ShutdownResponse, error) {
+// Shutdown ends the proxy. A server proxy that was replaced cannot end it.
+func (c *client) Shutdown(ctx context.Context, _ *control.ShutdownRequest) (*control.ShutdownResponse, error) {
+	from, _ := metadata.FromIncomingContext(ctx)
+	c.mu.Lock()
+	owner := c.owner
+	c.mu.Unlock()
+	if caller := instanceOf(from); caller != "" && caller != owner {
+		return nil, status.Error(codes.FailedPrecondition, "the client proxy belongs to another server proxy")
+	}
 	c.finish(nil)
 	return &control.ShutdownResponse{}, nil
 }
@@ -164,7 +174,7 @@ func (c *client) NewStreamsConnection(stream grpc.BidiStreamingServer[control.Ne
 		return err
 	}
 	defer c.detach(session, stream)
-	if err := stream.SendHeader(metadata.Pairs(instanceKey, c.instance)); err != nil {
+	if err := stream.SendHeader(metadata.Pairs(instanceKey, c.id())); err != nil {
 		return err
 	}
 	c.to.use(stream)
@@ -209,7 +219,14 @@ func (c *client) attach(owner string, cancel context.CancelFunc) (session int, e
 		return 0, status.Error(codes.FailedPrecondition, "the client proxy is shutting down")
 	}
 	if c.owner != "" && c.owner != owner {
-		return 0, status.Error(codes.FailedPrecondition, "the client proxy belongs to another server proxy: the proxies of a pair start and end together")
+		if !c.Reconnect {
+			return 0, status.Error(codes.FailedPrecondition, "the client proxy belongs to another server proxy: the proxies of a pair start and end together")
+		}
+		if c.end != nil {
+			return 0, status.Error(codes.FailedPrecondition, "another server proxy is connected to the client proxy: end it first")
+		}
+		c.Log.Info("another server proxy replaces the one that was lost", "lost", c.owner, "peer", owner)
+		c.forget()
 	}
 	if c.end != nil {
 		c.end()
@@ -230,10 +247,33 @@ func (c *client) detach(session int, stream grpc.BidiStreamingServer[control.New
 	if c.session != session || c.isEnding() {
 		return
 	}
+	c.end = nil
+	if c.Reconnect {
+		c.Log.Warn("the control connection is lost: waiting for a server proxy to connect")
+		return
+	}
 	c.Log.Warn("the control connection is lost", "grace", c.PeerGrace.String())
 	c.grace = time.AfterFunc(c.PeerGrace, func() {
 		c.finish(fmt.Errorf("%w: the server proxy has not connected again within %s", ErrPeerGone, c.PeerGrace))
 	})
+}
+
+// forget closes the tunnels of a server proxy that was lost, and cuts their streams.
+func (c *client) forget() {
+	c.instance.Store(newInstance())
+	s := &c.tunnels
+	s.mu.Lock()
+	all := s.live()
+	clear(s.byID)
+	clear(s.byName)
+	for _, t := range all {
+		s.gone[t] = true
+	}
+	s.mu.Unlock()
+	for _, t := range all {
+		c.closeTunnel(t)
+	}
+	c.streams.cutAll()
 }
 
 // PrepareTunnel listens for the clients of a tunnel.
@@ -408,7 +448,7 @@ func (c *client) ListTunnels(context.Context, *control.ListTunnelsRequest) (*con
 	s := &c.tunnels
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := &control.ListTunnelsResponse{Instance: c.instance, CertificateNotAfter: c.Identity.NotAfter().Unix(), Deleted: s.deleted()}
+	all := &control.ListTunnelsResponse{Instance: c.id(), CertificateNotAfter: c.Identity.NotAfter().Unix(), Deleted: s.deleted()}
 	for _, t := range s.live() {
 		all.Tunnels = append(all.Tunnels, t.state())
 		all.ActiveStreams += uint64(t.active.Load())
@@ -526,6 +566,7 @@ func (c *client) acceptData(listener *net.TCPListener) {
 				defer c.dropData(data)
 				for c.join(data) {
 				}
+				data.Discard()
 			}()
 		}()
 	}
@@ -534,6 +575,10 @@ func (c *client) acceptData(listener *net.TCPListener) {
 // refuse closes an invalid connection.
 func (c *client) refuse(connection net.Conn, err error) {
 	_ = connection.Close()
+	c.reportRefused(connection, err)
+}
+
+func (c *client) reportRefused(connection net.Conn, err error) {
 	if c.noise.Allow() {
 		c.Log.Warn("a data connection was refused", "from", connection.RemoteAddr().String(), "error", err)
 	}
@@ -546,12 +591,12 @@ func (c *client) join(data *dataconn.Conn) bool {
 	case errors.Is(err, dataconn.ErrCut) || errors.Is(err, net.ErrClosed):
 		return false // the server proxy has closed it
 	case err != nil:
-		c.refuse(data, err)
+		c.reportRefused(data, err)
 		return false
 	}
 	o, err := c.openings.authenticate(&p)
 	if err != nil {
-		c.refuse(data, fmt.Errorf("stream %d of tunnel %d: %w", p.stream(), p.tunnel(), err))
+		c.reportRefused(data, fmt.Errorf("stream %d of tunnel %d: %w", p.stream(), p.tunnel(), err))
 		return false
 	}
 	o.disarm()

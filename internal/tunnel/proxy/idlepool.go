@@ -33,6 +33,8 @@ type idlePool struct {
 	all    []*pooledConn // the one that was used last is the last
 	closed bool
 	reaper *time.Timer
+	// discarded are those whose stream was cut, until the client proxy has closed them.
+	discarded map[*pooledConn]bool
 }
 
 // get returns a connection that was made with a config and is still open; nil if there is none. It prefers the one that
@@ -70,6 +72,25 @@ func (s *idlePool) put(c *pooledConn) {
 	}
 }
 
+// discard closes a connection whose stream was cut, without a reset.
+func (s *idlePool) discard(c *pooledConn) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		_ = c.Close()
+		return
+	}
+	if s.discarded == nil {
+		s.discarded = map[*pooledConn]bool{}
+	}
+	s.discarded[c] = true
+	s.mu.Unlock()
+	c.Discard()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.discarded, c)
+}
+
 // reap closes the connections that were idle for too long.
 func (s *idlePool) reap() {
 	s.mu.Lock()
@@ -95,6 +116,9 @@ func (s *idlePool) close() {
 		s.reaper.Stop()
 	}
 	for _, c := range s.all {
+		_ = c.Close()
+	}
+	for c := range s.discarded {
 		_ = c.Close()
 	}
 	s.all = nil

@@ -51,8 +51,11 @@ type Common struct {
 	Identity *pki.Identity
 	// MaxStreams is how many streams the proxy has at most.
 	MaxStreams int
-	// PeerGrace is how long the other proxy may be unreachable.
+	// PeerGrace is how long the other proxy may be unreachable before this one ends.
 	PeerGrace time.Duration
+	// Reconnect: the proxy never ends because of the other one. The server proxy connects again, and prepares its tunnels
+	// again if the client proxy was replaced. The client proxy accepts another server proxy once it has lost its own.
+	Reconnect bool
 	// Drain is how long streams may continue after the proxy was asked to end.
 	Drain time.Duration
 	// Version is written in the Ready line.

@@ -26,6 +26,11 @@ type stream struct {
 	once sync.Once
 	cut  bool
 
+	// From ended on, the peer may close the data connection or begin the next stream. Before, its end is a cut, which this
+	// side must wait for while it is watching, when it reads nothing else.
+	endMu           sync.Mutex
+	ended, watching bool
+
 	// carried counts the bytes of both directions. The idle timeout compares it with seen, its value at since. Both are
 	// under the lock of the streams.
 	carried atomic.Uint64
@@ -34,21 +39,52 @@ type stream struct {
 }
 
 // run returns when both directions have ended and the plain connection is closed. Then the data connection can carry the
-// next stream if the result is true, and is closed otherwise.
+// next stream if the result is true, and must be discarded otherwise.
 func (s *stream) run() bool {
 	var outward sync.WaitGroup
 	outward.Go(func() {
-		if s.data.CopyFrom(s.plain, s.counter(s.out)) != nil {
+		err := s.data.CopyFrom(s.plain, s.counter(s.out), s.end)
+		if err != nil {
 			s.abort()
+			s.end()
 		}
 	})
-	if s.data.CopyTo(s.plain, s.counter(s.in)) != nil {
+	if s.data.CopyTo(s.plain, s.counter(s.in)) != nil || s.isCut() {
 		s.abort()
 	}
 	outward.Wait()
 	_ = s.plain.Close()
 	s.once.Do(func() {}) // from now on abort does nothing
+	if s.watching && !s.cut {
+		s.data.Resume()
+	}
 	return !s.cut
+}
+
+// end is called when this side is about to end its direction.
+func (s *stream) end() {
+	s.endMu.Lock()
+	defer s.endMu.Unlock()
+	s.ended = true
+	if s.watching {
+		s.data.Interrupt()
+	}
+}
+
+// isCut is called when the peer has ended its direction. It waits until this side does, and reports whether the peer closed
+// the data connection before.
+func (s *stream) isCut() bool {
+	s.endMu.Lock()
+	if s.ended {
+		s.endMu.Unlock()
+		return false
+	}
+	s.watching = true
+	s.endMu.Unlock()
+	cut := s.data.WaitForCut()
+	s.endMu.Lock()
+	defer s.endMu.Unlock()
+	return cut && !s.ended
 }
 
 func (s *stream) counter(direction *atomic.Uint64) func(int) {

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -35,6 +37,12 @@ const (
 	maxAddresses = 64
 )
 
+// streamKey identifies a stream that is being made. Each instance of a client proxy begins to count again.
+type streamKey struct {
+	instance string
+	id       uint64
+}
+
 // server is a server proxy.
 type server struct {
 	control.UnimplementedTunnelControlServer
@@ -53,7 +61,8 @@ type server struct {
 	unanswered map[string]*control.TunnelRequest
 
 	mu       sync.Mutex
-	openings map[uint64]context.CancelFunc
+	openings map[streamKey]context.CancelFunc
+	client   string // the instance of the client proxy; empty while there is no control connection
 
 	ending   chan struct{}
 	endOnce  sync.Once
@@ -67,7 +76,7 @@ func RunServer(ctx context.Context, options ServerOptions) error {
 		ServerOptions: options,
 		instance:      newInstance(),
 		streams:       newStreams(options.MaxStreams, 0),
-		openings:      map[uint64]context.CancelFunc{},
+		openings:      map[streamKey]context.CancelFunc{},
 		unanswered:    map[string]*control.TunnelRequest{},
 		ending:        make(chan struct{}),
 	}
@@ -153,7 +162,7 @@ func (s *server) isEnding() bool {
 
 // shutDownPeer has the client proxy end too.
 func (s *server) shutDownPeer(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(withInstance(ctx, s.instance), callTimeout)
 	defer cancel()
 	if _, err := s.peer.Shutdown(ctx, &control.ShutdownRequest{}); err != nil {
 		s.Log.Debug("shutting down the client proxy failed", "error", err)
@@ -161,9 +170,10 @@ func (s *server) shutDownPeer(ctx context.Context) {
 }
 
 // keepSession keeps a control connection, and opens another one when it breaks. It returns nil when the client proxy has
-// ended on purpose.
+// ended on purpose, unless it waits for another one.
 func (s *server) keepSession(ctx context.Context, connected chan<- string) error {
 	var peer string // the client proxy's instance; empty before the first connection
+	logged := codes.OK
 	deadline := time.Now().Add(s.ConnectTimeout)
 	wait := minSessionDelay
 	var reason error // the last one that is not a timeout
@@ -172,16 +182,24 @@ func (s *server) keepSession(ctx context.Context, connected chan<- string) error
 			if peer == "" {
 				connected <- instance
 			}
-			peer, wait = instance, minSessionDelay
+			peer, wait, logged = instance, minSessionDelay, codes.OK
 		})
 		if code := status.Code(err); reason == nil || (code != codes.Canceled && !errors.Is(err, context.DeadlineExceeded)) {
 			reason = err
 		}
 		switch {
-		case err == nil || ctx.Err() != nil || s.isEnding():
+		case ctx.Err() != nil || s.isEnding():
 			return nil //nolint:nilerr // during a shutdown the connection breaks
-		case peer == "" && !time.Now().Before(deadline), peer == "" && status.Code(err) == codes.FailedPrecondition:
+		case err == nil && !s.Reconnect:
+			return nil
+		case peer == "" && !time.Now().Before(deadline), peer == "" && !s.Reconnect && status.Code(err) == codes.FailedPrecondition:
 			return fmt.Errorf("%w: reach the client proxy at %s: %w", ErrNotStarted, s.ClientControl, reason)
+		case peer != "" && s.Reconnect:
+			if code := status.Code(err); known || code != logged {
+				s.Log.Warn("the control connection is lost: trying to connect again", "error", err)
+				logged = code
+			}
+			deadline = time.Now().Add(attemptTimeout)
 		case peer != "" && errors.Is(err, ErrPeerGone):
 			return err
 		case peer != "" && status.Code(err) == codes.FailedPrecondition:
@@ -222,8 +240,17 @@ func (s *server) session(ctx context.Context, deadline time.Time, expected strin
 	}
 	instance := instanceOf(header)
 	if expected != "" && instance != expected {
-		return true, fmt.Errorf("%w: another client proxy has replaced it", ErrPeerGone)
+		if !s.Reconnect {
+			return true, fmt.Errorf("%w: another client proxy has replaced it", ErrPeerGone)
+		}
+		s.cancelOpenings()
+		if err := s.restore(ctx); err != nil {
+			return false, fmt.Errorf("prepare the tunnels again: %w", err)
+		}
+		s.Log.Info("the tunnels are prepared at another client proxy", "peer", instance)
 	}
+	s.setClient(instance)
+	defer s.setClient("")
 	s.from.use(stream)
 	defer s.from.drop(stream)
 	connected(instance)
@@ -235,13 +262,93 @@ func (s *server) session(ctx context.Context, deadline time.Time, expected strin
 		if err != nil {
 			return true, err
 		}
-		s.open(context.WithoutCancel(ctx), wanted)
+		s.open(context.WithoutCancel(ctx), instance, wanted)
 	}
 }
 
+func (s *server) setClient(instance string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.client = instance
+}
+
+// restore prepares all tunnels at a client proxy that has replaced the former one. It forgets a tunnel that the client proxy
+// refuses, so that a controller sees that it is missing.
+func (s *server) restore(ctx context.Context) error {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	var former []*control.TunnelSpec
+	s.tunnels.Range(func(_, t any) bool {
+		former = append(former, t.(*control.TunnelSpec))
+		return true
+	})
+	slices.SortFunc(former, func(a, b *control.TunnelSpec) int {
+		return cmp.Compare(a.GetTunnelRef().GetTunnelId(), b.GetTunnelRef().GetTunnelId())
+	})
+	// A call may have reached the other client proxy before this.
+	list, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	present, err := s.peer.ListTunnels(list, &control.ListTunnelsRequest{})
+	if err != nil {
+		return err
+	}
+	for _, t := range present.GetTunnels() {
+		if _, err := s.peer.DeleteTunnel(list, t.GetSpec().GetTunnelRef()); err != nil && status.Code(err) != codes.NotFound {
+			return err
+		}
+	}
+	made := map[uint32]*control.TunnelSpec{}
+	for _, t := range former {
+		// The same port as before, for clients that know it.
+		request := &control.TunnelRequest{
+			Name: t.GetName(), ServerAddress: t.GetServerAddress(), ServerPort: t.GetServerPort(),
+			ClientProxyAddress: t.GetClientProxyAddress(), ClientProxyPort: t.GetClientProxyPort(),
+		}
+		answered, err := s.prepareAtPeer(ctx, request)
+		if err != nil && isUnanswered(err) {
+			return err // all again, with the next connection
+		}
+		var spec *control.TunnelSpec
+		if err == nil {
+			spec, err = described(request, answered)
+		}
+		if err == nil && made[spec.GetTunnelRef().GetTunnelId()] != nil {
+			err = errors.New("the client proxy answered with the ID of another tunnel")
+		}
+		if err != nil {
+			s.Log.Warn("a tunnel could not be prepared again", "tunnel", t.GetName(), "error", err)
+			continue
+		}
+		made[spec.GetTunnelRef().GetTunnelId()] = spec
+	}
+	s.keepOnly(func(uint32, *control.TunnelSpec) bool { return false })
+	clear(s.unanswered)
+	for id, spec := range made {
+		s.tunnels.Store(id, spec)
+	}
+	return nil
+}
+
+// isConnected returns a gRPC status if no call may be passed on: a client proxy that has replaced the former one has no tunnels
+// before restore.
+func (s *server) isConnected() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Reconnect && s.client == "" {
+		return status.Error(codes.Unavailable, "the server proxy is not connected to the client proxy")
+	}
+	return nil
+}
+
+func (s *server) prepareAtPeer(ctx context.Context, request *control.TunnelRequest) (*control.TunnelSpec, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return s.peer.PrepareTunnel(ctx, request)
+}
+
 // open starts to make a stream, or cancels it if the client proxy says so.
-func (s *server) open(ctx context.Context, wanted *control.NewStream) {
-	id := wanted.GetStreamRef().GetStreamId()
+func (s *server) open(ctx context.Context, instance string, wanted *control.NewStream) {
+	id := streamKey{instance, wanted.GetStreamRef().GetStreamId()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	giveUp, present := s.openings[id]
@@ -261,9 +368,9 @@ func (s *server) open(ctx context.Context, wanted *control.NewStream) {
 				delete(s.openings, id)
 				s.mu.Unlock()
 			}()
-			if reason, err := s.make(ctx, wanted); err != nil {
-				s.Log.Debug("a stream could not be made", "stream", id, "tunnel", s.name(wanted), "reason", reason.String(), "error", err)
-				s.fail(wanted, reason, err)
+			if reason, err := s.make(ctx, instance, wanted); err != nil {
+				s.Log.Debug("a stream could not be made", "stream", id.id, "tunnel", s.name(wanted), "reason", reason.String(), "error", err)
+				s.fail(instance, wanted, reason, err)
 			}
 		}()
 	}
@@ -286,7 +393,7 @@ func (s *server) name(wanted *control.NewStream) string {
 }
 
 // make makes a stream and runs it.
-func (s *server) make(ctx context.Context, wanted *control.NewStream) (control.StreamError, error) {
+func (s *server) make(ctx context.Context, instance string, wanted *control.NewStream) (control.StreamError, error) {
 	found, ok := s.tunnels.Load(wanted.GetStreamRef().GetTunnelId())
 	if !ok {
 		return control.StreamError_STREAM_ERROR_NONEXISTENT_TUNNEL, fmt.Errorf("tunnel %d does not exist", wanted.GetStreamRef().GetTunnelId())
@@ -320,13 +427,20 @@ func (s *server) make(ctx context.Context, wanted *control.NewStream) (control.S
 		}
 		// The data connection may have broken before the client proxy had the stream: then the client must not wait. If the
 		// stream had begun, the client proxy ignores this.
-		s.fail(wanted, control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, dataconn.ErrCut)
+		s.fail(instance, wanted, control.StreamError_STREAM_ERROR_DATA_CONNECTION_FAILED, dataconn.ErrCut)
+		s.idle.discard(data)
 	}()
 	return 0, nil
 }
 
-// fail reports to the client proxy that a stream cannot be made.
-func (s *server) fail(wanted *control.NewStream, reason control.StreamError, err error) {
+// fail reports to the client proxy that a stream cannot be made, unless another one has replaced it.
+func (s *server) fail(instance string, wanted *control.NewStream, reason control.StreamError, err error) {
+	s.mu.Lock()
+	current := s.client == instance
+	s.mu.Unlock()
+	if !current {
+		return
+	}
 	_ = s.from.send(&control.NewStreamResult{
 		StreamRef: wanted.GetStreamRef(),
 		Failure:   &control.StreamFailure{Error: reason, Message: err.Error()},
@@ -434,6 +548,9 @@ func (s *server) PrepareTunnel(ctx context.Context, asked *control.TunnelRequest
 	if s.isEnding() {
 		return nil, status.Error(codes.FailedPrecondition, "the server proxy is shutting down")
 	}
+	if err := s.isConnected(); err != nil {
+		return nil, err
+	}
 	answered, err := s.peer.PrepareTunnel(ctx, request)
 	if err != nil {
 		if isUnanswered(err) {
@@ -464,13 +581,25 @@ func isUnanswered(err error) bool {
 // in the hands of a container of its network. Of its answer, only ID, addresses and port count; where the tunnel leads is
 // what the controller asked for.
 func (s *server) adopt(request *control.TunnelRequest, answered *control.TunnelSpec) (*control.TunnelSpec, error) {
+	spec, err := described(request, answered)
+	if err != nil {
+		return nil, err
+	}
+	id := spec.GetTunnelRef().GetTunnelId()
+	if used, taken := s.tunnels.Load(id); taken && used.(*control.TunnelSpec).GetName() != request.GetName() {
+		return nil, fmt.Errorf("the client proxy answered with ID %d, which is that of another tunnel", id)
+	}
+	s.keepOnly(func(known uint32, t *control.TunnelSpec) bool { return known == id || t.GetName() != spec.GetName() })
+	s.tunnels.Store(id, spec)
+	return spec, nil
+}
+
+// described returns the tunnel of a request, with what the client proxy alone knows: its ID, addresses and port.
+func described(request *control.TunnelRequest, answered *control.TunnelSpec) (*control.TunnelSpec, error) {
 	id, port := answered.GetTunnelRef().GetTunnelId(), answered.GetClientProxyPort()
-	used, taken := s.tunnels.Load(id)
 	switch {
 	case id == 0:
 		return nil, errors.New("the client proxy answered without the ID of a tunnel")
-	case taken && used.(*control.TunnelSpec).GetName() != request.GetName():
-		return nil, fmt.Errorf("the client proxy answered with ID %d, which is that of another tunnel", id)
 	case port < 1 || port > 65535 || request.GetClientProxyPort() != 0 && port != request.GetClientProxyPort():
 		return nil, fmt.Errorf("the client proxy answered with port %d: want the one that was asked for", port)
 	case len(answered.GetClientProxyAddresses()) > maxAddresses:
@@ -491,8 +620,6 @@ func (s *server) adopt(request *control.TunnelRequest, answered *control.TunnelS
 		}
 		spec.ClientProxyAddresses = append(spec.ClientProxyAddresses, address.String())
 	}
-	s.keepOnly(func(known uint32, t *control.TunnelSpec) bool { return known == id || t.GetName() != spec.GetName() })
-	s.tunnels.Store(id, spec)
 	return spec, nil
 }
 
@@ -525,6 +652,9 @@ func (s *server) DeleteTunnel(ctx context.Context, ref *control.TunnelRef) (*con
 	defer cancel()
 	s.calls.Lock()
 	defer s.calls.Unlock()
+	if err := s.isConnected(); err != nil {
+		return nil, err
+	}
 	// From now on no stream is made, whatever the client proxy answers.
 	s.tunnels.Delete(ref.GetTunnelId())
 	return s.peer.DeleteTunnel(ctx, ref)
@@ -537,6 +667,9 @@ func (s *server) ListTunnels(ctx context.Context, asked *control.ListTunnelsRequ
 	defer cancel()
 	s.calls.Lock()
 	defer s.calls.Unlock()
+	if err := s.isConnected(); err != nil {
+		return nil, err
+	}
 	all, err := s.peer.ListTunnels(ctx, asked)
 	if err != nil {
 		return nil, err

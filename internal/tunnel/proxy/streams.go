@@ -146,6 +146,11 @@ func (s *streams) drain(ctx context.Context) (cut int) {
 		return 0
 	case <-ctx.Done():
 	}
+	return s.cutAll()
+}
+
+// cutAll cuts the streams that run, and returns how many.
+func (s *streams) cutAll() (cut int) {
 	s.mu.Lock()
 	all := make([]*stream, 0, len(s.running))
 	for one := range s.running {

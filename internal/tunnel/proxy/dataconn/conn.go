@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"syscall"
+	"time"
 )
 
 // Conn is a data connection. It carries one stream after the other, because a handshake costs more than most streams.
@@ -181,11 +182,46 @@ func (s *Conn) Send(p []byte) error {
 // Close closes the connection without a TLS close, and without waiting.
 func (s *Conn) Close() error { return s.records.Close() }
 
-// Abort closes the connection so that the peer cannot take it for a proper end.
+// discardTimeout is how long Discard waits for the peer to close the connection, too.
+const discardTimeout = 30 * time.Second
+
+// Abort ends all reads and writes. The peer reads an end where no frame ends the stream, and cannot take it for a proper end.
+// The connection is not reset, because kubectl port-forward ends with the first reset, and with it all that it forwards.
+// Discard must follow.
 func (s *Conn) Abort() {
-	_ = s.records.SetLinger(0)
-	_ = s.records.Close()
+	_ = s.records.SetDeadline(time.Unix(1, 0))
+	_ = s.records.CloseWrite()
 }
+
+// Discard closes a connection after Abort. It reads until the peer has closed it, too: closing a connection with unread
+// bytes resets it.
+func (s *Conn) Discard() {
+	_ = s.records.SetDeadline(time.Now().Add(discardTimeout))
+	_ = s.records.CloseWrite()
+	_, _ = io.Copy(io.Discard, struct{ io.Reader }{s.records.TCPConn})
+	_ = s.Close()
+}
+
+// WaitForCut waits until the peer has closed the connection, and returns true; or until Interrupt, or until bytes come, and
+// returns false. It is for the time in which the peer has ended its direction, and this side has not.
+func (s *Conn) WaitForCut() bool {
+	if s.plain != nil || s.records.buffer != nil {
+		return false
+	}
+	var problem error
+	var n int
+	err := s.records.reader.raw.Read(func(fd uintptr) bool {
+		n, _, problem = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return !isAgain(problem) && !isInterrupted(problem)
+	})
+	return err == nil && (n == 0 || problem != nil)
+}
+
+// Interrupt ends WaitForCut, also one that begins later.
+func (s *Conn) Interrupt() { _ = s.records.SetReadDeadline(time.Unix(1, 0)) }
+
+// Resume ends what Interrupt began.
+func (s *Conn) Resume() { _ = s.records.SetReadDeadline(time.Time{}) }
 
 // Quiet reports whether nothing has come. Between two streams anything else means that the peer closed the connection.
 func (s *Conn) Quiet() bool {
@@ -202,8 +238,8 @@ func (s *Conn) Quiet() bool {
 }
 
 // CopyFrom sends what comes from a plain connection, until its end, which it passes on. It calls count with the number of
-// bytes of each batch.
-func (s *Conn) CopyFrom(plain *net.TCPConn, count func(n int)) error {
+// bytes of each batch, and ending before it passes the end on.
+func (s *Conn) CopyFrom(plain *net.TCPConn, count func(n int), ending func()) error {
 	r, err := newReader(plain, frameHeader, framePayload)
 	if err != nil {
 		return err
@@ -216,6 +252,7 @@ func (s *Conn) CopyFrom(plain *net.TCPConn, count func(n int)) error {
 			count(n)
 		}
 		if errors.Is(err, io.EOF) {
+			ending()
 			return s.writeEnd()
 		}
 		if err != nil {
