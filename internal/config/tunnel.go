@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/kit/settings"
 )
 
@@ -87,9 +88,9 @@ func (t *Tunnel) Section() settings.Section {
 			settings.New("TUNNEL_REGISTRY_INSECURE", "false", settings.Bool(&t.RegistryInsecure), "Whether the registry speaks HTTP."),
 			settings.New("TUNNEL_BASE_IMAGE", "mcr.microsoft.com/azurelinux/base/core:3.0", settings.Name(&t.BaseImage, notEmpty), "Base image of client proxies, unless baseImage names another one."),
 			settings.New("TUNNEL_BINARY", "/berg-tunnel", settings.Path(&t.Binary), "The proxy program. It is added to images, and run directly if TUNNEL_BACKEND is LocalProcess."),
-			settings.New("TUNNEL_ALLOWED_SERVERS", "127.0.0.0/8,::1/128", networks(&t.AllowedServers), "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them. A name must resolve to such an address every time. Link-local addresses cannot be allowed."),
+			settings.New("TUNNEL_ALLOWED_SERVERS", allowlist.DefaultAllowed, networks(&t.AllowedServers), "Comma-separated addresses and address ranges of servers that tunnels may lead to, as the node sees them. A name must resolve to such an address every time. Link-local addresses and those of a cloud's metadata cannot be allowed. An IPv6 address with an IPv4 address in it, as of NAT64, is judged by that."),
 			settings.New("TUNNEL_DENIED_SERVERS", "", networks(&t.DeniedServers), "Comma-separated addresses and address ranges that tunnels must not lead to, even if they are allowed. The address and the name of the API server, as the operator knows them, are always denied."),
-			settings.New("TUNNEL_DENIED_SERVER_PORTS", "2379,2380,6443,10248-10250,10255-10257,10259", portRanges(&t.DeniedServerPorts), "Comma-separated ports and port ranges that tunnels must not lead to. The default holds the ports of etcd, API server, kubelet and the other components of Kubernetes, which listen on the loopback of nodes. The kubelet port of the host is always denied."),
+			settings.New("TUNNEL_DENIED_SERVER_PORTS", allowlist.DefaultDeniedPorts, portRanges(&t.DeniedServerPorts), "Comma-separated ports and port ranges that tunnels must not lead to. The default holds the ports of etcd, API server, kubelet and the other components of Kubernetes, which listen on the loopback of nodes. The kubelet port of the host is always denied."),
 			settings.New("TUNNEL_MAX_TUNNELS", "256", settings.Int(&t.Tunnels, 1, 256), "Maximum number of tunnels of a pair of proxies."),
 			settings.New("TUNNEL_MAX_STREAMS", "10000", settings.Int(&t.Streams, 1, 1000000), "Maximum number of concurrent client connections of a pair of proxies, in all of its tunnels. Further ones are closed."),
 			settings.New("TUNNEL_MAX_TUNNEL_STREAMS", "5000", settings.Int(&t.TunnelStreams, 1, 1000000), "Maximum number of concurrent client connections of one tunnel, so that it leaves some to the others."),
@@ -181,19 +182,9 @@ func parsePorts(text string) (PortRange, error) {
 }
 
 func networks(to *[]netip.Prefix) settings.Value {
-	return settings.Func(func(text string) error {
-		*to = nil
-		for part := range settings.Parts(text) {
-			network, err := netip.ParsePrefix(part)
-			if address, alone := netip.ParseAddr(part); alone == nil && address.Zone() == "" {
-				network, err = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen()), nil
-			}
-			if err != nil || network != network.Masked() || network.Addr().Is4In6() {
-				return fmt.Errorf("%q: must be an address, or a range with the host bits zero such as 127.0.0.0/8", part)
-			}
-			*to = append(*to, network)
-		}
-		return nil
+	return settings.Func(func(text string) (err error) {
+		*to, err = allowlist.ParseNetworks(text)
+		return err
 	})
 }
 

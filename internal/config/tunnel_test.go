@@ -30,6 +30,9 @@ func TestTunnelDefaults(t *testing.T) {
 	if warnings := cfg.warnings(); len(warnings) != 0 {
 		t.Errorf("warnings: %q", warnings)
 	}
+	if cfg, err = loadTunnel(map[string]string{"TUNNEL_DENIED_SERVERS": "::ffff:10.0.0.0/104"}); err != nil || cfg.DeniedServers[0].String() != "10.0.0.0/8" {
+		t.Errorf("a network in the notation of IPv6 denies %v, %v", cfg.DeniedServers, err)
+	}
 }
 
 func TestInvalidTunnelSettings(t *testing.T) {

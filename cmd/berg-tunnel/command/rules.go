@@ -3,7 +3,7 @@ package command
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 )
 
 func addRules(flags *pflag.FlagSet, allowed, denied, deniedPorts *string) {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )
 

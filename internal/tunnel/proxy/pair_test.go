@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 	"github.com/bergctf/berg-operator/internal/tunnel/pki"
 )

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 )
 
 // lookUpTimeout is how long the operator waits at its start for the address of the API server.

@@ -37,13 +37,13 @@ func TestDenyAPIServer(t *testing.T) {
 		{"https://[2001:db8::7]:443", []string{"2001:db8::7/128"}, 0, false},
 		{"https://[2001:db8::7]", []string{"2001:db8::7/128"}, 0, false},
 		{"https://[::ffff:10.0.0.1]:443", []string{"10.0.0.1/32"}, 0, false},
-		{"https://127.0.0.1:16443/with/path", nil, 16443, false},
-		{"https://[::1]:16443", nil, 16443, false},
-		{"https://localhost:16443", nil, 16443, false},
+		{"https://127.0.0.1:17443/with/path", nil, 17443, false},
+		{"https://[::1]:17443", nil, 17443, false},
+		{"https://localhost:17443", nil, 17443, false},
 		{"https://localhost", nil, 443, false},
 		{"http://localhost", nil, 80, false},
 		{"https://api.example:6443", []string{"192.0.2.1/32", "2001:db8::1/128"}, 0, false},
-		{"https://here:16443", nil, 16443, false},
+		{"https://here:17443", nil, 17443, false},
 		{"https://unknown.example", nil, 0, true},
 	} {
 		cfg, err := DenyAPIServer(t.Context(), loaded(t), test.host, names)

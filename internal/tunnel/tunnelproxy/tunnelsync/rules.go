@@ -6,7 +6,7 @@ import (
 
 	tunnelv1 "github.com/bergctf/berg-operator/api/tunnel/v1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/tunnel/allowlist"
+	"github.com/bergctf/berg-operator/internal/kit/allowlist"
 	"github.com/bergctf/berg-operator/internal/tunnel/control"
 )
 

@@ -8,17 +8,19 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// The defaults of the flags.
+// The defaults of the flags of berg-tunnel, and of the operator's settings.
 const (
 	// DefaultAllowed is the loopback of the host.
 	DefaultAllowed = "127.0.0.0/8,::1/128"
-	// DefaultDeniedPorts are those of etcd, the API server, the kubelet, kube-proxy, the controller manager and the
-	// scheduler, which also listen at a node's loopback.
-	DefaultDeniedPorts = "2379,2380,6443,10248-10250,10255-10257,10259"
+	// DefaultDeniedPorts are those of etcd (2381: its metrics), the API server (6444: that of k3s, 8443: of minikube, 16443: of
+	// MicroK8s), the kubelet, kube-proxy, the controller manager, the cloud controller manager (10258) and the scheduler,
+	// which also listen at a node's loopback.
+	DefaultDeniedPorts = "2379-2381,6443,6444,8443,10248-10250,10255-10259,16443"
 )
 
 // ErrRefused is the error of an address that the rules do not allow.
@@ -55,12 +57,12 @@ func ParseNetworks(list string) (networks []netip.Prefix, err error) {
 			if err != nil || address.Zone() != "" {
 				return nil, fmt.Errorf("%q is neither an IP address nor a network such as 127.0.0.0/8", item)
 			}
-			network = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen())
+			network = netip.PrefixFrom(address, address.BitLen())
 		}
 		if network != network.Masked() {
 			return nil, fmt.Errorf("%q has bits set beyond its length: want %s", item, network.Masked())
 		}
-		networks = append(networks, network)
+		networks = append(networks, unmapped(network))
 	}
 	return networks, nil
 }
@@ -83,6 +85,15 @@ func ParsePorts(list string) (all []Ports, err error) {
 	return all, nil
 }
 
+// unmapped returns the IPv4 network that an IPv6 notation such as ::ffff:10.0.0.0/104 stands for. Addresses are compared as
+// IPv4, so the network as it was written would contain none.
+func unmapped(network netip.Prefix) netip.Prefix {
+	if bits := network.Bits() - 96; network.Addr().Is4In6() && bits >= 0 {
+		return netip.PrefixFrom(network.Addr().Unmap(), bits)
+	}
+	return network
+}
+
 func split(list string) (items []string) {
 	for item := range strings.SplitSeq(list, ",") {
 		if item = strings.TrimSpace(item); item != "" {
@@ -103,6 +114,8 @@ func (r Rules) Check(address netip.Addr, port int) error {
 	case plain.IsLinkLocalUnicast() || plain.IsMulticast() || plain == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		// Clouds serve the credentials of a node at link-local addresses.
 		return refuse("link-local, multicast and broadcast addresses are never allowed")
+	case contains(metadata, plain):
+		return refuse("clouds serve the credentials of a node there")
 	}
 	if err := r.CheckPort(port); err != nil {
 		return err
@@ -112,12 +125,22 @@ func (r Rules) Check(address netip.Addr, port int) error {
 			return refuse("it is in " + network.String() + ", which is denied")
 		}
 	}
-	for _, network := range r.Allowed {
-		if network.Contains(plain) {
-			return nil
+	if inner := embedded(plain); len(inner) > 0 {
+		for _, address := range inner {
+			if err := r.Check(address, port); err != nil {
+				return refuse("it leads to an IPv4 address: " + err.Error())
+			}
 		}
+		return nil
 	}
-	return refuse("it is in none of the allowed networks")
+	if !contains(r.Allowed, plain) {
+		return refuse("it is in none of the allowed networks")
+	}
+	return nil
+}
+
+func contains(networks []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(address) })
 }
 
 // CheckPort returns nil if a server may have a port, and otherwise an error that is ErrRefused.

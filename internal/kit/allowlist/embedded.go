@@ -1,0 +1,54 @@
+package allowlist
+
+import "net/netip"
+
+// metadata are addresses at which clouds serve the credentials or the configuration of a node, and which are not link-local.
+var metadata = []netip.Prefix{
+	netip.MustParsePrefix("fd00:ec2::/32"),          // AWS: ::254, and ::23 of EKS Pod Identity
+	netip.MustParsePrefix("fd20:ce::254/128"),       // Google Cloud
+	netip.MustParsePrefix("fd00:c1::a9fe:a9fe/128"), // Oracle Cloud
+	netip.MustParsePrefix("100.100.100.200/32"),     // Alibaba Cloud
+	netip.MustParsePrefix("168.63.129.16/32"),       // Azure: the wire server
+	netip.MustParsePrefix("0.0.0.0/8"),              // RFC 1122: this host
+}
+
+// The IPv6 networks whose addresses have an IPv4 address in them, to which a translator or a relay forwards.
+var (
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")    // RFC 6052
+	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")  // RFC 8215
+	translated = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 7915, formerly RFC 2765
+	compatible = netip.MustParsePrefix("::/96")           // RFC 4291
+	sixToFour  = netip.MustParsePrefix("2002::/16")       // RFC 3056
+	teredo     = netip.MustParsePrefix("2001::/32")       // RFC 4380
+)
+
+// embedded returns the IPv4 addresses that an IPv6 address leads to; none for other addresses.
+func embedded(address netip.Addr) []netip.Addr {
+	if !address.Is6() || address == netip.IPv6Loopback() {
+		return nil
+	}
+	b := address.As16()
+	at := func(i, j, k, l int) netip.Addr { return netip.AddrFrom4([4]byte{b[i], b[j], b[k], b[l]}) }
+	switch {
+	case nat64.Contains(address), translated.Contains(address), compatible.Contains(address):
+		return []netip.Addr{at(12, 13, 14, 15)}
+	case localNAT64.Contains(address):
+		// Its operator chooses where in the address the IPv4 address is (RFC 6052, 2.2), so each place counts that is not empty.
+		var all []netip.Addr
+		for _, one := range []netip.Addr{at(6, 7, 9, 10), at(7, 9, 10, 11), at(9, 10, 11, 12), at(12, 13, 14, 15)} {
+			if !one.IsUnspecified() {
+				all = append(all, one)
+			}
+		}
+		if all == nil {
+			all = append(all, netip.IPv4Unspecified())
+		}
+		return all
+	case sixToFour.Contains(address):
+		return []netip.Addr{at(2, 3, 4, 5)}
+	case teredo.Contains(address):
+		// The server, and the client, whose bits are inverted.
+		return []netip.Addr{at(4, 5, 6, 7), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})}
+	}
+	return nil
+}
