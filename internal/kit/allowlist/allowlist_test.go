@@ -134,7 +134,7 @@ func TestParse(t *testing.T) {
 }
 
 // However an IPv4 address is written or embedded, no notation leads to one that is refused as it is.
-func FuzzEveryNotationIsJudgedAlike(f *testing.F) {
+func FuzzEveryNotationIsCheckedAlike(f *testing.F) {
 	for _, seed := range []string{"169.254.169.254", "10.0.0.1", "127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "8.8.8.8", "100.100.100.200", "0.1.2.3"} {
 		a := netip.MustParseAddr(seed).As4()
 		f.Add(a[:], "::ffff:10.0.0.0/104", uint16(80))
@@ -150,16 +150,16 @@ func FuzzEveryNotationIsJudgedAlike(f *testing.F) {
 		wide.Denied = networks
 		a := [4]byte(bytes[:4])
 		plain := netip.AddrFrom4(a)
-		verdict := wide.Check(plain, int(port))
+		refused := wide.Check(plain, int(port))
 		for _, n := range networks {
-			if n.Contains(plain) && verdict == nil {
+			if n.Contains(plain) && refused == nil {
 				t.Errorf("%s is allowed, although %s is denied", plain, n)
 			}
 			if n.Addr().Is4In6() {
 				t.Errorf("%s was not unmapped", n)
 			}
 		}
-		if verdict == nil {
+		if refused == nil {
 			return
 		}
 		mapped := netip.AddrFrom16(plain.As16())
@@ -182,7 +182,7 @@ func FuzzEveryNotationIsJudgedAlike(f *testing.F) {
 			"local NAT64 /64": in("64:ff9b:1::", 9, 10, 11, 12), "local NAT64 /96": in("64:ff9b:1::", 12, 13, 14, 15),
 		} {
 			if err := wide.Check(address, int(port)); err == nil {
-				t.Errorf("%s is refused (%v), but %s leads to it (%s)", plain, verdict, address, name)
+				t.Errorf("%s is refused (%v), but %s leads to it (%s)", plain, refused, address, name)
 			}
 		}
 	})
