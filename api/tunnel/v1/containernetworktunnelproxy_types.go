@@ -116,7 +116,7 @@ type TunnelConfiguration struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Server Port"
 	ServerPort int32 `json:"serverPort"`
 
-	// Address that the client proxy listens at. Default: 0.0.0.0, all of its addresses.
+	// Address that the client proxy listens at. Default: 0.0.0.0, all of its addresses, of IPv4 and IPv6.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z:._-]*$`

@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -389,7 +392,7 @@ func reachableAddresses(listening netip.Addr) ([]string, error) {
 		address, ok := netip.AddrFromSlice(network.IP)
 		address = address.Unmap()
 		switch {
-		case !ok || address.IsLinkLocalUnicast() || (listening.Is4() && !address.Is4()):
+		case !ok || address.IsLinkLocalUnicast():
 		case address.IsLoopback():
 			loopback = append(loopback, address.String())
 		default:
@@ -397,9 +400,13 @@ func reachableAddresses(listening netip.Addr) ([]string, error) {
 		}
 	}
 	if len(outer) == 0 {
-		return loopback, nil
+		outer = loopback
 	}
-	return outer, nil
+	// IPv4 first. A stable order, so that the status of a tunnel does not change.
+	slices.SortStableFunc(outer, func(a, b string) int {
+		return cmp.Compare(min(strings.Count(a, ":"), 1), min(strings.Count(b, ":"), 1))
+	})
+	return outer[:min(len(outer), maxAddresses)], nil
 }
 
 // DeleteTunnel closes a tunnel's listener. Its streams continue.

@@ -180,6 +180,48 @@ func TestAllAddresses(t *testing.T) {
 	}
 }
 
+// The network of a cluster may have IPv6 alone: the default addresses are those of both families.
+func TestBothFamilies(t *testing.T) {
+	probe, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	}
+	_ = probe.Close()
+	for _, address := range []string{"0.0.0.0", "::"} {
+		t.Run(address, func(t *testing.T) {
+			p := start(t, func(o *options) {
+				o.client.Control.Address, o.client.Data.Address = address, address
+				o.between = func(r Ready) (Endpoint, Endpoint) {
+					return Endpoint{"::1", r.ClientControlPort}, Endpoint{"::1", r.ClientDataPort}
+				}
+			})
+			// The readiness probe of the kubelet connects to the address of the pod.
+			for _, ip := range []string{"127.0.0.1", "::1"} {
+				for _, port := range []int{p.client.ClientControlPort, p.client.ClientDataPort} {
+					_ = dial(t, Endpoint{ip, port}.String()).Close()
+				}
+			}
+			for _, listening := range []string{"", "0.0.0.0", "::"} {
+				spec, err := p.PrepareTunnel(t.Context(), &control.TunnelRequest{Name: "at " + listening, ServerPort: int32(serve(t, echo)), ClientProxyAddress: listening})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, ip := range []string{"127.0.0.1", "::1"} {
+					if err := once(Endpoint{ip, int(spec.GetClientProxyPort())}.String()); err != nil {
+						t.Errorf("%q over %s: %v", listening, ip, err)
+					}
+				}
+			}
+		})
+	}
+	// One address is that address alone.
+	p := start(t)
+	spec, _ := p.prepare("one", serve(t, echo))
+	if err := once(Endpoint{"::1", int(spec.GetClientProxyPort())}.String()); err == nil {
+		t.Error("a tunnel at 127.0.0.1 listens at ::1, too")
+	}
+}
+
 func TestTheEndOnPurpose(t *testing.T) {
 	for name, end := range map[string]func(*pair) error{
 		"a controller says so": func(p *pair) error {

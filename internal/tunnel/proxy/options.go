@@ -128,9 +128,10 @@ func listen(at Endpoint) (*net.TCPListener, Endpoint, error) {
 	return listener.(*net.TCPListener), Endpoint{Address: at.Address, Port: bound.Port}, nil
 }
 
-// familyOf returns tcp4 for IPv4 addresses: with tcp, 0.0.0.0 would mean both families.
+// familyOf returns tcp4 for IPv4 addresses. 0.0.0.0 and :: are all addresses of both families: the network of a cluster may
+// have IPv6 alone.
 func familyOf(address string) string {
-	if parsed, err := netip.ParseAddr(address); err == nil && parsed.Is4() {
+	if parsed, err := netip.ParseAddr(address); err == nil && parsed.Is4() && !parsed.IsUnspecified() {
 		return "tcp4"
 	}
 	return "tcp"
