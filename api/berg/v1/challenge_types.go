@@ -358,8 +358,18 @@ type Container struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resource Limits",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
 	ResourceLimits *Resources `json:"resourceLimits,omitempty"`
 
+	// Size of /dev/shm, for example "1Gi" for a browser or a database. What is
+	// written there counts to the memory limit, which it must not exceed. Default:
+	// half of the memory limit, at least 64Mi.
+	// +optional
+	// +nullable
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Shared Memory",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	SharedMemory *Amount `json:"sharedMemory,omitempty"`
+
 	// Ports on which the container listens, at most 32, and 128 in all containers,
-	// 16 of them publicPort. Number and protocol together must be unique. Without ports the container cannot be reached.
+	// 16 of them publicPort. Number and protocol together must be unique. Without
+	// ports the other containers reach the container by its hostname, on every port on
+	// which it listens, and nothing else does.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:MaxItems=32

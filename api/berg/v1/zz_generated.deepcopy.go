@@ -621,6 +621,11 @@ func (in *Container) DeepCopyInto(out *Container) {
 		*out = new(Resources)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.SharedMemory != nil {
+		in, out := &in.SharedMemory, &out.SharedMemory
+		*out = new(Amount)
+		**out = **in
+	}
 	if in.Ports != nil {
 		in, out := &in.Ports, &out.Ports
 		*out = make([]Port, len(*in))

@@ -267,6 +267,13 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 		t.Fatalf("%s: %d containers", name, len(spec.Containers))
 	}
 	for _, v := range spec.Volumes {
+		if v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumMemory && v.EmptyDir.SizeLimit != nil {
+			memory := spec.Containers[0].Resources.Limits[corev1.ResourceMemory]
+			if v.EmptyDir.SizeLimit.Cmp(memory) > 0 {
+				t.Errorf("%s: %s of shared memory, above the limit of %s", name, v.EmptyDir.SizeLimit, &memory)
+			}
+			continue
+		}
 		if v.ConfigMap == nil || v.ConfigMap.Name != "flag-content" && v.ConfigMap.Name != "flag-executable" {
 			t.Errorf("%s: volume %+v", name, v)
 		}
@@ -276,7 +283,10 @@ func checkPod(t *testing.T, name string, template corev1.PodTemplateSpec) {
 		Hostname: spec.Hostname, EnableServiceLinks: spec.EnableServiceLinks, AutomountServiceAccountToken: new(bool),
 		TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds, RuntimeClassName: spec.RuntimeClassName,
 		ImagePullSecrets: spec.ImagePullSecrets, NodeSelector: spec.NodeSelector, Volumes: spec.Volumes,
-		SecurityContext: &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+		SecurityContext: &corev1.PodSecurityContext{
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			Sysctls:        []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}, {Name: "net.ipv4.ping_group_range", Value: "0 2147483647"}},
+		},
 		Containers: []corev1.Container{{
 			Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args, ImagePullPolicy: c.ImagePullPolicy, Env: c.Env, Ports: c.Ports, Resources: c.Resources,
 			ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe, VolumeMounts: c.VolumeMounts,

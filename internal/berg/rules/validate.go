@@ -211,6 +211,15 @@ func validateResources(at *field.Path, c bergv1.Container) field.ErrorList {
 	requests, limits := AuthorResources(c)
 	pair("cpu", requests.CPU, limits.CPU)
 	pair("memory", requests.Memory, limits.Memory)
+	before, where := len(errs), at.Child("sharedMemory")
+	checkAmount("memory", where, c.SharedMemory)
+	if len(errs) > before || c.SharedMemory == nil || limits.Memory == nil {
+		return errs
+	}
+	if limit, err := limits.Memory.Quantity(); err == nil && limit.Cmp(Quantity(*c.SharedMemory)) < 0 {
+		errs = append(errs, field.Invalid(where, *c.SharedMemory,
+			fmt.Sprintf("counts to resourceLimits.memory, which is only %s: raise that limit above sharedMemory", *limits.Memory)))
+	}
 	return errs
 }
 

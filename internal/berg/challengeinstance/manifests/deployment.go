@@ -77,6 +77,16 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 		spec.Volumes = []corev1.Volume{*volume}
 		container.VolumeMounts = []corev1.VolumeMount{*mount}
 	}
+	if d := in.Challenge.Defaults; d == nil || d.EngineDefaults {
+		spec.SecurityContext = cmp.Or(spec.SecurityContext, &corev1.PodSecurityContext{})
+		spec.SecurityContext.Sysctls = sysctls(in.Config.UserNamespaces)
+	}
+	if size := sharedMemory(in, c, container.Resources.Limits[corev1.ResourceMemory]); size != nil {
+		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: sharedMemoryName, VolumeSource: corev1.VolumeSource{
+			EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: size},
+		}})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: sharedMemoryName, MountPath: "/dev/shm"})
+	}
 	if class := cmp.Or(c.RuntimeClassName, in.Config.RuntimeClassName); class != "" {
 		spec.RuntimeClassName = ptr.To(class)
 	}
@@ -88,6 +98,40 @@ func podSpec(in Inputs, c bergv1.Container, endpoints []Endpoint) corev1.PodSpec
 	}
 	spec.Containers = []corev1.Container{container}
 	return spec
+}
+
+// sysctls let every user listen on ports below 1024 and use ping, as container engines do. Both are safe: they concern
+// the network of the pod alone. A group that a user namespace does not map would be refused.
+func sysctls(userNamespaces bool) []corev1.Sysctl {
+	groups := "0 2147483647"
+	if userNamespaces {
+		groups = "0 65535"
+	}
+	return []corev1.Sysctl{
+		{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"},
+		{Name: "net.ipv4.ping_group_range", Value: groups},
+	}
+}
+
+const sharedMemoryName = "shared-memory"
+
+// runtimeSharedMemory is the size of /dev/shm that container runtimes give.
+var runtimeSharedMemory = resource.MustParse("64Mi")
+
+// sharedMemory returns the size of /dev/shm, nil for the runtime's. The default is half of the memory, as Linux has it for
+// such file systems, and at least the runtime's. What is written there counts as memory of the container.
+func sharedMemory(in Inputs, c bergv1.Container, memory resource.Quantity) *resource.Quantity {
+	if c.SharedMemory != nil {
+		return ptr.To(rules.Quantity(*c.SharedMemory))
+	}
+	if d := in.Challenge.Defaults; d != nil && !d.EngineDefaults {
+		return nil
+	}
+	half := resource.NewQuantity(memory.Value()/2, resource.BinarySI)
+	if half.Cmp(runtimeSharedMemory) <= 0 {
+		return nil
+	}
+	return half
 }
 
 // environment lists the author's variables, the endpoints, the namespace and the flag. A
@@ -156,7 +200,13 @@ func resources(defaults config.Challenge, c bergv1.Container) corev1.ResourceReq
 	}
 	requests, limits := rules.AuthorResources(c)
 	fill(corev1.ResourceCPU, requests.CPU, limits.CPU, defaults.CPURequest, defaults.CPULimit)
-	fill(corev1.ResourceMemory, requests.Memory, limits.Memory, defaults.MemoryRequest, defaults.MemoryLimit)
+	memoryLimit := defaults.MemoryLimit
+	if c.SharedMemory != nil { // it counts to the limit
+		if shared := rules.Quantity(*c.SharedMemory); shared.Cmp(memoryLimit) > 0 {
+			memoryLimit = shared
+		}
+	}
+	fill(corev1.ResourceMemory, requests.Memory, limits.Memory, defaults.MemoryRequest, memoryLimit)
 	// A Challenge cannot set the disk space.
 	request, limit := defaults.EphemeralStorageRequest, defaults.EphemeralStorageLimit
 	if !limit.IsZero() {

@@ -93,6 +93,61 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// Programs of container images listen on port 80 as any user, ping, and run browsers, wherever their author tests them.
+func TestPodsHaveTheDefaultsOfContainerEngines(t *testing.T) {
+	started := func(userNamespaces bool, engine bool) Inputs {
+		in := testInputs(testConfig(t, nil), Snapshot{})
+		in.Config.UserNamespaces = userNamespaces
+		in.Challenge.Defaults = DefaultsOf(in.Config)
+		in.Challenge.Defaults.EngineDefaults = engine
+		return in
+	}
+	for name, tc := range map[string]struct {
+		in        Inputs
+		container string
+		groups    string // "": no sysctl
+		shared    string // "": the 64 MiB of the runtime
+		limit     string
+	}{
+		"default":                       {started(false, true), `{}`, "0 2147483647", "256Mi", "512Mi"},
+		"a user namespace":              {started(true, true), `{}`, "0 65535", "256Mi", "512Mi"},
+		"a small limit":                 {started(false, true), `{resourceLimits: {memory: 100Mi}}`, "0 2147483647", "", "100Mi"},
+		"a large limit":                 {started(false, true), `{resourceLimits: {memory: 4Gi}}`, "0 2147483647", "2Gi", "4Gi"},
+		"as written":                    {started(false, true), `{sharedMemory: 32Mi}`, "0 2147483647", "32Mi", "512Mi"},
+		"above the default limit":       {started(false, true), `{sharedMemory: 1gi}`, "0 2147483647", "1Gi", "1Gi"},
+		"an instance of former version": {started(false, false), `{}`, "", "", "512Mi"},
+	} {
+		spec := podSpec(tc.in, parseContainer(t, tc.container), nil)
+		got := map[string]string{}
+		for _, s := range spec.SecurityContext.Sysctls {
+			got[s.Name] = s.Value
+		}
+		want := map[string]string{"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": tc.groups}
+		if tc.groups == "" {
+			want = map[string]string{}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		shared := ""
+		for _, v := range spec.Volumes {
+			if v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumMemory {
+				shared = v.EmptyDir.SizeLimit.String()
+				mounts := spec.Containers[0].VolumeMounts
+				if len(mounts) != 1 || mounts[0].Name != v.Name || mounts[0].MountPath != "/dev/shm" || mounts[0].ReadOnly {
+					t.Errorf("%s: mounts %v", name, mounts)
+				}
+			}
+		}
+		if shared != tc.shared {
+			t.Errorf("%s: shared memory %q, want %q", name, shared, tc.shared)
+		}
+		if limit := spec.Containers[0].Resources.Limits.Memory().String(); limit != tc.limit {
+			t.Errorf("%s: memory limit %s, want %s", name, limit, tc.limit)
+		}
+	}
+}
+
 // A request that is absent where there is a limit would be as large as the limit.
 func TestEphemeralStorage(t *testing.T) {
 	for _, tc := range []struct{ request, limit, wantRequest, wantLimit string }{
@@ -181,7 +236,7 @@ func TestPodsOfAnEarlierVersionAreNotChanged(t *testing.T) {
 }
 
 func TestUnconfiguredFieldsAreAbsent(t *testing.T) {
-	c := parseContainer(t, `{ports: [{port: 80}]}`)
+	c := parseContainer(t, `{ports: [{port: 80}], resourceLimits: {memory: 128Mi}}`) // half of it is the runtime's /dev/shm
 	spec := podSpec(testInputs(testConfig(t, nil), Snapshot{}), c, nil)
 	if spec.RuntimeClassName != nil || spec.ImagePullSecrets != nil || spec.NodeSelector != nil || spec.Volumes != nil || spec.Containers[0].VolumeMounts != nil {
 		t.Errorf("present: %+v", spec)

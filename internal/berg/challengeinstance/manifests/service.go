@@ -17,7 +17,8 @@ const (
 
 // services returns the Services of one container: the internal one with all
 // ports, the node port one with the public ports, the headless one if wanted.
-// Only a headless Service may lack ports, so a container without ports gets no other.
+// Only a headless Service may lack ports, so the internal one of a container without ports is
+// headless: its name resolves to the pod, at which the other containers reach every port.
 func services(in Inputs, c bergv1.Container) []*corev1.Service {
 	var all, public []corev1.ServicePort
 	for _, p := range c.Ports {
@@ -39,9 +40,11 @@ func services(in Inputs, c bergv1.Container) []*corev1.Service {
 		spec.Selector = in.podLabels(c.Hostname)
 		out = append(out, &corev1.Service{ObjectMeta: in.meta(name, "challenge-service"), Spec: spec})
 	}
-	if len(all) > 0 {
-		add(c.Hostname, corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: all})
+	internal := corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: all}
+	if len(all) == 0 {
+		internal.ClusterIP = corev1.ClusterIPNone
 	}
+	add(c.Hostname, internal)
 	if len(public) > 0 {
 		add(c.Hostname+nodePortSuffix, corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: public})
 	}

@@ -57,6 +57,9 @@ type Defaults struct {
 	// LiteralVariables: the author's variables reach the program as they are written. Earlier versions let Kubernetes
 	// expand $(NAME) and $$ in them.
 	LiteralVariables bool `json:"literalVariables,omitempty"`
+	// EngineDefaults: pods have what container engines give to containers: every user may listen on ports below 1024 and
+	// use ping, and /dev/shm has room for a browser.
+	EngineDefaults bool `json:"engineDefaults,omitempty"`
 	// Source is the label of the instance at its start. A change of it must not restart pods.
 	Source string `json:"source,omitempty"`
 	// StaticFlag: the Challenge had a flag of its own. If that was changed since, the old one is not
@@ -104,7 +107,7 @@ func DefaultsOf(cfg config.Challenge) *Defaults {
 		ImagePullPolicy: cfg.ImagePullPolicy, RuntimeClassName: cfg.RuntimeClassName, PullSecretName: cfg.PullSecretName,
 		EphemeralStorageLimit: cfg.EphemeralStorageLimit, EphemeralStorageRequest: cfg.EphemeralStorageRequest,
 		SeccompProfile: cfg.SeccompProfile, UserNamespaces: cfg.UserNamespaces,
-		MarkedPods: true, LiteralVariables: true,
+		MarkedPods: true, LiteralVariables: true, EngineDefaults: true,
 		Timeout: &metav1.Duration{Duration: cfg.Timeout},
 	}
 }
