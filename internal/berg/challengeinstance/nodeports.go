@@ -29,8 +29,9 @@ const (
 // another Service uses one of them now, the API server allocates a new one.
 func applyService(ctx context.Context, w apply.Writer, owner ownership.Owner, object client.Object) (client.Object, error) {
 	desired := object.(*corev1.Service)
-	// A rollout may take the last port from a container. No Service with an address can be made headless.
-	w.Replace = w.Replace || desired.Spec.ClusterIP == corev1.ClusterIPNone
+	// A rollout may give a container its first port or take the last one: its Service is headless without
+	// ports, which no update changes. Players do not know its address, only node ports.
+	w.Replace = w.Replace || desired.Spec.Type == corev1.ServiceTypeClusterIP
 	live, err := apply.Apply(ctx, w, owner, desired)
 	if len(refusedNodePorts(desired, err)) > 0 {
 		_ = wait.PollUntilContextTimeout(ctx, releasePause, releaseTime, false, func(context.Context) (bool, error) {

@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// immutable reports whether the API server is known to reject the update: the object is marked
-// immutable, or it is a binding of another role.
+// immutable reports whether no update leads to the desired object: it is marked immutable, it is a
+// binding of another role, or it is a Service that has a cluster IP and must be headless, or the
+// reverse. The API server silently keeps a Service headless.
 func immutable(desired, live client.Object) bool {
 	switch live := live.(type) {
 	case *corev1.ConfigMap:
@@ -23,9 +24,15 @@ func immutable(desired, live client.Object) bool {
 		return desired.(*rbacv1.RoleBinding).RoleRef != live.RoleRef
 	case *rbacv1.ClusterRoleBinding:
 		return desired.(*rbacv1.ClusterRoleBinding).RoleRef != live.RoleRef
+	case *corev1.Service:
+		return headless(desired.(*corev1.Service)) != headless(live)
 	default:
 		return false
 	}
+}
+
+func headless(service *corev1.Service) bool {
+	return service.Spec.ClusterIP == corev1.ClusterIPNone
 }
 
 // changeRefused reports whether an update was rejected for its content. Admission webhooks

@@ -70,6 +70,9 @@ func (a *Author) container(i int) object {
 			}
 		}
 	}
+	if a.sometimes() {
+		c["sharedMemory"] = a.pick([]any{"64Mi", "100mi", 1 << 26, nil}, oddAmounts)
+	}
 	for _, name := range []string{"readinessProbe", "livenessProbe"} {
 		if a.sometimes() {
 			c[name] = a.probe()
@@ -236,7 +239,7 @@ var (
 		"", "0", 0, -1, "-1", "lots", "1e3", "1e400", "1E", "100mI", "1Ei", "9999999999999999999Ei", "0.0000001", "1n", ".5", "5.", "NaN", "0x10", " 1", "1 ",
 		1e30, 1e-30, strings.Repeat("9", 60), "16E", "1k", "0.5k", "2P",
 	}
-	oddWords      = []any{[]any{""}, []any{"a b"}, []any{"a\x00"}, []any{1}, "sh", []any{strings.Repeat("a", 70000)}}
+	oddWords      = []any{[]any{""}, []any{"a b"}, []any{"a\x00"}, []any{strings.Repeat("a", 70000)}}
 	oddBandwidths = []any{"0", "1", "999", "2P", "fast", "-10M", "10M\nx: y", "1e3", "1e400", " 10M"}
 	oddPaths      = []any{
 		"", "/", "//", "a", "/a/", "/a//b", "/./a", "/a/..", "/..a", "/a/..data", "/a:b", "/\x00", "/{entropy}", "/{entropy}/{entropy}", "/{", "/proc/self/exe", "/etc/hosts",

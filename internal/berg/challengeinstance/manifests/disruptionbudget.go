@@ -9,12 +9,16 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 )
 
+// disruptionBudget protects the players of a container that serves. A pod that is not ready serves
+// none: it may be evicted, so that it blocks no drain of its node.
 func disruptionBudget(in Inputs, c bergv1.Container) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: in.meta(c.Hostname+"-pdb", "challenge-disruption-budget"),
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: ptr.To(intstr.FromInt32(1)),
 			Selector:     &metav1.LabelSelector{MatchLabels: in.podLabels(c.Hostname)},
+
+			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }

@@ -142,7 +142,7 @@ var _ = Describe("What is changed by hand is put back, exactly", func() {
 		Entry("PodDisruptionBudget", &policyv1.PodDisruptionBudget{}, "db-pdb", []byHand{
 			{"selector", `{"spec":{"selector":{"matchLabels":{"evil":"1"}}}}`, false},
 			{"budget", `{"spec":{"minAvailable":0}}`, false},
-			{"eviction of pods that are not ready", `{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}`, false},
+			{"eviction of pods that are not ready", `{"spec":{"unhealthyPodEvictionPolicy":"IfHealthyBudget"}}`, false},
 		}),
 		Entry("Namespace", &corev1.Namespace{}, "", []byHand{
 			{"pod security weakened", `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`, false},

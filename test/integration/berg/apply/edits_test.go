@@ -78,6 +78,38 @@ var _ = Describe("A Challenge that is edited while an instance runs", func() {
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 	})
 
+	It("replaces the Service of a container that gets its first port or loses its last one", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		without := `containers: [{hostname: web, image: "example.com/web:1"}]`
+		with := `containers: [{hostname: web, image: "example.com/web:1", ports: [{port: 8080}]}]`
+		c := bergtest.Challenge(ctx, ns, "ports", without)
+		i := bergtest.Instance(ctx, ns, "ports")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		key := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
+		service := &corev1.Service{}
+		Expect(k8s.Get(ctx, key, service)).To(Succeed(), "a container without ports has no name")
+		Expect(service.Spec.ClusterIP).To(Equal(corev1.ClusterIPNone))
+
+		bergtest.Respecify(ctx, c, with)
+		bergtest.RollOut(ctx, i, "1")
+		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, key, service)).To(Succeed())
+			g.Expect(service.Spec.ClusterIP).NotTo(Equal(corev1.ClusterIPNone), "no route leads to a headless Service")
+			g.Expect(service.Spec.Ports).To(HaveLen(1))
+		}).Should(Succeed())
+
+		bergtest.Respecify(ctx, c, without)
+		bergtest.RollOut(ctx, i, "2")
+		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, key, service)).To(Succeed())
+			g.Expect(service.Spec.ClusterIP).To(Equal(corev1.ClusterIPNone))
+			g.Expect(service.Spec.Ports).To(BeEmpty())
+		}).Should(Succeed())
+		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
+	})
+
 	It("is not adopted while it cannot be run, and is when it is fixed", func(ctx context.Context) {
 		ns := bergtest.Namespace(ctx)
 		c := bergtest.Challenge(ctx, ns, "broken", bergtest.OneContainer)

@@ -57,11 +57,12 @@ var _ = Describe("The guard rails of a pod", func() {
 		By("making it one of an earlier version")
 		resume := inprocess.Pause()
 		Expect(k8s.Status().Patch(ctx, i, client.RawPatch(types.MergePatchType, []byte(`{"status":{"challengeSnapshot":{"defaults":{
-			"ephemeralStorageLimit":null,"ephemeralStorageRequest":null,"seccompProfile":null,"userNamespaces":null}}}}`)))).To(Succeed())
+			"ephemeralStorageLimit":null,"ephemeralStorageRequest":null,"seccompProfile":null,"userNamespaces":null,"engineDefaults":null}}}}`)))).To(Succeed())
 		var d appsv1.Deployment
 		deployment := client.ObjectKey{Namespace: i.Status.Namespace, Name: "web"}
 		Expect(k8s.Get(ctx, deployment, &d)).To(Succeed())
 		d.Spec.Template.Spec.SecurityContext = nil
+		d.Spec.Template.Spec.Volumes, d.Spec.Template.Spec.Containers[0].VolumeMounts = nil, nil
 		r := d.Spec.Template.Spec.Containers[0].Resources
 		delete(r.Limits, corev1.ResourceEphemeralStorage)
 		delete(r.Requests, corev1.ResourceEphemeralStorage)

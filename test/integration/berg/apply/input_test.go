@@ -72,6 +72,7 @@ var _ = Describe("What cannot be built", func() {
 			"environment":    {`containers: [{hostname: a, image: i, environment: {A: [secret]}}]`, "spec.containers[0].environment[A]"},
 			"probe":          {`containers: [{hostname: a, image: i, readinessProbe: {periodSeconds: 5}}]`, "spec.containers[0].readinessProbe"},
 			"path-segment":   {`containers: [{hostname: a, image: i, dynamicFlag: {executable: {path: "/` + strings.Repeat("ä", 128) + `/a"}}}]`, "spec.containers[0].dynamicFlag.executable.path"},
+			"shared-memory":  {`containers: [{hostname: a, image: i, sharedMemory: 2Gi, resourceLimits: {memory: 1Gi}}]`, "spec.containers[0].sharedMemory"},
 			"request-limits": {`containers: [{hostname: a, image: i, resourceRequests: {cpu: 2}, resourceLimits: {cpu: 1}}]`, "spec.containers[0].resourceRequests.cpu"},
 		} {
 			By(name)

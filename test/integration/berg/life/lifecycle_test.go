@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -183,6 +184,31 @@ var _ = Describe("The life of an instance", func() {
 		bergtest.Behave(ctx, i, "ready")
 		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 		Expect(i.Status.ReadyAt).To(Equal(readyAt))
+	})
+
+	It("has its pods protected from eviction while they serve, and not while they crash", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "evicted", bergtest.OneContainer)
+		i := bergtest.Instance(ctx, ns, "evicted")
+		expect.Reaches(ctx, i, bergv1.PhaseRunning)
+		evict := func() error {
+			var pods corev1.PodList
+			if err := k8s.List(ctx, &pods, client.InNamespace(i.Status.Namespace)); err != nil {
+				return err
+			}
+			if len(pods.Items) != 1 {
+				return fmt.Errorf("%d pods", len(pods.Items))
+			}
+			return k8s.SubResource("eviction").Create(ctx, &pods.Items[0], &policyv1.Eviction{})
+		}
+		Expect(apierrors.IsTooManyRequests(evict())).To(BeTrue(), "the pod of a player was evicted")
+		before := bergtest.PodsByContainer(ctx, i)
+
+		bergtest.Behave(ctx, i, "crash")
+		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff")
+		Eventually(evict).Should(Succeed(), "a pod that serves no player blocks the drain of its node")
+		Eventually(func() any { return bergtest.PodsByContainer(ctx, i) }).Should(And(HaveLen(1), Not(Equal(before))))
+		expect.Shows(ctx, i, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	})
 
 	It("puts back what is deleted or changed by hand, and prunes what it no longer wants", func(ctx context.Context) {
