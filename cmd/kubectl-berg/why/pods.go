@@ -137,42 +137,76 @@ func recentlyRestarted(v View, f *Finding) bool {
 			}
 			f.Reason = last.Reason
 			return f.set(Problem, fmt.Sprintf("Container %s runs again, but it exited %s ago with exit code %d%s. Restarts: %d.",
-				s.Name, console.Duration(v.Now.Sub(last.FinishedAt.Time)), last.ExitCode, outOfMemory(last), s.RestartCount),
-				actionAfterExit(v.Instance, s.Name, last))
+				s.Name, console.Duration(v.Now.Sub(last.FinishedAt.Time)), last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
+				v.actionAfterExit(s.Name, last))
 		}
 	}
 	return false
 }
 
-func outOfMemory(t *corev1.ContainerStateTerminated) string {
+// causeOfExit says in parentheses what ended a container, "" if only its log says it.
+func (v View) causeOfExit(f *Finding, container string, t *corev1.ContainerStateTerminated) string {
 	if t.Reason == "OOMKilled" {
 		return " (out of memory)"
+	}
+	if e := v.livenessKill(container, t); e != nil {
+		f.addEvent(e)
+		return " (killed because its liveness probe failed)"
+	}
+	if t.ExitCode == 0 {
+		return " (its program ended by itself)"
 	}
 	return ""
 }
 
-func actionAfterExit(i *bergv1.ChallengeInstance, container string, t *corev1.ContainerStateTerminated) string {
-	if t.Reason == "OOMKilled" {
-		return fmt.Sprintf("Give it more memory: raise resourceLimits.memory of the container %s in the Challenge %s, then run kubectl berg rollout %s -n %s",
-			container, i.Spec.ChallengeRef.Name, i.Spec.ChallengeRef.Name, i.Namespace)
+// livenessKill returns the event with which the kubelet killed a container for its liveness probe, nil if
+// something else ended it. The exit code does not tell: a program may end with any code when it is asked to.
+func (v View) livenessKill(container string, t *corev1.ContainerStateTerminated) *corev1.Event {
+	for n := range v.Events {
+		e := &v.Events[n]
+		if e.Reason == "Killing" && strings.Contains(e.Message, "Container "+container+" failed liveness probe") &&
+			!eventTime(*e).Before(t.StartedAt.Time) {
+			return e
+		}
 	}
-	return logsCommand(i, container) + " --previous"
+	return nil
+}
+
+func (v View) actionAfterExit(container string, t *corev1.ContainerStateTerminated) string {
+	i := v.Instance
+	challenge := i.Spec.ChallengeRef.Name
+	rollout := fmt.Sprintf("then run kubectl berg rollout %s -n %s", challenge, i.Namespace)
+	logs := logsCommand(i, container) + " --previous"
+	switch {
+	case t.Reason == "OOMKilled":
+		return fmt.Sprintf("Give it more memory: raise resourceLimits.memory of the container %s in the Challenge %s, %s", container, challenge, rollout)
+	case v.livenessKill(container, t) != nil:
+		return fmt.Sprintf("Compare livenessProbe of the container %s in the Challenge %s with what the program answers, or allow more time with initialDelaySeconds and failureThreshold, %s. %s",
+			container, challenge, rollout, logs)
+	case t.ExitCode == 0:
+		return fmt.Sprintf("The program of a container must not end. If it serves one connection, let it fork, as in socat TCP-LISTEN:1337,reuseaddr,fork EXEC:./chall; if it starts a service in the background, start it in the foreground. %s", logs)
+	default:
+		return logs
+	}
 }
 
 // crashed explains a container that exits or cannot be started.
 func (v View) crashed(f *Finding, subject, name, reason string) bool {
 	for _, p := range currentPods(v) {
 		for _, s := range p.Status.ContainerStatuses {
-			last := s.LastTerminationState.Terminated
+			last := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated)
 			if last == nil || name != "" && s.Name != name {
 				continue
 			}
 			if last.Reason == "StartError" || last.Reason == "ContainerCannotRun" {
+				if strings.Contains(last.Message, "exec format error") {
+					return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node: its program was built for another CPU architecture.", s.Name), buildForNodes)
+				}
 				return f.set(Problem, fmt.Sprintf("Container %s cannot be started by its node.", s.Name),
 					"The message is the container runtime's. Usually the program is missing in the image, or is not executable.")
 			}
-			return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s. Restarts: %d.", s.Name, last.ExitCode, outOfMemory(last), s.RestartCount),
-				actionAfterExit(v.Instance, s.Name, last))
+			return f.set(Problem, fmt.Sprintf("Container %s keeps exiting with exit code %d%s. Restarts: %d.", s.Name, last.ExitCode, v.causeOfExit(f, s.Name, last), s.RestartCount),
+				v.actionAfterExit(s.Name, last))
 		}
 	}
 	if reason != "CrashLoopBackOff" {
@@ -199,6 +233,9 @@ func (v View) notReady(f *Finding, level Level) bool {
 				return f.set(Problem, fmt.Sprintf("Container %s runs, but its readiness probe fails.", container),
 					fmt.Sprintf("Compare readinessProbe in the Challenge %s with the port on which the container listens: kubectl berg logs %s -n %s -c %s",
 						i.Spec.ChallengeRef.Name, i.Name, i.Namespace, container))
+			}
+			if t := s.State.Terminated; t != nil {
+				return f.set(Problem, fmt.Sprintf("Container %s exited with exit code %d%s.", s.Name, t.ExitCode, v.causeOfExit(f, s.Name, t)), v.actionAfterExit(s.Name, t))
 			}
 			if s.State.Waiting != nil && since > slowStart {
 				if v.newestEvent(f, "FailedMount", "") != "" {
@@ -234,8 +271,12 @@ func (v View) newestEvent(f *Finding, reason, word string) string {
 	if newest == nil {
 		return ""
 	}
-	f.Evidence = append(f.Evidence, fmt.Sprintf("event %s: %s", newest.Reason, newest.Message))
+	f.addEvent(newest)
 	return newest.Message
+}
+
+func (f *Finding) addEvent(e *corev1.Event) {
+	f.Evidence = append(f.Evidence, fmt.Sprintf("event %s: %s", e.Reason, e.Message))
 }
 
 func eventTime(e corev1.Event) time.Time {
@@ -251,6 +292,9 @@ func eventTime(e corev1.Event) time.Time {
 	return at
 }
 
+// buildForNodes is what to do with an image of another architecture.
+const buildForNodes = "Build the image for the architecture of the nodes (kubectl get nodes -L kubernetes.io/arch), as in docker buildx build --platform linux/amd64 --push, then run kubectl berg rollout."
+
 // pullFailure explains the answer of a registry.
 func pullFailure(message string) (text, do string) {
 	text = strings.ToLower(message)
@@ -258,6 +302,11 @@ func pullFailure(message string) (text, do string) {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	switch {
+	case contains("no match for platform", "no matching manifest", "exec format error"):
+		return ": the registry has it only for other CPU architectures", buildForNodes
+	case contains("server gave http response to https client"):
+		return ": its registry speaks HTTP, and the node connects by HTTPS",
+			"Serve the registry by HTTPS, or tell the container runtime of the nodes that it speaks HTTP (containerd: certs.d/REGISTRY/hosts.toml)."
 	case contains("toomanyrequests", "too many requests", "rate limit", " 429"):
 		return ": the registry limits the rate of pulls",
 			"Wait, use a mirror, or set the operator's PULL_SECRET_NAME to a login with a higher limit. The node retries within five minutes."

@@ -68,6 +68,19 @@ func instance(change func(*bergv1.ChallengeInstance)) func(*View) {
 	return func(v *View) { change(v.Instance) }
 }
 
+// killed says that the kubelet killed the container web for its liveness probe.
+func killed(at time.Time) func(*View) {
+	return func(v *View) {
+		v.Events = append(v.Events, corev1.Event{Reason: "Killing", Message: "Container web failed liveness probe, will be restarted", LastTimestamp: metav1.NewTime(at)})
+	}
+}
+
+// startedAgain is a container that ran for the last five minutes before it ended.
+func startedAgain(p *corev1.Pod) {
+	ended("Error", 2, 0)(p)
+	p.Status.ContainerStatuses[0].LastTerminationState.Terminated.StartedAt = metav1.NewTime(noon.Add(-5 * time.Minute))
+}
+
 func TestExplainReportsTheFirstProblem(t *testing.T) {
 	pulling := sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "ImagePullBackOff", "Container web: ImagePullBackOff: Back-off")
 	pullSays := func(text string) func(*View) {
@@ -107,8 +120,28 @@ func TestExplainReportsTheFirstProblem(t *testing.T) {
 
 		"crash":          {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("Error", 3, time.Minute))), Problem, []string{"exit code 3", "Restarts: 4", "-c web --previous"}},
 		"out of memory":  {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("OOMKilled", 137, time.Minute))), Problem, []string{"out of memory", "resourceLimits.memory"}},
-		"recent restart": {view(withPod(ended("OOMKilled", 137, time.Minute))), Problem, []string{"runs again, but it exited 1m00s ago"}},
-		"old restart":    {view(withPod(ended("Error", 1, time.Hour))), OK, nil},
+		"ends by itself": {view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("Completed", 0, time.Minute))), Problem, []string{"exit code 0 (its program ended by itself)", "fork", "-c web --previous"}},
+		"liveness": {
+			view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(ended("Error", 2, time.Minute)), killed(noon)),
+			Problem,
+			[]string{"exit code 2 (killed because its liveness probe failed)", "livenessProbe", "event Killing"},
+		},
+		"liveness, once": {
+			view(sets(bergv1.ConditionHealthy, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(startedAgain), killed(noon.Add(-10*time.Minute))),
+			Problem,
+			[]string{"exit code 2. Restarts"},
+		},
+		"exits before ready": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionUnknown, bergv1.ReasonStarting, "Not ready: web"), withPod(func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed"}
+		})), Problem, []string{"Container web exited with exit code 0", "fork"}},
+		"wrong architecture": {view(sets(bergv1.ConditionPodsReady, metav1.ConditionFalse, "CrashLoopBackOff", "Container web: x"), withPod(func(p *corev1.Pod) {
+			ended("StartError", 128, time.Minute)(p)
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = `exec /app: exec format error`
+		})), Problem, []string{"another CPU architecture", "--platform"}},
+		"pull of another architecture": {view(pullSays("no match for platform in manifest: not found")), Problem, []string{"only for other CPU architectures", "--platform"}},
+		"pull by HTTP":                 {view(pullSays("http: server gave HTTP response to HTTPS client")), Problem, []string{"speaks HTTP", "hosts.toml"}},
+		"recent restart":               {view(withPod(ended("OOMKilled", 137, time.Minute))), Problem, []string{"runs again, but it exited 1m00s ago"}},
+		"old restart":                  {view(withPod(ended("Error", 1, time.Hour))), OK, nil},
 		"earlier instance": {view(withPod(func(p *corev1.Pod) {
 			ended("Error", 1, time.Minute)(p)
 			p.Annotations[bergv1.LabelInstanceID] = "other"
