@@ -35,6 +35,17 @@ func pages(t *testing.T) []string {
 	return out
 }
 
+// conflict is what a merge leaves in a file that it could not merge.
+var conflict = regexp.MustCompile(`(?m)^(<{7}|={7}|>{7})( |$)`)
+
+func TestPagesHaveNoMergeConflicts(t *testing.T) {
+	for _, page := range pages(t) {
+		if at := conflict.FindString(string(read(t, page))); at != "" {
+			t.Errorf("%s has %q, which a merge left there", page, at)
+		}
+	}
+}
+
 func TestLinksLeadSomewhere(t *testing.T) {
 	checked := 0
 	for _, page := range pages(t) {

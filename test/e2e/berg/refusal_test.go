@@ -221,14 +221,14 @@ var _ = Describe("What a node refuses", func() {
 		reported.ExpectCondition(ctx, deployed.ReactLimit, bergv1.ConditionHealthy, metav1.ConditionTrue, bergv1.ReasonReady)
 	}, SpecTimeout(deployed.SpecLimit))
 
-	It("is told in the runtime's words: a file where the image has a folder", func(ctx SpecContext) {
+	It("is told in the runtime's words: a file below a file of the image", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		container := journey.Toolbox("box")
-		container.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/tmp"}}
+		container.DynamicFlag = &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: "/usr/bin/toolbox/flag"}}
 		stage.Challenge(ctx, "misplaced", container)
 		reported := stage.Start(ctx, stage.Instance("misplaced"))
 		expectSaid(ctx, reported, "CrashLoopBackOff", "StartError: ")
-		expectSaid(ctx, reported, "CrashLoopBackOff", "/tmp")
+		expectSaid(ctx, reported, "CrashLoopBackOff", "/usr/bin/toolbox")
 		reported.Delete(ctx)
 		reported.ExpectEnd(ctx)
 	}, SpecTimeout(deployed.SpecLimit))

@@ -105,7 +105,8 @@ var _ = Describe("Flags", Ordered, ContinueOnFailure, func() {
 		By("a Challenge that is itself wrong, and says so with the flag")
 		wrong := marker()
 		markers = append(markers, wrong)
-		bergtest.Challenge(ctx, ns, "wrong", fmt.Sprintf(`containers: [{hostname: f%[1]s, image: i}, {hostname: f%[1]s-headless, image: i}]`, wrong))
+		bergtest.Challenge(ctx, ns, "wrong", fmt.Sprintf(`flag: f%[1]s
+containers: [{hostname: f%[1]s, image: i}, {hostname: f%[1]s-headless, image: i}]`, wrong))
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "wrong", func(i *bergv1.ChallengeInstance) { i.Spec.Flag = "f" + wrong }), bergv1.PhaseFailed)
 
 		By("pods that fail")

@@ -13,7 +13,7 @@ func Misbehaving(how string) string {
 }
 
 // NeverReady asks for more than any simulated node has: its pod stays unschedulable.
-const NeverReady = `containers: [{hostname: web, image: "example.com/web:1", resourceRequests: {cpu: 1000000}}]`
+const NeverReady = `containers: [{hostname: web, image: "example.com/web:1", resourceRequests: {memory: 200Ti}, resourceLimits: {memory: 200Ti}}]`
 
 // Parse decodes YAML, and refuses fields that into does not have.
 func Parse(text string, into any) {

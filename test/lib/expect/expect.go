@@ -109,6 +109,12 @@ func Says(ctx context.Context, o client.Object, text string, why ...any) {
 	}).Should(Succeed())
 }
 
+// SaysNot expects that the conditions as last read do not contain a text.
+func SaysNot(o client.Object, text string) {
+	GinkgoHelper()
+	Expect(Conditions(o)).NotTo(ContainSubstring(text))
+}
+
 // Observed waits until the status describes the spec as it is, or a later one, and refreshes
 // the resource.
 func Observed(ctx context.Context, o client.Object) {

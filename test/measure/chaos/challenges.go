@@ -51,7 +51,7 @@ containers:
   image: "berg.test/behaviour/slow:1"
   additionalCapabilities: [NET_ADMIN]`,
 		objects: []string{
-			"Deployment/web", "Deployment/database", "Deployment/bot", "Service/web", "Service/database",
+			"Deployment/web", "Deployment/database", "Deployment/bot", "Service/web", "Service/database", "Service/bot",
 			"HTTPRoute/web-8080", "TLSRoute/web-8443", "ConfigMap/flag-executable",
 			"PodDisruptionBudget/web-pdb", "PodDisruptionBudget/database-pdb", "PodDisruptionBudget/bot-pdb",
 		},
@@ -59,7 +59,7 @@ containers:
 	},
 	pulledAhead: {
 		spec:    `{prepull: true, containers: [{hostname: box, image: "example.com/box:1"}]}`,
-		objects: []string{"Deployment/box", "PodDisruptionBudget/box-pdb"},
+		objects: []string{"Deployment/box", "PodDisruptionBudget/box-pdb", "Service/box"},
 		starts:  true, builds: true,
 	},
 	"crash": {

@@ -70,11 +70,11 @@ var _ = Describe("What is changed by hand is put back, exactly", func() {
 			{"command", `[{"op":"add","path":"/spec/template/spec/containers/0/command","value":["sh"]}]`, true},
 			{"container", `[{"op":"add","path":"/spec/template/spec/containers/-","value":{"name":"sidecar","image":"example.com/evil:1"}}]`, true},
 			{"init container", `{"spec":{"template":{"spec":{"initContainers":[{"name":"evil","image":"example.com/evil:1"}]}}}}`, true},
-			{"volume", `{"spec":{"template":{"spec":{"volumes":[{"name":"evil","emptyDir":{}}]}}}}`, true},
+			{"volume", `[{"op":"add","path":"/spec/template/spec/volumes/-","value":{"name":"evil","emptyDir":{}}}]`, true},
 			{"security context", `[{"op":"add","path":"/spec/template/spec/containers/0/securityContext/runAsUser","value":1}]`, true},
 		}),
 		Entry("Deployment: how it runs", &appsv1.Deployment{}, "db", []byHand{
-			{"network of the host", `{"spec":{"template":{"spec":{"hostNetwork":true}}}}`, true},
+			{"network of the host", `{"spec":{"template":{"spec":{"hostNetwork":true,"securityContext":{"sysctls":null}}}}}`, true},
 			{"processes of the host", `{"spec":{"template":{"spec":{"hostPID":true}}}}`, true},
 			{"toleration", `{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`, true},
 			{"node selector", `{"spec":{"template":{"spec":{"nodeSelector":{"kubernetes.io/os":"linux"}}}}}`, true},

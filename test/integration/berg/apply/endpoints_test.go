@@ -17,7 +17,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
-	"github.com/bergctf/berg-operator/test/lib/apiserver"
 	"github.com/bergctf/berg-operator/test/lib/bergtest"
 	"github.com/bergctf/berg-operator/test/lib/expect"
 	"github.com/bergctf/berg-operator/test/lib/inprocess"
@@ -186,7 +185,11 @@ var _ = Describe("Where players connect when ports go", func() {
 		bergtest.RollOut(ctx, i, "1")
 		expect.Shows(ctx, i, bergv1.ConditionUpToDate, metav1.ConditionTrue, bergv1.ReasonUpToDate)
 		Eventually(func(g Gomega) {
-			g.Expect(apiserver.Names(ctx, &corev1.ServiceList{}, client.InNamespace(i.Status.Namespace))).To(BeEmpty())
+			var services corev1.ServiceList
+			g.Expect(k8s.List(ctx, &services, client.InNamespace(i.Status.Namespace))).To(Succeed())
+			for _, s := range services.Items {
+				g.Expect(s.Spec.ClusterIP).To(Equal(corev1.ClusterIPNone), "%s has an address for a port", s.Name)
+			}
 		}).Should(Succeed())
 		tells(ctx, i)
 	})

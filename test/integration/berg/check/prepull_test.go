@@ -93,7 +93,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		apiserver.Change(ctx, c, func() { c.Spec.Prepull = false })
 		Eventually(func(g Gomega) {
 			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
-			g.Expect(c.Status.Conditions).To(BeEmpty())
+			g.Expect(meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)).To(BeNil())
 		}).Should(Succeed())
 	})
 
@@ -127,7 +127,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		apiserver.Change(ctx, c, func() { c.Spec.Containers[0].Image = "example.com/hidden:2" })
 		pulled(ctx, c, nodes, nodes)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(never), never)).To(Succeed())
-		Expect(never.Status.Conditions).To(BeEmpty())
+		Expect(meta.FindStatusCondition(never.Status.Conditions, bergv1.ChallengeConditionImagesReady)).To(BeNil())
 
 		By("saying that it is too late for what was not pulled")
 		apiserver.Change(ctx, c, func() { c.Spec.HideUntil = "2020-01-01T00:00:00Z" })
@@ -203,7 +203,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		c := bergtest.Challenge(ctx, ns, "off", `{prepull: true, containers: [{hostname: web, image: "example.com/off:1"}]}`)
 		expect.Reaches(ctx, bergtest.Instance(ctx, ns, "off"), bergv1.PhaseRunning)
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
-		Expect(c.Status.Conditions).To(BeEmpty())
+		Expect(meta.FindStatusCondition(c.Status.Conditions, bergv1.ChallengeConditionImagesReady)).To(BeNil())
 		Expect(rooms(ctx)).To(BeEmpty())
 
 		Expect(k8s.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berg-operator-berg-prepull"}})).To(Succeed())
