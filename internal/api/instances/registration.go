@@ -1,0 +1,146 @@
+package instances
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// LabelRegistration on a ConfigMap makes it a registration; its value is the door. On an instance it is the name of
+// its registration.
+const LabelRegistration = "berg.norelect.ch/registration"
+
+// AnnotationRenewedAt on an instance is when a player renewed it last, in RFC 3339.
+const AnnotationRenewedAt = "berg.norelect.ch/renewed-at"
+
+// The keys of a registration's ConfigMap.
+const (
+	keyID       = "id"
+	keyScenario = "scenario"
+	keyTimeout  = "timeout"
+	keyUntil    = "until"
+	keyMin      = "min"
+	keyMax      = "max"
+)
+
+// Registration is a challenge as a platform knows it. It is kept as a ConfigMap.
+type Registration struct {
+	// UID of the ConfigMap; "" before it is created.
+	UID types.UID
+	// Namespace of the ConfigMap, of its Challenge and of its instances.
+	Namespace string
+	// Door through which the platform comes, and the ID that it uses there.
+	Door, ID string
+	// Scenario is the name of the Challenge, or a reference whose last part without tag is that name.
+	Scenario string
+	// Timeout of an instance from its start or its last renewal. 0: the operator's default, no renewal.
+	Timeout time.Duration
+	// Until is when every instance ends at the latest. Zero: there is no such time.
+	Until time.Time
+	// Min and Max are kept for the platform, which reads them back.
+	Min, Max int64
+}
+
+// Name is metadata.name of the ConfigMap.
+func (r Registration) Name() string { return RegistrationName(r.Door, r.ID) }
+
+// Challenge is the name of the Challenge: the last part of the scenario without tag and digest.
+func (r Registration) Challenge() string { return ChallengeOf(r.Scenario) }
+
+// ChallengeOf is the name of the Challenge that a scenario stands for.
+func ChallengeOf(scenario string) string {
+	reference, _, _ := strings.Cut(scenario, "@")
+	last := path.Base(reference)
+	name, _, _ := strings.Cut(last, ":")
+	return name
+}
+
+// expired reports whether the last time for instances is over.
+func (r Registration) expired(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
+
+// timeout is spec.timeout of an instance that was started, or is about to be, and was renewed last: from start to end
+// in whole seconds. "": the operator's default.
+func (r Registration) timeout(start, renewed time.Time) string {
+	var lives time.Duration
+	if r.Timeout > 0 {
+		lives = renewed.Sub(start) + r.Timeout
+	}
+	if !r.Until.IsZero() && (lives == 0 || r.Until.Sub(start) < lives) {
+		lives = max(r.Until.Sub(start), time.Second)
+	}
+	if lives <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(lives.Round(time.Second)/time.Second), 10) + "s"
+}
+
+// configMap is the object that keeps the registration.
+func (r Registration) configMap() *corev1.ConfigMap {
+	data := map[string]string{keyID: r.ID, keyScenario: r.Scenario}
+	if r.Timeout > 0 {
+		data[keyTimeout] = r.Timeout.String()
+	}
+	if !r.Until.IsZero() {
+		data[keyUntil] = r.Until.UTC().Format(time.RFC3339Nano)
+	}
+	if r.Min != 0 {
+		data[keyMin] = strconv.FormatInt(r.Min, 10)
+	}
+	if r.Max != 0 {
+		data[keyMax] = strconv.FormatInt(r.Max, 10)
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Namespace, Name: r.Name(),
+			Labels: map[string]string{LabelRegistration: r.Door, bergv1.LabelManagedBy: ManagedBy},
+		},
+		Data: data,
+	}
+}
+
+// ManagedBy is the value of the label app.kubernetes.io/managed-by of what the API creates.
+const ManagedBy = "berg-api"
+
+// read returns the registration that a ConfigMap keeps. Its name must be the one of its id: an object that was renamed
+// or copied is none.
+func read(object *corev1.ConfigMap) (Registration, error) {
+	r := Registration{
+		UID: object.UID, Namespace: object.Namespace,
+		Door: object.Labels[LabelRegistration], ID: object.Data[keyID], Scenario: object.Data[keyScenario],
+	}
+	if object.Name != r.Name() {
+		return r, fmt.Errorf("ConfigMap %s is not the registration of its id: delete it", object.Name)
+	}
+	var err error
+	fail := func(key string, cause error) {
+		if err == nil && cause != nil {
+			err = fmt.Errorf("ConfigMap %s, key %s: %w", object.Name, key, cause)
+		}
+	}
+	if text := object.Data[keyTimeout]; text != "" {
+		var parsed error
+		r.Timeout, parsed = time.ParseDuration(text)
+		fail(keyTimeout, parsed)
+	}
+	if text := object.Data[keyUntil]; text != "" {
+		var parsed error
+		r.Until, parsed = time.Parse(time.RFC3339Nano, text)
+		fail(keyUntil, parsed)
+	}
+	for key, to := range map[string]*int64{keyMin: &r.Min, keyMax: &r.Max} {
+		if text := object.Data[key]; text != "" {
+			var parsed error
+			*to, parsed = strconv.ParseInt(text, 10, 64)
+			fail(key, parsed)
+		}
+	}
+	return r, err
+}

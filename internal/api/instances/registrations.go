@@ -1,0 +1,209 @@
+package instances
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// MaxID is the maximum length of an id of a platform, in bytes.
+const MaxID = 128
+
+// maxScenario is the maximum length of a scenario, in bytes: that of a reference of an image, generously.
+const maxScenario = 1024
+
+// check validates what a platform wants to register.
+func (s *Store) check(ctx context.Context, r Registration) error {
+	switch {
+	case r.ID == "" || len(r.ID) > MaxID:
+		return failure(Invalid, "id: must have 1 to %d bytes", MaxID)
+	case len(r.Scenario) > maxScenario:
+		return failure(Invalid, "scenario: must have at most %d bytes; give the name of a Challenge", maxScenario)
+	case r.Scenario == "":
+		return failure(Invalid, "scenario: is missing; give the name of a Challenge")
+	case r.Timeout < 0 || r.Timeout > 0 && r.Timeout < time.Second:
+		return failure(Invalid, "timeout: must be 1s or longer")
+	}
+	if _, err := s.challenge(ctx, r.Namespace, r.Challenge()); err != nil {
+		return fmt.Errorf("scenario: %w", err)
+	}
+	return nil
+}
+
+// Register creates a registration.
+func (s *Store) Register(ctx context.Context, r Registration) (Registration, error) {
+	if err := s.check(ctx, r); err != nil {
+		return r, err
+	}
+	object := r.configMap()
+	err := s.live.Create(ctx, object)
+	if apierrors.IsAlreadyExists(err) {
+		return r, failure(Exists, "challenge %s already exists: it is registered in ConfigMap %s/%s", r.ID, r.Namespace, r.Name())
+	}
+	if err != nil {
+		return r, err
+	}
+	return read(object)
+}
+
+// Registration returns the one with an id.
+func (s *Store) Registration(ctx context.Context, namespace, door, id string) (Registration, error) {
+	if id == "" || len(id) > MaxID {
+		return Registration{}, failure(NotFound, "there is no challenge with this id")
+	}
+	key := client.ObjectKey{Namespace: namespace, Name: RegistrationName(door, id)}
+	object := &corev1.ConfigMap{}
+	err := s.cache.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) { // another replica may have created it a moment ago
+		err = s.live.Get(ctx, key, object)
+	}
+	if apierrors.IsNotFound(err) || err == nil && object.DeletionTimestamp != nil {
+		return Registration{}, failure(NotFound, "challenge %s is not registered: create it in the platform again, or choose another one", id)
+	}
+	if err != nil {
+		return Registration{}, err
+	}
+	return read(object)
+}
+
+// Ensure returns the registration of a platform that registers nothing itself: its id is the name of a Challenge.
+func (s *Store) Ensure(ctx context.Context, namespace, door, challenge string) (Registration, error) {
+	r, err := s.Registration(ctx, namespace, door, challenge)
+	if !is(err, NotFound) {
+		return r, err
+	}
+	r, err = s.Register(ctx, Registration{Namespace: namespace, Door: door, ID: challenge, Scenario: challenge})
+	if is(err, Exists) {
+		return s.Registration(ctx, namespace, door, challenge)
+	}
+	return r, err
+}
+
+// Registrations returns all of a door, by their ids. What cannot be read is left out.
+func (s *Store) Registrations(ctx context.Context, namespace, door string) ([]Registration, error) {
+	var list corev1.ConfigMapList
+	if err := s.cache.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{LabelRegistration: door}); err != nil {
+		return nil, err
+	}
+	all := make([]Registration, 0, len(list.Items))
+	for n := range list.Items {
+		if r, err := read(&list.Items[n]); err == nil && list.Items[n].DeletionTimestamp == nil {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b Registration) int {
+		return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), strings.Compare(a.ID, b.ID)) // decimals by their value
+	})
+	return all, nil
+}
+
+// Update changes a registration and its live instances: they get the new timeout and until, and adopt their Challenge
+// when its tag has changed. Another Challenge is for new instances alone.
+func (s *Store) Update(ctx context.Context, namespace, door, id string, change func(*Registration)) (Registration, error) {
+	var before, after Registration
+	for {
+		object := &corev1.ConfigMap{}
+		err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: RegistrationName(door, id)}, object)
+		if apierrors.IsNotFound(err) || len(id) > MaxID {
+			return before, failure(NotFound, "challenge %s is not registered: create it first", id)
+		}
+		if err != nil {
+			return before, err
+		}
+		if before, err = read(object); err != nil {
+			return before, err
+		}
+		after = before
+		change(&after)
+		after.ID, after.Door, after.Namespace, after.UID = before.ID, before.Door, before.Namespace, before.UID
+		if err := s.check(ctx, after); err != nil {
+			return before, err
+		}
+		if after == before {
+			break
+		}
+		object.Data = after.configMap().Data
+		err = s.live.Update(ctx, object) // with the resource version: two at the same time do not lose one
+		if apierrors.IsConflict(err) {
+			continue
+		}
+		if err != nil {
+			return before, err
+		}
+		break
+	}
+	return after, s.follow(ctx, before, after)
+}
+
+// follow changes live instances after their registration.
+func (s *Store) follow(ctx context.Context, before, after Registration) error {
+	times := before.Timeout != after.Timeout || !before.Until.Equal(after.Until)
+	rollout := before.Scenario != after.Scenario && before.Challenge() == after.Challenge()
+	if !times && !rollout {
+		return nil
+	}
+	var list bergv1.ChallengeInstanceList
+	err := s.cache.List(ctx, &list, client.InNamespace(after.Namespace), client.MatchingFields{indexRegistration: string(after.UID)})
+	if err != nil {
+		return err
+	}
+	for n := range list.Items {
+		i := &list.Items[n]
+		if ended(i) {
+			continue
+		}
+		changed := i.DeepCopy()
+		if times {
+			changed.Spec.Timeout = after.timeout(startOf(i, s.options.Clock.Now()), renewedAt(i))
+		}
+		if rollout {
+			metaSet(&changed.Annotations, bergv1.AnnotationRollout, RolloutValue(after.Scenario))
+		}
+		if err := s.patch(ctx, i, changed); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("instance %s: %w", i.Name, err)
+		}
+	}
+	return nil
+}
+
+// Unregister deletes a registration. Kubernetes' garbage collector then deletes its instances, also if the API ends
+// right after it.
+func (s *Store) Unregister(ctx context.Context, namespace, door, id string) error {
+	r, err := s.Registration(ctx, namespace, door, id)
+	if err != nil {
+		return err
+	}
+	object := r.configMap()
+	err = s.live.Delete(ctx, object, client.Preconditions{UID: &r.UID})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return failure(NotFound, "challenge %s is not registered any more", id)
+	}
+	return err
+}
+
+// startOf is when the time of an instance begins: now if it was not started yet.
+func startOf(i *bergv1.ChallengeInstance, now time.Time) time.Time {
+	if i.Status.StartedAt != nil {
+		return i.Status.StartedAt.Time
+	}
+	return now
+}
+
+func metaSet(to *map[string]string, key, value string) {
+	copied := map[string]string{key: value}
+	for k, v := range *to {
+		if k != key {
+			copied[k] = v
+		}
+	}
+	*to = copied
+}

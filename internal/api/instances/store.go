@@ -1,0 +1,316 @@
+// Package instances starts, renews and ends the instance of a challenge for a user or team of a platform. All state
+// is in Kubernetes: a registration is a ConfigMap, an instance a ChallengeInstance. Any number of replicas work side
+// by side without a leader.
+//
+// Reads come from one watch cache. What the cache says before a write is confirmed with the API server, since another
+// replica may have written a moment ago.
+package instances
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// The indexes of the cache.
+const (
+	// indexPair finds the instances of a registration's UID and a source.
+	indexPair = "pair"
+	// indexRegistration finds the instances of a registration's UID.
+	indexRegistration = "registration"
+	// indexSource finds the instances of a source.
+	indexSource = "source"
+)
+
+// Options are what the Store may do, and for how long.
+type Options struct {
+	// Namespaces of platforms. Default: none, which serves none.
+	Namespaces []string
+	// BootWait is how long a start is waited for. Default: the caller sets it; 45s is that of the platform API.
+	BootWait time.Duration
+	// ReadWait is how long a read waits for an instance that starts.
+	ReadWait time.Duration
+	// ConnectWait is how long a connection to the addresses of a Running instance is tried. 0: no connection is
+	// made.
+	ConnectWait time.Duration
+	// Clock of the Store. Nil: the real one.
+	Clock clock.WithTicker
+	// Dial connects to an address. Nil: the network.
+	Dial func(ctx context.Context, network, address string) error
+}
+
+// Store is the instances of all platforms.
+type Store struct {
+	options Options
+	cache   cache.Cache
+	// live reads and writes without the cache.
+	live    client.Client
+	changes *changes
+	tokens  chan struct{}
+}
+
+// Scheme has the kinds that the API reads and writes.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(bergv1.AddToScheme(scheme))
+	return scheme
+}
+
+// New returns a Store for a cluster. Start fills its cache.
+func New(config *rest.Config, options Options) (*Store, error) {
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	if options.Dial == nil {
+		options.Dial = dial
+	}
+	namespaces := map[string]cache.Config{}
+	for _, name := range options.Namespaces {
+		namespaces[name] = cache.Config{}
+	}
+	registered, err := labels.NewRequirement(LabelRegistration, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	scheme := Scheme()
+	shared := ptr.To(true) // what the cache returns is only read
+	cached, err := cache.New(config, cache.Options{
+		Scheme: scheme, DefaultNamespaces: namespaces, DefaultTransform: trim, DefaultUnsafeDisableDeepCopy: shared,
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.ConfigMap{}:         {Label: labels.NewSelector().Add(*registered)},
+			&bergv1.ChallengeInstance{}: {Label: labels.NewSelector().Add(*registered)},
+			&bergv1.Challenge{}:         {},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the cache: %w", err)
+	}
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make the client: %w", err)
+	}
+	return &Store{options: options, cache: cached, live: direct, changes: newChanges()}, nil
+}
+
+// trim drops what the API does not read.
+func trim(object any) (any, error) {
+	switch o := object.(type) {
+	case *bergv1.ChallengeInstance:
+		o.ManagedFields, o.Status.ChallengeSnapshot, o.Status.Start = nil, nil, nil
+		delete(o.Annotations, corev1.LastAppliedConfigAnnotation)
+	case *bergv1.Challenge:
+		kept := bergv1.ChallengeSpec{Flag: o.Spec.Flag, FlagFormat: o.Spec.FlagFormat, DynamicFlagMode: o.Spec.DynamicFlagMode, DisplayName: o.Spec.DisplayName}
+		for _, c := range o.Spec.Containers {
+			kept.Containers = append(kept.Containers, bergv1.Container{Hostname: c.Hostname, DynamicFlag: c.DynamicFlag})
+		}
+		o.Spec, o.ManagedFields, o.Annotations = kept, nil, nil
+	case *corev1.ConfigMap:
+		o.ManagedFields, o.BinaryData = nil, nil
+		for key := range o.Data {
+			if !slices.Contains([]string{keyID, keyScenario, keyTimeout, keyUntil, keyMin, keyMax}, key) {
+				delete(o.Data, key)
+			}
+		}
+	}
+	return object, nil
+}
+
+// Start fills the cache and keeps it current until ctx is done.
+func (s *Store) Start(ctx context.Context) error {
+	for name, of := range map[string]func(*bergv1.ChallengeInstance) string{
+		indexPair:         func(i *bergv1.ChallengeInstance) string { return pairOf(i) },
+		indexRegistration: func(i *bergv1.ChallengeInstance) string { return string(registrationOf(i)) },
+		indexSource:       func(i *bergv1.ChallengeInstance) string { return i.Labels[bergv1.LabelSource] },
+	} {
+		err := s.cache.IndexField(ctx, &bergv1.ChallengeInstance{}, name, func(o client.Object) []string {
+			i, ok := o.(*bergv1.ChallengeInstance)
+			if !ok {
+				return nil
+			}
+			return []string{of(i)}
+		})
+		if err != nil {
+			return fmt.Errorf("index %s: %w", name, err)
+		}
+	}
+	for _, kind := range []client.Object{&corev1.ConfigMap{}, &bergv1.Challenge{}, &bergv1.ChallengeInstance{}} {
+		informer, err := s.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+		if _, instance := kind.(*bergv1.ChallengeInstance); !instance {
+			continue
+		}
+		if _, err := informer.AddEventHandler(s.changes.handler()); err != nil {
+			return err
+		}
+	}
+	return s.cache.Start(ctx)
+}
+
+// Synced waits until the cache is complete, and reports whether it is.
+func (s *Store) Synced(ctx context.Context) bool { return s.cache.WaitForCacheSync(ctx) }
+
+// registrationOf is the UID of the registration that owns an instance; "" if none does.
+func registrationOf(i *bergv1.ChallengeInstance) types.UID {
+	for _, o := range i.OwnerReferences {
+		if o.Kind == "ConfigMap" && o.APIVersion == "v1" && o.Controller != nil && *o.Controller {
+			return o.UID
+		}
+	}
+	return ""
+}
+
+func pairOf(i *bergv1.ChallengeInstance) string {
+	return pair(registrationOf(i), i.Labels[bergv1.LabelSource])
+}
+
+func pair(registration types.UID, source string) string { return string(registration) + "/" + source }
+
+// cached returns the instances of a pair, as the cache has them.
+func (s *Store) cached(ctx context.Context, r Registration, source string) ([]bergv1.ChallengeInstance, error) {
+	var list bergv1.ChallengeInstanceList
+	err := s.cache.List(ctx, &list, client.InNamespace(r.Namespace), client.MatchingFields{indexPair: pair(r.UID, source)})
+	return list.Items, err
+}
+
+// confirmed returns the instances of a pair, as the API server has them. at is a resource version: the state that it
+// made; "": the current one.
+func (s *Store) confirmed(ctx context.Context, r Registration, source, at string) ([]bergv1.ChallengeInstance, error) {
+	options := &client.ListOptions{
+		Namespace:     r.Namespace,
+		LabelSelector: labels.SelectorFromSet(labels.Set{LabelRegistration: r.Name(), bergv1.LabelSource: source}),
+	}
+	if at != "" {
+		options.Raw = exactly(at)
+	}
+	var list bergv1.ChallengeInstanceList
+	if err := s.live.List(ctx, &list, options); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(i bergv1.ChallengeInstance) bool { return registrationOf(&i) != r.UID }), nil
+}
+
+// challenge returns a Challenge, from the cache if it is there.
+func (s *Store) challenge(ctx context.Context, namespace, name string) (*bergv1.Challenge, error) {
+	found := &bergv1.Challenge{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	err := s.cache.Get(ctx, key, found)
+	if apierrors.IsNotFound(err) && name != "" {
+		err = s.live.Get(ctx, key, found)
+	}
+	if apierrors.IsNotFound(err) || name == "" {
+		return nil, s.unknownChallenge(ctx, namespace, name)
+	}
+	return found, err
+}
+
+// unknownChallenge names those that exist.
+func (s *Store) unknownChallenge(ctx context.Context, namespace, name string) error {
+	const most = 50
+	names, err := s.Challenges(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(names) == 0:
+		return failure(Invalid, "there is no Challenge %q: namespace %s has none. Apply the Challenge first", name, namespace)
+	case len(names) > most:
+		names = append(names[:most:most], "…")
+	}
+	return failure(Invalid, "there is no Challenge %q in namespace %s. Those that exist: %s", name, namespace, strings.Join(names, ", "))
+}
+
+// Challenges returns the names of all Challenges of a namespace, sorted.
+func (s *Store) Challenges(ctx context.Context, namespace string) ([]string, error) {
+	var list bergv1.ChallengeList
+	if err := s.cache.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(list.Items))
+	for _, c := range list.Items {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// changes tells those that wait for an instance that it changed.
+type changes struct {
+	mu      sync.Mutex
+	waiting map[string]map[chan struct{}]bool
+}
+
+// everything is the key of those that wait for a change of any instance.
+const everything = ""
+
+func newChanges() *changes { return &changes{waiting: map[string]map[chan struct{}]bool{}} }
+
+// wait returns a channel that gets a value after a change of a pair, and a function to call at the end.
+func (c *changes) wait(key string) (changed <-chan struct{}, stop func()) {
+	channel := make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting[key] == nil {
+		c.waiting[key] = map[chan struct{}]bool{}
+	}
+	c.waiting[key][channel] = true
+	return channel, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting[key], channel)
+		if len(c.waiting[key]) == 0 {
+			delete(c.waiting, key)
+		}
+	}
+}
+
+func (c *changes) happened(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, waiting := range []map[chan struct{}]bool{c.waiting[key], c.waiting[everything]} {
+		for channel := range waiting {
+			select {
+			case channel <- struct{}{}:
+			default: // it knows already that it must look
+			}
+		}
+	}
+}
+
+func (c *changes) handler() toolscache.ResourceEventHandler {
+	tell := func(object any) {
+		if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+			object = gone.Obj
+		}
+		if i, ok := object.(*bergv1.ChallengeInstance); ok {
+			c.happened(pairOf(i))
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    tell,
+		UpdateFunc: func(_, object any) { tell(object) },
+		DeleteFunc: tell,
+	}
+}

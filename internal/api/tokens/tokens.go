@@ -1,0 +1,148 @@
+// Package tokens knows which program may use which door of the API, in which namespace.
+package tokens
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+)
+
+// minLength of a token, in characters: 128 bits in hexadecimal digits have 32.
+const minLength = 16
+
+// maxLength of a token, in characters. What is longer is not hashed.
+const maxLength = 512
+
+// The doors of the API, as an entry names them.
+const (
+	DoorChallManager = "chall-manager"
+	DoorRCTF         = "rctf"
+	DoorBerg         = "berg"
+	DoorV1           = "v1"
+)
+
+// Doors lists every door.
+var Doors = []string{DoorChallManager, DoorRCTF, DoorBerg, DoorV1}
+
+// Grant is what one token opens.
+type Grant struct {
+	// Name of the entry, which logs and metrics show.
+	Name string `json:"name"`
+	// Door is one of Doors.
+	Door string `json:"door"`
+	// Namespace that instances and registrations of the token are in. Default: the API's PLATFORM_NAMESPACE.
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// entry is a Grant with its token, as the Secret has it.
+type entry struct {
+	Grant `json:",inline"`
+	Token string `json:"token"`
+}
+
+// Set is the tokens of one version of the Secret. Its zero value opens nothing.
+type Set struct{ grants map[[sha256.Size]byte]Grant }
+
+// Parse reads the entries of a Secret, each a key with a YAML text: door, token, and namespace if it is not
+// defaultNamespace. The key is the name. An error names every wrong entry, and no token; the Set has the
+// others.
+func Parse(data map[string][]byte, defaultNamespace string, namespaces []string) (*Set, error) {
+	set := &Set{grants: map[[sha256.Size]byte]Grant{}}
+	names := make([]string, 0, len(data))
+	for name := range data {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var errs []error
+	for _, name := range names {
+		one, err := parse(data[name], defaultNamespace, namespaces)
+		if err == nil {
+			one.Name = name
+			err = set.add(one)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("key %s: %w", name, err))
+		}
+	}
+	return set, errors.Join(errs...)
+}
+
+func parse(text []byte, defaultNamespace string, namespaces []string) (entry, error) {
+	var one entry
+	if err := yaml.UnmarshalStrict(text, &one); err != nil {
+		// The error of the parser may repeat the text, which has the token.
+		return entry{}, errors.New("must be YAML with door, token and, optionally, namespace")
+	}
+	if one.Namespace == "" {
+		one.Namespace = defaultNamespace
+	}
+	switch {
+	case one.Grant.Name != "":
+		return entry{}, errors.New("name: the name is the key of the Secret; remove the field")
+	case !slices.Contains(Doors, one.Door):
+		return entry{}, fmt.Errorf("door: must be one of %s", strings.Join(Doors, ", "))
+	case len(one.Token) < minLength || len(one.Token) > maxLength:
+		return entry{}, fmt.Errorf("token: must have %d to %d characters; make one with: openssl rand -hex 32", minLength, maxLength)
+	case len(validation.IsDNS1123Label(one.Namespace)) > 0:
+		return entry{}, errors.New("namespace: must be the name of a namespace")
+	case !slices.Contains(namespaces, one.Namespace):
+		return entry{}, fmt.Errorf("namespace: %s is not one of the API's namespaces (PLATFORM_NAMESPACE): %s", one.Namespace, strings.Join(namespaces, ", "))
+	}
+	return one, nil
+}
+
+func (s *Set) add(one entry) error {
+	key := sha256.Sum256([]byte(one.Token))
+	if other, taken := s.grants[key]; taken {
+		return fmt.Errorf("token: it is that of key %s; each entry needs a token of its own", other.Name)
+	}
+	s.grants[key] = one.Grant
+	return nil
+}
+
+// Len is the number of tokens.
+func (s *Set) Len() int { return len(s.grants) }
+
+// Find returns what a token opens. Tokens are compared by their hashes, so that the time tells nothing.
+func (s *Set) Find(token string) (Grant, bool) {
+	if s == nil || token == "" || len(token) > maxLength {
+		return Grant{}, false
+	}
+	grant, ok := s.grants[sha256.Sum256([]byte(token))]
+	return grant, ok
+}
+
+// Store is the Set that is valid now. Its zero value opens nothing.
+type Store struct{ now atomic.Pointer[Set] }
+
+// Replace makes a Set the valid one.
+func (s *Store) Replace(set *Set) { s.now.Store(set) }
+
+// Find returns what a token opens now.
+func (s *Store) Find(token string) (Grant, bool) { return s.now.Load().Find(token) }
+
+// Fingerprint is the beginning of a token's hash, by which a log names a token that is unknown.
+func Fingerprint(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:4])
+}
+
+// Of returns the token of a request: of the header Authorization as Bearer or as the password of Basic, or of
+// X-Ctfd-Auth. "": there is none.
+func Of(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return r.Header.Get("X-Ctfd-Auth")
+}
