@@ -28,7 +28,7 @@ var sourcePattern = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z
 // CheckSource validates the id of a user or team.
 func CheckSource(source string) error {
 	if !sourcePattern.MatchString(source) {
-		return failure(Invalid, "source: must have 1 to 63 letters, digits, dashes, underscores or dots, with a letter or digit at both ends")
+		return Fail(Invalid, "source: must have 1 to 63 letters, digits, dashes, underscores or dots, with a letter or digit at both ends")
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 		return Instance{}, false, err
 	}
 	if r.expired(s.options.Clock.Now()) {
-		return Instance{}, false, failure(Refused, "challenge %s ended at %s: change its until", r.ID, r.Until.UTC().Format(time.RFC3339))
+		return Instance{}, false, Fail(Refused, "challenge %s ended at %s: change its until", r.ID, r.Until.UTC().Format(time.RFC3339))
 	}
 	challenge, err := s.challenge(ctx, r.Namespace, r.Challenge())
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Store) Boot(ctx context.Context, r Registration, source string, want St
 			return Instance{}, false, err
 		}
 	}
-	return Instance{}, false, failure(Refused, "the instance is started and stopped by others at the same time: try again")
+	return Instance{}, false, Fail(Refused, "the instance is started and stopped by others at the same time: try again")
 }
 
 // create creates the instance that follows predecessor.
@@ -160,7 +160,7 @@ func (s *Store) nameTaken(ctx context.Context, r Registration, challenge *bergv1
 		return nil
 	}
 	if err == nil && (registrationOf(found) != r.UID || found.Labels[bergv1.LabelSource] != source) {
-		return failure(Refused, "ChallengeInstance %s/%s exists and was not created by this API: delete it", r.Namespace, name)
+		return Fail(Refused, "ChallengeInstance %s/%s exists and was not created by this API: delete it", r.Namespace, name)
 	}
 	return err
 }
@@ -189,15 +189,15 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 		switch {
 		case apierrors.IsNotFound(err): // not in the cache yet, or gone
 			if gone, confirmErr := s.gone(ctx, r, i); confirmErr != nil || gone {
-				return i, errors.Join(confirmErr, failure(NotFound, "the instance was stopped while it started: start it again"))
+				return i, errors.Join(confirmErr, Fail(NotFound, "the instance was stopped while it started: start it again"))
 			}
 		case err != nil:
 			return i, err
 		case object.UID != i.UID:
-			return i, failure(NotFound, "the instance was stopped while it started: start it again")
+			return i, Fail(NotFound, "the instance was stopped while it started: start it again")
 		default:
 			challenge, err := s.challenge(ctx, r.Namespace, object.Spec.ChallengeRef.Name)
-			if err != nil && !is(err, Invalid) {
+			if err != nil && !Is(err, Invalid) {
 				return i, err
 			}
 			i = view(object, r.ID, challenge)
@@ -206,9 +206,9 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 				s.connect(ctx, i, deadline.C())
 				return i, nil
 			case i.State == Stopping:
-				return i, failure(NotFound, "the instance was stopped while it started: start it again")
+				return i, Fail(NotFound, "the instance was stopped while it started: start it again")
 			case i.State == Errored:
-				return i, failure(Refused, "the instance cannot start: %s", detail(object))
+				return i, Fail(Refused, "the instance cannot start: %s", detail(object))
 			case sourceLimited(object):
 				waits, err := s.slotComes(ctx, r.Namespace, i.Source)
 				if err != nil {
@@ -216,7 +216,7 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 				}
 				if !waits {
 					message := detail(object)
-					return i, errors.Join(s.takeBack(ctx, []*bergv1.ChallengeInstance{object}), failure(Exhausted, "%s. Stop another instance first", message))
+					return i, errors.Join(s.takeBack(ctx, []*bergv1.ChallengeInstance{object}), Fail(Exhausted, "%s. Stop another instance first", message))
 				}
 			}
 		}
@@ -324,11 +324,11 @@ func (s *Store) Instance(ctx context.Context, r Registration, source string) (In
 			return Instance{}, err
 		}
 		if current, _, _ = live(all); current == nil {
-			return Instance{}, failure(NotFound, "source %s has no instance of challenge %s", source, r.ID)
+			return Instance{}, Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
 		}
 	}
 	challenge, err := s.challenge(ctx, r.Namespace, current.Spec.ChallengeRef.Name)
-	if err != nil && !is(err, Invalid) { // an instance outlives its Challenge
+	if err != nil && !Is(err, Invalid) { // an instance outlives its Challenge
 		return Instance{}, err
 	}
 	return view(current, r.ID, challenge), nil
@@ -349,9 +349,9 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 	now := s.options.Clock.Now()
 	switch {
 	case wanted == 0 && r.Timeout == 0:
-		return Instance{}, failure(Refused, "instances of challenge %s cannot be renewed: it has no timeout", r.ID)
+		return Instance{}, Fail(Refused, "instances of challenge %s cannot be renewed: it has no timeout", r.ID)
 	case r.expired(now):
-		return Instance{}, failure(Refused, "challenge %s ended at %s: change its until", r.ID, r.Until.UTC().Format(time.RFC3339))
+		return Instance{}, Fail(Refused, "challenge %s ended at %s: change its until", r.ID, r.Until.UTC().Format(time.RFC3339))
 	}
 	if wanted > 0 {
 		r.Timeout = wanted
@@ -365,14 +365,14 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 	}
 	current, _, _ := live(all)
 	if current == nil {
-		return Instance{}, failure(NotFound, "source %s has no instance of challenge %s", source, r.ID)
+		return Instance{}, Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
 	}
 	changed := current.DeepCopy()
 	changed.Spec.Timeout = r.timeout(startOf(current, now), now)
 	metaSet(&changed.Annotations, AnnotationRenewedAt, now.UTC().Format(time.RFC3339))
 	if err := s.patch(ctx, current, changed); err != nil {
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return Instance{}, failure(NotFound, "source %s has no instance of challenge %s", source, r.ID)
+			return Instance{}, Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
 		}
 		return Instance{}, explain(err)
 	}
@@ -405,7 +405,7 @@ func (s *Store) observed(ctx context.Context, r Registration, source string, cha
 		break
 	}
 	challenge, err := s.challenge(ctx, r.Namespace, changed.Spec.ChallengeRef.Name)
-	if err != nil && !is(err, Invalid) {
+	if err != nil && !Is(err, Invalid) {
 		return Instance{}, err
 	}
 	return view(changed, r.ID, challenge), nil
@@ -422,7 +422,7 @@ func (s *Store) End(ctx context.Context, r Registration, source string) error {
 	}
 	current, others, _ := live(all)
 	if current == nil {
-		return failure(NotFound, "source %s has no instance of challenge %s", source, r.ID)
+		return Fail(NotFound, "source %s has no instance of challenge %s", source, r.ID)
 	}
 	if err := s.takeBack(ctx, others); err != nil {
 		return err
@@ -483,7 +483,7 @@ func (s *Store) views(ctx context.Context, items []bergv1.ChallengeInstance, reg
 			continue
 		}
 		challenge, err := s.challenge(ctx, r.Namespace, i.Spec.ChallengeRef.Name)
-		if err != nil && !is(err, Invalid) {
+		if err != nil && !Is(err, Invalid) {
 			return nil, err
 		}
 		all = append(all, view(i, r.ID, challenge))
@@ -507,8 +507,8 @@ func exactly(version string) *metav1.ListOptions {
 	return &metav1.ListOptions{ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
 }
 
-// is reports whether an error is one for the platform, of a kind.
-func is(err error, kind Kind) bool {
+// Is reports whether an error is one for the platform, of a kind.
+func Is(err error, kind Kind) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == kind
 }
@@ -521,10 +521,10 @@ func explain(err error) error {
 		var status apierrors.APIStatus
 		if errors.As(err, &status) && status.Status().Details != nil {
 			for _, cause := range status.Status().Details.Causes {
-				return failure(Invalid, "the instance is refused: %s", cause.Message)
+				return Fail(Invalid, "the instance is refused: %s", cause.Message)
 			}
 		}
-		return failure(Invalid, "the instance is refused by the API server")
+		return Fail(Invalid, "the instance is refused by the API server")
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("the API server refuses: %w", err)
 	default:

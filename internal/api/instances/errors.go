@@ -27,6 +27,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-func failure(kind Kind, format string, args ...any) error {
+// Fail returns an Error.
+func Fail(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }

@@ -25,13 +25,13 @@ const maxScenario = 1024
 func (s *Store) check(ctx context.Context, r Registration) error {
 	switch {
 	case r.ID == "" || len(r.ID) > MaxID:
-		return failure(Invalid, "id: must have 1 to %d bytes", MaxID)
+		return Fail(Invalid, "id: must have 1 to %d bytes", MaxID)
 	case len(r.Scenario) > maxScenario:
-		return failure(Invalid, "scenario: must have at most %d bytes; give the name of a Challenge", maxScenario)
+		return Fail(Invalid, "scenario: must have at most %d bytes; give the name of a Challenge", maxScenario)
 	case r.Scenario == "":
-		return failure(Invalid, "scenario: is missing; give the name of a Challenge")
+		return Fail(Invalid, "scenario: is missing; give the name of a Challenge")
 	case r.Timeout < 0 || r.Timeout > 0 && r.Timeout < time.Second:
-		return failure(Invalid, "timeout: must be 1s or longer")
+		return Fail(Invalid, "timeout: must be 1s or longer")
 	}
 	if _, err := s.challenge(ctx, r.Namespace, r.Challenge()); err != nil {
 		return fmt.Errorf("scenario: %w", err)
@@ -47,7 +47,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (Registration, err
 	object := r.configMap()
 	err := s.live.Create(ctx, object)
 	if apierrors.IsAlreadyExists(err) {
-		return r, failure(Exists, "challenge %s already exists: it is registered in ConfigMap %s/%s", r.ID, r.Namespace, r.Name())
+		return r, Fail(Exists, "challenge %s already exists: it is registered in ConfigMap %s/%s", r.ID, r.Namespace, r.Name())
 	}
 	if err != nil {
 		return r, err
@@ -58,7 +58,7 @@ func (s *Store) Register(ctx context.Context, r Registration) (Registration, err
 // Registration returns the one with an id.
 func (s *Store) Registration(ctx context.Context, namespace, door, id string) (Registration, error) {
 	if id == "" || len(id) > MaxID {
-		return Registration{}, failure(NotFound, "there is no challenge with this id")
+		return Registration{}, Fail(NotFound, "there is no challenge with this id")
 	}
 	key := client.ObjectKey{Namespace: namespace, Name: RegistrationName(door, id)}
 	object := &corev1.ConfigMap{}
@@ -67,7 +67,7 @@ func (s *Store) Registration(ctx context.Context, namespace, door, id string) (R
 		err = s.live.Get(ctx, key, object)
 	}
 	if apierrors.IsNotFound(err) || err == nil && object.DeletionTimestamp != nil {
-		return Registration{}, failure(NotFound, "challenge %s is not registered: create it in the platform again, or choose another one", id)
+		return Registration{}, Fail(NotFound, "challenge %s is not registered: create it in the platform again, or choose another one", id)
 	}
 	if err != nil {
 		return Registration{}, err
@@ -78,11 +78,11 @@ func (s *Store) Registration(ctx context.Context, namespace, door, id string) (R
 // Ensure returns the registration of a platform that registers nothing itself: its id is the name of a Challenge.
 func (s *Store) Ensure(ctx context.Context, namespace, door, challenge string) (Registration, error) {
 	r, err := s.Registration(ctx, namespace, door, challenge)
-	if !is(err, NotFound) {
+	if !Is(err, NotFound) {
 		return r, err
 	}
 	r, err = s.Register(ctx, Registration{Namespace: namespace, Door: door, ID: challenge, Scenario: challenge})
-	if is(err, Exists) {
+	if Is(err, Exists) {
 		return s.Registration(ctx, namespace, door, challenge)
 	}
 	return r, err
@@ -114,7 +114,7 @@ func (s *Store) Update(ctx context.Context, namespace, door, id string, change f
 		object := &corev1.ConfigMap{}
 		err := s.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: RegistrationName(door, id)}, object)
 		if apierrors.IsNotFound(err) || len(id) > MaxID {
-			return before, failure(NotFound, "challenge %s is not registered: create it first", id)
+			return before, Fail(NotFound, "challenge %s is not registered: create it first", id)
 		}
 		if err != nil {
 			return before, err
@@ -185,7 +185,7 @@ func (s *Store) Unregister(ctx context.Context, namespace, door, id string) erro
 	object := r.configMap()
 	err = s.live.Delete(ctx, object, client.Preconditions{UID: &r.UID})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return failure(NotFound, "challenge %s is not registered any more", id)
+		return Fail(NotFound, "challenge %s is not registered any more", id)
 	}
 	return err
 }

@@ -235,11 +235,11 @@ func (s *Store) unknownChallenge(ctx context.Context, namespace, name string) er
 	}
 	switch {
 	case len(names) == 0:
-		return failure(Invalid, "there is no Challenge %q: namespace %s has none. Apply the Challenge first", name, namespace)
+		return Fail(Invalid, "there is no Challenge %q: namespace %s has none. Apply the Challenge first", name, namespace)
 	case len(names) > most:
 		names = append(names[:most:most], "…")
 	}
-	return failure(Invalid, "there is no Challenge %q in namespace %s. Those that exist: %s", name, namespace, strings.Join(names, ", "))
+	return Fail(Invalid, "there is no Challenge %q in namespace %s. Those that exist: %s", name, namespace, strings.Join(names, ", "))
 }
 
 // Challenges returns the names of all Challenges of a namespace, sorted.

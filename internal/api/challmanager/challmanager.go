@@ -1,0 +1,587 @@
+// Package challmanager is the door for CTFd: the REST calls that its plugin ctfd-chall-manager makes.
+//
+// Every answer is JSON. An error has code, message and details, all three: without details the plugin fails by
+// itself. Ids are decimals in strings, 64-bit integers are strings.
+package challmanager
+
+import (
+	"encoding/json"
+	"html"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/api/instances"
+	"github.com/bergctf/berg-operator/internal/api/tokens"
+	"github.com/bergctf/berg-operator/internal/api/web"
+)
+
+// Door serves the calls.
+type Door struct {
+	Store *instances.Store
+	// BootWait is how long the answer to a start waits, ReadWait that to a read of an instance that starts.
+	BootWait, ReadWait time.Duration
+	// IgnoreAdditional: variables for a scenario are accepted, and have no effect. Default: they are refused.
+	IgnoreAdditional bool
+	Log              *slog.Logger
+}
+
+// The codes of errors, which are those of gRPC.
+const (
+	codeInvalid      = 3
+	codeNotFound     = 5
+	codeExists       = 6
+	codeExhausted    = 8
+	codeRefused      = 9
+	codeInternal     = 13
+	codeUnavailable  = 14
+	codeUnknownCall  = 12
+	codeUnauthorised = 16
+)
+
+// Routes implements web.Door.
+func (d *Door) Routes(mux *http.ServeMux) {
+	for pattern, call := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /healthcheck":                             d.health,
+		"POST /api/v1/challenge":                       d.createChallenge,
+		"GET /api/v1/challenge":                        d.listChallenges,
+		"GET /api/v1/challenge/{id}":                   d.getChallenge,
+		"PATCH /api/v1/challenge/{id}":                 d.updateChallenge,
+		"DELETE /api/v1/challenge/{id}":                d.deleteChallenge,
+		"POST /api/v1/instance":                        d.createInstance,
+		"GET /api/v1/instance":                         d.listInstances,
+		"GET /api/v1/instance/{challenge}/{source}":    d.getInstance,
+		"PATCH /api/v1/instance/{challenge}/{source}":  d.renewInstance,
+		"DELETE /api/v1/instance/{challenge}/{source}": d.deleteInstance,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := call(w, r); err != nil {
+				d.fail(w, r, err)
+			}
+		})
+	}
+}
+
+// Owns implements web.Door.
+func (d *Door) Owns(path string) bool {
+	return path == "/healthcheck" || path == "/api/v1" || strings.HasPrefix(path, "/api/v1/")
+}
+
+// Token implements web.Door.
+func (d *Door) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	return tokens.Of(r), r, nil
+}
+
+// codes are those of statuses. One status has two: what is wrong in a request, and what the state does not allow.
+var codes = map[int]int{
+	http.StatusBadRequest: codeInvalid, http.StatusNotFound: codeNotFound, http.StatusConflict: codeExists,
+	http.StatusTooManyRequests: codeExhausted, http.StatusUnauthorized: codeUnauthorised, http.StatusForbidden: 7,
+	http.StatusMethodNotAllowed: codeUnknownCall, http.StatusNotImplemented: codeUnknownCall,
+	http.StatusServiceUnavailable: codeUnavailable,
+	http.StatusRequestTimeout:     codeInvalid, http.StatusRequestEntityTooLarge: codeInvalid,
+}
+
+// Fail implements web.Door. A call that does not exist has status 501.
+func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+	if p.Status == http.StatusMethodNotAllowed {
+		p.Status = http.StatusNotImplemented
+	}
+	write(w, p, 0)
+}
+
+type failed struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Details []any  `json:"details"`
+}
+
+func write(w http.ResponseWriter, p web.Problem, code int) {
+	if code == 0 {
+		var known bool
+		if code, known = codes[p.Status]; !known {
+			code = codeInternal
+		}
+	}
+	web.Write(w, p.Status, failed{code, p.Message, []any{}})
+}
+
+func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p, internal := web.ProblemOf(err)
+	if internal {
+		d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
+	}
+	code := 0
+	if instances.Is(err, instances.Refused) {
+		code = codeRefused
+	}
+	write(w, p, code)
+}
+
+func namespaceOf(r *http.Request) string { return web.GrantOf(r.Context()).Namespace }
+
+func (d *Door) health(w http.ResponseWriter, _ *http.Request) error {
+	web.Write(w, http.StatusOK, struct{}{})
+	return nil
+}
+
+// challenge is one in an answer.
+type challenge struct {
+	ID         string            `json:"id"`
+	Scenario   string            `json:"scenario"`
+	Timeout    *string           `json:"timeout"`
+	Until      *string           `json:"until"`
+	Instances  []instance        `json:"instances"`
+	Additional map[string]string `json:"additional"`
+	Min        string            `json:"min"`
+	Max        string            `json:"max"`
+}
+
+// instance is one in an answer.
+type instance struct {
+	ChallengeID    string            `json:"challengeId"`
+	SourceID       string            `json:"sourceId"`
+	Since          *string           `json:"since,omitempty"`
+	LastRenew      *string           `json:"lastRenew,omitempty"`
+	Until          *string           `json:"until,omitempty"`
+	ConnectionInfo string            `json:"connectionInfo"`
+	Flags          []string          `json:"flags"`
+	Additional     map[string]string `json:"additional"`
+}
+
+// result is a line of a list.
+type result[T any] struct {
+	Result T `json:"result"`
+}
+
+func stamp(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	text := t.UTC().Format("2006-01-02T15:04:05.000Z")
+	return &text
+}
+
+// seconds is a duration as protobuf's JSON has it.
+func seconds(of time.Duration) *string {
+	if of == 0 {
+		return nil
+	}
+	text := strconv.FormatFloat(of.Seconds(), 'f', -1, 64) + "s"
+	return &text
+}
+
+// shownInstance is an instance as the plugin reads it. since means that it runs; forced sets it for one that does not
+// run yet, with a sentence instead of addresses.
+func shownInstance(i instances.Instance, forced bool) instance {
+	shown := instance{
+		ChallengeID: i.Challenge, SourceID: i.Source, LastRenew: stamp(i.Renewed), Until: stamp(i.Until),
+		Flags: i.Flags, Additional: map[string]string{},
+	}
+	if shown.Flags == nil {
+		shown.Flags = []string{}
+	}
+	switch {
+	case i.State == instances.Running:
+		shown.Since = stamp(i.Since)
+		shown.ConnectionInfo = ConnectionInfo(i.Endpoints)
+	case forced:
+		shown.Since = stamp(i.Created)
+		shown.ConnectionInfo = html.EscapeString(i.Reason)
+	}
+	return shown
+}
+
+// ConnectionInfo is what players read: a line for each address, with the name of the port where there are several.
+// CTFd puts it into one page as it is and into another one escaped, so that nothing in it may be markup.
+func ConnectionInfo(endpoints []bergv1.ServiceEndpoint) string {
+	lines := make([]string, 0, len(endpoints))
+	for _, e := range endpoints {
+		line := e.URL
+		if line == "" {
+			line = e.Hostname + ":" + strconv.Itoa(int(e.Port))
+		}
+		if len(endpoints) > 1 {
+			line = e.Name + ": " + line
+		}
+		lines = append(lines, html.EscapeString(line))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (d *Door) shownChallenge(r *http.Request, of instances.Registration) (challenge, error) {
+	all, err := d.Store.Of(r.Context(), of)
+	if err != nil {
+		return challenge{}, err
+	}
+	return shown(of, all), nil
+}
+
+func shown(of instances.Registration, all []instances.Instance) challenge {
+	c := challenge{
+		ID: of.ID, Scenario: of.Scenario, Timeout: seconds(of.Timeout), Until: stamp(of.Until),
+		Instances: make([]instance, 0, len(all)), Additional: map[string]string{},
+		Min: strconv.FormatInt(of.Min, 10), Max: strconv.FormatInt(of.Max, 10),
+	}
+	for _, i := range all {
+		line := shownInstance(i, true) // the page of admins splits since and lastRenew, so that both must be there
+		if i.State != instances.Running {
+			line.ConnectionInfo = html.EscapeString(i.Reason)
+		}
+		c.Instances = append(c.Instances, line)
+	}
+	return c
+}
+
+// integer is a 64-bit integer, a number or a string in JSON.
+type integer int64
+
+var integerType = reflect.TypeFor[int64]()
+
+func (i *integer) UnmarshalJSON(data []byte) error {
+	text := strings.Trim(string(data), `"`)
+	if text == "" || text == "null" {
+		*i = 0
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		// The plugin's form may send 5.0.
+		f, floatErr := strconv.ParseFloat(text, 64)
+		if floatErr != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+			return &json.UnmarshalTypeError{Value: "value", Type: integerType}
+		}
+		n = int64(f)
+	}
+	*i = integer(n)
+	return nil
+}
+
+// request is what the plugin sends of a challenge. A pointer that is nil was not sent, or null.
+type request struct {
+	ID             string         `json:"id"`
+	Scenario       *string        `json:"scenario"`
+	Timeout        *string        `json:"timeout"`
+	Until          *string        `json:"until"`
+	Additional     map[string]any `json:"additional"`
+	Min            *integer       `json:"min"`
+	Max            *integer       `json:"max"`
+	UpdateMask     *string        `json:"updateMask"`
+	UpdateMaskName *string        `json:"update_mask"`
+}
+
+// apply writes the named fields of a request into a registration. One that was not sent, or is null, is cleared.
+func (q request) apply(to *instances.Registration, fields []string, ignoreAdditional bool) error {
+	for _, field := range fields {
+		switch field {
+		case "scenario":
+			to.Scenario = ""
+			if q.Scenario != nil {
+				to.Scenario = *q.Scenario
+			}
+		case "timeout":
+			to.Timeout = 0
+			if q.Timeout == nil || *q.Timeout == "" {
+				continue
+			}
+			lives, err := time.ParseDuration(*q.Timeout)
+			if err != nil || lives < 0 {
+				return instances.Fail(instances.Invalid, "timeout: must be a number of seconds such as 600s")
+			}
+			to.Timeout = lives
+		case "until":
+			to.Until = time.Time{}
+			if q.Until == nil || *q.Until == "" {
+				continue
+			}
+			until, err := time.Parse(time.RFC3339, *q.Until)
+			if err != nil {
+				return instances.Fail(instances.Invalid, "until: must be a time such as 2030-01-31T18:00:00Z")
+			}
+			to.Until = until
+		case "additional":
+			if len(q.Additional) > 0 && !ignoreAdditional {
+				names := make([]string, 0, len(q.Additional))
+				for name := range q.Additional {
+					names = append(names, name)
+				}
+				slices.Sort(names)
+				return instances.Fail(instances.Invalid, "additional: %s cannot be passed to a Challenge. Remove it, or set ADDITIONAL_POLICY=ignore of berg-api", strings.Join(names, ", "))
+			}
+		case "min", "max":
+			value, number := q.Min, &to.Min
+			if field == "max" {
+				value, number = q.Max, &to.Max
+			}
+			*number = 0
+			if value != nil {
+				*number = int64(*value)
+			}
+			if *number < 0 {
+				return instances.Fail(instances.Invalid, "%s: must not be negative", field)
+			}
+		}
+	}
+	return nil
+}
+
+// fields of a challenge that the plugin may change.
+var fields = []string{"scenario", "timeout", "until", "additional", "min", "max"}
+
+func (d *Door) createChallenge(w http.ResponseWriter, r *http.Request) error {
+	var q request
+	if err := web.Read(w, r, &q); err != nil {
+		return err
+	}
+	if err := checkID("id", q.ID); err != nil {
+		return err
+	}
+	of := instances.Registration{Namespace: namespaceOf(r), Door: tokens.DoorChallManager, ID: q.ID}
+	if err := q.apply(&of, fields, d.IgnoreAdditional); err != nil {
+		return err
+	}
+	of, err := d.Store.Register(r.Context(), of)
+	if err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, shown(of, nil))
+	return nil
+}
+
+func (d *Door) registration(r *http.Request, id string) (instances.Registration, error) {
+	return d.Store.Registration(r.Context(), namespaceOf(r), tokens.DoorChallManager, id)
+}
+
+func (d *Door) getChallenge(w http.ResponseWriter, r *http.Request) error {
+	of, err := d.registration(r, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	c, err := d.shownChallenge(r, of)
+	if err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, c)
+	return nil
+}
+
+func (d *Door) updateChallenge(w http.ResponseWriter, r *http.Request) error {
+	var raw map[string]json.RawMessage
+	data, err := web.Body(w, r)
+	if err != nil {
+		return err
+	}
+	var q request
+	if len(strings.TrimSpace(string(data))) > 0 {
+		if json.Unmarshal(data, &raw) != nil || json.Unmarshal(data, &q) != nil {
+			return instances.Fail(instances.Invalid, "the body must be a JSON object with the fields of a challenge")
+		}
+	}
+	names, err := q.changed(raw)
+	if err != nil {
+		return err
+	}
+	var wrong error
+	of, err := d.Store.Update(r.Context(), namespaceOf(r), tokens.DoorChallManager, r.PathValue("id"), func(to *instances.Registration) {
+		wrong = q.apply(to, names, d.IgnoreAdditional)
+	})
+	if wrong != nil {
+		return wrong
+	}
+	if err != nil {
+		return err
+	}
+	c, err := d.shownChallenge(r, of)
+	if err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, c)
+	return nil
+}
+
+// changed are the fields that a request names in its mask; without a mask those that it has.
+func (q request) changed(raw map[string]json.RawMessage) ([]string, error) {
+	mask := q.UpdateMask
+	if mask == nil {
+		mask = q.UpdateMaskName
+	}
+	var names []string
+	if mask == nil {
+		for _, name := range fields {
+			if _, sent := raw[name]; sent {
+				names = append(names, name)
+			}
+		}
+		return names, nil
+	}
+	for name := range strings.SplitSeq(*mask, ",") {
+		name = strings.TrimSpace(name)
+		switch {
+		case name == "" || name == "updateStrategy" || name == "update_strategy":
+		case slices.Contains(fields, name):
+			names = append(names, name)
+		default:
+			return nil, instances.Fail(instances.Invalid, "updateMask: must be some of %s, separated by commas", strings.Join(fields, ", "))
+		}
+	}
+	return names, nil
+}
+
+func (d *Door) deleteChallenge(w http.ResponseWriter, r *http.Request) error {
+	if err := d.Store.Unregister(r.Context(), namespaceOf(r), tokens.DoorChallManager, r.PathValue("id")); err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, struct{}{})
+	return nil
+}
+
+func (d *Door) listChallenges(w http.ResponseWriter, r *http.Request) error {
+	registrations, err := d.Store.Registrations(r.Context(), namespaceOf(r), tokens.DoorChallManager)
+	if err != nil {
+		return err
+	}
+	all, err := d.Store.Sources(r.Context(), namespaceOf(r), tokens.DoorChallManager, "")
+	if err != nil {
+		return err
+	}
+	of := map[string][]instances.Instance{}
+	for _, i := range all {
+		of[i.Challenge] = append(of[i.Challenge], i)
+	}
+	lines := newLines[challenge](w)
+	for _, registration := range registrations {
+		lines.add(shown(registration, of[registration.ID]))
+	}
+	return nil
+}
+
+// lines writes a list, an object a line.
+type lines[T any] struct{ encoder *json.Encoder }
+
+func newLines[T any](w http.ResponseWriter) lines[T] {
+	web.Headers(w)
+	w.WriteHeader(http.StatusOK)
+	return lines[T]{json.NewEncoder(w)}
+}
+
+func (l lines[T]) add(one T) { _ = l.encoder.Encode(result[T]{one}) } // the client is gone
+
+func checkID(field, id string) error {
+	if id == "" || len(id) > instances.MaxID {
+		return instances.Fail(instances.Invalid, "%s: must have 1 to %d bytes", field, instances.MaxID)
+	}
+	return nil
+}
+
+func (d *Door) createInstance(w http.ResponseWriter, r *http.Request) error {
+	var q struct {
+		ChallengeID string         `json:"challengeId"`
+		SourceID    string         `json:"sourceId"`
+		Additional  map[string]any `json:"additional"`
+	}
+	if err := web.Read(w, r, &q); err != nil {
+		return err
+	}
+	if err := checkID("challengeId", q.ChallengeID); err != nil {
+		return err
+	}
+	if err := (request{Additional: q.Additional}).apply(&instances.Registration{}, []string{"additional"}, d.IgnoreAdditional); err != nil {
+		return err
+	}
+	of, err := d.registration(r, q.ChallengeID)
+	if err != nil {
+		return err
+	}
+	i, started, err := d.Store.Boot(r.Context(), of, q.SourceID, instances.Start{})
+	if err != nil {
+		return err
+	}
+	if !started && i.State == instances.Running {
+		return instances.Fail(instances.Exists, "instance already exists: source %s runs challenge %s", q.SourceID, q.ChallengeID)
+	}
+	if i, err = d.Store.WaitRunning(r.Context(), of, i, d.BootWait); err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, shownInstance(i, true))
+	return nil
+}
+
+func (d *Door) getInstance(w http.ResponseWriter, r *http.Request) error {
+	of, err := d.registration(r, r.PathValue("challenge"))
+	if err != nil {
+		return err
+	}
+	i, err := d.Store.Instance(r.Context(), of, r.PathValue("source"))
+	if err != nil {
+		return err
+	}
+	if i.State == instances.Starting {
+		waited, err := d.Store.WaitRunning(r.Context(), of, i, d.ReadWait)
+		switch {
+		case err == nil:
+			i = waited
+		case instances.Is(err, instances.NotFound):
+			return err
+		case !instances.Is(err, instances.Refused) && !instances.Is(err, instances.Exhausted):
+			return err
+		}
+	}
+	web.Write(w, http.StatusOK, shownInstance(i, false))
+	return nil
+}
+
+func (d *Door) renewInstance(w http.ResponseWriter, r *http.Request) error {
+	of, err := d.registration(r, r.PathValue("challenge"))
+	if err != nil {
+		return err
+	}
+	i, err := d.Store.Renew(r.Context(), of, r.PathValue("source"), 0)
+	if err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, shownInstance(i, false))
+	return nil
+}
+
+func (d *Door) deleteInstance(w http.ResponseWriter, r *http.Request) error {
+	of, err := d.registration(r, r.PathValue("challenge"))
+	if err != nil {
+		return err
+	}
+	if err := d.Store.End(r.Context(), of, r.PathValue("source")); err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, struct{}{})
+	return nil
+}
+
+func (d *Door) listInstances(w http.ResponseWriter, r *http.Request) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return instances.Fail(instances.Invalid, "the query cannot be parsed")
+	}
+	source := query.Get("sourceId")
+	if source == "" {
+		source = query.Get("source_id")
+	}
+	if source != "" {
+		if err := instances.CheckSource(source); err != nil {
+			return err
+		}
+	}
+	all, err := d.Store.Sources(r.Context(), namespaceOf(r), tokens.DoorChallManager, source)
+	if err != nil {
+		return err
+	}
+	lines := newLines[instance](w)
+	for _, i := range all {
+		lines.add(shownInstance(i, true))
+	}
+	return nil
+}

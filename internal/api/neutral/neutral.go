@@ -1,0 +1,281 @@
+// Package neutral is the API's own door, for platforms to come and for scripts: version 1, described by openapi.json.
+package neutral
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/api/instances"
+	"github.com/bergctf/berg-operator/internal/api/tokens"
+	"github.com/bergctf/berg-operator/internal/api/web"
+)
+
+// OpenAPI describes the door, in OpenAPI 3.1.
+//
+//go:embed openapi.json
+var OpenAPI []byte
+
+// Door serves the calls.
+type Door struct {
+	Store *instances.Store
+	// BootWait is the longest time that a client may ask to wait for.
+	BootWait time.Duration
+	// Heartbeat is how often a stream without events gets a comment, so that proxies keep it. Default: 15s.
+	Heartbeat time.Duration
+	Log       *slog.Logger
+}
+
+// Routes implements web.Door.
+func (d *Door) Routes(mux *http.ServeMux) {
+	for pattern, call := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /v1/challenges":                          d.challenges,
+		"GET /v1/instances":                           d.list,
+		"GET /v1/events":                              d.events,
+		"PUT /v1/instances/{challenge}/{source}":      d.put,
+		"GET /v1/instances/{challenge}/{source}":      d.get,
+		"PATCH /v1/instances/{challenge}/{source}":    d.patch,
+		"DELETE /v1/instances/{challenge}/{source}":   d.delete,
+		"GET /v1/instances/{challenge}/{source}/flag": d.flag,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := call(w, r); err != nil {
+				p, internal := web.ProblemOf(err)
+				if internal {
+					d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
+				}
+				d.Fail(w, p)
+			}
+		})
+	}
+	mux.HandleFunc("GET /v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		web.Headers(w)
+		_, _ = w.Write(OpenAPI) // the client is gone
+	})
+}
+
+// Owns implements web.Door. One path below is that of rCTF.
+func (d *Door) Owns(path string) bool {
+	return (path == "/v1" || strings.HasPrefix(path, "/v1/")) && path != "/v1/instances/"
+}
+
+// Token implements web.Door.
+func (d *Door) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	return tokens.Of(r), r, nil
+}
+
+// Fail implements web.Door.
+func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+	web.Write(w, p.Status, map[string]string{"message": p.Message})
+}
+
+func namespaceOf(r *http.Request) string { return web.GrantOf(r.Context()).Namespace }
+
+func (d *Door) challenges(w http.ResponseWriter, r *http.Request) error {
+	names, err := d.Store.Challenges(r.Context(), namespaceOf(r))
+	if err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, map[string][]string{"challenges": names})
+	return nil
+}
+
+func (d *Door) list(w http.ResponseWriter, r *http.Request) error {
+	source := r.URL.Query().Get("source")
+	if source != "" {
+		if err := instances.CheckSource(source); err != nil {
+			return err
+		}
+	}
+	all, err := d.Store.Sources(r.Context(), namespaceOf(r), tokens.DoorV1, source)
+	if err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, map[string][]instances.Instance{"instances": all})
+	return nil
+}
+
+// body is what PUT and PATCH take.
+type body struct {
+	// Flag of the instance. Default: the API makes it.
+	Flag string `json:"flag"`
+	// TimeoutSeconds from now on. Default: the operator's.
+	TimeoutSeconds int64 `json:"timeoutSeconds"`
+	// WaitSeconds until it runs. Default: 0.
+	WaitSeconds int64 `json:"waitSeconds"`
+}
+
+const maxTimeout = 365 * 24 * time.Hour
+
+func (d *Door) read(w http.ResponseWriter, r *http.Request) (body, error) {
+	var b body
+	if err := web.Read(w, r, &b); err != nil {
+		return b, err
+	}
+	switch {
+	case b.TimeoutSeconds < 0 || b.TimeoutSeconds > int64(maxTimeout/time.Second):
+		return b, instances.Fail(instances.Invalid, "timeoutSeconds: must be from 0 to %d", int64(maxTimeout/time.Second))
+	case b.WaitSeconds < 0 || b.WaitSeconds > int64(d.BootWait/time.Second):
+		return b, instances.Fail(instances.Invalid, "waitSeconds: must be from 0 to %d", int64(d.BootWait/time.Second))
+	}
+	return b, nil
+}
+
+func (d *Door) put(w http.ResponseWriter, r *http.Request) error {
+	b, err := d.read(w, r)
+	if err != nil {
+		return err
+	}
+	of, err := d.Store.Ensure(r.Context(), namespaceOf(r), tokens.DoorV1, r.PathValue("challenge"))
+	if err != nil {
+		return err
+	}
+	want := instances.Start{Flag: b.Flag, Timeout: time.Duration(b.TimeoutSeconds) * time.Second}
+	i, started, err := d.Store.Boot(r.Context(), of, r.PathValue("source"), want)
+	if err != nil {
+		return err
+	}
+	if b.WaitSeconds > 0 {
+		if i, err = d.Store.WaitRunning(r.Context(), of, i, time.Duration(b.WaitSeconds)*time.Second); err != nil {
+			return err
+		}
+	}
+	status := http.StatusOK
+	if started {
+		status = http.StatusCreated
+	}
+	web.Write(w, status, i)
+	return nil
+}
+
+func (d *Door) registration(r *http.Request) (instances.Registration, error) {
+	return d.Store.Registration(r.Context(), namespaceOf(r), tokens.DoorV1, r.PathValue("challenge"))
+}
+
+func (d *Door) instance(r *http.Request) (instances.Instance, error) {
+	of, err := d.registration(r)
+	if err != nil {
+		return instances.Instance{}, err
+	}
+	return d.Store.Instance(r.Context(), of, r.PathValue("source"))
+}
+
+func (d *Door) get(w http.ResponseWriter, r *http.Request) error {
+	i, err := d.instance(r)
+	if err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, i)
+	return nil
+}
+
+func (d *Door) flag(w http.ResponseWriter, r *http.Request) error {
+	i, err := d.instance(r)
+	if err != nil {
+		return err
+	}
+	flags := i.Flags
+	if flags == nil {
+		flags = []string{}
+	}
+	web.Write(w, http.StatusOK, map[string][]string{"flags": flags})
+	return nil
+}
+
+func (d *Door) patch(w http.ResponseWriter, r *http.Request) error {
+	b, err := d.read(w, r)
+	if err != nil {
+		return err
+	}
+	if b.TimeoutSeconds == 0 {
+		return instances.Fail(instances.Invalid, "timeoutSeconds: is missing; how long the instance lives from now on")
+	}
+	of, err := d.registration(r)
+	if err != nil {
+		return err
+	}
+	i, err := d.Store.Renew(r.Context(), of, r.PathValue("source"), time.Duration(b.TimeoutSeconds)*time.Second)
+	if err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, i)
+	return nil
+}
+
+func (d *Door) delete(w http.ResponseWriter, r *http.Request) error {
+	of, err := d.registration(r)
+	if err != nil {
+		return err
+	}
+	if err := d.Store.End(r.Context(), of, r.PathValue("source")); err != nil {
+		return err
+	}
+	web.Write(w, http.StatusOK, struct{}{})
+	return nil
+}
+
+// events streams every instance once, then each that changed, and each that is gone. A client that is slow misses
+// states between, never the last one.
+func (d *Door) events(w http.ResponseWriter, r *http.Request) error {
+	changed, stop := d.Store.Changes()
+	defer stop()
+	control := http.NewResponseController(w)
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	heartbeat := time.NewTicker(max(d.Heartbeat, time.Second))
+	defer heartbeat.Stop()
+	shown := map[string]string{}
+	for {
+		all, err := d.Store.Sources(r.Context(), namespaceOf(r), tokens.DoorV1, r.URL.Query().Get("source"))
+		if err != nil {
+			d.Log.Error("a stream ended", "error", err)
+			return nil // the answer has begun
+		}
+		if !send(w, shown, all) || control.Flush() != nil {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-heartbeat.C:
+			if _, err := fmt.Fprint(w, ": alive\n\n"); err != nil {
+				return nil
+			}
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+// send writes what is not shown yet, and reports whether the client is there.
+func send(w http.ResponseWriter, shown map[string]string, all []instances.Instance) bool {
+	there := make(map[string]bool, len(all))
+	for _, i := range all {
+		there[i.Name] = true
+		data, err := json.Marshal(i)
+		if err != nil || shown[i.Name] == string(data) {
+			continue
+		}
+		shown[i.Name] = string(data)
+		if _, err := fmt.Fprintf(w, "event: instance\ndata: %s\n\n", data); err != nil {
+			return false
+		}
+	}
+	for name := range shown {
+		if there[name] {
+			continue
+		}
+		delete(shown, name)
+		data, _ := json.Marshal(map[string]string{"name": name}) // strings always have a JSON form
+		if _, err := fmt.Fprintf(w, "event: gone\ndata: %s\n\n", data); err != nil {
+			return false
+		}
+	}
+	return true
+}

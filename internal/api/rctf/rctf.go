@@ -1,0 +1,223 @@
+// Package rctf is the door for rCTF: its HTTP instancer.
+//
+// All calls go to one path and differ by their method. The token is in the body. rCTF makes the flag of each team and
+// checks it, and asks for the status every 2 s while an instance starts or stops, so no answer waits.
+package rctf
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/api/instances"
+	"github.com/bergctf/berg-operator/internal/api/tokens"
+	"github.com/bergctf/berg-operator/internal/api/web"
+)
+
+// Door serves the calls.
+type Door struct {
+	Store *instances.Store
+	Clock interface{ Now() time.Time }
+	Log   *slog.Logger
+}
+
+const route = "/v1/instances/"
+
+// Routes implements web.Door.
+func (d *Door) Routes(mux *http.ServeMux) {
+	for method, call := range map[string]func(*http.Request, request, instances.Registration) (details, error){
+		http.MethodPut: d.start, http.MethodPost: d.status, http.MethodPatch: d.extend, http.MethodDelete: d.stop,
+	} {
+		mux.HandleFunc(method+" "+route+"{$}", func(w http.ResponseWriter, r *http.Request) {
+			answer, err := d.serve(w, r, call)
+			if err != nil {
+				p, internal := web.ProblemOf(err)
+				if internal {
+					d.Log.Error("a call failed", "path", r.URL.Path, "error", err)
+				}
+				d.Fail(w, p)
+				return
+			}
+			web.Write(w, http.StatusOK, answer)
+		})
+	}
+}
+
+// Owns implements web.Door.
+func (d *Door) Owns(path string) bool { return path == route }
+
+// Fail implements web.Door.
+func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+	web.Write(w, p.Status, map[string]string{"kind": "instancerError", "message": p.Message})
+}
+
+// Token implements web.Door.
+func (d *Door) Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	data, err := web.Body(w, r)
+	if err != nil {
+		return "", nil, err
+	}
+	var body struct {
+		Token string `json:"rctfAuthToken"`
+	}
+	if err := json.Unmarshal(data, &body); err != nil {
+		return "", nil, instances.Fail(instances.Invalid, "the body must be a JSON object with rctfAuthToken")
+	}
+	copied := r.Clone(r.Context())
+	copied.Body = io.NopCloser(bytes.NewReader(data))
+	return body.Token, copied, nil
+}
+
+// request is what rCTF sends.
+type request struct {
+	TeamID    string `json:"teamId"`
+	Challenge string `json:"challengeIntegrationId"`
+	Flags     []struct {
+		Provider string `json:"provider"`
+		Flag     string `json:"flag"`
+	} `json:"flags"`
+	TimeoutMilliseconds *int64 `json:"timeoutMilliseconds"`
+}
+
+// details is the answer to each call.
+type details struct {
+	Kind                 string     `json:"kind"`
+	Status               string     `json:"status"`
+	TimeLeftMilliseconds *int64     `json:"timeLeftMilliseconds"`
+	Endpoints            []endpoint `json:"endpoints"`
+}
+
+type endpoint struct {
+	Kind         string `json:"kind"`
+	Host         string `json:"host"`
+	Port         int32  `json:"port"`
+	Title        string `json:"title"`
+	Text         string `json:"text"`
+	BypassExpose bool   `json:"bypassExpose"`
+}
+
+func (d *Door) serve(w http.ResponseWriter, r *http.Request, call func(*http.Request, request, instances.Registration) (details, error)) (details, error) {
+	var q request
+	if err := web.Read(w, r, &q); err != nil {
+		return details{}, err
+	}
+	if err := instances.CheckSource(q.TeamID); err != nil {
+		return details{}, instances.Fail(instances.Invalid, "teamId: must be the UUID of a team")
+	}
+	if q.Challenge == "" || len(q.Challenge) > instances.MaxID {
+		return details{}, instances.Fail(instances.Invalid, "challengeIntegrationId: must be the name of a Challenge, of at most %d bytes", instances.MaxID)
+	}
+	if q.TimeoutMilliseconds != nil && (*q.TimeoutMilliseconds <= 0 || *q.TimeoutMilliseconds > maxTimeout.Milliseconds()) {
+		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: must be from 1 to %d", maxTimeout.Milliseconds())
+	}
+	of, err := d.Store.Ensure(r.Context(), web.GrantOf(r.Context()).Namespace, tokens.DoorRCTF, q.Challenge)
+	if err != nil {
+		return details{}, err
+	}
+	return call(r, q, of)
+}
+
+// maxTimeout of an instance that rCTF may ask for: a year.
+const maxTimeout = 365 * 24 * time.Hour
+
+func (q request) timeout() time.Duration {
+	if q.TimeoutMilliseconds == nil {
+		return 0
+	}
+	return max(time.Duration(*q.TimeoutMilliseconds)*time.Millisecond, time.Second)
+}
+
+func (d *Door) start(r *http.Request, q request, of instances.Registration) (details, error) {
+	want := instances.Start{Timeout: q.timeout()}
+	if len(q.Flags) > 0 {
+		want.Flag = q.Flags[0].Flag
+	}
+	i, _, err := d.Store.Boot(r.Context(), of, q.TeamID, want)
+	if err != nil {
+		return details{}, err
+	}
+	return d.shown(i), nil
+}
+
+func (d *Door) status(r *http.Request, q request, of instances.Registration) (details, error) {
+	i, err := d.Store.Instance(r.Context(), of, q.TeamID)
+	if instances.Is(err, instances.NotFound) {
+		stopping, err := d.Store.Stopping(r.Context(), of, q.TeamID)
+		if err != nil {
+			return details{}, err
+		}
+		if stopping {
+			return details{Kind: kind, Status: string(instances.Stopping)}, nil
+		}
+		return details{Kind: kind, Status: stopped}, nil
+	}
+	if err != nil {
+		return details{}, err
+	}
+	if i.State == instances.Starting { // one that waits for the budget of its team is refused instead of waited for
+		if i, err = d.Store.WaitRunning(r.Context(), of, i, 0); err != nil {
+			return details{}, err
+		}
+	}
+	return d.shown(i), nil
+}
+
+func (d *Door) extend(r *http.Request, q request, of instances.Registration) (details, error) {
+	if q.TimeoutMilliseconds == nil {
+		return details{}, instances.Fail(instances.Invalid, "timeoutMilliseconds: is missing")
+	}
+	i, err := d.Store.Renew(r.Context(), of, q.TeamID, q.timeout())
+	if err != nil {
+		return details{}, err
+	}
+	return d.shown(i), nil
+}
+
+func (d *Door) stop(r *http.Request, q request, of instances.Registration) (details, error) {
+	err := d.Store.End(r.Context(), of, q.TeamID)
+	switch {
+	case instances.Is(err, instances.NotFound):
+		return details{Kind: kind, Status: stopped}, nil
+	case err != nil:
+		return details{}, err
+	}
+	return details{Kind: kind, Status: string(instances.Stopping)}, nil
+}
+
+const (
+	kind    = "instancerInstanceDetails"
+	stopped = "stopped"
+)
+
+func (d *Door) shown(i instances.Instance) details {
+	answer := details{Kind: kind, Status: string(i.State)}
+	if !i.Until.IsZero() {
+		left := max(i.Until.Sub(d.Clock.Now()).Milliseconds(), 0)
+		answer.TimeLeftMilliseconds = &left
+	}
+	for _, e := range i.Endpoints {
+		answer.Endpoints = append(answer.Endpoints, shownEndpoint(e))
+	}
+	return answer
+}
+
+// shownEndpoint is an address as rCTF shows it to players.
+func shownEndpoint(e bergv1.ServiceEndpoint) endpoint {
+	shown := endpoint{Kind: "tcp", Host: e.Hostname, Port: e.Port, Title: e.Name, Text: e.URL, BypassExpose: true}
+	switch {
+	case e.Protocol == "UDP":
+		shown.Kind = "raw"
+	case strings.HasPrefix(e.URL, "https://"):
+		shown.Kind = "https"
+	case strings.HasPrefix(e.URL, "http://"):
+		shown.Kind = "http"
+	case e.TLS:
+		shown.Kind = "tcp-ssl"
+	}
+	return shown
+}

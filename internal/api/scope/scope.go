@@ -1,0 +1,139 @@
+// Package scope is the door for the Berg platform, which calls the Kubernetes API itself and knows no namespace: it
+// creates, reads and deletes ChallengeInstances cluster-scoped, and lists and watches those of all namespaces. The door
+// inserts the platform's namespace, and hides those of others.
+package scope
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/bergctf/berg-operator/internal/api/tokens"
+	"github.com/bergctf/berg-operator/internal/api/web"
+)
+
+const root = "/apis/berg.norelect.ch/v1/"
+
+// Door serves the calls.
+type Door struct {
+	proxy *httputil.ReverseProxy
+}
+
+// New returns the Door to a cluster.
+func New(config *rest.Config, log *slog.Logger) (*Door, error) {
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the transport: %w", err)
+	}
+	server, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("parse the API server's address: %w", err)
+	}
+	d := &Door{}
+	d.proxy = &httputil.ReverseProxy{
+		Transport:     transport,
+		FlushInterval: -1, // a watch
+		Rewrite: func(p *httputil.ProxyRequest) {
+			path := p.Out.URL.Path
+			p.SetURL(&url.URL{Scheme: server.Scheme, Host: server.Host})
+			p.Out.URL.Path, p.Out.URL.RawPath = path, ""
+			p.Out.Host = server.Host
+			// What a client says of itself and of its way here concerns nobody behind the door.
+			kept := http.Header{}
+			for _, name := range []string{"Accept", "Content-Type", "User-Agent"} {
+				if values := p.Out.Header.Values(name); len(values) > 0 {
+					kept[name] = values
+				}
+			}
+			p.Out.Header = kept
+		},
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if r.Context().Err() == nil {
+				log.Error("a call failed", "error", err)
+			}
+			d.Fail(w, web.Problem{Status: http.StatusServiceUnavailable, Message: "the cluster could not be reached: try again"})
+		},
+	}
+	return d, nil
+}
+
+// Routes implements web.Door.
+func (d *Door) Routes(mux *http.ServeMux) {
+	for _, pattern := range []string{
+		"POST " + root + "challengeinstances",
+		"GET " + root + "challengeinstances",
+		"GET " + root + "challengeinstances/{name}",
+		"DELETE " + root + "challengeinstances/{name}",
+		"GET " + root + "challenges",
+		"GET " + root + "challenges/{name}",
+	} {
+		mux.HandleFunc(pattern, d.serve)
+	}
+	for _, pattern := range []string{
+		"POST " + root + "namespaces/{namespace}/challengeinstances",
+		"GET " + root + "namespaces/{namespace}/challengeinstances",
+		"GET " + root + "namespaces/{namespace}/challengeinstances/{name}",
+		"DELETE " + root + "namespaces/{namespace}/challengeinstances/{name}",
+		"GET " + root + "namespaces/{namespace}/challenges",
+		"GET " + root + "namespaces/{namespace}/challenges/{name}",
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if r.PathValue("namespace") != web.GrantOf(r.Context()).Namespace {
+				d.Fail(w, web.Problem{Status: http.StatusForbidden, Message: "the token is for another namespace"})
+				return
+			}
+			d.serve(w, r)
+		})
+	}
+}
+
+func (d *Door) serve(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	if strings.ContainsAny(name, "/%?#\\") || name == "." || name == ".." {
+		d.Fail(w, web.Problem{Status: http.StatusBadRequest, Message: "the name of an object has no such character"})
+		return
+	}
+	kind := "challengeinstances"
+	if rest, ok := strings.CutPrefix(r.URL.Path[strings.LastIndex(r.URL.Path, "/challenge")+1:], "challenges"); ok && (rest == "" || rest[0] == '/') {
+		kind = "challenges"
+	}
+	path := root + "namespaces/" + web.GrantOf(r.Context()).Namespace + "/" + kind
+	if name != "" {
+		path += "/" + name
+	}
+	copied := r.Clone(r.Context())
+	copied.URL.Path, copied.URL.RawPath = path, ""
+	if r.Method == http.MethodPost || r.Method == http.MethodDelete {
+		copied.Body = http.MaxBytesReader(w, r.Body, web.MaxBody)
+	}
+	d.proxy.ServeHTTP(w, copied)
+}
+
+// Owns implements web.Door.
+func (d *Door) Owns(path string) bool { return strings.HasPrefix(path, "/apis/") }
+
+// Token implements web.Door.
+func (d *Door) Token(_ http.ResponseWriter, r *http.Request) (string, *http.Request, error) {
+	return tokens.Of(r), r, nil
+}
+
+// Fail implements web.Door: with a Status of Kubernetes, which its clients read.
+func (d *Door) Fail(w http.ResponseWriter, p web.Problem) {
+	reason := map[int]metav1.StatusReason{
+		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
+		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusMethodNotAllowed: metav1.StatusReasonMethodNotAllowed,
+		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusBadRequest: metav1.StatusReasonBadRequest,
+		http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+	}[p.Status]
+	web.Write(w, p.Status, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: int32(p.Status), Reason: reason, Message: p.Message,
+	})
+}

@@ -1,0 +1,140 @@
+// Package web has what the doors of the API share: requests that are bounded, and answers in JSON.
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/bergctf/berg-operator/internal/api/tokens"
+)
+
+// MaxBody is the maximum size of a request's body, in bytes.
+const MaxBody = 64 << 10
+
+// bodyTime is how long a client may take to send its body.
+const bodyTime = 10 * time.Second
+
+// ErrBody is a body that cannot be used. Its text is for the client.
+type ErrBody struct {
+	// Status is the HTTP status that fits: 400, 408 or 413.
+	Status int
+	text   string
+}
+
+func (e *ErrBody) Error() string { return e.text }
+
+// Read reads a JSON object into to. Fields that it does not have are ignored. An empty body is an empty object.
+func Read(w http.ResponseWriter, r *http.Request, to any) error {
+	data, err := Body(w, r)
+	if err != nil {
+		return err
+	}
+	if data = bytes.TrimSpace(data); len(data) == 0 {
+		return nil
+	}
+	if data[0] != '{' {
+		return &ErrBody{http.StatusBadRequest, "the body must be a JSON object"}
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return &ErrBody{http.StatusBadRequest, "the body is not what this call takes: " + describe(err)}
+	}
+	return nil
+}
+
+// Body reads a body of at most MaxBody bytes.
+func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	// A writer that has no deadline, such as one of a test, waits for the body as long as the server does.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, &ErrBody{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody)}
+	case err != nil:
+		return nil, &ErrBody{http.StatusRequestTimeout, "the body did not arrive"}
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return data, nil
+}
+
+// describe says what is wrong with a JSON text, and repeats no value of it.
+func describe(err error) string {
+	var kind *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &kind):
+		return fmt.Sprintf("field %s must be a %s", kind.Field, kind.Type)
+	case errors.As(err, &syntax):
+		return fmt.Sprintf("it is not JSON at byte %d", syntax.Offset)
+	default:
+		return "a field has a wrong value"
+	}
+}
+
+// Write answers with a value as JSON.
+func Write(w http.ResponseWriter, status int, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		status, data = http.StatusInternalServerError, []byte(`{"message":"the answer could not be encoded"}`)
+	}
+	Headers(w)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // the client is gone
+}
+
+// Headers sets those of every answer in JSON: it is never kept, and never taken for a page.
+func Headers(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+// IsJSON reports whether a request says that its body is JSON, or says nothing.
+func IsJSON(r *http.Request) bool {
+	header := r.Header.Get("Content-Type")
+	if header == "" {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(header)
+	return err == nil && kind == "application/json"
+}
+
+type grantKey struct{}
+
+// WithGrant returns a context with what the token of a request opens.
+func WithGrant(ctx context.Context, grant tokens.Grant) context.Context {
+	return context.WithValue(ctx, grantKey{}, grant)
+}
+
+// GrantOf returns what the token of a request opens.
+func GrantOf(ctx context.Context) tokens.Grant {
+	grant, _ := ctx.Value(grantKey{}).(tokens.Grant)
+	return grant
+}
+
+// Problem is an error for a client, in no door's words.
+type Problem struct {
+	// Status is the HTTP status.
+	Status  int
+	Message string
+}
+
+// Door is one way in.
+type Door interface {
+	// Routes adds the door's patterns to a mux.
+	Routes(mux *http.ServeMux)
+	// Owns reports whether a path is the door's, also one that no pattern matches.
+	Owns(path string) bool
+	// Token returns the token of a request, and the request to serve, which still has its body.
+	Token(w http.ResponseWriter, r *http.Request) (string, *http.Request, error)
+	// Fail answers with a problem in the door's words.
+	Fail(w http.ResponseWriter, p Problem)
+}
