@@ -180,22 +180,22 @@ func seconds(of time.Duration) *string {
 // shownInstance is an instance as the plugin reads it. since means that it runs; forced sets it for one that does not
 // run yet, with a sentence instead of addresses.
 func shownInstance(i instances.Instance, forced bool) instance {
-	shown := instance{
+	line := instance{
 		ChallengeID: i.Challenge, SourceID: i.Source, LastRenew: stamp(i.Renewed), Until: stamp(i.Until),
 		Flags: i.Flags, Additional: map[string]string{},
 	}
-	if shown.Flags == nil {
-		shown.Flags = []string{}
+	if line.Flags == nil {
+		line.Flags = []string{}
 	}
 	switch {
 	case i.State == instances.Running:
-		shown.Since = stamp(i.Since)
-		shown.ConnectionInfo = ConnectionInfo(i.Endpoints)
+		line.Since = stamp(i.Since)
+		line.ConnectionInfo = ConnectionInfo(i.Endpoints)
 	case forced:
-		shown.Since = stamp(i.Created)
-		shown.ConnectionInfo = html.EscapeString(i.Reason)
+		line.Since = stamp(i.Created)
+		line.ConnectionInfo = html.EscapeString(i.Reason)
 	}
-	return shown
+	return line
 }
 
 // ConnectionInfo is what players read: a line for each address, with the name of the port where there are several.
@@ -220,21 +220,21 @@ func (d *Door) shownChallenge(r *http.Request, of instances.Registration) (chall
 	if err != nil {
 		return challenge{}, err
 	}
-	return shown(of, all), nil
+	return shownRegistration(of, all), nil
 }
 
-func shown(of instances.Registration, all []instances.Instance) challenge {
+func shownRegistration(of instances.Registration, all []instances.Instance) challenge {
 	c := challenge{
 		ID: of.ID, Scenario: of.Scenario, Timeout: seconds(of.Timeout), Until: stamp(of.Until),
 		Instances: make([]instance, 0, len(all)), Additional: map[string]string{},
 		Min: strconv.FormatInt(of.Min, 10), Max: strconv.FormatInt(of.Max, 10),
 	}
 	for _, i := range all {
-		line := shownInstance(i, true) // the page of admins splits since and lastRenew, so that both must be there
+		row := shownInstance(i, true) // the page of admins splits since and lastRenew, so that both must be there
 		if i.State != instances.Running {
-			line.ConnectionInfo = html.EscapeString(i.Reason)
+			row.ConnectionInfo = html.EscapeString(i.Reason)
 		}
-		c.Instances = append(c.Instances, line)
+		c.Instances = append(c.Instances, row)
 	}
 	return c
 }
@@ -350,7 +350,7 @@ func (d *Door) createChallenge(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	web.Write(w, http.StatusOK, shown(of, nil))
+	web.Write(w, http.StatusOK, shownRegistration(of, nil))
 	return nil
 }
 
@@ -456,7 +456,7 @@ func (d *Door) listChallenges(w http.ResponseWriter, r *http.Request) error {
 	}
 	lines := newLines[challenge](w)
 	for _, registration := range registrations {
-		lines.add(shown(registration, of[registration.ID]))
+		lines.add(shownRegistration(registration, of[registration.ID]))
 	}
 	return nil
 }

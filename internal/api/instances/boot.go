@@ -33,6 +33,17 @@ func CheckSource(source string) error {
 	return nil
 }
 
+// mayWrite validates a source that starts, renews or stops an instance.
+func (s *Store) mayWrite(source string) error {
+	if err := CheckSource(source); err != nil {
+		return err
+	}
+	if s.options.Allow != nil && !s.options.Allow(source) {
+		return Fail(Exhausted, "source %s sends too many requests: try again in a few seconds", source)
+	}
+	return nil
+}
+
 // attempts bounds how often a start begins again because another replica was quicker. Two replicas that start and end
 // the same pair again and again could otherwise keep a request busy until its deadline.
 const attempts = 10
@@ -47,7 +58,7 @@ type Start struct {
 
 // Boot starts the instance of a source, or joins the start of one that is there. started: this call has created it.
 func (s *Store) Boot(ctx context.Context, r Registration, source string, want Start) (i Instance, started bool, err error) {
-	if err := CheckSource(source); err != nil {
+	if err := s.mayWrite(source); err != nil {
 		return Instance{}, false, err
 	}
 	if r.expired(s.options.Clock.Now()) {
@@ -183,6 +194,9 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 	defer stop()
 	deadline := s.options.Clock.NewTimer(wait)
 	defer deadline.Stop()
+	settled := s.options.Clock.NewTimer(Settle)
+	defer settled.Stop()
+	refusable := false // for as long as Settle no slot of the source was about to become free
 	for {
 		object := &bergv1.ChallengeInstance{}
 		err := s.cache.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: i.Name}, object)
@@ -209,12 +223,15 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 				return i, Fail(NotFound, "the instance was stopped while it started: start it again")
 			case i.State == Errored:
 				return i, Fail(Refused, "the instance cannot start: %s", detail(object))
-			case sourceLimited(object):
+			case i.Limited:
 				waits, err := s.slotComes(ctx, r.Namespace, i.Source)
-				if err != nil {
+				switch {
+				case err != nil:
 					return i, err
-				}
-				if !waits {
+				case waits:
+					refusable = false
+					settled.Reset(Settle)
+				case refusable:
 					message := detail(object)
 					return i, errors.Join(s.takeBack(ctx, []*bergv1.ChallengeInstance{object}), Fail(Exhausted, "%s. Stop another instance first", message))
 				}
@@ -222,6 +239,8 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 		}
 		select {
 		case <-changed:
+		case <-settled.C():
+			refusable = true
 		case <-deadline.C():
 			return i, nil
 		case <-ctx.Done():
@@ -229,6 +248,10 @@ func (s *Store) WaitRunning(ctx context.Context, r Registration, i Instance, wai
 		}
 	}
 }
+
+// Settle is how long an instance may wait for a slot of its source that is free: until the operator has seen the end
+// of the instance that had it. What waits longer, while no instance of the source ends, is refused.
+const Settle = 2 * time.Second
 
 // gone reports whether an instance that the cache does not have is not there.
 func (s *Store) gone(ctx context.Context, r Registration, i Instance) (bool, error) {
@@ -356,7 +379,7 @@ func (s *Store) Renew(ctx context.Context, r Registration, source string, wanted
 	if wanted > 0 {
 		r.Timeout = wanted
 	}
-	if err := CheckSource(source); err != nil {
+	if err := s.mayWrite(source); err != nil {
 		return Instance{}, err
 	}
 	all, err := s.confirmed(ctx, r, source, "")
@@ -413,7 +436,7 @@ func (s *Store) observed(ctx context.Context, r Registration, source string, cha
 
 // End ends the instance of a source: it asks the operator to delete it, as a request of the player.
 func (s *Store) End(ctx context.Context, r Registration, source string) error {
-	if err := CheckSource(source); err != nil {
+	if err := s.mayWrite(source); err != nil {
 		return err
 	}
 	all, err := s.confirmed(ctx, r, source, "")

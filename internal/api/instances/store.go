@@ -53,6 +53,8 @@ type Options struct {
 	// ConnectWait is how long a connection to the addresses of a Running instance is tried. 0: no connection is
 	// made.
 	ConnectWait time.Duration
+	// Allow reports whether a source may start, renew or stop an instance now. Nil: always.
+	Allow func(source string) bool
 	// Clock of the Store. Nil: the real one.
 	Clock clock.WithTicker
 	// Dial connects to an address. Nil: the network.
@@ -66,7 +68,6 @@ type Store struct {
 	// live reads and writes without the cache.
 	live    client.Client
 	changes *changes
-	tokens  chan struct{}
 }
 
 // Scheme has the kinds that the API reads and writes.

@@ -43,6 +43,8 @@ type Instance struct {
 	Until   time.Time `json:"until,omitzero"`
 	// Endpoints at which players reach it. Empty until it runs.
 	Endpoints []bergv1.ServiceEndpoint `json:"endpoints"`
+	// Limited: it waits because a limit of its source is reached.
+	Limited bool `json:"-"`
 	// Flags that the instance accepts. Logs and metrics never have them.
 	Flags []string `json:"-"`
 }
@@ -53,6 +55,7 @@ func view(i *bergv1.ChallengeInstance, challenge string, owner *bergv1.Challenge
 	v := Instance{
 		UID: i.UID, Name: i.Name, Challenge: challenge, Source: i.Labels[bergv1.LabelSource],
 		State: stateOf(i), Created: i.CreationTimestamp.Time, Renewed: renewedAt(i), Endpoints: []bergv1.ServiceEndpoint{},
+		Limited: sourceLimited(i),
 	}
 	switch {
 	case i.Spec.Flag != "":

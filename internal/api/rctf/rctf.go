@@ -159,8 +159,8 @@ func (d *Door) status(r *http.Request, q request, of instances.Registration) (de
 	if err != nil {
 		return details{}, err
 	}
-	if i.State == instances.Starting { // one that waits for the budget of its team is refused instead of waited for
-		if i, err = d.Store.WaitRunning(r.Context(), of, i, 0); err != nil {
+	if i.Limited { // one that waits for the budget of its team is refused
+		if i, err = d.Store.WaitRunning(r.Context(), of, i, instances.Settle+time.Second); err != nil {
 			return details{}, err
 		}
 	}

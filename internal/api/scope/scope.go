@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/bergctf/berg-operator/internal/api/tokens"
@@ -66,46 +67,33 @@ func New(config *rest.Config, log *slog.Logger) (*Door, error) {
 
 // Routes implements web.Door.
 func (d *Door) Routes(mux *http.ServeMux) {
-	for _, pattern := range []string{
-		"POST " + root + "challengeinstances",
-		"GET " + root + "challengeinstances",
-		"GET " + root + "challengeinstances/{name}",
-		"DELETE " + root + "challengeinstances/{name}",
-		"GET " + root + "challenges",
-		"GET " + root + "challenges/{name}",
+	for _, call := range []struct{ method, kind, name string }{
+		{http.MethodPost, "challengeinstances", ""},
+		{http.MethodGet, "challengeinstances", ""},
+		{http.MethodGet, "challengeinstances", "/{name}"},
+		{http.MethodDelete, "challengeinstances", "/{name}"},
+		{http.MethodGet, "challenges", ""},
+		{http.MethodGet, "challenges", "/{name}"},
 	} {
-		mux.HandleFunc(pattern, d.serve)
-	}
-	for _, pattern := range []string{
-		"POST " + root + "namespaces/{namespace}/challengeinstances",
-		"GET " + root + "namespaces/{namespace}/challengeinstances",
-		"GET " + root + "namespaces/{namespace}/challengeinstances/{name}",
-		"DELETE " + root + "namespaces/{namespace}/challengeinstances/{name}",
-		"GET " + root + "namespaces/{namespace}/challenges",
-		"GET " + root + "namespaces/{namespace}/challenges/{name}",
-	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		handle := func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, call.kind) }
+		mux.HandleFunc(call.method+" "+root+call.kind+call.name, handle)
+		mux.HandleFunc(call.method+" "+root+"namespaces/{namespace}/"+call.kind+call.name, func(w http.ResponseWriter, r *http.Request) {
 			if r.PathValue("namespace") != web.GrantOf(r.Context()).Namespace {
 				d.Fail(w, web.Problem{Status: http.StatusForbidden, Message: "the token is for another namespace"})
 				return
 			}
-			d.serve(w, r)
+			handle(w, r)
 		})
 	}
 }
 
-func (d *Door) serve(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	if strings.ContainsAny(name, "/%?#\\") || name == "." || name == ".." {
-		d.Fail(w, web.Problem{Status: http.StatusBadRequest, Message: "the name of an object has no such character"})
-		return
-	}
-	kind := "challengeinstances"
-	if rest, ok := strings.CutPrefix(r.URL.Path[strings.LastIndex(r.URL.Path, "/challenge")+1:], "challenges"); ok && (rest == "" || rest[0] == '/') {
-		kind = "challenges"
-	}
+func (d *Door) serve(w http.ResponseWriter, r *http.Request, kind string) {
 	path := root + "namespaces/" + web.GrantOf(r.Context()).Namespace + "/" + kind
-	if name != "" {
+	if name := r.PathValue("name"); name != "" {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 { // it becomes part of a path
+			d.Fail(w, web.Problem{Status: http.StatusNotFound, Message: "there is no object with such a name"})
+			return
+		}
 		path += "/" + name
 	}
 	copied := r.Clone(r.Context())

@@ -22,11 +22,11 @@ var statuses = map[instances.Kind]int{
 // ProblemOf returns the problem that an error is for a client, and whether its cause is for the log alone: then the
 // client reads nothing of it.
 func ProblemOf(err error) (p Problem, internal bool) {
-	var told *instances.Error
+	var forPlatform *instances.Error
 	var body *ErrBody
 	switch {
-	case errors.As(err, &told):
-		return Problem{statuses[told.Kind], err.Error()}, false
+	case errors.As(err, &forPlatform):
+		return Problem{statuses[forPlatform.Kind], err.Error()}, false
 	case errors.As(err, &body):
 		return Problem{body.Status, body.Error()}, false
 	case errors.Is(err, context.Canceled):

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/bergctf/berg-operator/internal/kit/settings"
+)
+
+// Config is the settings of the API.
+type Config struct {
+	// BindAddress of the API, MetricsBindAddress of metrics and health.
+	BindAddress, MetricsBindAddress string
+	// Namespaces of platforms; the first one is that of tokens that name none.
+	Namespaces []string
+	// TokenSecret is the Secret with the tokens, in TokenNamespace.
+	TokenSecret, TokenNamespace string
+	// CertDir has tls.crt and tls.key. "": plain HTTP.
+	CertDir string
+	// BootWait, ReadWait and ConnectWait bound how long answers wait.
+	BootWait, ReadWait, ConnectWait time.Duration
+	// SourceRate and Rate are requests a second of one source that write, and of all; bursts are twice as many.
+	SourceRate, Rate int
+	// MaxConnections at a time.
+	MaxConnections int
+	// AdditionalPolicy says what to do with variables for a scenario.
+	AdditionalPolicy string
+}
+
+// The values of ADDITIONAL_POLICY.
+const (
+	AdditionalRefuse = "refuse"
+	AdditionalIgnore = "ignore"
+)
+
+// Section is the table of the settings.
+func (c *Config) Section() settings.Section {
+	return settings.Section{
+		Title: "Platform API",
+		Settings: []settings.Setting{
+			settings.New("BIND_ADDRESS", ":8080", settings.Address(&c.BindAddress, ""), "Where platforms reach the API."),
+			settings.New("METRICS_BIND_ADDRESS", ":8081", settings.Address(&c.MetricsBindAddress, ""), "Where metrics, /healthz and /readyz are served, without a token."),
+			settings.New("PLATFORM_NAMESPACE", "berg", settings.Names(&c.Namespaces), "Namespaces that have Challenges, instances and registrations of platforms, separated by commas. The first one is that of tokens that name none. Give the API's ServiceAccount the Role in each of them."),
+			settings.New("TOKEN_SECRET", "berg-api-tokens", settings.Name(&c.TokenSecret, validation.IsDNS1123Subdomain), "Secret with the tokens, in the API's own namespace: a key for each, with door, token and, optionally, namespace. It is read again when it changes."),
+			settings.New("POD_NAMESPACE", "berg-operator-system", settings.Name(&c.TokenNamespace, validation.IsDNS1123Label), "The API's own namespace. Kubernetes sets it."),
+			settings.New("CERT_DIR", "", settings.Optional(settings.Path(&c.CertDir)), "Folder with tls.crt and tls.key, which are read again when they change. Empty: plain HTTP, for a platform in the same cluster."),
+			settings.New("BOOT_WAIT", "45s", settings.Duration(&c.BootWait), "How long the answer to a start waits until the instance runs. It must be shorter than the timeout of the platform and of every proxy between."),
+			settings.New("READ_WAIT", "5s", settings.Duration(&c.ReadWait), "How long the answer to a read waits for an instance that is starting."),
+			settings.New("CONNECT_WAIT", "5s", settings.Duration(&c.ConnectWait), "How long the API tries to connect to the addresses of an instance before it reports it as running."),
+			settings.New("SOURCE_RATE", "5", settings.Int(&c.SourceRate, 1, 1_000), "Most starts, renewals and stops of one user or team in a second, on average; twice as many at a time."),
+			settings.New("RATE", "3000", settings.Int(&c.Rate, 1, 1_000_000), "Most requests in a second, on average; twice as many at a time."),
+			settings.New("MAX_CONNECTIONS", "8192", settings.Int(&c.MaxConnections, 16, 1_000_000), "Most connections at a time. Further ones wait."),
+			settings.New("ADDITIONAL_POLICY", AdditionalRefuse, settings.OneOf(&c.AdditionalPolicy, AdditionalRefuse, AdditionalIgnore), "What to do with variables that CTFd sends for a scenario, which no Challenge has: refuse, or ignore."),
+		},
+		Check: func() []error {
+			if len(c.Namespaces) == 0 {
+				return []error{errors.New("PLATFORM_NAMESPACE: must name a namespace")}
+			}
+			return nil
+		},
+	}
+}

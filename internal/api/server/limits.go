@@ -1,0 +1,41 @@
+package server
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// maxSources is how many sources are remembered. Beyond that all are forgotten: each then may burst again.
+const maxSources = 10_000
+
+// limits bound the requests in a second, of all and of each source.
+type limits struct {
+	all     *rate.Limiter
+	each    int
+	mu      sync.Mutex
+	sources map[string]*rate.Limiter
+}
+
+func newLimits(all, each int) *limits {
+	return &limits{all: rate.NewLimiter(rate.Limit(all), 2*all), each: each, sources: map[string]*rate.Limiter{}}
+}
+
+// request reports whether one more request may go on.
+func (l *limits) request(now time.Time) bool { return l.all.AllowN(now, 1) }
+
+// write reports whether a source may start, renew or stop an instance.
+func (l *limits) write(now time.Time, source string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.sources) >= maxSources {
+		clear(l.sources)
+	}
+	of, known := l.sources[source]
+	if !known {
+		of = rate.NewLimiter(rate.Limit(l.each), 2*l.each)
+		l.sources[source] = of
+	}
+	return of.AllowN(now, 1)
+}

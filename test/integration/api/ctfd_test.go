@@ -1,0 +1,220 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/bergtest"
+	"github.com/bergctf/berg-operator/test/lib/inprocess"
+)
+
+// oneFlag has a flag for each instance.
+const oneFlag = `
+flag: flag{secret}
+dynamicFlagMode: suffix
+containers:
+- hostname: web
+  image: example.com/web:1
+  ports:
+  - {name: web, port: 80, type: publicPort}
+  dynamicFlag: {env: {name: FLAG}}
+`
+
+// ctfd is what the plugin of CTFd does, written from the table of its calls.
+type ctfd struct{ url string }
+
+func (c ctfd) call(ctx context.Context, method, path, body string) answer {
+	GinkgoHelper()
+	return call(ctx, method, c.url+path, body, func(r *http.Request) { r.SetBasicAuth("ctfd", tokensOf["chall-manager"]) })
+}
+
+func (c ctfd) register(ctx context.Context, id, scenario, timeout string) answer {
+	GinkgoHelper()
+	return c.call(ctx, "POST", "/api/v1/challenge", fmt.Sprintf(
+		`{"id":%q,"scenario":%q,"timeout":%s,"until":null,"additional":{},"min":0,"max":0}`, id, scenario, timeout))
+}
+
+func (c ctfd) boot(ctx context.Context, id, source string) answer {
+	GinkgoHelper()
+	return c.call(ctx, "POST", "/api/v1/instance", fmt.Sprintf(`{"challengeId":%q,"sourceId":%q}`, id, source))
+}
+
+func (c ctfd) results(a answer) (all []map[string]any) {
+	GinkgoHelper()
+	Expect(a.Status).To(Equal(200), a.Body)
+	for line := range strings.Lines(a.Body) {
+		var one struct{ Result map[string]any }
+		Expect(json.Unmarshal([]byte(line), &one)).To(Succeed(), line)
+		all = append(all, one.Result)
+	}
+	return all
+}
+
+// refuses expects an error as the plugin reads it.
+func refuses(a answer, status, code int, words string) {
+	GinkgoHelper()
+	Expect(a.Status).To(Equal(status), a.Body)
+	Expect(a.json()).To(And(HaveKeyWithValue("code", BeEquivalentTo(code)), HaveKeyWithValue("message", ContainSubstring(words)), HaveKey("details")))
+}
+
+func live(ctx context.Context, ns string) (all []bergv1.ChallengeInstance) {
+	GinkgoHelper()
+	var list bergv1.ChallengeInstanceList
+	Expect(k8s.List(ctx, &list, client.InNamespace(ns))).To(Succeed())
+	for _, i := range list.Items {
+		if i.DeletionTimestamp == nil && i.Spec.TerminationReason == "" {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+var _ = Describe("CTFd", func() {
+	It("registers challenges, and its players boot, read, renew, restart and stop instances", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
+		c := ctfd{begin(ctx, ns, 2, nil).proxy.URL}
+
+		Expect(c.call(ctx, "GET", "/healthcheck", "").Status).To(Equal(200))
+		refuses(c.register(ctx, "1", "nothing", `"600s"`), 400, 3, "guestbook")
+		made := c.register(ctx, "1", "registry.example.com/x/guestbook:v1", `"600s"`)
+		Expect(made.Status).To(Equal(200), made.Body)
+		Expect(made.json()).To(And(HaveKeyWithValue("id", "1"), HaveKeyWithValue("timeout", "600s"), HaveKeyWithValue("until", BeNil()), HaveKeyWithValue("min", "0")))
+		refuses(c.register(ctx, "1", "guestbook", "null"), 409, 6, "already exist")
+		refuses(c.call(ctx, "GET", "/api/v1/challenge/2", ""), 404, 5, "not registered")
+		refuses(c.call(ctx, "GET", "/api/v1/instance/1/7", ""), 404, 5, "has no instance")
+		refuses(c.call(ctx, "PUT", "/api/v1/challenge", "{}"), 501, 12, "no such call")
+
+		booted := c.boot(ctx, "1", "7")
+		Expect(booted.Status).To(Equal(200), booted.Body)
+		first := booted.json()
+		Expect(first).To(And(HaveKey("since"), HaveKey("until"), HaveKey("lastRenew"),
+			HaveKeyWithValue("connectionInfo", ContainSubstring("tcp://")),
+			HaveKeyWithValue("flags", ConsistOf(MatchRegexp(`^flag\{secret_[0-9a-f]{12}\}$`)))))
+		refuses(c.boot(ctx, "1", "7"), 409, 6, "already exist")
+
+		read := c.call(ctx, "GET", "/api/v1/instance/1/7", "").json()
+		Expect(read).To(HaveKeyWithValue("connectionInfo", first["connectionInfo"]))
+		Expect(c.results(c.call(ctx, "GET", "/api/v1/instance?sourceId=7", ""))).To(HaveLen(1))
+		Expect(c.results(c.call(ctx, "GET", "/api/v1/instance?sourceId=8", ""))).To(BeEmpty())
+		listed := c.results(c.call(ctx, "GET", "/api/v1/challenge", ""))
+		Expect(listed).To(HaveLen(1))
+		Expect(listed[0]).To(HaveKeyWithValue("instances", ConsistOf(And(HaveKeyWithValue("sourceId", "7"), HaveKey("since"), HaveKey("lastRenew")))))
+
+		renewed := c.call(ctx, "PATCH", "/api/v1/instance/1/7", "{}")
+		Expect(renewed.Status).To(Equal(200), renewed.Body)
+		Expect(fmt.Sprint(renewed.json()["until"]) >= fmt.Sprint(first["until"])).To(BeTrue(), "%v after %v", renewed.json()["until"], first["until"])
+
+		stopped := c.call(ctx, "DELETE", "/api/v1/instance/1/7", "")
+		Expect(stopped.Status).To(Equal(200), stopped.Body)
+		Expect(stopped.json()).To(BeEmpty())
+		again := c.boot(ctx, "1", "7")
+		Expect(again.Status).To(Equal(200), again.Body)
+		Expect(again.json()["flags"]).NotTo(Equal(first["flags"]), "the restarted instance is the old one")
+		Expect(live(ctx, ns)).To(HaveLen(1))
+
+		gone := c.call(ctx, "DELETE", "/api/v1/challenge/1", "")
+		Expect(gone.Status).To(Equal(200), gone.Body)
+		Eventually(func() []bergv1.ChallengeInstance { return live(ctx, ns) }).Should(BeEmpty(), "instances outlive their challenge")
+	})
+
+	It("gets one instance from twenty starts at the same time", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
+		c := ctfd{begin(ctx, ns, 2, nil).proxy.URL}
+		Expect(c.register(ctx, "1", "guestbook", "null").Status).To(Equal(200))
+		answers := make([]answer, 20)
+		var all sync.WaitGroup
+		for n := range answers {
+			all.Go(func() {
+				defer GinkgoRecover()
+				answers[n] = c.boot(ctx, "1", "7")
+			})
+		}
+		all.Wait()
+		flags := map[string]bool{}
+		for _, a := range answers {
+			if a.Status == 409 {
+				continue // it ran already
+			}
+			Expect(a.Status).To(Equal(200), a.Body)
+			flags[fmt.Sprint(a.json()["flags"])] = true
+		}
+		Expect(flags).To(HaveLen(1))
+		Expect(live(ctx, ns)).To(HaveLen(1))
+	})
+
+	It("is told when the budget of a source is used up, and not after a restart", func(ctx context.Context) {
+		inprocess.Restart(map[string]string{"SOURCE_MAX_INSTANCES": "1"}, nil)
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
+		c := ctfd{begin(ctx, ns, 2, nil).proxy.URL}
+		for _, id := range []string{"1", "2"} {
+			Expect(c.register(ctx, id, "guestbook", "null").Status).To(Equal(200))
+		}
+		Expect(c.boot(ctx, "1", "7").Status).To(Equal(200))
+		refuses(c.boot(ctx, "2", "7"), 429, 8, "SOURCE_MAX_INSTANCES")
+		Eventually(func() []bergv1.ChallengeInstance { return live(ctx, ns) }).Should(HaveLen(1), "the refused one waits on")
+		Expect(c.call(ctx, "DELETE", "/api/v1/instance/1/7", "").Status).To(Equal(200))
+		restarted := c.boot(ctx, "1", "7")
+		Expect(restarted.Status).To(Equal(200), restarted.Body)
+	})
+})
+
+var _ = Describe("Two replicas", func() {
+	It("start none twice and none wrongly in 100 restarts, while one is killed", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
+		a := begin(ctx, ns, 2, map[string]string{"BOOT_WAIT": "120s"})
+		c := ctfd{a.proxy.URL}
+		Expect(c.register(ctx, "1", "guestbook", "null").Status).To(Equal(200))
+		const players, restarts = 10, 10
+		var all sync.WaitGroup
+		for player := range players {
+			all.Go(func() {
+				defer GinkgoRecover()
+				source := fmt.Sprint(player + 1)
+				for n := range restarts {
+					booted := c.boot(ctx, "1", source)
+					for booted.Status == http.StatusBadGateway || booted.Status == http.StatusConflict { // the replica was killed: again
+						Expect(player*n).NotTo(BeNil())
+						if booted.Status == http.StatusConflict {
+							break
+						}
+						booted = c.boot(ctx, "1", source)
+					}
+					Expect(booted.Status).To(Or(Equal(200), Equal(409)), booted.Body)
+					if player == 0 && n == restarts/2 {
+						a.replicas[0].kill()
+					}
+					stopped := c.call(ctx, "DELETE", "/api/v1/instance/1/"+source, "")
+					if stopped.Status == http.StatusBadGateway {
+						stopped = c.call(ctx, "DELETE", "/api/v1/instance/1/"+source, "")
+						Expect(stopped.Status).To(Or(Equal(200), Equal(404)), stopped.Body) // the first one may have arrived
+						continue
+					}
+					Expect(stopped.Status).To(Equal(200), stopped.Body)
+				}
+				Expect(c.boot(ctx, "1", source).Status).To(Equal(200))
+			})
+		}
+		all.Wait()
+		sources := map[string]int{}
+		for _, i := range live(ctx, ns) {
+			sources[i.Labels[bergv1.LabelSource]]++
+		}
+		Expect(sources).To(HaveLen(players))
+		for source, n := range sources {
+			Expect(n).To(Equal(1), source)
+		}
+	})
+})
