@@ -22,7 +22,15 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
     go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /manager ./cmd/berg-operator && \
     CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-tunnel ./cmd/berg-tunnel
+    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-tunnel ./cmd/berg-tunnel && \
+    CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} \
+    go build -trimpath -ldflags="-s -w -X main.version=${VERSION}" -o /berg-api ./cmd/berg-api
+
+# The platform API is an image of its own: docker build --target api
+FROM scratch AS api
+COPY --from=build --chmod=0555 /berg-api /berg-api
+USER 65532:65532
+ENTRYPOINT ["/berg-api"]
 
 # No shell, no libc, no certificates: the API server's CA comes with the service account,
 # and public registries are believed by those that are compiled in.

@@ -9,6 +9,7 @@ IMG            ?= $(IMAGE_TAG_BASE):v$(VERSION)
 BUNDLE_IMG     ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG    ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
 SCORECARD_IMG  ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
+API_IMG        ?= ghcr.io/bergctf/berg-api:v$(VERSION)
 
 # Channels of the Operator Lifecycle Manager that this version is offered in: all
 # for a final one, candidate for a pre-release such as 0.2.0-rc.1.

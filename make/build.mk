@@ -29,6 +29,15 @@ image: ## Build the operator's image without Docker, and list what is in it: dis
 	go run -C tools/sbom . --name berg-operator --version v$(VERSION) \
 		--output $(DIST)/images/berg-operator.cdx.json $(DIST)/linux-$(ARCH)/manager
 
+.PHONY: api-image
+api-image: ## Build the image of the platform API without Docker, and list what is in it: dist/images/berg-api.tar, .cdx.json.
+	mkdir -p $(DIST)/images $(DIST)/linux-$(ARCH)
+	GOOS=linux GOARCH=$(ARCH) $(GO_BUILD) -o $(DIST)/linux-$(ARCH)/berg-api ./cmd/berg-api
+	$(IMAGE_BUILD) --ref $(API_IMG) --output $(DIST)/images/berg-api.tar --platform linux/$(ARCH) \
+		--user 65532:65532 --entrypoint /berg-api $(DIST)/linux-$(ARCH)/berg-api:/berg-api:0555
+	go run -C tools/sbom . --name berg-api --version v$(VERSION) \
+		--output $(DIST)/images/berg-api.cdx.json $(DIST)/linux-$(ARCH)/berg-api
+
 .PHONY: images
 images: ## Build the images of samples and tests without Docker: dist/images/*.tar.
 	go run $(IMAGES) --output $(DIST)/images

@@ -69,6 +69,7 @@ var integrationTimes = map[string]time.Duration{
 	"quix":       4 * time.Minute,
 	"plugin":     4 * time.Minute,
 	"berg/docs":  time.Minute,
+	"api":        2 * time.Minute,
 	"builds":     2 * time.Minute,
 }
 
@@ -80,6 +81,7 @@ var journeys = []struct {
 	scope scope
 }{
 	{"berg", 8 * time.Minute, scope{}},
+	{"api", time.Minute, scope{paths: []string{"config/berg/api"}, programs: []string{"cmd/berg-api"}}},
 	{"operator", 2 * time.Minute, scope{everything: true}},
 	{"quix", time.Minute, scope{}},
 	{"hexactf", 3 * time.Minute, scope{}},
@@ -109,7 +111,7 @@ func stages(suites []string, isBare bool) []stage {
 			cpu: true, root: true, after: []string{verified}, usual: 40 * time.Second,
 		},
 		build("node", 3*time.Minute), build("network", 9*time.Minute), build("olm", 6*time.Minute), build("tekton", 6*time.Minute),
-		{name: images, command: []string{"make", "build", "image", "images", "tunnel-image"}, cpu: true, after: []string{verified}, usual: time.Minute},
+		{name: images, command: []string{"make", "build", "image", "images", "tunnel-image", "api-image"}, cpu: true, after: []string{verified}, usual: time.Minute},
 	}
 	checks := []stage{
 		{name: "vet and lint", command: []string{"make", "vet", "lint"}, cpu: true, always: true, after: []string{verified}, usual: 2 * time.Minute},
@@ -125,7 +127,7 @@ func stages(suites []string, isBare bool) []stage {
 	var used []string
 	// Stages with real pods first: only some run in parallel, and together they take longest.
 	// -o: the images are built already.
-	withImages := []string{"make", "-o", "image", "-o", "images", "-o", "tunnel-image"}
+	withImages := []string{"make", "-o", "image", "-o", "images", "-o", "tunnel-image", "-o", "api-image"}
 	for _, journey := range journeys {
 		s := onNode(journeyPrefix+journey.name, "", "test/e2e/"+journey.name, journey.usual, journey.scope)
 		s.shared, s.clusters = journey.name, []string{clusterName("E2E_CLUSTER")}

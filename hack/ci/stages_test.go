@@ -61,17 +61,17 @@ func TestJourneysShareACluster(t *testing.T) {
 	why := map[string]string{"journeys: berg": "x", "journeys: operator": "x", "journeys: tunnel": "x"}
 	merged := merge(slices.DeleteFunc(slices.Clone(list), func(s stage) bool { return why[s.name] != "" }))
 	n := slices.IndexFunc(merged, func(s stage) bool { return s.shared != "" })
-	if got, want := merged[n].name, "journeys: quix hexactf helm"; got != want {
+	if got, want := merged[n].name, "journeys: api quix hexactf helm"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := strings.Join(merged[n].command[len(merged[n].command)-2:], " "), "e2e E2E=quix hexactf helm"; got != want {
+	if got, want := strings.Join(merged[n].command[len(merged[n].command)-2:], " "), "e2e E2E=api quix hexactf helm"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := len(list)-len(merged), 5; got != want {
+	if got, want := len(list)-len(merged), 6; got != want {
 		t.Errorf("%d stages fewer, want %d", got, want)
 	}
 	for _, s := range merge(stages([]string{"quix"}, false)) {
-		if s.name == "rights" && !slices.Contains(s.after, "journeys: berg operator quix hexactf tunnel helm") {
+		if s.name == "rights" && !slices.Contains(s.after, "journeys: berg api operator quix hexactf tunnel helm") {
 			t.Errorf("rights needs %v", s.after)
 		}
 	}

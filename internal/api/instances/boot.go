@@ -311,8 +311,10 @@ func (s *Store) connect(ctx context.Context, i Instance, deadline <-chan time.Ti
 func (s *Store) connectTo(ctx context.Context, address string) {
 	const first, most = 20 * time.Millisecond, 500 * time.Millisecond
 	for interval := first; ctx.Err() == nil; interval = min(2*interval, most) {
-		if s.options.Dial(ctx, "tcp", address) == nil {
-			return
+		err := s.options.Dial(ctx, "tcp", address)
+		var unknown *net.DNSError
+		if err == nil || errors.As(err, &unknown) && unknown.IsNotFound {
+			return // names of players may not be known where the API runs
 		}
 		timer := s.options.Clock.NewTimer(interval)
 		select {
