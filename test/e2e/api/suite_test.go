@@ -20,4 +20,7 @@ func TestJourneys(t *testing.T) { deployed.Run(t, "The platform API on a real cl
 // world is the cluster under test. Specs do not change it.
 var world *deployed.Cluster
 
-var _ = BeforeSuite(func(ctx SpecContext) { world = deployed.Begin(ctx) }, NodeTimeout(limits.Scaled(time.Minute)))
+var _ = BeforeSuite(func(ctx SpecContext) {
+	world = deployed.Begin(ctx)
+	install(ctx)
+}, NodeTimeout(limits.Scaled(5*time.Minute)))
