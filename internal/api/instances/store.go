@@ -160,7 +160,7 @@ func (s *Store) Start(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("watch %T: %w", kind, err)
 		}
-		if _, instance := kind.(*bergv1.ChallengeInstance); !instance {
+		if _, isInstance := kind.(*bergv1.ChallengeInstance); !isInstance {
 			continue
 		}
 		if _, err := informer.AddEventHandler(s.changes.handler()); err != nil {

@@ -114,7 +114,7 @@ func (s *Server) routes(doors map[string]web.Door) http.Handler {
 			}
 			started := s.clock.Now()
 			recorded := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
-			route := s.serve(e.name, e.Door, e.mux, recorded, r)
+			route := s.serve(e.name, e.Door, e.mux, recorded, r) //nolint:contextcheck // the request has it
 			s.metrics.served(e.name, route, recorded.status, s.clock.Since(started))
 			return
 		}

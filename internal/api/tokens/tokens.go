@@ -85,7 +85,7 @@ func parse(text []byte, defaultNamespace string, namespaces []string) (entry, er
 		one.Namespace = defaultNamespace
 	}
 	switch {
-	case one.Grant.Name != "":
+	case one.Name != "":
 		return entry{}, errors.New("name: the name is the key of the Secret; remove the field")
 	case !slices.Contains(Doors, one.Door):
 		return entry{}, fmt.Errorf("door: must be one of %s", strings.Join(Doors, ", "))

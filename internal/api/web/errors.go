@@ -23,7 +23,7 @@ var statuses = map[instances.Kind]int{
 // client reads nothing of it.
 func ProblemOf(err error) (p Problem, internal bool) {
 	var forPlatform *instances.Error
-	var body *ErrBody
+	var body *BodyError
 	switch {
 	case errors.As(err, &forPlatform):
 		return Problem{statuses[forPlatform.Kind], err.Error()}, false

@@ -21,14 +21,14 @@ const MaxBody = 64 << 10
 // bodyTime is how long a client may take to send its body.
 const bodyTime = 10 * time.Second
 
-// ErrBody is a body that cannot be used. Its text is for the client.
-type ErrBody struct {
+// BodyError is a body that cannot be used. Its text is for the client.
+type BodyError struct {
 	// Status is the HTTP status that fits: 400, 408 or 413.
 	Status int
 	text   string
 }
 
-func (e *ErrBody) Error() string { return e.text }
+func (e *BodyError) Error() string { return e.text }
 
 // Read reads a JSON object into to. Fields that it does not have are ignored. An empty body is an empty object.
 func Read(w http.ResponseWriter, r *http.Request, to any) error {
@@ -40,10 +40,10 @@ func Read(w http.ResponseWriter, r *http.Request, to any) error {
 		return nil
 	}
 	if data[0] != '{' {
-		return &ErrBody{http.StatusBadRequest, "the body must be a JSON object"}
+		return &BodyError{http.StatusBadRequest, "the body must be a JSON object"}
 	}
 	if err := json.Unmarshal(data, to); err != nil {
-		return &ErrBody{http.StatusBadRequest, "the body is not what this call takes: " + describe(err)}
+		return &BodyError{http.StatusBadRequest, "the body is not what this call takes: " + describe(err)}
 	}
 	return nil
 }
@@ -56,9 +56,9 @@ func Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, &ErrBody{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody)}
+		return nil, &BodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", MaxBody)}
 	case err != nil:
-		return nil, &ErrBody{http.StatusRequestTimeout, "the body did not arrive"}
+		return nil, &BodyError{http.StatusRequestTimeout, "the body did not arrive"}
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return data, nil

@@ -59,7 +59,9 @@ var _ = Describe("Hostile requests", func() {
 		ns := bergtest.Namespace(ctx)
 		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
 		a := begin(ctx, ns, 1, nil)
-		status := func(with func(*http.Request)) int { return call(ctx, "GET", a.proxy.URL+"/healthcheck", "", with).Status }
+		status := func(with func(*http.Request)) int {
+			return call(ctx, "GET", a.proxy.URL+"/healthcheck", "", with).Status
+		}
 		bearer := func(token string) func(*http.Request) {
 			return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 		}
@@ -94,5 +96,28 @@ var _ = Describe("Hostile requests", func() {
 			Expect(err).NotTo(HaveOccurred())
 		}
 		Expect(ctfd{a.replicas[0].http.URL}.call(ctx, "GET", "/healthcheck", "").Status).To(Equal(200))
+	})
+})
+
+var _ = Describe("An API server that is away", func() {
+	It("does not end reads, and starts continue afterwards", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		bergtest.Challenge(ctx, ns, "guestbook", oneFlag)
+		a := begin(ctx, ns, 1, nil)
+		c := ctfd{a.proxy.URL}
+		Expect(c.register(ctx, "1", "guestbook", "null").Status).To(Equal(200))
+		Expect(c.boot(ctx, "1", "7").Status).To(Equal(200))
+		a.replicas[0].cut.Store(true)
+		for range 20 {
+			read := c.call(ctx, "GET", "/api/v1/instance/1/7", "")
+			Expect(read.Status).To(Equal(200), read.Body)
+			Expect(read.json()).To(HaveKey("since"))
+		}
+		refused := c.boot(ctx, "1", "8")
+		Expect(refused.Status).To(BeNumerically(">=", 500), refused.Body)
+		Expect(refused.json()).To(And(HaveKey("code"), HaveKey("details"), HaveKeyWithValue("message", ContainSubstring("cluster"))))
+		a.replicas[0].cut.Store(false)
+		Expect(c.boot(ctx, "1", "8").Status).To(Equal(200))
+		Expect(live(ctx, ns)).To(HaveLen(2))
 	})
 })

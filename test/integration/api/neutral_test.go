@@ -71,7 +71,7 @@ var _ = Describe("The API's own door", func() {
 		a := begin(ctx, ns, 2, nil)
 		c := newV1(ctx, a.proxy.URL)
 
-		r, err := http.NewRequestWithContext(ctx, "GET", a.replicas[0].http.URL+"/v1/events", nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.replicas[0].http.URL+"/v1/events", nil)
 		Expect(err).NotTo(HaveOccurred())
 		r.Header.Set("Authorization", "Bearer "+tokensOf["v1"])
 		stream, err := http.DefaultClient.Do(r)

@@ -40,8 +40,11 @@ var _ = Describe("rCTF", func() {
 		started := c.call(ctx, "PUT", "guestbook", `,"config":{},"expose":[],"flags":[{"provider":"static","flag":"rctf{mine}"}],"timeoutMilliseconds":600000`)
 		Expect(started.Status).To(Equal(200), started.Body)
 		Expect(started.json()).To(HaveKeyWithValue("status", Or(Equal("starting"), Equal("running"))))
-		Eventually(func() any { return c.state(ctx, "guestbook")["status"] }).Should(Equal("running"))
-		running := c.state(ctx, "guestbook")
+		var running map[string]any // two replicas need not see it at the same moment
+		Eventually(func() any {
+			running = c.state(ctx, "guestbook")
+			return running["status"]
+		}).Should(Equal("running"))
 		Expect(running["timeLeftMilliseconds"]).To(And(BeNumerically(">", 0), BeNumerically("<=", 600000)))
 		Expect(running["endpoints"]).To(ConsistOf(And(
 			HaveKeyWithValue("kind", "tcp"), HaveKeyWithValue("bypassExpose", true), HaveKeyWithValue("title", "web"), HaveKey("host"), HaveKey("port"), HaveKey("text"))))

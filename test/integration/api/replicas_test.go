@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -46,6 +47,21 @@ type replica struct {
 	stop context.CancelFunc
 	http *httptest.Server
 	dead atomic.Bool
+	// cut: the API server cannot be reached.
+	cut atomic.Bool
+}
+
+// cut is a connection to the API server that can be lost.
+type cut struct {
+	to   http.RoundTripper
+	lost *atomic.Bool
+}
+
+func (c *cut) RoundTrip(r *http.Request) (*http.Response, error) {
+	if c.lost.Load() {
+		return nil, errors.New("the network is unreachable")
+	}
+	return c.to.RoundTrip(r)
 }
 
 // account is the user that the API acts as, with the rights of config/berg/api and no other.
@@ -111,12 +127,14 @@ func (a *api) start(ctx context.Context, env map[string]string) *replica {
 	rc := rest.CopyConfig(apiserver.Config)
 	rc.Impersonate = rest.ImpersonationConfig{UserName: account}
 	rc.QPS, rc.Burst = -1, -1
+	r := &replica{}
+	rc.Wrap(func(to http.RoundTripper) http.RoundTripper { return &cut{to, &r.cut} })
 	s, err := server.New(rc, config, clock.RealClock{}, slog.New(slog.NewTextHandler(GinkgoWriter, nil)))
 	Expect(err).NotTo(HaveOccurred())
 	running, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Follow(running) }()
-	r := &replica{stop: stop, http: httptest.NewServer(s.Handler())}
+	r.stop, r.http = stop, httptest.NewServer(s.Handler())
 	DeferCleanup(func() {
 		r.kill()
 		Eventually(ended).Should(Receive(BeNil()))

@@ -1,0 +1,88 @@
+package tokens
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const one, two = "0123456789abcdef-one", "0123456789abcdef-two"
+
+func TestTokens(t *testing.T) {
+	for name, tc := range map[string]struct {
+		entry string
+		wrong string // in the error; "": none
+	}{
+		"YAML":                       {"door: rctf\ntoken: " + one, ""},
+		"one line":                   {"{door: rctf, token: " + one + "}", ""},
+		"JSON":                       {`{"door":"rctf","token":"` + one + `"}`, ""},
+		"another namespace":          {"{door: v1, namespace: finals, token: " + one + "}", ""},
+		"a namespace that is none":   {"{door: v1, namespace: A B, token: " + one + "}", "namespace"},
+		"a namespace of others":      {"{door: v1, namespace: kube-system, token: " + one + "}", "PLATFORM_NAMESPACE"},
+		"no door":                    {"token: " + one, "door"},
+		"an unknown door":            {"{door: ctfd, token: " + one + "}", "chall-manager"},
+		"no token":                   {"door: rctf", "openssl"},
+		"a short token":              {"{door: rctf, token: short-token}", "openssl"},
+		"a name of its own":          {"{door: rctf, name: x, token: " + one + "}", "name"},
+		"a token alone":              {one, "YAML"},
+		"a field that is none":       {"{door: rctf, tokn: " + one + "}", "YAML"},
+		"a token that is too long":   {"{door: rctf, token: " + strings.Repeat("a", 1000) + "}", "openssl"},
+		"a token that is not a text": {"{door: rctf, token: [1]}", "YAML"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set, err := Parse(map[string][]byte{"mine": []byte(tc.entry)}, "berg", []string{"berg", "finals"})
+			switch {
+			case tc.wrong == "" && (err != nil || set.Len() != 1):
+				t.Errorf("%d tokens, %v", set.Len(), err)
+			case tc.wrong != "" && (err == nil || !strings.Contains(err.Error(), tc.wrong) || !strings.Contains(err.Error(), "mine") || set.Len() != 0):
+				t.Errorf("%d tokens, %v: want an error of key mine with %q", set.Len(), err, tc.wrong)
+			case err != nil && strings.Contains(err.Error(), one):
+				t.Errorf("the error repeats the token: %v", err)
+			}
+		})
+	}
+}
+
+func TestAWrongTokenDoesNotCloseTheOthers(t *testing.T) {
+	set, err := Parse(map[string][]byte{
+		"a": []byte("{door: rctf, token: " + one + "}"), "b": []byte("door: nothing"), "c": []byte("{door: v1, token: " + one + "}"), "d": []byte("{door: v1, token: " + two + "}"),
+	}, "berg", []string{"berg"})
+	if err == nil || !strings.Contains(err.Error(), "key b") || !strings.Contains(err.Error(), "key c") {
+		t.Errorf("%v", err)
+	}
+	if grant, ok := set.Find(one); !ok || grant != (Grant{"a", DoorRCTF, "berg"}) {
+		t.Errorf("%v, %t", grant, ok)
+	}
+	if grant, ok := set.Find(two); !ok || grant != (Grant{"d", DoorV1, "berg"}) {
+		t.Errorf("%v, %t", grant, ok)
+	}
+	for _, token := range []string{"", "x", one + " ", strings.Repeat("a", 1<<20)} {
+		if _, ok := set.Find(token); ok {
+			t.Errorf("a token of %d bytes opens a door", len(token))
+		}
+	}
+	if _, ok := new(Store).Find(one); ok {
+		t.Error("a store without a Secret opens a door")
+	}
+}
+
+func TestWhereARequestHasItsToken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		set  func(*http.Request)
+		want string
+	}{
+		"nowhere":             {func(*http.Request) {}, ""},
+		"Bearer":              {func(r *http.Request) { r.Header.Set("Authorization", "bearer  "+one) }, one},
+		"password of Basic":   {func(r *http.Request) { r.SetBasicAuth("any", one) }, one},
+		"CTFd's header":       {func(r *http.Request) { r.Header.Set("X-Ctfd-Auth", one) }, one},
+		"user of Basic":       {func(r *http.Request) { r.SetBasicAuth(one, "") }, ""},
+		"an unknown scheme":   {func(r *http.Request) { r.Header.Set("Authorization", "Digest "+one) }, ""},
+		"a token that is all": {func(r *http.Request) { r.Header.Set("Authorization", one) }, ""},
+	} {
+		r, _ := http.NewRequest(http.MethodGet, "/", nil) //nolint:noctx // it is never sent
+		tc.set(r)
+		if got := Of(r); got != tc.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
