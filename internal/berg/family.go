@@ -114,7 +114,7 @@ func setup(ctx context.Context, deps family.Dependencies, cfg config.Berg) error
 		Client: mgr.GetClient(),
 		Live:   mgr.GetAPIReader(),
 		Writer: deps.Writer,
-		Events: mgr.GetEventRecorder("berg-operator"),
+		Events: challengeinstance.WithSource(mgr.GetEventRecorder("berg-operator")),
 		Clock:  deps.Clock,
 
 		Config:    cfg,

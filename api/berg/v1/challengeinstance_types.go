@@ -494,7 +494,7 @@ const (
 	LabelContainer          = "berg.norelect.ch/container"
 	LabelHostname           = "berg.norelect.ch/hostname"
 	// LabelSource on a ChallengeInstance is the user or team of a platform that it is for. Its
-	// namespace and pods get it too.
+	// namespace, pods and record get it too, and its events tell it.
 	LabelSource = "berg.norelect.ch/source"
 
 	// AnnotationInstanceUID proves to which ChallengeInstance an object belongs.

@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Restarts",type=integer,JSONPath=`.spec.restarts`
 // +kubebuilder:printcolumn:name="Ended",type=date,JSONPath=`.spec.endedAt`
 // +kubebuilder:printcolumn:name="Owner",type=string,JSONPath=`.spec.ownerId`,priority=1
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.source`,priority=1
 // +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.spec.problem.message`,priority=1
 // +operator-sdk:csv:customresourcedefinitions:displayName="Challenge Instance Record",order=4,resources={{ChallengeInstance,v1,""},{Event,v1,""}}
 type ChallengeInstanceRecord struct {
@@ -62,6 +63,12 @@ type ChallengeInstanceRecordSpec struct {
 	// +kubebuilder:validation:MaxLength=36
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Owner"
 	OwnerID string `json:"ownerId"`
+
+	// User or team of the platform that it was for: its label berg.norelect.ch/source. Empty if it came from no platform.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Source"
+	Source string `json:"source,omitempty"`
 
 	// Why it ended. Timeout: it expired; UserRequest: the player asked, or a client deleted it
 	// without a reason; AdminTermination: an organiser did; ChallengeDeleted: its Challenge was

@@ -23,6 +23,7 @@ type Row struct {
 	Name        string                   `json:"name"`
 	Challenge   string                   `json:"challenge"`
 	Owner       string                   `json:"owner"`
+	Source      string                   `json:"source,omitempty"`
 	Phase       bergv1.Phase             `json:"phase"`
 	Problem     string                   `json:"problem,omitempty"`
 	Cause       bergv1.Cause             `json:"cause,omitempty"`
@@ -39,7 +40,7 @@ type Row struct {
 func rowOf(i *bergv1.ChallengeInstance, now time.Time) Row {
 	created := i.CreationTimestamp
 	row := Row{
-		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID,
+		Namespace: i.Namespace, Name: i.Name, Challenge: i.Spec.ChallengeRef.Name, Owner: i.Spec.OwnerID, Source: i.Labels[bergv1.LabelSource],
 		Phase: cmp.Or(i.Status.Phase, bergv1.PhasePending), Problem: problemOf(i), Cause: i.Status.Cause,
 		Created: &created, Started: i.Status.StartedAt, Expires: i.Status.ExpiresAt,
 		Frozen: isFrozen(i), InNamespace: i.Status.Namespace, Services: i.Status.Services,
@@ -101,7 +102,7 @@ func (r *root) list() *cobra.Command {
 func (r *root) table(namespaces bool) *console.Table {
 	header := []string{"NAME", "CHALLENGE", "PHASE", "LEFT", "ADDRESS"}
 	if r.Format == console.Wide {
-		header = []string{"NAME", "CHALLENGE", "PHASE", "CAUSE", "LEFT", "OWNER", "STARTED", "ADDRESS"}
+		header = []string{"NAME", "CHALLENGE", "PHASE", "CAUSE", "LEFT", "OWNER", "SOURCE", "STARTED", "ADDRESS"}
 	}
 	first := 0
 	if namespaces {
@@ -139,7 +140,7 @@ func (r *root) cells(row Row, namespaces bool) []console.Cell {
 		if row.Started != nil {
 			started = row.Started.UTC().Format(time.RFC3339)
 		}
-		cells = append(cells, console.Cell{Text: row.Owner}, console.Cell{Text: started})
+		cells = append(cells, console.Cell{Text: row.Owner}, console.Cell{Text: cmp.Or(row.Source, "-")}, console.Cell{Text: started})
 	}
 	cells = append(cells, console.Cell{Text: cmp.Or(strings.Join(addresses, " "), "-")})
 	if namespaces {

@@ -141,8 +141,12 @@ func (r *root) showRecord(ctx context.Context, c *cluster.Cluster, from, name st
 
 func (r *root) printRecord(record *bergv1.ChallengeInstanceRecord) {
 	s := record.Spec
-	r.Printf("%s of challenge %s, owner %s\n", r.Paint(console.Bold, console.OneLine(s.Instance.Namespace+"/"+s.Instance.Name)),
-		console.OneLine(s.ChallengeRef.Name), console.OneLine(s.OwnerID))
+	source := ""
+	if s.Source != "" {
+		source = ", source " + console.OneLine(s.Source)
+	}
+	r.Printf("%s of challenge %s, owner %s%s\n", r.Paint(console.Bold, console.OneLine(s.Instance.Namespace+"/"+s.Instance.Name)),
+		console.OneLine(s.ChallengeRef.Name), console.OneLine(s.OwnerID), source)
 	phase := ""
 	if s.Phase != "" {
 		phase = ", in phase " + string(s.Phase)
@@ -201,6 +205,7 @@ type RecordRow struct {
 	Instance  string       `json:"instance"`
 	Challenge string       `json:"challenge"`
 	Owner     string       `json:"owner"`
+	Source    string       `json:"source,omitempty"`
 	Record    string       `json:"record"`
 	Written   metav1.Time  `json:"written"`
 	DeleteAt  *metav1.Time `json:"deleteAt,omitempty"`
@@ -216,7 +221,7 @@ func recordRows(all []metav1.PartialObjectMetadata, namespace string, everywhere
 			continue
 		}
 		row := RecordRow{
-			Namespace: of, Instance: name, Challenge: m.Annotations[bergv1.AnnotationChallenge], Owner: m.Labels[bergv1.LabelOwnerID],
+			Namespace: of, Instance: name, Challenge: m.Annotations[bergv1.AnnotationChallenge], Owner: m.Labels[bergv1.LabelOwnerID], Source: m.Labels[bergv1.LabelSource],
 			Record: m.Name, Written: m.CreationTimestamp,
 		}
 		if at, err := time.Parse(time.RFC3339, m.Annotations[bergv1.AnnotationDeleteAt]); err == nil {

@@ -19,11 +19,11 @@ import (
 
 // selection selects instances.
 type selection struct {
-	all, allNamespaces               bool
-	selector, challenge, owner, node string
-	phases                           []string
-	names                            []string
-	labels                           labels.Selector
+	all, allNamespaces                       bool
+	selector, challenge, owner, source, node string
+	phases                                   []string
+	names                                    []string
+	labels                                   labels.Selector
 	// filtered reports whether an option other than --all selects.
 	filtered bool
 }
@@ -35,6 +35,7 @@ func (s *selection) add(c *cobra.Command, r *root, acts bool) {
 	f.StringVarP(&s.selector, "selector", "l", "", "only instances with these labels, as in team=red")
 	f.StringVar(&s.challenge, "challenge", "", "only instances of this Challenge")
 	f.StringVar(&s.owner, "owner", "", "only the instance of this owner (a UUID)")
+	f.StringVar(&s.source, "source", "", "only instances of this user or team of a platform")
 	f.StringSliceVar(&s.phases, "phase", nil, "only instances in these phases, as in Running,Starting")
 	f.StringVar(&s.node, "node", "", "only instances with a pod on this node")
 	if acts {
@@ -66,12 +67,12 @@ func (s *selection) check(names []string, acts bool) error {
 	if s.labels, err = labels.Parse(s.selector); err != nil {
 		return console.Errorf(console.ExitUsage, "-l %s: %w", s.selector, err)
 	}
-	s.filtered = s.selector != "" || s.challenge != "" || s.owner != "" || s.node != "" || len(s.phases) > 0
+	s.filtered = s.selector != "" || s.challenge != "" || s.owner != "" || s.source != "" || s.node != "" || len(s.phases) > 0
 	switch {
 	case len(s.names) > 0 && (s.all || s.filtered || s.allNamespaces):
-		return console.Errorf(console.ExitUsage, "use either names, or --all, -A, -l, --challenge, --owner, --phase and --node")
+		return console.Errorf(console.ExitUsage, "use either names, or --all, -A, -l, --challenge, --owner, --source, --phase and --node")
 	case acts && len(s.names) == 0 && !s.all && !s.filtered:
-		return console.Errorf(console.ExitUsage, "no instances are selected: use names, --all, -l, --challenge, --owner, --phase or --node")
+		return console.Errorf(console.ExitUsage, "no instances are selected: use names, --all, -l, --challenge, --owner, --source, --phase or --node")
 	}
 	return nil
 }
@@ -93,6 +94,7 @@ func (s *selection) matches(i *bergv1.ChallengeInstance, onNode map[string]bool)
 	return (len(s.names) == 0 || slices.Contains(s.names, i.Name)) &&
 		(s.challenge == "" || i.Spec.ChallengeRef.Name == s.challenge) &&
 		(s.owner == "" || i.Spec.OwnerID == s.owner) &&
+		(s.source == "" || i.Labels[bergv1.LabelSource] == s.source) &&
 		(len(s.phases) == 0 || slices.ContainsFunc(s.phases, func(p string) bool { return strings.EqualFold(p, string(i.Status.Phase)) })) &&
 		(s.node == "" || onNode[why.NamespaceOf(i)])
 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -27,6 +29,21 @@ const (
 	actionObserve   = "Observe"
 	actionTerminate = "Terminate"
 )
+
+// WithSource returns a recorder whose events about instances tell the user or team of a platform that they are for.
+func WithSource(to events.EventRecorder) events.EventRecorder { return sourceRecorder{to} }
+
+type sourceRecorder struct{ events.EventRecorder }
+
+// Eventf is called as that of the recorder in it.
+func (r sourceRecorder) Eventf(about, related runtime.Object, kind, reason, action, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if i, ok := about.(*bergv1.ChallengeInstance); ok && i.Labels[bergv1.LabelSource] != "" {
+		suffix := " (source " + i.Labels[bergv1.LabelSource] + ")"
+		text = conditions.Shorten(text, conditions.MaxNote-len(suffix)) + suffix
+	}
+	r.EventRecorder.Eventf(about, related, kind, reason, action, "%s", text)
+}
 
 // reportStarted reports that an instance is being built.
 func (r *Reconciler) reportStarted(instance *bergv1.ChallengeInstance) {

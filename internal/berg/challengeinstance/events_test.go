@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
@@ -14,6 +15,26 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 )
+
+func TestEventsTellTheSource(t *testing.T) {
+	fake := events.NewFakeRecorder(3)
+	r := WithSource(fake)
+	ofTeam := testInstance(func(i *bergv1.ChallengeInstance) { i.Labels = map[string]string{bergv1.LabelSource: "42"} })
+	for want, write := range map[string]func(){
+		"Normal A done (source 42)": func() { r.Eventf(ofTeam, nil, "Normal", "A", "Do", "%s", "done") },
+		"Normal A done":             func() { r.Eventf(testInstance(), nil, "Normal", "A", "Do", "%s", "done") },
+		"Normal A done too":         func() { r.Eventf(&bergv1.Challenge{}, nil, "Normal", "A", "Do", "done %s", "too") },
+	} {
+		write()
+		if got := <-fake.Events; got != want {
+			t.Errorf("%q instead of %q", got, want)
+		}
+	}
+	r.Eventf(ofTeam, nil, "Warning", "A", "Do", "%s", strings.Repeat("long ", 1000))
+	if got := <-fake.Events; len(got) > conditions.MaxNote+len("Warning A ") || !strings.HasSuffix(got, " (source 42)") {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
 
 func TestTerminationsAreReportedOnceAndForgotten(t *testing.T) {
 	var e terminations

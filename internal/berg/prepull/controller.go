@@ -46,7 +46,6 @@ type Reconciler struct {
 //
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
 // +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=list;watch
-// +kubebuilder:rbac:groups=berg.norelect.ch,resources=challenges/status,verbs=patch
 
 // reconcile brings the images of all Challenges a step further. It returns after how long time
 // alone will change something, zero for never.

@@ -7,7 +7,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/kit/identity"
 )
 
@@ -18,7 +17,6 @@ var needed = []authorizationv1.ResourceAttributes{
 	{Resource: "nodes", Verb: "watch"},
 	{Group: "node.k8s.io", Resource: "runtimeclasses", Verb: "list"},
 	{Group: "node.k8s.io", Resource: "runtimeclasses", Verb: "watch"},
-	{Group: bergv1.GroupVersion.Group, Resource: "challenges", Subresource: "status", Verb: "patch"},
 }
 
 // Permitted returns an error that names the first right which the operator lacks to pull images

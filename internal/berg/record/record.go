@@ -62,6 +62,7 @@ func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.
 		ChallengeRef:        e.Challenge,
 		ChallengeGeneration: i.Status.ChallengeGeneration,
 		OwnerID:             i.Spec.OwnerID,
+		Source:              i.Labels[bergv1.LabelSource],
 		Reason:              e.Reason,
 		Phase:               lastPhase(i),
 		Problem:             problemOf(i, c),
@@ -78,7 +79,7 @@ func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.
 		spec.Incomplete = beginning(strings.TrimSpace(fmt.Sprintf("%d more containers are left out. %s", over, spec.Incomplete)), maxMessage)
 	}
 	size := fit(&spec)
-	return &bergv1.ChallengeInstanceRecord{
+	record := &bergv1.ChallengeInstanceRecord{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: cfg.Namespace,
 			Name:      string(i.UID),
@@ -98,6 +99,10 @@ func compose(e challengeinstance.Ending, seen Seen, cfg config.Record, now time.
 		},
 		Spec: spec,
 	}
+	if spec.Source != "" {
+		record.Labels[bergv1.LabelSource] = spec.Source
+	}
+	return record
 }
 
 // lastPhase is the last that an instance had alive, "" if its status tells no more.

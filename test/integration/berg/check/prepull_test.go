@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -207,7 +206,7 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		Expect(rooms(ctx)).To(BeEmpty())
 
 		Expect(k8s.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berg-operator-berg-prepull"}})).To(Succeed())
-		Eventually(func() bool { return apiserver.May(ctx, apiserver.OperatorUser, toTell()) }).Should(BeFalse())
+		Eventually(func() bool { return apiserver.May(ctx, apiserver.OperatorUser, may("watch", "", "nodes")) }).Should(BeFalse())
 		rc := rest.CopyConfig(restConfig)
 		rc.Impersonate = rest.ImpersonationConfig{UserName: apiserver.OperatorUser}
 		p, enabled := inprocess.Load(inprocess.With(map[string]string{"IMAGE_PREPULL_LEAD": "1h"}), families.All()...)
@@ -228,14 +227,6 @@ func allowPrepull(ctx context.Context) {
 	for _, right := range [][3]string{{"watch", "", "nodes"}, {"watch", "node.k8s.io", "runtimeclasses"}} { // the API server goes by it a moment later
 		Eventually(func() bool { return apiserver.May(ctx, apiserver.OperatorUser, may(right[0], right[1], right[2])) }).Should(BeTrue())
 	}
-	Eventually(func() bool { return apiserver.May(ctx, apiserver.OperatorUser, toTell()) }).Should(BeTrue())
-}
-
-// toTell is the right to write the status of Challenges, which no other role grants.
-func toTell() authorizationv1.ResourceAttributes {
-	right := may("patch", bergv1.GroupVersion.Group, "challenges")
-	right.Subresource = "status"
-	return right
 }
 
 // imagesShow waits for what a Challenge tells of its present version.
