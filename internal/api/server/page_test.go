@@ -45,6 +45,28 @@ func TestPageShowsTheSettings(t *testing.T) {
 	}
 }
 
+// The page lists exactly the metrics that the API registers.
+func TestPageListsTheMetrics(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/platform-api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMetrics()
+	m.served("rctf", "status", 200, time.Second)
+	families, err := m.registry.Gather()
+	if err != nil || len(families) == 0 {
+		t.Fatalf("%d metrics, error %v", len(families), err)
+	}
+	for _, f := range families {
+		if !strings.Contains(string(page), "| `"+f.GetName()+"` |") {
+			t.Errorf("the page does not list %s", f.GetName())
+		}
+	}
+	if listed := strings.Count(string(page), "| `berg_api_"); listed != len(families) {
+		t.Errorf("the page lists %d metrics, not %d", listed, len(families))
+	}
+}
+
 func load(env map[string]string) (Config, error) {
 	var c Config
 	_, err := settings.Load("", []settings.Section{c.Section()}, nil, func(name string) string { return env[name] }, io.Discard)

@@ -464,9 +464,52 @@ func TestRightsApartAreThoseOfConfig(t *testing.T) {
 	}
 }
 
+// The platform API is that of config/berg/api, with the settings that the values have as their defaults.
+func TestPlatformAPIIsThatOfConfig(t *testing.T) {
+	want := built(t, "../../../config/berg/api")
+	got := must(t, "api: {enabled: true}")
+	for id := range must(t, "") {
+		if want[id] != nil {
+			t.Errorf("%s is there without api.enabled", id)
+		}
+		delete(got, id)
+	}
+	deployment := "Deployment/" + namespace + "/berg-api"
+	if got[deployment] == nil {
+		t.Fatalf("no Deployment in %v", slices.Sorted(maps.Keys(got)))
+	}
+	delete(got, deployment) // its variables are tried below
+	delete(want, deployment)
+	compare(t, bared(got), bared(want))
+
+	several := must(t, "api: {enabled: true, replicas: 3, platformNamespaces: [one, two], settings: {RATE: 1000000, TOKEN_SECRET: mine}, image: {tag: x}}")
+	for _, id := range []string{"Role/one/berg-api", "Role/two/berg-api", "RoleBinding/one/berg-api", "RoleBinding/two/berg-api"} {
+		if several[id] == nil {
+			t.Errorf("%s is missing", id)
+		}
+	}
+	text, _ := yaml.Marshal(several[deployment])
+	for _, part := range []string{"one,two", `value: "1000000"`, "value: mine", "berg-api:x", "replicas: 3", `name: BOOT_WAIT\n          value: 45s`} {
+		if !bytes.Contains(text, []byte(strings.ReplaceAll(part, `\n`, "\n"))) {
+			t.Errorf("the Deployment has no %s:\n%s", part, text)
+		}
+	}
+	if text, _ := yaml.Marshal(several["Role/"+namespace+"/berg-api-tokens"]); !bytes.Contains(text, []byte("- mine")) {
+		t.Errorf("the Role names another Secret than TOKEN_SECRET:\n%s", text)
+	}
+	for id, object := range must(t, "{families: {berg: false}, api: {enabled: true}}") {
+		if strings.Contains(id, "berg-api") {
+			t.Errorf("%s comes without Challenges: %v", id, object)
+		}
+	}
+	if _, _, err := render("api: {enabled: true, settings: {ADDITIONAL_POLICY: maybe}}", namespace); err == nil || !strings.Contains(err.Error(), "ADDITIONAL_POLICY") {
+		t.Errorf("a wrong setting: %v", err)
+	}
+}
+
 // Nothing stays in the namespace of config/, and names of objects do not follow that of the release.
 func TestAnyNamespaceWillDo(t *testing.T) {
-	objects, notes, err := render("{createNamespace: true, rights: {check: true, prepull: true, record: true}, settings: {RECORD_NAMESPACE: kept}}", "elsewhere")
+	objects, notes, err := render("{createNamespace: true, api: {enabled: true}, rights: {check: true, prepull: true, record: true}, settings: {RECORD_NAMESPACE: kept}}", "elsewhere")
 	if err != nil {
 		t.Fatal(err)
 	}

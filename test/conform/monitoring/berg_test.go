@@ -30,9 +30,22 @@ func healthyBerg() []string {
 		// Another program of the cluster has a series of the same name.
 		`workqueue_depth{job="other",instance="x",name="challengeinstance"} 9000x90`,
 	}
+	series = append(series,
+		`up{job="berg-api",instance="c"} 1x90`, `up{job="berg-api",instance="d"} 1x90`,
+		`berg_api_tokens{job="berg-api",instance="c"} 2x90`,
+		apiRequests("200", "0+600x90"), apiRequests("401", "0+0.2x90"), apiRequests("500", "0+1x90"),
+	)
+	for _, s := range histogram("berg_api_request_duration_seconds", `door="rctf",call="status"`, "0.1", 600) {
+		series = append(series, strings.Replace(s, job, `job="berg-api"`, 1))
+	}
 	series = append(series, histogram("berg_challengeinstance_time_to_running_seconds", `challenge="web"`, "5", 3)...)
 	series = append(series, histogram("berg_challengeinstance_expiry_delay_seconds", "", "0.5", 3)...)
 	return series
+}
+
+// apiRequests is the series of the requests that the platform API answered with a status.
+func apiRequests(code, values string) string {
+	return `berg_api_requests_total{job="berg-api",instance="c",door="rctf",call="status",code="` + code + `"} ` + values
 }
 
 func alertsOfBerg() map[string]alertTest {
@@ -51,6 +64,28 @@ func alertsOfBerg() map[string]alertTest {
 		"BergInstancesQueued": {
 			fires:  [][]string{with(healthy(), head+"0+60x90")},
 			silent: [][]string{with(healthy(), head+"0+60x14 0+60x14 0+60x14 0x44")},
+		},
+		"BergAPIDown": {
+			fires: [][]string{with(healthy(), `up{job="berg-api",instance="c"} 1x20 0x70`, `up{job="berg-api",instance="d"} 1x20 0x70`)},
+			silent: [][]string{
+				with(healthy(), `up{job="berg-api",instance="c"} 1x20 0x70`), // the other one answers
+				without(healthy(), `berg_api_tokens`),
+			},
+		},
+		"BergAPIErrors": {
+			fires: [][]string{with(healthy(), apiRequests("503", "0x20 0+60x70"))},
+			silent: [][]string{
+				with(healthy(), apiRequests("503", "0x20 0+60x3 180x67")),
+				// A quiet night: one of two requests.
+				with(healthy(), apiRequests("200", "0+0.2x90"), apiRequests("500", "0+0.2x90")),
+			},
+		},
+		"BergAPITokenRefused": {
+			fires: [][]string{
+				with(healthy(), `berg_api_tokens{job="berg-api",instance="c"} 2x20 0x70`),
+				with(healthy(), apiRequests("401", "0x20 0+10x70")),
+			},
+			silent: [][]string{with(healthy(), apiRequests("401", "0x20 0+5x2 10x68"))},
 		},
 		"BergReconcileErrors": {
 			fires: [][]string{with(healthy(), errors("0+20x90"))},

@@ -1,6 +1,14 @@
-{{- /* The value of a setting as the text of an environment variable: numbers without exponents, lists with commas. */}}
 {{- define "berg-operator.setting" -}}
-{{- $value := index (index . 0).Values.settings (index . 1) -}}
+{{- include "berg-operator.variable" (index (index . 0).Values.settings (index . 1)) -}}
+{{- end }}
+
+{{- define "berg-operator.apiSetting" -}}
+{{- include "berg-operator.variable" (index (index . 0).Values.api.settings (index . 1)) -}}
+{{- end }}
+
+{{- /* A value as the text of an environment variable: numbers without exponents, lists with commas. */}}
+{{- define "berg-operator.variable" -}}
+{{- $value := . -}}
 {{- if kindIs "slice" $value -}}
 {{- join "," $value | quote -}}
 {{- else if and (kindIs "float64" $value) (eq (floor $value) $value) -}}
@@ -11,9 +19,18 @@
 {{- end }}
 
 {{- define "berg-operator.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- include "berg-operator.reference" (list . .Values.image) -}}
+{{- end }}
+
+{{- define "berg-operator.apiImage" -}}
+{{- include "berg-operator.reference" (list . .Values.api.image) -}}
+{{- end }}
+
+{{- define "berg-operator.reference" -}}
+{{- $image := index . 1 -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ $image.repository }}:{{ $image.tag | default (index . 0).Chart.AppVersion }}
 {{- end -}}
 {{- end }}
