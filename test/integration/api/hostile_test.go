@@ -12,6 +12,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/bergctf/berg-operator/test/lib/apiserver"
@@ -53,6 +56,27 @@ var _ = Describe("Hostile requests", func() {
 		var registrations corev1.ConfigMapList
 		Expect(k8s.List(ctx, &registrations, client.InNamespace(ns), client.HasLabels{"berg.norelect.ch/registration"})).To(Succeed())
 		Expect(registrations.Items).To(HaveLen(1))
+	})
+
+	It("of one who stole the account reach no ConfigMap but registrations", func(ctx context.Context) {
+		ns := bergtest.Namespace(ctx)
+		grant(ctx, ns)
+		rc := rest.CopyConfig(apiserver.Config)
+		rc.Impersonate = rest.ImpersonationConfig{UserName: account}
+		thief, err := client.New(rc, client.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "settings"}, Data: map[string]string{"a": "b"}}
+		Expect(k8s.Create(ctx, foreign)).To(Succeed())
+		Eventually(func() error { // a policy is enforced a moment after it was written
+			return thief.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "any-"}}, client.DryRunAll)
+		}).Should(MatchError(ContainSubstring("registration only")))
+		changed := foreign.DeepCopy()
+		changed.Data["a"] = "c"
+		Expect(thief.Update(ctx, changed)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+		changed.Labels = map[string]string{"berg.norelect.ch/registration": "rctf"}
+		Expect(thief.Update(ctx, changed)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+		Expect(thief.Delete(ctx, foreign)).To(MatchError(apierrors.IsForbidden, "is forbidden"))
+		Expect(k8s.Delete(ctx, foreign)).To(Succeed(), "others are limited, too")
 	})
 
 	It("without a token, or with that of another door, reach nothing; a changed token is valid immediately", func(ctx context.Context) {

@@ -19,8 +19,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/bergctf/berg-operator/internal/api/server"
@@ -105,6 +107,13 @@ func grant(ctx context.Context, namespace string) {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}},
 		})).To(Succeed())
+	}
+	policy, err := os.ReadFile("../../../config/berg/api/policy.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	for document := range strings.SplitSeq(string(policy), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+		Expect(k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("integration"), client.ForceOwnership)).To(Succeed())
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "berg-api-tokens"}, StringData: map[string]string{}}
 	for door, token := range tokensOf {
