@@ -58,7 +58,7 @@ It uses your own permissions. Exit codes: 0 done, 1 failed, 2 invalid usage, 3 n
 		"play":    {r.try(), r.connect()},
 		"many":    {r.end(), r.extend(), r.rollout(), r.freeze(), r.unfreeze()},
 		"cluster": {r.doctor(), r.plan()},
-		"write":   {r.lint()},
+		"write":   {r.importFiles(), r.lint()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group

@@ -1,0 +1,170 @@
+package importer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/compose-spec/compose-go/v2/dotenv"
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/template"
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/sirupsen/logrus"
+	yamlv3 "go.yaml.in/yaml/v3"
+)
+
+var (
+	plainVariable    = regexp.MustCompile(`(^|[^$])\$(?:\{(\w+)\}|(\w+))`)
+	requiredVariable = regexp.MustCompile(`\$\{(\w+):?\?[^}]*\}`)
+)
+
+// compose imports a compose file, with those that override it.
+func (out *Result) compose(file string, more []string, content []byte, o Options) error {
+	root := nodeOf(content)
+	if root == nil || root.Kind != yamlv3.MappingNode {
+		return fmt.Errorf("%s: must be a compose file: it is no YAML mapping", file)
+	}
+	if child(root, "services") == nil {
+		if !firstFormat(root) {
+			return fmt.Errorf("%s: must be a compose file: it has no services", file)
+		}
+		content = []byte("services:\n  " + strings.ReplaceAll(strings.ReplaceAll(string(content), "\r", ""), "\n", "\n  "))
+		root = &yamlv3.Node{Kind: yamlv3.MappingNode, Content: []*yamlv3.Node{{Kind: yamlv3.ScalarNode, Value: "services"}, root}}
+	}
+	folder := filepath.Dir(file)
+	name := wordsOf(child(root, "name"))
+	if strings.Contains(name, "$") || name == "" {
+		name = folderName(file)
+	}
+	d := out.draft(file, name, o)
+	l := composeLoader{draft: d, folder: folder, environment: o.Environment, unset: map[string]bool{}}
+	values, err := dotenv.GetEnvFromFile(map[string]string{}, nil)
+	if _, missing := os.Stat(filepath.Join(folder, ".env")); missing == nil {
+		values, err = dotenv.GetEnvFromFile(map[string]string{}, []string{filepath.Join(folder, ".env")})
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(folder, ".env"), err)
+	}
+	l.file = values
+	details := types.ConfigDetails{WorkingDir: folder, ConfigFiles: []types.ConfigFile{{Filename: file, Content: content}}, Environment: types.Mapping{}}
+	for _, path := range more {
+		details.ConfigFiles = append(details.ConfigFiles, types.ConfigFile{Filename: path})
+	}
+	project, err := l.load(details)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.unset)) {
+		out.Chosen = append(out.Chosen, Note{File: file, Key: "${" + name + "}", Message: "is not set, and is replaced by nothing: set it with --env " + name + "=VALUE, or in " + filepath.Join(folder, ".env")})
+	}
+	d.compose(project, child(root, "services"), &l)
+	if top := child(root, "volumes"); top != nil && len(top.Content) > 0 && len(project.Services) == 0 {
+		return fmt.Errorf("%s: %w", file, ErrNothing)
+	}
+	d.finish()
+	return nil
+}
+
+// firstFormat reports whether a file has the format of the first version of compose: services without a key above them.
+func firstFormat(root *yamlv3.Node) bool {
+	for i := 1; i < len(root.Content); i += 2 {
+		if child(root.Content[i], "image") == nil && child(root.Content[i], "build") == nil {
+			return false
+		}
+	}
+	return len(root.Content) > 0
+}
+
+type composeLoader struct {
+	*draft
+	folder            string
+	environment, file map[string]string
+	unset             map[string]bool
+}
+
+func (l *composeLoader) lookup(name string) (string, bool) {
+	if value, ok := l.environment[name]; ok {
+		return value, true
+	}
+	value, ok := l.file[name]
+	return value, ok
+}
+
+// substitute replaces variables as docker compose does. One that is required and not set is replaced by nothing, too.
+func (l *composeLoader) substitute(text string, mapping template.Mapping) (string, error) {
+	note := func(name string) {
+		if _, ok := mapping(name); !ok {
+			l.unset[name] = true
+		}
+	}
+	for _, found := range plainVariable.FindAllStringSubmatch(text, -1) {
+		note(found[2] + found[3])
+	}
+	text = requiredVariable.ReplaceAllStringFunc(text, func(found string) string {
+		name := requiredVariable.FindStringSubmatch(found)[1]
+		note(name)
+		value, _ := mapping(name)
+		return strings.ReplaceAll(value, "$", "$$")
+	})
+	return template.SubstituteWithOptions(text, mapping, template.WithoutLogging)
+}
+
+// load reads files as docker compose does. What docker compose refuses is imported as far as possible, and named.
+func (l *composeLoader) load(details types.ConfigDetails) (*types.Project, error) {
+	logrus.SetOutput(io.Discard) // compose-go warns of keys that mean nothing
+	var first error
+	for attempt := range 3 {
+		project, err := loader.LoadWithContext(context.Background(), details, func(o *loader.Options) {
+			o.SetProjectName("challenge", true)
+			o.SkipNormalization, o.SkipConsistencyCheck, o.SkipResolveEnvironment, o.SkipResolveLabels = true, true, true, true
+			o.SkipValidation = attempt > 0
+			o.SkipExtends, o.SkipInclude = attempt > 1, attempt > 1
+			o.Profiles = []string{"*"}
+			o.Interpolate.LookupValue, o.Interpolate.Substitute = l.lookup, l.substitute
+		})
+		if err == nil {
+			if first != nil {
+				l.lost(nil, "services", "", "docker compose refuses the file: "+oneLine(first.Error()))
+			}
+			return project, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if len(l.unset) > 0 {
+		return nil, fmt.Errorf("%s (set %s with --env NAME=VALUE)", oneLine(first.Error()), strings.Join(slices.Sorted(maps.Keys(l.unset)), ", "))
+	}
+	return nil, errors.New(oneLine(first.Error()))
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// readEnvironment reads a file of variables.
+func (l *composeLoader) readEnvironment(file types.EnvFile) (map[string]string, error) {
+	if file.Format == "raw" {
+		content, err := os.ReadFile(file.Path)
+		if err != nil {
+			return nil, fmt.Errorf("read: %w", err)
+		}
+		out := map[string]string{}
+		for line := range strings.Lines(string(content)) {
+			if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(name, "#") {
+				out[name] = value
+			}
+		}
+		return out, nil
+	}
+	out, err := dotenv.ReadFile(file.Path, l.lookup)
+	if err != nil {
+		return nil, fmt.Errorf("read: %w", err)
+	}
+	return out, nil
+}

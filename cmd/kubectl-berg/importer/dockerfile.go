@@ -1,0 +1,265 @@
+package importer
+
+import (
+	"encoding/json"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// image is what a Dockerfile says of the image that it builds.
+type image struct {
+	// file is its name, "" if there is none to read.
+	file    string
+	context string
+	// bases are the images on which it builds, the stage itself first.
+	bases   []string
+	exposed []port
+	env     map[string]string
+	copies  []copied
+	workdir string
+	// lines are the instructions of the last stage, with their programs.
+	lines []string
+}
+
+// copied is one file that a Dockerfile copies from its context, and its path in the image.
+type copied struct{ from, to string }
+
+type stage struct {
+	name, base string
+	image
+}
+
+var (
+	variable   = regexp.MustCompile(`\$\{?(\w+)\}?`)
+	heredoc    = regexp.MustCompile(`<<-?["']?(\w+)["']?`)
+	listenPort = regexp.MustCompile(`(?i)(?:tcp-l(?:isten)?:|tcp4-l(?:isten)?:|--bind[ =]\S*:|-b[ =]?\S*:|--port[ =]|http\.server |-p[ =]?)(\d{2,5})\b`)
+)
+
+// readDockerfile reads a Dockerfile, without building it. Values of arguments are their defaults or given.
+func readDockerfile(file, context, target string, args map[string]string) image {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return image{context: context}
+	}
+	return parseDockerfile(string(content), file, context, target, args)
+}
+
+func parseDockerfile(content, file, context, target string, args map[string]string) image {
+	values := map[string]string{}
+	var stages []stage
+	for _, line := range instructions(content) {
+		name, rest, _ := strings.Cut(line, " ")
+		rest = strings.TrimSpace(rest)
+		name = strings.ToUpper(name)
+		expand := func(text string) string {
+			return variable.ReplaceAllStringFunc(text, func(v string) string {
+				return values[variable.FindStringSubmatch(v)[1]]
+			})
+		}
+		if name == "ARG" {
+			for _, arg := range strings.Fields(rest) {
+				key, value, _ := strings.Cut(arg, "=")
+				if given, ok := args[key]; ok {
+					value = given
+				}
+				if value != "" || values[key] == "" {
+					values[key] = unquote(expand(value))
+				}
+			}
+			continue
+		}
+		if name == "FROM" {
+			words := slices.DeleteFunc(strings.Fields(expand(rest)), func(w string) bool { return strings.HasPrefix(w, "--") })
+			s := stage{image: image{env: map[string]string{}, workdir: "/"}}
+			if len(words) > 0 {
+				s.base = words[0]
+			}
+			if len(words) > 2 {
+				s.name = words[2]
+			}
+			for _, earlier := range stages {
+				if strings.EqualFold(earlier.name, s.base) {
+					s.image = earlier.image
+					s.exposed, s.copies = slices.Clone(earlier.exposed), slices.Clone(earlier.copies)
+					s.lines = slices.Clone(earlier.lines)
+				}
+			}
+			s.bases = append([]string{s.base}, s.bases...)
+			stages = append(stages, s)
+			continue
+		}
+		if len(stages) == 0 {
+			continue
+		}
+		s := &stages[len(stages)-1]
+		s.lines = append(s.lines, line)
+		switch name {
+		case "EXPOSE":
+			for _, word := range strings.Fields(expand(rest)) {
+				s.exposed = append(s.exposed, exposedPorts(word)...)
+			}
+		case "WORKDIR":
+			s.workdir = path.Join("/", absolute(s.workdir, unquote(expand(rest))))
+		case "ENV":
+			setEnv(s.env, values, expand(rest))
+		case "COPY", "ADD":
+			s.copy(expand(rest))
+		}
+	}
+	if len(stages) == 0 {
+		return image{context: context}
+	}
+	out := stages[len(stages)-1].image
+	for _, s := range stages {
+		if target != "" && strings.EqualFold(s.name, target) {
+			out = s.image
+		}
+	}
+	out.file, out.context = file, context
+	return out
+}
+
+// instructions joins continued lines, and drops comments and the bodies of here-documents.
+func instructions(content string) (out []string) {
+	current, end := "", ""
+	for line := range strings.Lines(content) {
+		line = strings.TrimSpace(line)
+		switch {
+		case end != "":
+			if line == end {
+				end = ""
+			}
+			continue
+		case strings.HasPrefix(line, "#"):
+			continue
+		}
+		if before, more := strings.CutSuffix(line, `\`); more {
+			current += before + " "
+			continue
+		}
+		if current += line; current != "" {
+			if found := heredoc.FindStringSubmatch(current); found != nil {
+				end = found[1]
+			}
+			out = append(out, current)
+		}
+		current = ""
+	}
+	if current != "" {
+		out = append(out, current)
+	}
+	return out
+}
+
+func unquote(text string) string { return strings.Trim(text, `"'`) }
+
+func absolute(workdir, at string) string {
+	if path.IsAbs(at) {
+		return at
+	}
+	return path.Join(workdir, at)
+}
+
+func setEnv(env, values map[string]string, text string) {
+	key, value, old := strings.Cut(text, " ")
+	if old && !strings.Contains(key, "=") {
+		env[key] = unquote(strings.TrimSpace(value))
+		values[key] = env[key]
+		return
+	}
+	for _, word := range strings.Fields(text) {
+		if key, value, ok := strings.Cut(word, "="); ok {
+			env[key] = unquote(value)
+			values[key] = env[key]
+		}
+	}
+}
+
+func (s *stage) copy(text string) {
+	var words []string
+	if strings.Contains(text, "--from") {
+		return
+	}
+	for _, word := range strings.Fields(text) {
+		if !strings.HasPrefix(word, "--") {
+			words = append(words, word)
+		}
+	}
+	if rest := strings.Join(words, " "); strings.HasPrefix(rest, "[") {
+		words = nil
+		if json.Unmarshal([]byte(rest), &words) != nil {
+			return
+		}
+	}
+	if len(words) < 2 {
+		return
+	}
+	to := words[len(words)-1]
+	for _, from := range words[:len(words)-1] {
+		into := absolute(s.workdir, to)
+		if strings.HasSuffix(to, "/") || to == "." || len(words) > 2 {
+			into = path.Join(into, path.Base(from))
+		}
+		s.copies = append(s.copies, copied{from: path.Clean(strings.TrimPrefix(from, "/")), to: into})
+	}
+}
+
+// exposedPorts reads 80, 80/udp and 8000-8002.
+func exposedPorts(text string) (out []port) {
+	numbers, protocol, _ := strings.Cut(text, "/")
+	first, last, isRange := strings.Cut(numbers, "-")
+	from, err := strconv.ParseUint(first, 10, 16)
+	to := from
+	if err == nil && isRange {
+		to, err = strconv.ParseUint(last, 10, 16)
+	}
+	if err != nil || from == 0 {
+		return nil
+	}
+	for n := from; n <= to && len(out) < 64; n++ {
+		out = append(out, port{number: int32(n), udp: strings.EqualFold(protocol, "udp")})
+	}
+	return out
+}
+
+// ports are those that the image exposes, or those that its program is told, or those of its base.
+func (i image) ports() []port {
+	if len(i.exposed) > 0 {
+		return i.exposed
+	}
+	for _, line := range slices.Backward(i.lines) {
+		name, _, _ := strings.Cut(line, " ")
+		if !slices.Contains([]string{"CMD", "ENTRYPOINT"}, strings.ToUpper(name)) {
+			continue
+		}
+		plain := strings.NewReplacer(`"`, "", ",", " ", "[", " ", "]", " ").Replace(line)
+		if found := listenPort.FindStringSubmatch(strings.Join(strings.Fields(plain), " ")); found != nil {
+			return exposedPorts(found[1])
+		}
+	}
+	if number := i.env["PORT"]; number != "" {
+		return exposedPorts(number)
+	}
+	for _, base := range i.bases {
+		if p := portOf(base); p != 0 {
+			return []port{{number: p}}
+		}
+	}
+	return nil
+}
+
+// text is what tells the kind of program: names of images, instructions, and dependencies in the context.
+func (i image) text() string {
+	all := append(slices.Clone(i.bases), i.lines...)
+	for _, name := range []string{"package.json", "requirements.txt", "pyproject.toml"} {
+		if content, err := os.ReadFile(filepath.Join(i.context, name)); i.context != "" && err == nil {
+			all = append(all, string(content[:min(len(content), 64<<10)]))
+		}
+	}
+	return strings.ToLower(strings.Join(all, "\n"))
+}

@@ -1,0 +1,444 @@
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
+)
+
+// service is one container on its way into a Challenge.
+type service struct {
+	// name is that of the author.
+	name      string
+	node      *yamlv3.Node
+	container bergv1.Container
+	// named is the image that the author names, build how it is built.
+	named string
+	build *Build
+	image image
+	// published are ports for players, exposed those for the other containers.
+	published []port
+	exposed   []port
+	mounts    []mount
+	// aliases are other names by which containers reach it.
+	aliases []string
+	check   check
+	jail    bool
+}
+
+// mount is a file or folder of the host in a container.
+type mount struct{ from, to string }
+
+type port struct {
+	number int32
+	// host is the number by which the author's machine publishes it, 0 if that is not given.
+	host int32
+	udp  bool
+	// loopback: only the author's machine itself reaches it.
+	loopback bool
+	// http, tcp: the author says that it is.
+	http, tcp bool
+}
+
+// draft is a Challenge on its way.
+type draft struct {
+	result    *Result
+	options   Options
+	file      string
+	challenge *bergv1.Challenge
+	services  []*service
+}
+
+func (out *Result) draft(file, name string, o Options) *draft {
+	d := &draft{result: out, options: o, file: file, challenge: &bergv1.Challenge{}}
+	d.challenge.APIVersion, d.challenge.Kind = bergv1.GroupVersion.String(), "Challenge"
+	d.challenge.Namespace = o.Namespace
+	d.challenge.Name = cmp.Or(dnsName(cmp.Or(o.Name, name), 63), "challenge")
+	return d
+}
+
+// note is about a key of a service, or of the file if s is nil.
+func (d *draft) note(s *service, key, text, message string) Note {
+	n := Note{File: d.file, Key: key, Text: text, Message: message}
+	if s == nil {
+		return n
+	}
+	n.Service = s.name
+	if s.node != nil {
+		n.Line = s.node.Line
+		if at := child(s.node, key); at != nil {
+			n.Line = at.Line
+		}
+	}
+	return n
+}
+
+func (d *draft) lost(s *service, key, text, message string) {
+	d.result.Lost = append(d.result.Lost, d.note(s, key, text, message))
+}
+
+func (d *draft) chosen(s *service, key, text, message string) {
+	d.result.Chosen = append(d.result.Chosen, d.note(s, key, text, message))
+}
+
+var notDNS = regexp.MustCompile(`[^a-z0-9]+`)
+
+// dnsName makes a name of Kubernetes from one of an author.
+func dnsName(text string, maxLength int) string {
+	name := strings.Trim(notDNS.ReplaceAllString(strings.ToLower(text), "-"), "-")
+	return strings.Trim(name[:min(len(name), maxLength)], "-")
+}
+
+// hostname makes a name for DNS from that of a service. Dashes stay as they are.
+func (d *draft) hostname(text string) string {
+	name := dnsName(text, 48)
+	if name == "" || name[0] < 'a' || name == "localhost" {
+		name = strings.TrimSuffix("c-"+name, "-")
+	}
+	taken := func(name string) bool {
+		return slices.ContainsFunc(d.services, func(s *service) bool {
+			other := s.container.Hostname
+			return slices.ContainsFunc([]string{"", rules.NodePortSuffix, rules.HeadlessSuffix}, func(suffix string) bool {
+				return other == name+suffix || other+suffix == name
+			})
+		})
+	}
+	unique := name
+	for i := 2; taken(unique); i++ {
+		unique = fmt.Sprintf("%s-%d", name, i)
+	}
+	return unique
+}
+
+// finish chooses what the files do not say, and adds the Challenge to the result.
+func (d *draft) finish() {
+	for _, s := range d.services {
+		s.container.Hostname = d.hostname(s.name)
+		if s.container.Hostname != s.name {
+			d.chosen(s, "hostname", s.container.Hostname, "is the name by which other containers reach it: change it where they use "+s.name)
+		}
+	}
+	d.renameHosts()
+	for _, s := range d.services {
+		d.chooseImage(s)
+		d.addFlag(s)
+	}
+	d.choosePorts()
+	for _, s := range d.services {
+		listens := func(number int32) bool {
+			return slices.ContainsFunc(s.container.Ports, func(p bergv1.Port) bool { return p.Port == number && p.Transport() == "TCP" })
+		}
+		if p := s.check.probe(listens); p != nil {
+			s.container.ReadinessProbe = p
+		}
+		d.suit(s)
+		if len(s.container.Environment) == 0 {
+			s.container.Environment = nil
+		}
+		d.challenge.Spec.Containers = append(d.challenge.Spec.Containers, s.container)
+	}
+	if n := len(d.services); n > rules.MaxContainers {
+		d.lost(nil, "services", "", fmt.Sprintf("a Challenge has at most %d containers, and there are %d: remove some", rules.MaxContainers, n))
+	}
+	d.result.Challenges = append(d.result.Challenges, *d.challenge)
+}
+
+// renameHosts replaces names of other containers in variables, where they are hosts.
+func (d *draft) renameHosts() {
+	names := map[string]string{}
+	for _, s := range d.services {
+		for _, alias := range append([]string{s.name}, s.aliases...) {
+			if _, taken := names[alias]; !taken && alias != s.container.Hostname {
+				names[alias] = s.container.Hostname
+			}
+		}
+	}
+	for _, s := range d.services {
+		delete(names, s.container.Hostname) // a hostname goes before an alias
+	}
+	for _, s := range d.services {
+		for _, name := range slices.Sorted(maps.Keys(s.container.Environment)) {
+			text, err := s.container.Environment[name].Text()
+			if err != nil {
+				continue
+			}
+			changed := text
+			for _, alias := range slices.Sorted(maps.Keys(names)) {
+				changed = renameHost(name, changed, alias, names[alias])
+			}
+			if changed != text {
+				s.container.Environment[name] = bergv1.StringValue(changed)
+				d.chosen(s, "environment", name, "names another container by its hostname now")
+			}
+		}
+	}
+}
+
+var hostVariable = regexp.MustCompile(`(?i)(host|server|addr|address|upstream|url|uri|endpoint)$`)
+
+// renameHost replaces a host in a value: all of it where the name of the variable says so, or before a port, or in a URL.
+func renameHost(variable, text, alias, hostname string) string {
+	if text == alias && hostVariable.MatchString(variable) {
+		return hostname
+	}
+	quoted := regexp.QuoteMeta(alias)
+	text = regexp.MustCompile(`(//|@)`+quoted+`([:/?]|$)`).ReplaceAllString(text, "${1}"+hostname+"${2}")
+	return regexp.MustCompile(`(^|[\s,;=])`+quoted+`(:\d)`).ReplaceAllString(text, "${1}"+hostname+"${2}")
+}
+
+// chooseImage keeps the image of the author, or names one that is to be built.
+func (d *draft) chooseImage(s *service) {
+	named := s.named
+	trial := bergv1.Container{Hostname: "a", Image: named}
+	valid := named != "" && len(rules.Validate([]bergv1.Container{trial}, nil)) == 0
+	if valid && s.build != nil && !strings.Contains(named, "/") {
+		valid = false // Docker Hub would be asked for it
+	}
+	if valid {
+		s.container.Image = named
+	} else {
+		name := d.challenge.Name
+		if len(d.services) > 1 && s.container.Hostname != name {
+			name += "-" + s.container.Hostname
+		}
+		s.container.Image = strings.TrimSuffix(d.options.Registry, "/") + "/" + name + ":" + d.options.Tag
+		text := named
+		if text == "" && s.build != nil {
+			text = "build"
+		}
+		d.chosen(s, "image", s.container.Image, "stands for "+cmp.Or(text, "an image that is not named")+": choose your registry with --registry")
+	}
+	if s.build != nil {
+		s.build.Image = s.container.Image
+		d.result.Builds = append(d.result.Builds, *s.build)
+	}
+}
+
+// portsOfImages are those of programs that everybody knows.
+var portsOfImages = map[string]int32{
+	"nginx": 80, "nginx-unprivileged": 8080, "httpd": 80, "caddy": 80, "traefik": 80, "wordpress": 80, "phpmyadmin": 80, "haproxy": 80,
+	"tomcat": 8080, "mysql": 3306, "mariadb": 3306, "percona": 3306, "postgres": 5432, "postgis": 5432, "mongo": 27017, "redis": 6379,
+	"redis-stack": 6379, "valkey": 6379, "keydb": 6379, "memcached": 11211, "rabbitmq": 5672, "elasticsearch": 9200, "opensearch": 9200,
+	"minio": 9000, "jail": 5000, "chrome": 3000, "browserless": 3000, "couchdb": 5984, "neo4j": 7474, "ldap": 389, "openldap": 389,
+	"vault": 8200, "consul": 8500, "etcd": 2379, "kafka": 9092, "zookeeper": 2181, "nats": 4222, "clickhouse-server": 8123,
+	"mailhog": 1025, "mailpit": 1025, "gitea": 3000, "grafana": 3000, "prometheus": 9090, "standalone-chrome": 4444, "whoami": 80,
+}
+
+// portOf is the port on which an image listens, 0 if nothing is known.
+func portOf(reference string) int32 {
+	name, _, _ := strings.Cut(reference, "@")
+	base := path.Base(name)
+	base, tag, _ := strings.Cut(base, ":")
+	if base == "php" && strings.Contains(tag, "apache") {
+		return 80
+	}
+	return portsOfImages[base]
+}
+
+var (
+	httpNumbers = []int32{
+		80, 81, 88, 3000, 3001, 4000, 4200, 4567, 5000, 5001, 5173, 8000, 8001, 8002, 8008, 8080, 8081, 8082, 8083, 8088, 8090, 8888, 9000, 9090,
+	}
+	tlsNumbers = []int32{443, 8443, 4443}
+	// databases speak no HTTP, and players hardly reach them.
+	databases = []int32{3306, 5432, 27017, 6379, 11211, 5672, 9200, 2379, 9092, 2181, 389}
+
+	speaksTCP = regexp.MustCompile(`socat|xinetd|ynetd|nsjail|pwn\.red|redpwn/jail|kctf|\bncat\b|tcpserver|\bpwn\b|\bnc -l`)
+	speaksWeb = regexp.MustCompile(`nginx|httpd|apache|caddy|traefik|\bphp\b|wordpress|gunicorn|uwsgi|uvicorn|flask|fastapi|django|express|tomcat|jetty|` +
+		`spring|\bnext\b|npm|yarn|pnpm|\bbun\b|\bdeno\b|\bnode\b|node:|rails|\bpuma\b|streamlit|http\.server|php -s|waitress|hypercorn|aiohttp|sanic|whoami`)
+	isJail    = regexp.MustCompile(`nsjail|pwn\.red/jail|redpwn/jail|kctf|bubblewrap|\bbwrap\b`)
+	isBrowser = regexp.MustCompile(`puppeteer|playwright|selenium|chromium|google-chrome|chromedriver|geckodriver|firefox|browserless|standalone-chrome`)
+)
+
+func (s *service) text() string { return strings.ToLower(s.named) + "\n" + s.image.text() }
+
+// web reports whether a port speaks HTTP, as far as its service shows it.
+func (s *service) web(p port) bool {
+	text := s.text()
+	switch {
+	case p.udp || slices.Contains(databases, p.number) || p.number == 22 || p.number == 2222:
+		return false
+	case p.http || p.host == 80 || p.host == 443:
+		return true
+	case p.tcp || s.jail || speaksTCP.MatchString(text):
+		return false
+	}
+	for _, line := range s.check.test {
+		if strings.Contains(line, "http://") {
+			return true
+		}
+	}
+	return slices.Contains(httpNumbers, p.number) || speaksWeb.MatchString(text)
+}
+
+// choosePorts says who reaches each port, and how.
+func (d *draft) choosePorts() {
+	open := func(s *service, p port) bool { return !p.loopback }
+	public := slices.ContainsFunc(d.services, func(s *service) bool {
+		return slices.ContainsFunc(s.published, func(p port) bool { return open(s, p) })
+	})
+	nodePorts := 0
+	for _, s := range d.services {
+		published, exposed := s.published, s.exposed
+		if len(published) == 0 && len(exposed) == 0 {
+			exposed = s.image.ports()
+			if number := portOf(s.named); len(exposed) == 0 && number != 0 {
+				exposed = []port{{number: number}}
+			}
+		}
+		// Where nothing is for players, the first container that is not a database is.
+		if !public && len(published) == 0 && !slices.ContainsFunc(d.services, func(other *service) bool { return len(other.published) > 0 }) &&
+			slices.ContainsFunc(exposed, func(p port) bool { return !slices.Contains(databases, p.number) }) {
+			published, exposed, public = exposed, nil, true
+			d.chosen(s, "ports", "", "players reach it, since no service publishes a port")
+		} else if !public && len(published) > 0 {
+			d.chosen(s, "ports", wordsOf(child(s.node, "ports")), "players reach it, although it is published to the author's machine only: nothing else is published")
+		}
+		var made []bergv1.Port
+		add := func(p port, players bool) {
+			transport := bergv1.Protocol("")
+			if p.udp {
+				transport = "udp"
+			}
+			if slices.ContainsFunc(made, func(m bergv1.Port) bool { return m.Port == p.number && m.Protocol == transport }) {
+				return
+			}
+			made = append(made, bergv1.Port{Port: p.number, Protocol: transport})
+			made[len(made)-1].Type, made[len(made)-1].AppProtocol = s.typeOf(p, players)
+			if made[len(made)-1].OnNodePort() {
+				nodePorts++
+			}
+			if made[len(made)-1].OnNodePort() && nodePorts > rules.MaxNodePorts || len(made) > rules.MaxPorts {
+				made = made[:len(made)-1]
+				d.lost(s, "ports", fmt.Sprint(p.number), fmt.Sprintf("too many ports: a container has at most %d, and a Challenge %d that are not HTTP", rules.MaxPorts, rules.MaxNodePorts))
+			}
+		}
+		for _, p := range published {
+			add(p, open(s, p) || !public)
+		}
+		for _, p := range exposed {
+			add(p, false)
+		}
+		d.namePorts(s, made)
+		s.container.Ports = made
+	}
+	if !public && !slices.ContainsFunc(d.services, func(s *service) bool { return len(s.published) > 0 }) {
+		d.lost(nil, "ports", "", "no port for players is known: add one with type publicHttpRoute or publicPort")
+	}
+}
+
+// typeOf says how players reach a port, and what it speaks.
+func (s *service) typeOf(p port, players bool) (bergv1.PortType, string) {
+	protocol := ""
+	switch {
+	case !p.udp && slices.Contains(tlsNumbers, p.number):
+		protocol = "https"
+	case !p.udp && (p.number == 22 || p.number == 2222):
+		protocol = "ssh"
+	case s.web(p):
+		protocol = "http"
+	}
+	switch {
+	case !players:
+		return bergv1.InternalPort, protocol
+	case protocol == "https":
+		return bergv1.PublicTLSRoute, protocol
+	case protocol == "http":
+		return bergv1.PublicHTTPRoute, protocol
+	default:
+		return bergv1.PublicPort, protocol
+	}
+}
+
+// namePorts gives ports names whose variables no other port and no variable of an author has.
+func (d *draft) namePorts(s *service, made []bergv1.Port) {
+	for i := range made {
+		name := s.container.Hostname
+		if len(made) > 1 {
+			name = fmt.Sprintf("%s-%d", name, made[i].Port)
+		}
+		if made[i].Protocol == "udp" && len(made) > 1 {
+			name += "-udp"
+		}
+		variable := rules.EndpointVariable(name)
+		taken := slices.ContainsFunc(d.services, func(other *service) bool {
+			_, has := other.container.Environment[variable]
+			return has || slices.ContainsFunc(other.container.Ports, func(p bergv1.Port) bool { return rules.EndpointVariable(p.Name) == variable })
+		})
+		if !taken {
+			made[i].Name = name
+		}
+	}
+}
+
+// suit gives jails and browsers what they need.
+func (d *draft) suit(s *service) {
+	text := s.text()
+	if s.jail || isJail.MatchString(text) {
+		d.lost(s, "privileged", "", "a jail needs namespaces of its own, which a Challenge cannot ask for: the administrator can allow SYS_ADMIN in "+
+			"CHALLENGE_ALLOWED_CAPABILITIES and set CHALLENGE_SECCOMP_PROFILE=Unconfined, for all Challenges")
+	}
+	if !isBrowser.MatchString(text) {
+		return
+	}
+	if !d.challenge.Spec.AllowOutboundTraffic {
+		d.challenge.Spec.AllowOutboundTraffic = true
+		d.chosen(s, "allowOutboundTraffic", "true", "a browser usually visits addresses of players: remove it if it visits this challenge only")
+	}
+	if limits := s.container.ResourceLimits; limits == nil || limits.Memory == nil {
+		memory := bergv1.Amount("1Gi")
+		if limits == nil {
+			s.container.ResourceLimits = &bergv1.Resources{}
+		}
+		s.container.ResourceLimits.Memory = &memory
+		d.chosen(s, "resourceLimits.memory", "1Gi", "a browser needs more than the default of the operator")
+	}
+}
+
+// dockerfiles makes one container of each Dockerfile.
+func (out *Result) dockerfiles(files []string, o Options) error {
+	name := folderName(files[0])
+	if len(files) > 1 {
+		name = folderName(filepath.Join(commonFolder(files), "Dockerfile"))
+	}
+	d := out.draft(files[0], name, o)
+	for _, file := range files {
+		context := filepath.Dir(file)
+		s := &service{name: folderName(file), build: &Build{Context: context}}
+		if len(files) == 1 {
+			s.name = d.challenge.Name
+		} else if base := filepath.Base(context); base != "." && base != "/" {
+			s.name = base
+		}
+		if base := filepath.Base(file); base != "Dockerfile" {
+			s.build.Dockerfile = file
+			if _, suffix, ok := strings.Cut(base, "."); ok && len(files) > 1 && strings.HasPrefix(strings.ToLower(base), "dockerfile.") {
+				s.name = suffix
+			}
+		}
+		s.image = readDockerfile(file, context, "", nil)
+		d.services = append(d.services, s)
+	}
+	d.finish()
+	return nil
+}
+
+func commonFolder(files []string) string {
+	common := filepath.Dir(files[0])
+	for _, file := range files[1:] {
+		for common != "." && common != "/" && !strings.HasPrefix(file, common+string(filepath.Separator)) {
+			common = filepath.Dir(common)
+		}
+	}
+	return common
+}

@@ -1,0 +1,117 @@
+package importer
+
+import (
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
+)
+
+var (
+	flagName   = regexp.MustCompile(`(?i)(^|[_-])flag([_-]?(value|text|string|content|1))?$`)
+	flagFile   = regexp.MustCompile(`(?i)^(the[_-]?)?flag([_.-].*)?(\.txt)?$|^flag\d*\.txt$`)
+	flagShape  = regexp.MustCompile(`^([A-Za-z0-9_-]+)\{.*\}$`)
+	programEnd = []string{".py", ".js", ".ts", ".c", ".cpp", ".go", ".rs", ".sh", ".php", ".html", ".png", ".jpg", ".gif", ".svg", ".sql", ".rb", ".java", ".example", ".md", ".enc"}
+)
+
+// isFlagFile reports whether a file has the flag, by its name.
+func isFlagFile(name string) bool {
+	base := path.Base(filepath.ToSlash(name))
+	return flagFile.MatchString(base) && !slices.Contains(programEnd, strings.ToLower(path.Ext(base)))
+}
+
+// flagVariable picks the variable with the flag, FLAG first.
+func flagVariable(environment map[string]bergv1.EnvironmentValue) string {
+	if _, ok := environment["FLAG"]; ok {
+		return "FLAG"
+	}
+	best := ""
+	for name := range environment {
+		if flagName.MatchString(name) && (best == "" || name < best) {
+			best = name
+		}
+	}
+	return best
+}
+
+// addFlag says how the flag reaches a container: by a variable, or by a file that was mounted or copied.
+func (d *draft) addFlag(s *service) {
+	c := &s.container
+	if name := flagVariable(c.Environment); name != "" && c.DynamicFlag == nil {
+		value, _ := c.Environment[name].Text()
+		d.flag(value)
+		delete(c.Environment, name)
+		c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+	}
+	for _, m := range s.mounts {
+		if isFlagFile(m.from) || isFlagFile(m.to) {
+			d.flagAt(s, m.to, m.from, "mounted")
+		}
+	}
+	if s.image.file != "" && c.DynamicFlag == nil {
+		for _, name := range slices.Sorted(maps.Keys(s.image.env)) {
+			if flagName.MatchString(name) && c.DynamicFlag == nil {
+				d.flag(s.image.env[name])
+				c.DynamicFlag = &bergv1.DynamicFlag{Env: &bergv1.FlagEnv{Name: name}}
+			}
+		}
+		for _, copied := range s.image.copies {
+			switch {
+			case isFlagFile(copied.from):
+				d.flagAt(s, copied.to, filepath.Join(s.image.context, filepath.FromSlash(copied.from)), "copied")
+			case copied.from == ".":
+				for _, name := range []string{"flag.txt", "flag"} {
+					file := filepath.Join(s.image.context, name)
+					if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && c.DynamicFlag == nil {
+						at := copied.to
+						if path.Base(at) == "." {
+							at = path.Dir(at)
+						}
+						d.flagAt(s, path.Join(at, name), file, "copied")
+					}
+				}
+			}
+		}
+	}
+}
+
+// flagAt puts the flag of the instance in place of a file.
+func (d *draft) flagAt(s *service, at, file, how string) {
+	at = path.Clean(at)
+	if content, err := os.ReadFile(file); err == nil && len(content) < 4096 {
+		d.flag(strings.TrimSpace(string(content)))
+	}
+	if s.container.DynamicFlag != nil {
+		if f := s.container.DynamicFlag.Content; f == nil || f.Path != at {
+			d.lost(s, "flag", at, "a container gets the flag in one way: this file keeps what the image has")
+		}
+		return
+	}
+	flag := &bergv1.DynamicFlag{Content: &bergv1.FlagFile{Path: at}}
+	trial := s.container
+	trial.Hostname, trial.Image, trial.DynamicFlag = "a", "a", flag
+	for _, err := range rules.Validate([]bergv1.Container{trial}, d.options.AllowedCapabilities) {
+		if strings.Contains(err.Field, "dynamicFlag") {
+			d.lost(s, "flag", at, "no flag can be put there: "+err.Detail)
+			return
+		}
+	}
+	s.container.DynamicFlag = flag
+	d.chosen(s, "dynamicFlag", at, "the file with the flag was "+how+" there: each instance gets its own, read-only and readable by all users")
+}
+
+// flag keeps the flag of the author, and its shape.
+func (d *draft) flag(value string) {
+	if d.challenge.Spec.Flag == "" && value != "" {
+		d.challenge.Spec.Flag = value
+		if shape := flagShape.FindStringSubmatch(value); shape != nil {
+			d.challenge.Spec.FlagFormat = shape[1] + "{...}"
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package importer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+const kloddGroup = "klodd.tjcsec.club"
+
+func isKlodd(content []byte) bool { return bytes.Contains(content, []byte(kloddGroup+"/")) }
+
+// kloddChallenge is what klodd's kind Challenge has in common with ours.
+type kloddChallenge struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Spec struct {
+		Name    string `json:"name"`
+		Timeout int64  `json:"timeout"`
+		Pods    []struct {
+			Name  string `json:"name"`
+			Ports []struct {
+				Port     int32  `json:"port"`
+				Protocol string `json:"protocol"`
+			} `json:"ports"`
+			Egress bool           `json:"egress"`
+			Spec   corev1.PodSpec `json:"spec"`
+		} `json:"pods"`
+		Expose      exposes           `json:"expose"`
+		Middlewares []json.RawMessage `json:"middlewares"`
+	} `json:"spec"`
+}
+
+type expose struct {
+	Kind string `json:"kind"`
+	Pod  string `json:"pod"`
+	Port int32  `json:"port"`
+}
+
+// exposes is one or a list.
+type exposes []expose
+
+// UnmarshalJSON reads both.
+func (e *exposes) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+		return json.Unmarshal(data, (*[]expose)(e))
+	}
+	var one expose
+	if err := json.Unmarshal(data, &one); err != nil {
+		return err
+	}
+	*e = exposes{one}
+	return nil
+}
+
+func (out *Result) klodd(file string, content []byte, o Options) error {
+	decoder := yamlv3.NewDecoder(bytes.NewReader(content))
+	found := false
+	for {
+		var document yamlv3.Node
+		if decoder.Decode(&document) != nil {
+			break
+		}
+		text, err := yamlv3.Marshal(&document)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		var k kloddChallenge
+		if !isKlodd(text) {
+			continue
+		}
+		if err := yaml.Unmarshal(text, &k); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		found = true
+		var spec *yamlv3.Node
+		if len(document.Content) > 0 {
+			spec = child(document.Content[0], "spec")
+		}
+		out.kloddOne(file, k, spec, o)
+		o.Name = ""
+	}
+	if !found {
+		return fmt.Errorf("%s: %w", file, ErrNothing)
+	}
+	return nil
+}
+
+func (out *Result) kloddOne(file string, k kloddChallenge, spec *yamlv3.Node, o Options) {
+	d := out.draft(file, k.Metadata.Name, o)
+	d.challenge.Spec.DisplayName = k.Spec.Name
+	if k.Spec.Timeout > 0 {
+		d.result.Lost = append(d.result.Lost, Note{
+			File: file, Line: lineOf(child(spec, "timeout")), Key: "timeout", Text: wordsOf(child(spec, "timeout")),
+			Message: "a time is part of each instance: set spec.timeout of the ChallengeInstance, or CHALLENGE_INSTANCE_TIMEOUT",
+		})
+	}
+	if len(k.Spec.Middlewares) > 0 {
+		d.result.Lost = append(d.result.Lost, Note{
+			File: file, Line: lineOf(child(spec, "middlewares")), Key: "middlewares", Text: wordsOf(child(spec, "middlewares")),
+			Message: "the Gateway has no middlewares for one challenge",
+		})
+	}
+	for i, pod := range k.Spec.Pods {
+		if pod.Egress {
+			d.challenge.Spec.AllowOutboundTraffic = true
+		}
+		var node *yamlv3.Node
+		if pods := child(spec, "pods"); pods != nil && i < len(pods.Content) {
+			node = pods.Content[i]
+		}
+		for j, c := range pod.Spec.Containers {
+			s := &service{name: pod.Name, node: node, named: c.Image}
+			if j > 0 {
+				s.name = pod.Name + "-" + c.Name
+				d.lost(s, "spec", c.Name, "containers of a pod shared localhost: this one has a hostname of its own")
+			}
+			s.container = d.kloddContainer(s, c)
+			if j == 0 {
+				for _, p := range pod.Ports {
+					at := port{number: p.Port, udp: p.Protocol == "UDP"}
+					e := slices.IndexFunc(k.Spec.Expose, func(e expose) bool { return e.Pod == pod.Name && e.Port == p.Port })
+					if e < 0 {
+						s.exposed = append(s.exposed, at)
+						continue
+					}
+					at.http, at.tcp = k.Spec.Expose[e].Kind == "http", k.Spec.Expose[e].Kind == "tcp"
+					s.published = append(s.published, at)
+				}
+			}
+			d.services = append(d.services, s)
+		}
+		d.kloddPod(&service{name: pod.Name, node: node}, child(node, "spec"))
+	}
+	d.finish()
+}
+
+func lineOf(node *yamlv3.Node) int {
+	if node == nil {
+		return 0
+	}
+	return node.Line
+}
+
+func (d *draft) kloddContainer(s *service, c corev1.Container) bergv1.Container {
+	out := bergv1.Container{Command: c.Command, Args: c.Args, ReadinessProbe: c.ReadinessProbe, LivenessProbe: c.LivenessProbe}
+	for _, e := range c.Env {
+		if e.ValueFrom != nil {
+			d.lost(s, "env", e.Name, "has its value from another object: write the value")
+			continue
+		}
+		if out.Environment == nil {
+			out.Environment = map[string]bergv1.EnvironmentValue{}
+		}
+		out.Environment[e.Name] = bergv1.StringValue(e.Value)
+	}
+	amounts := func(list corev1.ResourceList) *bergv1.Resources {
+		var r bergv1.Resources
+		if q, ok := list[corev1.ResourceCPU]; ok {
+			a := bergv1.Amount(q.String())
+			r.CPU = &a
+		}
+		if q, ok := list[corev1.ResourceMemory]; ok {
+			a := bergv1.Amount(q.String())
+			r.Memory = &a
+		}
+		if r.CPU == nil && r.Memory == nil {
+			return nil
+		}
+		return &r
+	}
+	out.ResourceRequests, out.ResourceLimits = amounts(c.Resources.Requests), amounts(c.Resources.Limits)
+	if len(c.VolumeMounts) > 0 {
+		d.lost(s, "volumeMounts", c.VolumeMounts[0].MountPath, reasons["volumes"])
+	}
+	if security := c.SecurityContext; security != nil {
+		if security.Privileged != nil && *security.Privileged {
+			s.jail = true
+		}
+		if security.Capabilities != nil {
+			for _, name := range security.Capabilities.Add {
+				d.capability(s, &out, string(name))
+			}
+		}
+	}
+	return out
+}
+
+// kloddPod lists the fields of a pod that a Challenge does not have.
+func (d *draft) kloddPod(s *service, spec *yamlv3.Node) {
+	if spec == nil {
+		return
+	}
+	for i := 0; i+1 < len(spec.Content); i += 2 {
+		switch key := spec.Content[i].Value; key {
+		case "containers", "automountServiceAccountToken", "enableServiceLinks":
+		default:
+			n := d.note(s, key, wordsOf(spec.Content[i+1]), "a Challenge has no such field")
+			n.Line = spec.Content[i].Line
+			d.result.Lost = append(d.result.Lost, n)
+		}
+	}
+}

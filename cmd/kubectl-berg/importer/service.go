@@ -1,0 +1,454 @@
+package importer
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/utils/ptr"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/internal/berg/rules"
+)
+
+// reasons say what an author does instead of a key that a Challenge does not have.
+var reasons = map[string]string{
+	"volumes":           "a container has no volumes: COPY the files into the image. What it writes stays until its pod ends",
+	"tmpfs":             "a container has no volumes: it may write to its own file system",
+	"volumes_from":      "a container has no volumes: COPY the files into the image",
+	"configs":           "a container has no volumes: COPY the file into the image",
+	"secrets":           "a container has no volumes: COPY the file into the image, or use environment",
+	"depends_on":        "all containers start together: let the program try again until it can connect",
+	"privileged":        "no container is privileged",
+	"read_only":         "the file system can be written: let the image run as a user who may not",
+	"user":              "the user is that of the image: write USER in the Dockerfile",
+	"working_dir":       "the folder is that of the image: write WORKDIR in the Dockerfile",
+	"network_mode":      "each container has a network of its own: they reach each other by hostname",
+	"pid":               "each container has processes of its own",
+	"ipc":               "each container has shared memory of its own",
+	"devices":           "no container gets a device of the node",
+	"gpus":              "no container gets a device of the node",
+	"security_opt":      "the administrator chooses the seccomp profile of all challenges, with CHALLENGE_SECCOMP_PROFILE",
+	"cap_drop":          "a container has the default capabilities of the container runtime",
+	"ulimits":           "limits are those of the container runtime",
+	"pids_limit":        "the node limits the number of processes",
+	"sysctls":           "kernel parameters are those of the node",
+	"restart":           "a container that ends is started again",
+	"stdin_open":        "players connect to ports, not to the terminal",
+	"tty":               "players connect to ports, not to the terminal",
+	"labels":            "labels of containers have no effect: routes follow from ports",
+	"init":              "the image's program is process 1: start it with tini, or let it reap its children",
+	"extra_hosts":       "names are those of the cluster's DNS, and hostnames of containers",
+	"dns":               "names are those of the cluster's DNS, and hostnames of containers",
+	"stop_grace_period": "containers end immediately",
+	"stop_signal":       "containers end immediately",
+	"platform":          "images must be built for the architecture of the nodes, usually linux/amd64",
+	"external_links":    "a container reaches the containers of its instance only",
+	"logging":           "logs are those of the cluster",
+	"develop":           "a Challenge is not watched for changes: build a new image",
+	"cpu_shares":        "use resourceRequests.cpu",
+	"mem_swappiness":    "the node decides how it uses swap",
+	"memswap_limit":     "the node decides how it uses swap",
+	"oom_kill_disable":  "a container above its memory limit is killed",
+	"runtime":           "set runtimeClassName to a RuntimeClass of the cluster",
+	"post_start":        "put it into the program of the image",
+	"pre_stop":          "containers end immediately",
+}
+
+// silent are keys whose content is carried over, or that mean the same everywhere.
+var silent = []string{
+	"image", "build", "ports", "expose", "environment", "env_file", "command", "entrypoint", "healthcheck", "deploy", "mem_limit", "mem_reservation",
+	"cpus", "cpu_count", "cpu_quota", "cpu_period", "cap_add", "privileged", "container_name", "hostname", "networks", "links", "profiles", "pull_policy",
+	"restart", "scale", "volumes", "tmpfs", "shm_size", "platform", "secrets", "configs", "attach", "extends", "dockerfile", "depends_on",
+}
+
+// compose adds the services of a project.
+func (d *draft) compose(project *types.Project, nodes *yamlv3.Node, l *composeLoader) {
+	names := slices.Sorted(maps.Keys(project.Services))
+	// Containers are in the order of the author.
+	place := map[string]int{}
+	if nodes != nil {
+		for i := 0; i+1 < len(nodes.Content); i += 2 {
+			place[nodes.Content[i].Value] = i
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return place[a] - place[b] })
+	starts := func(c types.ServiceConfig) bool {
+		return len(c.Profiles) == 0 || slices.ContainsFunc(c.Profiles, func(p string) bool { return slices.Contains(d.options.Profiles, p) })
+	}
+	some := slices.ContainsFunc(names, func(name string) bool { return starts(project.Services[name]) })
+	for _, name := range names {
+		c := project.Services[name]
+		s := &service{name: name, node: child(nodes, name)}
+		switch {
+		case some && !starts(c):
+			d.lost(s, "profiles", strings.Join(c.Profiles, ", "), "docker compose up does not start it: import it with --profile "+c.Profiles[0])
+			continue
+		case c.GetScale() == 0:
+			d.lost(s, "deploy", "replicas: 0", "docker compose up does not start it")
+			continue
+		}
+		d.service(s, project, c, l)
+		d.services = append(d.services, s)
+	}
+	d.networks(project)
+}
+
+func (d *draft) service(s *service, project *types.Project, c types.ServiceConfig, l *composeLoader) {
+	s.named, s.container.Command, s.container.Args = c.Image, c.Entrypoint, c.Command
+	if c.Entrypoint != nil && len(c.Entrypoint) == 0 {
+		d.lost(s, "entrypoint", "[]", "what the image has cannot be removed: write another one")
+	}
+	if c.Command != nil && len(c.Command) == 0 {
+		d.lost(s, "command", "[]", "what the image has cannot be removed: write another one")
+	}
+	if len(s.container.Command) > 0 && len(c.Command) == 0 {
+		s.container.Args = nil
+	}
+	d.build(s, c, l)
+	d.environment(s, c, l)
+	d.ports(s, c)
+	d.resources(s, c)
+	d.mounts(s, project, c)
+	if h := c.HealthCheck; h != nil && !h.Disable {
+		s.check = check{test: h.Test, interval: duration(h.Interval), timeout: duration(h.Timeout)}
+		if h.Retries != nil {
+			s.check.retries = int(min(*h.Retries, 1<<20))
+		}
+	}
+	s.jail = c.Privileged || slices.ContainsFunc(c.CapAdd, func(name string) bool { return rules.Capability(strings.ToUpper(name)) == "SYS_ADMIN" })
+	for _, name := range c.CapAdd {
+		if rules.Capability(strings.ToUpper(name)) != "SYS_ADMIN" || c.Privileged {
+			d.capability(s, &s.container, name)
+		}
+	}
+	s.aliases = append(s.aliases, c.ContainerName, c.Hostname)
+	for _, n := range c.Networks {
+		if n != nil {
+			s.aliases = append(s.aliases, n.Aliases...)
+		}
+	}
+	for _, name := range project.ServiceNames() {
+		other := project.Services[name]
+		for _, link := range other.Links {
+			if target, alias, ok := strings.Cut(link, ":"); ok && target == c.Name {
+				s.aliases = append(s.aliases, alias)
+			}
+		}
+	}
+	s.aliases = slices.DeleteFunc(s.aliases, func(alias string) bool { return alias == "" || alias == s.name })
+	slices.Sort(s.aliases)
+	s.aliases = slices.Compact(s.aliases)
+	d.rest(s, c)
+}
+
+// rest names the keys that a Challenge does not have.
+func (d *draft) rest(s *service, c types.ServiceConfig) {
+	keys := map[string]any{}
+	data, err := json.Marshal(c)
+	if err == nil {
+		err = json.Unmarshal(data, &keys)
+	}
+	if err != nil {
+		d.lost(s, "services", "", oneLine(err.Error()))
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if keys[key] == nil || slices.Contains(silent, key) {
+			continue
+		}
+		text := wordsOf(child(s.node, key))
+		if text == "" {
+			raw, _ := json.Marshal(keys[key])
+			text = string(raw)
+		}
+		message := reasons[key]
+		if message == "" {
+			message = "a Challenge has no such field"
+		}
+		d.lost(s, key, text, message)
+	}
+	if n := c.GetScale(); n > 1 {
+		d.lost(s, "deploy", fmt.Sprintf("replicas: %d", n), "a container runs once in each instance")
+	}
+	if len(c.DependsOn) > 0 {
+		d.lost(s, "depends_on", wordsOf(child(s.node, "depends_on")), reasons["depends_on"])
+	}
+	if c.Restart == "no" || c.Restart == "on-failure" {
+		d.lost(s, "restart", c.Restart, reasons["restart"])
+	}
+	if c.Platform != "" && c.Platform != "linux/amd64" {
+		d.lost(s, "platform", c.Platform, reasons["platform"])
+	}
+	if c.PullPolicy == "build" || c.PullPolicy == "never" {
+		d.lost(s, "pull_policy", c.PullPolicy, "nodes pull images: push the image to a registry")
+	}
+	if dep := c.Deploy; dep != nil {
+		if dep.Resources.Limits != nil && dep.Resources.Limits.Pids > 0 {
+			d.lost(s, "deploy", fmt.Sprintf("pids: %d", dep.Resources.Limits.Pids), reasons["pids_limit"])
+		}
+		if dep.Mode == "global" || len(dep.Placement.Constraints) > 0 {
+			d.lost(s, "deploy", "placement", "the administrator chooses the nodes of challenges")
+		}
+	}
+	if len(s.aliases) > 0 {
+		d.lost(s, "hostname", strings.Join(s.aliases, ", "), "other containers reach it by one name only: change it where files of images use another one")
+	}
+}
+
+// networks says when containers reach each other that did not before.
+func (d *draft) networks(project *types.Project) {
+	used := map[string]bool{}
+	for _, c := range project.Services {
+		for name := range c.Networks {
+			used[name] = true
+		}
+	}
+	if len(used) > 1 {
+		d.lost(nil, "networks", strings.Join(slices.Sorted(maps.Keys(used)), ", "), "all containers of an instance reach each other")
+	}
+}
+
+func duration(d *types.Duration) time.Duration {
+	if d == nil {
+		return 0
+	}
+	return time.Duration(*d)
+}
+
+func (d *draft) build(s *service, c types.ServiceConfig, l *composeLoader) {
+	if c.Build == nil {
+		return
+	}
+	context := c.Build.Context
+	s.build = &Build{Context: shorten(l.folder, context), Target: c.Build.Target, Args: map[string]string{}}
+	for name, value := range c.Build.Args {
+		if value != nil {
+			s.build.Args[name] = *value
+		}
+	}
+	if c.Build.DockerfileInline != "" {
+		s.image = parseDockerfile(c.Build.DockerfileInline, "dockerfile_inline", context, c.Build.Target, s.build.Args)
+		s.build.Dockerfile = "(dockerfile_inline of the service)"
+		return
+	}
+	file := c.Build.Dockerfile
+	if file == "" {
+		file = "Dockerfile"
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(context, file)
+	}
+	s.image = readDockerfile(file, context, c.Build.Target, s.build.Args)
+	if c.Build.Dockerfile != "" && c.Build.Dockerfile != "Dockerfile" {
+		s.build.Dockerfile = shorten(l.folder, file)
+	}
+}
+
+// shorten names a path as the author would, from the current folder.
+func shorten(folder, at string) string {
+	base, err := filepath.Abs(folder)
+	if err != nil || !filepath.IsAbs(at) {
+		return at
+	}
+	rel, err := filepath.Rel(base, at)
+	if err != nil {
+		return at
+	}
+	return filepath.Join(folder, rel)
+}
+
+func (d *draft) environment(s *service, c types.ServiceConfig, l *composeLoader) {
+	values := map[string]string{}
+	for _, file := range c.EnvFiles {
+		found, err := l.readEnvironment(file)
+		if err != nil {
+			if bool(file.Required) {
+				d.lost(s, "env_file", shorten(l.folder, file.Path), "cannot be read: add its variables to environment")
+			}
+			continue
+		}
+		maps.Copy(values, found)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Environment)) {
+		if value := c.Environment[name]; value != nil {
+			values[name] = *value
+			continue
+		}
+		if found, ok := l.lookup(name); ok {
+			values[name] = found
+		} else if _, ok := values[name]; !ok {
+			values[name] = "" // of the shell of the author
+			d.chosen(s, "environment", name, "has its value from the shell, and is empty: set it with --env "+name+"=VALUE")
+		}
+	}
+	s.container.Environment = map[string]bergv1.EnvironmentValue{}
+	for name, value := range values {
+		s.container.Environment[name] = bergv1.StringValue(value)
+	}
+	trial := bergv1.Container{Hostname: "a", Image: "a", Environment: s.container.Environment}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		one := trial
+		one.Environment = map[string]bergv1.EnvironmentValue{name: trial.Environment[name]}
+		if len(rules.Validate([]bergv1.Container{one}, nil)) > 0 {
+			delete(s.container.Environment, name)
+			d.lost(s, "environment", name, "is no variable of a container")
+		}
+	}
+}
+
+func (d *draft) ports(s *service, c types.ServiceConfig) {
+	for _, p := range c.Ports {
+		made := port{number: int32(p.Target), udp: p.Protocol == "udp", loopback: strings.HasPrefix(p.HostIP, "127.") || p.HostIP == "::1", http: p.AppProtocol == "http"}
+		if host, err := strconv.ParseInt(strings.Split(p.Published, "-")[0], 10, 32); err == nil {
+			made.host = int32(host)
+		}
+		if p.Target == 0 || p.Target > 65535 || p.Protocol == "sctp" {
+			d.lost(s, "ports", fmt.Sprintf("%s:%d/%s", p.Published, p.Target, p.Protocol), "must be a port from 1 to 65535, tcp or udp")
+			continue
+		}
+		s.published = append(s.published, made)
+	}
+	// A port that is published twice is public if one of both is.
+	slices.SortStableFunc(s.published, func(a, b port) int {
+		switch {
+		case a.loopback == b.loopback:
+			return 0
+		case b.loopback:
+			return -1
+		}
+		return 1
+	})
+	for _, text := range c.Expose {
+		s.exposed = append(s.exposed, exposedPorts(text)...)
+	}
+}
+
+func (d *draft) resources(s *service, c types.ServiceConfig) {
+	var limits, requests bergv1.Resources
+	set := func(r *bergv1.Resources, cpu float64, memory int64) {
+		if cpu > 0 {
+			a := bergv1.Amount(fmt.Sprintf("%dm", max(1, int64(cpu*1000+0.5))))
+			r.CPU = &a
+		}
+		if memory > 0 {
+			a := bytesOf(memory)
+			r.Memory = &a
+		}
+	}
+	if c.CPUQuota > 0 && c.CPUPeriod > 0 {
+		set(&limits, float64(c.CPUQuota)/float64(c.CPUPeriod), 0)
+	} else if c.CPUQuota > 0 {
+		set(&limits, float64(c.CPUQuota)/100000, 0)
+	}
+	set(&limits, float64(c.CPUS), int64(c.MemLimit))
+	set(&requests, 0, int64(c.MemReservation))
+	if dep := c.Deploy; dep != nil {
+		if r := dep.Resources.Limits; r != nil {
+			set(&limits, float64(r.NanoCPUs), int64(r.MemoryBytes))
+		}
+		if r := dep.Resources.Reservations; r != nil {
+			set(&requests, float64(r.NanoCPUs), int64(r.MemoryBytes))
+		}
+	}
+	lower := func(key string, request **bergv1.Amount, limit *bergv1.Amount) {
+		if *request == nil || limit == nil {
+			return
+		}
+		if a, b := rules.Quantity(**request), rules.Quantity(*limit); a.Cmp(b) > 0 {
+			d.chosen(s, "resourceRequests."+key, string(*limit), "is lowered to the limit")
+			*request = limit
+		}
+	}
+	lower("cpu", &requests.CPU, limits.CPU)
+	lower("memory", &requests.Memory, limits.Memory)
+	if limits != (bergv1.Resources{}) {
+		s.container.ResourceLimits = &limits
+	}
+	if requests != (bergv1.Resources{}) {
+		s.container.ResourceRequests = &requests
+	}
+	if c.ShmSize > 0 {
+		s.container.SharedMemory = ptr.To(bytesOf(int64(c.ShmSize)))
+	}
+}
+
+func bytesOf(n int64) bergv1.Amount {
+	switch {
+	case n%(1<<30) == 0:
+		return bergv1.Amount(fmt.Sprintf("%dGi", n>>30))
+	case n%(1<<20) == 0:
+		return bergv1.Amount(fmt.Sprintf("%dMi", n>>20))
+	case n%(1<<10) == 0:
+		return bergv1.Amount(fmt.Sprintf("%dKi", n>>10))
+	default:
+		return bergv1.Amount(strconv.FormatInt(n, 10))
+	}
+}
+
+// capability adds one that the operator allows.
+func (d *draft) capability(s *service, c *bergv1.Container, name string) {
+	name = strings.TrimPrefix(strings.ToUpper(name), "CAP_")
+	trial := bergv1.Container{Hostname: "a", Image: "a", AdditionalCapabilities: []string{name}}
+	if errs := rules.Validate([]bergv1.Container{trial}, d.options.AllowedCapabilities); len(errs) > 0 {
+		d.lost(s, "cap_add", name, errs[0].Detail)
+		return
+	}
+	if !slices.Contains(c.AdditionalCapabilities, name) {
+		c.AdditionalCapabilities = append(c.AdditionalCapabilities, name)
+	}
+}
+
+// mounts keeps files of flags for later, and refuses all other volumes by name.
+func (d *draft) mounts(s *service, project *types.Project, c types.ServiceConfig) {
+	refuse := func(key, text string) { d.lost(s, key, text, reasons[key]) }
+	isFlag := func(m mount) bool { return m.from != "" && (isFlagFile(m.from) || isFlagFile(m.to)) }
+	keep := func(key, text string, m mount) {
+		if isFlag(m) {
+			s.mounts = append(s.mounts, m)
+			return
+		}
+		refuse(key, text)
+	}
+	list := child(s.node, "volumes")
+	for i, v := range c.Volumes {
+		text := v.Source + ":" + v.Target
+		if list != nil && len(list.Content) == len(c.Volumes) {
+			text = wordsOf(list.Content[i])
+		}
+		switch {
+		case v.Source == "/var/run/docker.sock":
+			d.lost(s, "volumes", text, "no container controls the node: use another way to start programs")
+		case v.Type == "bind":
+			keep("volumes", text, mount{from: v.Source, to: v.Target})
+		default:
+			refuse("volumes", text)
+		}
+	}
+	for _, text := range c.Tmpfs {
+		refuse("tmpfs", text)
+	}
+	for _, f := range c.Secrets {
+		target := f.Target
+		if target == "" {
+			target = f.Source
+		}
+		if !strings.HasPrefix(target, "/") {
+			target = "/run/secrets/" + target
+		}
+		keep("secrets", f.Source, mount{from: project.Secrets[f.Source].File, to: target})
+	}
+	for _, f := range c.Configs {
+		target := f.Target
+		if target == "" {
+			target = "/" + f.Source
+		}
+		keep("configs", f.Source, mount{from: project.Configs[f.Source].File, to: target})
+	}
+}

@@ -1,0 +1,44 @@
+package importer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+)
+
+// Write returns Challenges as YAML, with their fields in the order of the documentation.
+func Write(all []bergv1.Challenge) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := yamlv3.NewEncoder(&out)
+	encoder.SetIndent(2)
+	for _, c := range all {
+		data, err := json.Marshal(c)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", c.Name, err)
+		}
+		var node yamlv3.Node
+		if err := yamlv3.Unmarshal(data, &node); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", c.Name, err)
+		}
+		block(&node)
+		if err := encoder.Encode(&node); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", c.Name, err)
+		}
+	}
+	if err := encoder.Close(); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// block removes the style of JSON. The encoder quotes strings that YAML would read as something else.
+func block(node *yamlv3.Node) {
+	node.Style = 0
+	for _, n := range node.Content {
+		block(n)
+	}
+}
