@@ -3,6 +3,7 @@ package v1
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ChallengeInstance is one running copy of a Challenge for one owner. The
@@ -176,6 +177,27 @@ type ChallengeInstanceStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace",xDescriptors={"urn:alm:descriptor:io.kubernetes:Namespace"}
 	Namespace string `json:"namespace,omitempty"`
+
+	// UID of that namespace, since the operator created it. A namespace of the same name with another
+	// UID is not the instance's, also with the same labels and annotations: nothing is written in it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace UID",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
+
+	// SHA-256 of a random value that only the operator knows until it creates the namespace,
+	// which has that value as an annotation. It proves whose the namespace is until
+	// namespaceUID is known.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	NamespaceProof string `json:"namespaceProof,omitempty"`
+
+	// Random value, set with instanceId, from which the host names and the {entropy} of the instance follow.
+	// An instance that was started by an older version has none: they follow from its UID.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Seed",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	Seed string `json:"seed,omitempty"`
 
 	// Where players reach the instance: one entry for each port that is not
 	// internal. Complete in the phase Running; empty if all are internal, and while
@@ -499,6 +521,8 @@ const (
 
 	// AnnotationInstanceUID proves to which ChallengeInstance an object belongs.
 	AnnotationInstanceUID = "berg.norelect.ch/instance-uid"
+	// AnnotationNamespaceProof on the namespace of an instance is the value whose SHA-256 is in status.namespaceProof.
+	AnnotationNamespaceProof = "berg.norelect.ch/namespace-proof"
 	// AnnotationInstance names that ChallengeInstance as <namespace>/<name>.
 	AnnotationInstance = "berg.norelect.ch/instance"
 	// AnnotationChallenge is the full name of the Challenge, which may be longer

@@ -17,6 +17,7 @@ import (
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/cluster"
 	"github.com/bergctf/berg-operator/cmd/kubectl-berg/console"
+	"github.com/bergctf/berg-operator/cmd/kubectl-berg/why"
 )
 
 func key(namespace, name string) types.NamespacedName {
@@ -51,8 +52,11 @@ func withoutKind(name string, kinds ...string) string {
 	return name
 }
 
-// ofInstance reports whether a pod belongs to this instance, and not to an earlier one of its owner.
+// ofInstance reports whether a pod belongs to this instance, and not to an earlier one of its owner or to another user.
 func ofInstance(p corev1.Pod, i *bergv1.ChallengeInstance) bool {
+	if why.NamespaceTaken(i) {
+		return false
+	}
 	id, labelled := p.Annotations[bergv1.LabelInstanceID]
 	return p.Labels[bergv1.LabelComponent] == bergv1.ComponentPod && (!labelled || id == i.Status.InstanceID)
 }

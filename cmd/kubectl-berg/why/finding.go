@@ -93,8 +93,18 @@ func NamespaceOf(i *bergv1.ChallengeInstance) string {
 
 func isFrozen(i *bergv1.ChallengeInstance) bool { return i.Annotations[bergv1.AnnotationFrozen] != "" }
 
+// NamespaceTaken reports whether the namespace of that name is another user's: its pods are not the instance's,
+// whatever their labels and annotations say.
+func NamespaceTaken(i *bergv1.ChallengeInstance) bool {
+	c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionNamespaceCreated)
+	return c != nil && c.Reason == bergv1.ReasonNamespaceConflict
+}
+
 // currentPods are the pods of the instance, without those of an earlier one with the same owner.
 func currentPods(v View) []corev1.Pod {
+	if NamespaceTaken(v.Instance) {
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(v.Pods), func(p corev1.Pod) bool {
 		id, labelled := p.Annotations[bergv1.LabelInstanceID]
 		return p.DeletionTimestamp != nil || labelled && id != v.Instance.Status.InstanceID

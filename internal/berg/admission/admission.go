@@ -27,8 +27,6 @@ type Instance struct {
 	Started bool
 	// Ending: it is being deleted, or is to be.
 	Ending bool
-	// HoldsNamespace: the owner's namespace belongs to it.
-	HoldsNamespace bool
 	// Blocked: it cannot be built, also without any limit.
 	Blocked bool
 }
@@ -108,21 +106,21 @@ func Decide(all []Instance, limits Rules) []Decision {
 }
 
 // aheadOf returns, for every instance that waits and is not the first of its owner, the one of that
-// owner right before it. What is started goes first, then what holds the namespace, then the oldest.
+// owner right before it. What is started goes first, then the oldest.
 func aheadOf(all, waiting []Instance) map[types.UID]types.NamespacedName {
 	owners := make(map[string][]Instance, len(waiting))
 	for _, i := range waiting {
 		owners[i.Owner] = nil
 	}
 	for _, i := range all {
-		if others, ok := owners[i.Owner]; ok && (i.Started || i.HoldsNamespace || i.Waits()) {
+		if others, ok := owners[i.Owner]; ok && (i.Started || i.Waits()) {
 			owners[i.Owner] = append(others, i)
 		}
 	}
 	ahead := map[types.UID]types.NamespacedName{}
 	for _, same := range owners {
 		slices.SortFunc(same, func(a, b Instance) int {
-			return cmp.Or(isTrue(b.Started)-isTrue(a.Started), isTrue(b.HoldsNamespace)-isTrue(a.HoldsNamespace), byAge(a, b))
+			return cmp.Or(isTrue(b.Started)-isTrue(a.Started), byAge(a, b))
 		})
 		for n := 1; n < len(same); n++ {
 			ahead[same[n].UID] = same[n-1].Key

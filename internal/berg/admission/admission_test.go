@@ -35,7 +35,6 @@ func started(i *Instance) { i.Started = true }
 func ending(i *Instance)  { i.Ending = true }
 func blocked(i *Instance) { i.Blocked = true }
 func ofCheck(i *Instance) { i.Check = true }
-func holds(i *Instance)   { i.HoldsNamespace = true }
 
 func owner(name string) func(*Instance) { return func(i *Instance) { i.Owner = name } }
 func from(name string) func(*Instance)  { return func(i *Instance) { i.Source = name } }
@@ -162,19 +161,6 @@ func TestDecisions(t *testing.T) {
 			one(Limits{}),
 			[]Instance{instance(1, "web", owner("o"), started, ending), instance(2, "web", owner("o")), instance(3, "web", owner("o"))},
 			[]string{"0002 0001", "0003 0002"},
-		},
-		"what holds the namespace keeps it, also when its status was deleted": {
-			one(Limits{}),
-			[]Instance{instance(1, "web", owner("o")), instance(2, "web", owner("o"), holds)},
-			[]string{"0001 0002", "0002 starts"},
-		},
-		"what holds the namespace keeps it, also if it cannot be built or ends": {
-			one(Limits{}),
-			[]Instance{
-				instance(1, "web", owner("o")), instance(2, "web", owner("o"), holds, blocked),
-				instance(3, "web", owner("p")), instance(4, "web", owner("p"), holds, ending),
-			},
-			[]string{"0001 0002", "0003 0004"},
 		},
 		"one that cannot be built or ends holds up none of its owner": {
 			one(Limits{}),

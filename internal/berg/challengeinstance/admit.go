@@ -2,6 +2,7 @@ package challengeinstance
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -217,7 +218,7 @@ func (a *admitter) write(ctx context.Context, w *write, now time.Time) {
 			w.err = fmt.Errorf("start instance %s: %w", client.ObjectKeyFromObject(before), err)
 			return
 		}
-		status.Identify(w.Instance, id, now)
+		status.Identify(w.Instance, status.Identity{ID: id, Seed: rand.Text(), NamespaceProof: a.proofs.Draw()}, now)
 		out.Problem, w.sent = status.BeingBuilt, true
 	}
 	status.Compute(out, a.Config.Challenge, now)

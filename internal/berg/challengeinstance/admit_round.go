@@ -13,7 +13,6 @@ import (
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/admission"
-	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/status"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
 )
@@ -171,8 +170,8 @@ func (a *admitter) entryOf(i *bergv1.ChallengeInstance) admission.Instance {
 	}
 }
 
-// observeHolders finds out to which pending instance the namespace of its owner belongs, where none of the owner
-// is started.
+// observeHolders finds out which pending instances cannot start because the namespace of their owner exists, where
+// none of the owner is started: it belongs to none of them.
 func (a *admitter) observeHolders(ctx context.Context, r *round) error {
 	busy, owners := sets.New[string](), map[string][]int{}
 	for n, i := range r.all {
@@ -193,19 +192,10 @@ func (a *admitter) observeHolders(ctx context.Context, r *round) error {
 		if ns == nil {
 			continue
 		}
-		held := false
 		for _, n := range same {
-			i := &r.all[n]
-			i.HoldsNamespace = manifests.OwnerOf(r.candidates[i.UID].Instance).Owns(ns)
-			held = held || i.HoldsNamespace
-		}
-		for _, n := range same {
-			i := r.all[n]
-			if _, known := r.problems[i.UID]; known || held && !i.HoldsNamespace {
-				continue
-			}
-			if p := status.NamespaceIsOurs(r.candidates[i.UID], ns); p != nil {
-				r.problems[i.UID] = p
+			uid := r.all[n].UID
+			if _, known := r.problems[uid]; !known {
+				r.problems[uid] = status.NamespaceIsOurs(r.candidates[uid], ns)
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // build applies the plan. No pod is created before everything that confines it and everything
@@ -29,8 +30,11 @@ func (r *Reconciler) build(ctx context.Context, o status.Observed, times *status
 		{
 			Condition: bergv1.ConditionNamespaceCreated,
 			Objects:   []apply.Set{apply.Only(f.Namespace)},
-			Then: func(context.Context, []client.Object) error {
-				times.Namespace = r.Clock.Now()
+			Write: func(ctx context.Context, w apply.Writer, _ ownership.Owner, desired client.Object) (client.Object, error) {
+				return apply.Apply(ctx, w, r.namespaceOwner(o.Instance), desired)
+			},
+			Then: func(_ context.Context, live []client.Object) error {
+				times.Namespace, times.NamespaceUID = r.Clock.Now(), live[0].GetUID()
 				return nil
 			},
 		},
@@ -97,6 +101,7 @@ func (r *Reconciler) inputs(o status.Observed) manifests.Inputs {
 		UID:                o.Instance.UID,
 		Name:               client.ObjectKeyFromObject(o.Instance),
 		InstanceID:         o.Instance.Status.InstanceID,
+		Seed:               o.Instance.Status.Seed,
 		OwnerID:            o.Instance.Spec.OwnerID,
 		Flag:               o.Instance.Spec.Flag,
 		ChallengeName:      o.Key.Name,

@@ -84,7 +84,12 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 		if err := r.adopt(ctx, &out.Observed); err != nil {
 			return 0, err
 		}
-		out.Endpoints, out.Problem = r.build(ctx, out.Observed, &out.Written)
+		if err := r.proveNamespace(ctx, &out.Observed); err != nil {
+			return 0, err
+		}
+		if out.Problem = status.NamespaceIsOurs(out.Candidate, out.Namespace); out.Problem == nil {
+			out.Endpoints, out.Problem = r.build(ctx, out.Observed, &out.Written)
+		}
 	}
 	if out.Problem != nil && out.Problem.Class == outcome.Stale {
 		return 0, outcome.ErrConflict
@@ -101,6 +106,9 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	status.Compute(out, r.Config.Challenge, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {
+		if instance.Status.NamespaceUID != "" {
+			r.proofs.Forget(before.Status.NamespaceProof)
+		}
 		r.report(before, out, now)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {

@@ -78,7 +78,7 @@ func (r *Reconciler) patchTerminating(ctx context.Context, before, instance *ber
 // this instance. The cache of a new leader may not show yet what its predecessor created, so
 // the API server confirms its absence.
 func (r *Reconciler) ownNamespace(ctx context.Context, instance *bergv1.ChallengeInstance) (*corev1.Namespace, error) {
-	owner := manifests.OwnerOf(instance)
+	owner := manifests.NamespaceOwner(instance)
 	ns, err := r.observeNamespace(ctx, instance.Spec.OwnerID)
 	if err != nil || ns != nil && owner.Owns(ns) {
 		return ns, err

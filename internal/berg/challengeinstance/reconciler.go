@@ -16,6 +16,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/optional"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -42,6 +43,7 @@ type Reconciler struct {
 	Recorder Recorder
 
 	backoff      *outcome.Backoff
+	proofs       ownership.Secrets
 	former       formerPolicies
 	finalizers   finalizer.Remover
 	terminations terminations

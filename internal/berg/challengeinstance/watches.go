@@ -178,7 +178,7 @@ func enqueueInstance(q workqueue.TypedRateLimitingInterface[ctrl.Request], i *be
 func (r *Reconciler) terminatingNamespaces() handler.EventHandler {
 	of := func(ctx context.Context, ns client.Object) []ctrl.Request {
 		return r.ofNamespace(func(i client.Object) bool {
-			return isEnding(i) && manifests.OwnerOf(i.(*bergv1.ChallengeInstance)).Owns(ns)
+			return isEnding(i) && manifests.NamespaceOwner(i.(*bergv1.ChallengeInstance)).Owns(ns)
 		})(ctx, ns)
 	}
 	return handler.Funcs{

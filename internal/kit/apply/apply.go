@@ -5,11 +5,13 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -75,7 +77,7 @@ func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner
 		if err := w.DriftBackoff.throttled(to); err != nil {
 			return none, err
 		}
-		created, err := create(ctx, w, to, desired)
+		created, err := create(ctx, w, owner, to, desired)
 		if !apierrors.IsAlreadyExists(err) {
 			return created, err
 		}
@@ -100,6 +102,9 @@ func Apply[T client.Object](ctx context.Context, w Writer, owner ownership.Owner
 	}
 	return update(ctx, w, owner, to, desired)
 }
+
+// errGone stops a reconciliation that began when the object existed: the next one draws a new secret.
+var errGone = errors.New("the object is gone, and only a new proof in the status allows to create it again")
 
 // writable returns an error if an object must not be written.
 func writable(owner ownership.Owner, kind string, live client.Object) error {
@@ -153,9 +158,14 @@ func isRollout(w Writer, owner ownership.Owner, to write, live client.Object) bo
 	return last != "" && last != to.plan && last == live.GetAnnotations()[ChecksumAnnotation(owner.Annotation)] && Unmodified(w.Manager, live)
 }
 
-func create[T client.Object](ctx context.Context, w Writer, to write, desired T) (T, error) {
+// create needs the secret of the owner's Proof, where one is required: without it the object would not be owned.
+func create[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, to write, desired T) (T, error) {
 	var none T
+	if !owner.MayCreate() {
+		return none, apierrors.NewConflict(schema.GroupResource{Group: to.kind.Group, Resource: to.kind.Kind}, to.name.Name, errGone)
+	}
 	created := desired.DeepCopyObject().(T)
+	owner.Prove(created)
 	if err := w.Client.Create(ctx, created, client.FieldOwner(w.Manager)); err != nil {
 		return none, err
 	}
@@ -191,7 +201,7 @@ func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owne
 		to.rollout = isRollout(w, owner, to, live)
 		made := writtenAsPlanned(w, owner, desired, live)
 		if w.Replace && immutable(desired, live) && !made {
-			out, err = replace(ctx, w, to, desired, live)
+			out, err = replace(ctx, w, owner, to, desired, live)
 			return err
 		}
 		updated, err := successor(w, owner, desired, live)
@@ -206,7 +216,7 @@ func update[T client.Object](ctx context.Context, w Writer, owner ownership.Owne
 			out = live
 			return nil
 		case w.Replace && replaceable(ctx, w, desired, err):
-			out, err = replace(ctx, w, to, desired, live)
+			out, err = replace(ctx, w, owner, to, desired, live)
 			return err
 		default:
 			return err

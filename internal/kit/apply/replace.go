@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // immutable reports whether no update leads to the desired object: it is marked immutable, it is a
@@ -58,14 +60,14 @@ func replaceable[T client.Object](ctx context.Context, w Writer, desired T, refu
 
 // replace deletes exactly the observed object, and creates the desired one. If finalizers keep
 // the old one, it returns a *TerminatingError.
-func replace[T client.Object](ctx context.Context, w Writer, to write, desired, live T) (T, error) {
+func replace[T client.Object](ctx context.Context, w Writer, owner ownership.Owner, to write, desired, live T) (T, error) {
 	var none T
 	// Reads wait for the creation that follows. They must not wait for the deletion: that
 	// would never end if the cache omits the object.
 	if err := Delete(ctx, w.Client, live, client.DisableReadYourWritesConsistency); err != nil {
 		return none, err
 	}
-	created, err := create(ctx, w, to, desired)
+	created, err := create(ctx, w, owner, to, desired)
 	if apierrors.IsAlreadyExists(err) {
 		return none, &TerminatingError{Kind: to.kind.Kind, Name: live.GetName()}
 	}

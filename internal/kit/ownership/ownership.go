@@ -3,7 +3,8 @@
 // A namespaced custom resource can own neither a namespace nor an object in
 // another namespace: the garbage collector deletes children with such owner
 // references. So labels serve to find objects, and an annotation with the UID
-// of the custom resource proves ownership: a UID is never used twice, names are.
+// of the custom resource proves ownership: a UID is never used twice, names are. Who may write
+// in a namespace can copy both. An object that others could create first needs a Proof.
 package ownership
 
 import (
@@ -53,6 +54,8 @@ type Owner struct {
 	// Labels that an object must have in addition to the UID. A change of one of them ends the
 	// ownership. Nil: the UID alone proves ownership.
 	Labels map[string]string
+	// Proof is required of an object that others could have created first. Nil: none is required.
+	Proof *Proof
 }
 
 // SetOn sets the owner UID and all labels on an object that is about to be written. Labels
@@ -75,7 +78,7 @@ func (p Owner) SetOn(obj client.Object) {
 	}
 }
 
-// Owns reports whether an object has the owner UID and the Labels.
+// Owns reports whether an object has the owner UID, the Labels and the Proof.
 func (p Owner) Owns(obj client.Object) bool {
 	if p.UID == "" || obj.GetAnnotations()[p.Annotation] != string(p.UID) {
 		return false
@@ -86,7 +89,7 @@ func (p Owner) Owns(obj client.Object) bool {
 			return false
 		}
 	}
-	return true
+	return p.proves(obj)
 }
 
 // RefusedError says that an object with a required name exists and is not owned by the

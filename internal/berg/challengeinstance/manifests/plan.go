@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -29,8 +30,10 @@ type Inputs struct {
 	UID        types.UID
 	Name       types.NamespacedName
 	InstanceID string
-	OwnerID    string
-	Flag       string
+	// Seed is random: host names and {entropy} follow from it.
+	Seed    string
+	OwnerID string
+	Flag    string
 
 	ChallengeName      string
 	ChallengeNamespace string
@@ -107,9 +110,25 @@ var OwnershipLabels = ownership.Labels{
 	Found:  map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy},
 }
 
-// OwnerOf is the instance as the owner of its objects.
+// OwnerOf is the instance as the owner of the objects in its namespace.
 func OwnerOf(instance *bergv1.ChallengeInstance) ownership.Owner {
 	return OwnershipLabels.For(instance.UID, nil)
+}
+
+// NamespaceOwner is the instance as the owner of its namespace, which others can create first: the UID of the instance
+// stands in events, and more of it in its status. So an instance that was not started owns none, and one that was
+// started needs a proof. One that an older version has started needs its ID, until the UID of the namespace is known.
+func NamespaceOwner(instance *bergv1.ChallengeInstance) ownership.Owner {
+	s := &instance.Status
+	switch {
+	case s.InstanceID == "":
+		return ownership.Owner{}
+	case s.NamespaceUID == "" && s.NamespaceProof == "":
+		return OwnershipLabels.For(instance.UID, map[string]string{bergv1.LabelInstanceID: s.InstanceID})
+	}
+	owner := OwnerOf(instance)
+	owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
+	return owner
 }
 
 // NamespacePrefix begins the name of every instance's namespace; the owner's ID
@@ -123,10 +142,10 @@ func NamespaceName(ownerID string) string { return NamespacePrefix + ownerID }
 func (in Inputs) Namespace() string { return NamespaceName(in.OwnerID) }
 
 // secret derives a value that stays the same for the life of the instance and that a player
-// cannot guess. It is derived from the UID of the custom resource: 122 random bits that players
-// never see, unlike the instance's ID.
+// cannot guess. An instance that an older version has started has no seed: its values follow from its UID, which
+// the annotations of its namespace tell.
 func (in Inputs) secret(purpose ...string) []byte {
-	mac := hmac.New(sha256.New, []byte(in.UID))
+	mac := hmac.New(sha256.New, []byte(cmp.Or(in.Seed, string(in.UID))))
 	mac.Write([]byte(in.InstanceID))
 	for _, p := range purpose {
 		mac.Write([]byte{0})

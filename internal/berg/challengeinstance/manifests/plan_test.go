@@ -2,6 +2,9 @@ package manifests
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"flag"
 	"os"
 	"path/filepath"
@@ -247,6 +250,28 @@ func TestOwner(t *testing.T) {
 	}
 	if got := OwnershipLabels.Selector().String(); got != "app.kubernetes.io/managed-by=berg" {
 		t.Errorf("objects are found by %s", got)
+	}
+}
+
+// Host names and paths of an instance are those of its seed. One without a seed keeps those of its UID.
+func TestSecretsFollowFromTheSeed(t *testing.T) {
+	in := testInputs(testConfig(t, nil), Snapshot{})
+	in.UID, in.InstanceID = "7c3f0c52-9a4b-4d8e-8c3f-2b1a0d9e8f7c", "01890a5d-ac96-774b-bcce-b302099a8057"
+	byUID := in.hostname("web", "http")
+	mac := hmac.New(sha256.New, []byte(in.UID))
+	mac.Write([]byte(in.InstanceID + "\x00hostname\x00web\x00http"))
+	if want := hex.EncodeToString(mac.Sum(nil))[:8]; byUID[:8] != want {
+		t.Errorf("without a seed the host name is %s, and begins with %s in earlier versions", byUID, want)
+	}
+	in.Seed = "one"
+	one, path := in.hostname("web", "http"), in.path("web", bergv1.FlagFile{Path: "/{entropy}"})
+	in.UID = "another"
+	if again := in.hostname("web", "http"); one == byUID || again != one {
+		t.Errorf("with a seed the host name is %s, and %s for another UID", one, again)
+	}
+	in.Seed = "two"
+	if in.hostname("web", "http") == one || in.path("web", bergv1.FlagFile{Path: "/{entropy}"}) == path {
+		t.Error("two seeds have the same host name or path")
 	}
 }
 

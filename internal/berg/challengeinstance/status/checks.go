@@ -160,7 +160,7 @@ func flagFits(c Candidate, _ config.Challenge) *outcome.Problem {
 // NamespaceIsOurs returns why an instance cannot be built in the namespace of its owner. It returns nil if the namespace
 // does not exist, or belongs to the instance.
 func NamespaceIsOurs(c Candidate, ns *corev1.Namespace) *outcome.Problem {
-	owner := manifests.OwnerOf(c.Instance)
+	owner := manifests.NamespaceOwner(c.Instance)
 	if ns == nil || owner.Owns(ns) && ns.DeletionTimestamp == nil {
 		return nil
 	}
@@ -172,15 +172,17 @@ func NamespaceIsOurs(c Candidate, ns *corev1.Namespace) *outcome.Problem {
 	}
 	return &outcome.Problem{
 		Condition: bergv1.ConditionNamespaceCreated, Reason: bergv1.ReasonNamespaceConflict, Class: outcome.Blocked,
-		Message: conflictMessage(ns),
+		Message: conflictMessage(c.Instance, ns),
 	}
 }
 
 // conflictMessage describes the namespace that blocks an instance. Instances are searched by
 // the owner in the name of the namespace: if none of them has the UID on the namespace, its
 // instance no longer exists.
-func conflictMessage(ns *corev1.Namespace) string {
-	switch _, provable := manifests.InstanceUIDOf(ns); {
+func conflictMessage(instance *bergv1.ChallengeInstance, ns *corev1.Namespace) string {
+	switch uid, provable := manifests.InstanceUIDOf(ns); {
+	case uid == instance.UID:
+		return fmt.Sprintf("Namespace %s carries the UID of this instance, but the operator did not create it for this instance: another user did, or the instance's status was lost. Nothing is written in it. Delete it", ns.Name)
 	case !provable:
 		return fmt.Sprintf("Namespace %s exists and does not belong to this instance. It is left unchanged. Delete it", ns.Name)
 	case ns.DeletionTimestamp != nil:

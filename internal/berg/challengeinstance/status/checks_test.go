@@ -1,6 +1,8 @@
 package status
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +67,25 @@ func TestCheck(t *testing.T) {
 		c.Challenge.Annotations = map[string]string{bergv1.AnnotationFrozen: "2025-06-01T12:00:00Z"}
 	}
 	holding := func(ns *corev1.Namespace) Observed { return Observed{Candidate: me, Namespace: ns} }
+	const secret = "known to the operator alone"
+	begun := func(change func(*bergv1.ChallengeInstanceStatus), ns *corev1.Namespace) Observed {
+		c := candidate("m", 5, wasStarted)
+		change(&c.Instance.Status)
+		return Observed{Candidate: c, Namespace: ns}
+	}
+	created := func(s *bergv1.ChallengeInstanceStatus) { s.NamespaceUID = "created" }
+	digested := func(s *bergv1.ChallengeInstanceStatus) {
+		s.NamespaceProof = fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))
+	}
+	byOlderVersion := func(*bergv1.ChallengeInstanceStatus) {}
+	withUID := func(uid types.UID) func(*corev1.Namespace) { return func(n *corev1.Namespace) { n.UID = uid } }
+	withProof := func(proof string) func(*corev1.Namespace) {
+		return func(n *corev1.Namespace) { n.Annotations[bergv1.AnnotationNamespaceProof] = proof }
+	}
+	withID := func(id string) func(*corev1.Namespace) {
+		return func(n *corev1.Namespace) { n.Labels = map[string]string{bergv1.LabelInstanceID: id} }
+	}
+	id := candidate("m", 5, wasStarted).Instance.Status.InstanceID
 
 	for name, tc := range map[string]struct {
 		o      Observed
@@ -87,8 +108,16 @@ func TestCheck(t *testing.T) {
 		"flag there":                        {Observed{Candidate: candidate("m", 5, flagged, withFlag)}, ""},
 		"flag wanted only by an edit":       {Observed{Candidate: candidate("m", 5, flagged, wasStarted)}, ""},
 
-		"namespace is ours":                     {holding(namespaceOf("m")), ""},
-		"namespace is ours, deleted by hand":    {holding(namespaceOf("m", terminating)), bergv1.ReasonWaiting},
+		"namespace before the start":            {holding(namespaceOf("m")), bergv1.ReasonNamespaceConflict},
+		"namespace is ours":                     {begun(created, namespaceOf("m", withUID("created"))), ""},
+		"namespace is ours, deleted by hand":    {begun(created, namespaceOf("m", withUID("created"), terminating)), bergv1.ReasonWaiting},
+		"namespace was replaced":                {begun(created, namespaceOf("m", withUID("other"), withProof(secret), withID(id))), bergv1.ReasonNamespaceConflict},
+		"namespace was handed over":             {begun(created, namespaceOf("other", withUID("created"))), bergv1.ReasonNamespaceConflict},
+		"namespace with the secret":             {begun(digested, namespaceOf("m", withProof(secret))), ""},
+		"namespace with a copy of the digest":   {begun(digested, namespaceOf("m", withProof(fmt.Sprintf("%x", sha256.Sum256([]byte(secret)))), withID(id))), bergv1.ReasonNamespaceConflict},
+		"namespace with all but the secret":     {begun(digested, namespaceOf("m", withID(id))), bergv1.ReasonNamespaceConflict},
+		"namespace of an older version":         {begun(byOlderVersion, namespaceOf("m", withID(id))), ""},
+		"namespace of an older version, copied": {begun(byOlderVersion, namespaceOf("m")), bergv1.ReasonNamespaceConflict},
 		"namespace without proof":               {holding(&corev1.Namespace{}), bergv1.ReasonNamespaceConflict},
 		"namespace of an instance that is gone": {holding(namespaceOf("gone")), bergv1.ReasonNamespaceConflict},
 	} {
@@ -145,6 +174,7 @@ func TestConflictMessageNamesTheNamespaceAndTheRemedy(t *testing.T) {
 		ns   *corev1.Namespace
 		want []string
 	}{
+		"copied":        {namespaceOf("m", labelled), []string{"did not create it for this instance", "Nothing is written in it", "Delete it"}},
 		"foreign":       {namespaceOf("u"), []string{"does not belong to this instance", "Delete it"}},
 		"left":          {namespaceOf("u", labelled), []string{"left behind by instance berg/former", "Delete the namespace", "ORPHAN_GRACE_PERIOD"}},
 		"left, it ends": {namespaceOf("u", labelled, terminating), []string{"left behind by instance berg/former", "is being deleted", "starts afterwards"}},

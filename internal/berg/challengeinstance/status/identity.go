@@ -18,14 +18,29 @@ var BeingBuilt = &outcome.Problem{
 	Message: "The namespace is being created",
 }
 
-// Identify sets the ID and the start of an instance. The time in the ID becomes that of the
+// Identity is what an instance is given when it starts, and keeps.
+type Identity struct {
+	ID uuid.UUID
+	// Seed is random.
+	Seed string
+	// NamespaceProof is the digest of a secret that the namespace will have.
+	NamespaceProof string
+}
+
+// Identify sets the identity and the start of an instance. The time in the ID becomes that of the
 // start.
-func Identify(instance *bergv1.ChallengeInstance, id uuid.UUID, now time.Time) {
+func Identify(instance *bergv1.ChallengeInstance, identity Identity, now time.Time) {
 	s := &instance.Status
-	stampTime(&id, now)
-	s.InstanceID = id.String()
+	stampTime(&identity.ID, now)
+	s.InstanceID, s.Seed = identity.ID.String(), identity.Seed
+	s.NamespaceUID, s.NamespaceProof = "", identity.NamespaceProof
 	s.StartedAt = &metav1.Time{Time: now.Truncate(time.Second)}
 	s.Namespace = manifests.NamespaceName(instance.Spec.OwnerID)
+}
+
+// ProveAgain prepares the creation of another namespace, after the API server has confirmed that there is none.
+func ProveAgain(instance *bergv1.ChallengeInstance, digest string) {
+	instance.Status.NamespaceUID, instance.Status.NamespaceProof = "", digest
 }
 
 // Pin stores the current Challenge and configuration: the instance is built from them.

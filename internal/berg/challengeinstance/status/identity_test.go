@@ -17,7 +17,10 @@ func TestTheIDOfAnInstanceHasTheTimeOfItsStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Identify(&i, random, now)
+	Identify(&i, Identity{ID: random, Seed: "seed", NamespaceProof: "digest"}, now)
+	if s := i.Status; s.Seed != "seed" || s.NamespaceProof != "digest" || s.NamespaceUID != "" {
+		t.Errorf("the status has seed %q, proof %q and namespace %q", s.Seed, s.NamespaceProof, s.NamespaceUID)
+	}
 	id, err := uuid.Parse(i.Status.InstanceID)
 	if err != nil || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
 		t.Fatalf("%s is no UUID of version 7: %v", i.Status.InstanceID, err)

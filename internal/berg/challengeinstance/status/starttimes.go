@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	"github.com/bergctf/berg-operator/internal/berg/challengeinstance/manifests"
@@ -13,6 +14,8 @@ import (
 // Written is when a reconciliation had written objects of an instance; zero if it has not.
 type Written struct {
 	Namespace, Objects time.Time
+	// NamespaceUID is that of the namespace; empty if it was not written.
+	NamespaceUID types.UID
 }
 
 // stage is one stage of a start: its label, and the field with its end.
@@ -106,7 +109,7 @@ func stagesSeen(out Outcome) []time.Time {
 // namespaceAt: an existing namespace has its creation time. A status that could not be written
 // thus lengthens no stage.
 func namespaceAt(out Outcome) time.Time {
-	if ns := out.Namespace; ns != nil && manifests.OwnerOf(out.Instance).Owns(ns) {
+	if ns := out.Namespace; ns != nil && manifests.NamespaceOwner(out.Instance).Owns(ns) {
 		return ns.CreationTimestamp.Time
 	}
 	return out.Written.Namespace

@@ -104,6 +104,7 @@ func TestStartTimes(t *testing.T) {
 				o := wroteAt(startingWith(nil, nodeSays("web", 3, 4, 5, 5, 6)), 20, 21)
 				o.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: afterNoon(1)}}}
 				manifests.OwnerOf(o.Instance).SetOn(o.Namespace)
+				o.Namespace.UID, o.Instance.Status.NamespaceUID = "created", "created"
 				o.Deployments = map[string]*appsv1.Deployment{"web": {ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: afterNoon(2)}}}}
 				return o
 			}(),

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
 
@@ -47,6 +48,9 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 	if out.Endpoints != nil {
 		s.Services = manifests.PublicServices(out.Endpoints)
 	}
+	if uid := namespaceUID(out); uid != "" {
+		s.NamespaceUID, s.NamespaceProof = uid, ""
+	}
 	if s.ReadyAt == nil && out.Problem == nil && pods.ready {
 		s.ReadyAt = &metav1.Time{Time: now}
 		if s.ReadyAt.Before(s.StartedAt) {
@@ -64,6 +68,14 @@ func Compute(out Outcome, cfg config.Challenge, now time.Time) {
 	if before.ReadyAt == nil && !equality.Semantic.DeepEqual(before, s) {
 		s.Start = startTimes(out, now)
 	}
+}
+
+// namespaceUID returns the UID of the namespace that belongs to the instance, "" if there is none.
+func namespaceUID(out Outcome) types.UID {
+	if ns := out.Namespace; out.Written.NamespaceUID == "" && ns != nil && manifests.NamespaceOwner(out.Instance).Owns(ns) {
+		return ns.UID
+	}
+	return out.Written.NamespaceUID
 }
 
 // phaseOf returns the phase of a live instance. late says that its start deadline

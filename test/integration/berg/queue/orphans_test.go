@@ -82,7 +82,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 			n := lookingOurs(uuid.NewString(), types.UID(uuid.NewString()))
 			spoil(n)
 			Expect(k8s.Create(ctx, n)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, n))).To(Succeed()) })
+			removeAfterwards(n)
 			foreign = append(foreign, n)
 		}
 		left, _ := orphan(ctx, ns, "left")
@@ -144,7 +144,7 @@ var _ = Describe("A namespace that has outlived its instance", func() {
 		i := bergtest.Instance(ctx, ns, "none")
 		made := lookingOurs(i.Spec.OwnerID, i.UID)
 		Expect(k8s.Create(ctx, made)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, made))).To(Succeed()) })
+		removeAfterwards(made)
 		Eventually(orphaned).Should(Equal(1))
 		Eventually(gate.asked).Should(BeNumerically(">=", 2), "it does not ask the API server")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(made), made)).To(Succeed())
@@ -169,7 +169,7 @@ func orphan(ctx context.Context, ns, challenge string) (left *corev1.Namespace, 
 	expect.Gone(ctx, i)
 	left = &corev1.Namespace{}
 	Expect(k8s.Get(ctx, client.ObjectKey{Name: i.Status.Namespace}, left)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, left))).To(Succeed()) })
+	removeAfterwards(left)
 	return left, resume
 }
 

@@ -198,7 +198,7 @@ var _ = Describe("A namespace that is not the instance's", func() {
 			foreign := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: manifests.NamespaceName(id), Labels: map[string]string{}, Annotations: map[string]string{}}}
 			modify(foreign)
 			Expect(k8s.Create(ctx, foreign)).To(Succeed())
-			DeferCleanup(func() { Expect(client.IgnoreNotFound(k8s.Delete(context.Background(), foreign))).To(Succeed()) })
+			removeAfterwards(foreign)
 			inside := &corev1.Service{
 				// As an instance's own would look, but for the proof.
 				ObjectMeta: metav1.ObjectMeta{Namespace: foreign.Name, Name: "web", Labels: map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}},
