@@ -2,6 +2,7 @@ package v1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ChallengeCheck has a Challenge played again and again by a program of its author: the
@@ -197,6 +198,19 @@ type ChallengeCheckStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Run"
 	Run *CheckRun `json:"run,omitempty"`
+
+	// UID of the namespace of the solver, since the operator created it. A namespace of the same name with another UID
+	// is not the check's, also with the same labels and annotations: nothing is written in it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace UID",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
+
+	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
+	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	NamespaceProof string `json:"namespaceProof,omitempty"`
 
 	// What the last completed check found.
 	// +optional

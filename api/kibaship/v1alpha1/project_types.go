@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Project is a namespace of its own for a tenant, project-<name>-ns-kibaship-com, with a
@@ -309,6 +310,19 @@ type ProjectStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Name"
 	NamespaceName string `json:"namespaceName,omitempty"`
+
+	// UID of the namespace, since the operator created it. A namespace of the same name with another UID is not this
+	// Project's, also with the same labels and annotations: nothing is written in it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace UID",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
+
+	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
+	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	NamespaceProof string `json:"namespaceProof,omitempty"`
 
 	// The phase in words: the problem, if there is one.
 	// +optional

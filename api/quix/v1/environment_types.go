@@ -2,6 +2,7 @@ package v1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Environment is a namespace for the platform. The operator creates the
@@ -68,7 +69,7 @@ type EnvironmentSpec struct {
 	// from the namespace; annotations that other clients set stay. Default: none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('quix.io/'))",message="every key must start with quix.io/"
-	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/created-by', 'quix.io/environment-resource-name', 'quix.io/environment-uid', 'quix.io/applied-metadata', 'quix.io/plan-checksum'])",message="quix.io/created-by, quix.io/environment-resource-name, quix.io/environment-uid, quix.io/applied-metadata and quix.io/plan-checksum are set only by the operator"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k in ['quix.io/created-by', 'quix.io/environment-resource-name', 'quix.io/environment-uid', 'quix.io/applied-metadata', 'quix.io/plan-checksum', 'quix.io/namespace-proof'])",message="quix.io/created-by, quix.io/environment-resource-name, quix.io/environment-uid, quix.io/applied-metadata, quix.io/plan-checksum and quix.io/namespace-proof are set only by the operator"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Annotations"
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -103,6 +104,19 @@ type EnvironmentStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace"
 	NamespaceStatus *ResourceStatus `json:"namespaceStatus,omitempty"`
+
+	// UID of the namespace, since the operator created it. A namespace of the same name with another UID is not this
+	// Environment's, also with the same labels and annotations: nothing is written in it.
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace UID",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:advanced"}
+	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
+
+	// SHA-256 of a random value that only the operator knows until it creates the namespace, which has that value as an
+	// annotation. It proves whose the namespace is until namespaceUID is known.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Namespace Proof",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:hidden"}
+	NamespaceProof string `json:"namespaceProof,omitempty"`
 
 	// The RoleBinding in the namespace. Its name is kept here and never changes.
 	// +optional
@@ -229,6 +243,9 @@ const (
 	AnnotationApplied = "quix.io/applied-metadata"
 	// AnnotationChecksum is the checksum of what the operator wrote, so that it detects that it would write something else.
 	AnnotationChecksum = "quix.io/plan-checksum"
+
+	// AnnotationNamespaceProof on the namespace is the value whose SHA-256 is in status.namespaceProof.
+	AnnotationNamespaceProof = "quix.io/namespace-proof"
 
 	// ManagedBy is the value of LabelManagedBy and AnnotationCreatedBy on the
 	// namespace.

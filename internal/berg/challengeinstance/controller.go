@@ -106,9 +106,6 @@ func (r *Reconciler) reconcile(ctx context.Context, req ctrl.Request) (again tim
 	status.Compute(out, r.Config.Challenge, now)
 	err = r.patchStatus(ctx, before, instance)
 	if err == nil {
-		if instance.Status.NamespaceUID != "" {
-			r.proofs.Forget(before.Status.NamespaceProof)
-		}
 		r.report(before, out, now)
 	}
 	if p := out.Problem; p != nil && p.Err != nil {

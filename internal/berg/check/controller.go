@@ -23,6 +23,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/finalizer"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -43,6 +44,7 @@ type Reconciler struct {
 	Namespace string
 
 	backoff    *outcome.Backoff
+	proofs     ownership.Secrets
 	finalizers finalizer.Remover
 	// What follows is of the one worker.
 	refusals refusals
@@ -127,7 +129,7 @@ func (r *Reconciler) begin(ctx context.Context, o Observed, now time.Time) error
 		return err
 	}
 	before = o.Check.DeepCopy()
-	computeStarted(o, now)
+	computeStarted(o, r.proofs.Draw(), now)
 	return r.patchStatus(ctx, before, o.Check)
 }
 
@@ -175,7 +177,7 @@ func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.D
 	}
 	var failure error
 	if v.Result == nil && v.BrokenOff == "" {
-		if failure = r.build(ctx, o); r.builds.over(o.Check, failure, now) {
+		if failure = r.build(ctx, &o); r.builds.over(o.Check, failure, now) {
 			v = failed(bergv1.CheckRefused, "The API server refuses the objects of the check: "+r.withoutFlag(failure, o).Error())
 			failure = nil
 		}
@@ -193,7 +195,7 @@ func (r *Reconciler) run(ctx context.Context, o Observed, now time.Time) (time.D
 }
 
 // build creates what the check needs next: the instance, and when it is Running the solver.
-func (r *Reconciler) build(ctx context.Context, o Observed) error {
+func (r *Reconciler) build(ctx context.Context, o *Observed) error {
 	switch {
 	case o.Instance == nil:
 		return r.create(ctx, instance(o.Check, newFlag(o.Challenge)))
@@ -202,8 +204,7 @@ func (r *Reconciler) build(ctx context.Context, o Observed) error {
 	}
 	in := Inputs{Check: o.Check, Challenge: o.Challenge, Instance: o.Instance, Way: wayTo(o.Instance, o.Challenge), Config: r.Config}
 	in.Config.Challenge.NetworkPolicy = r.Policies()
-	owner := ownerOf(o.Check)
-	if _, err := apply.Apply(ctx, r.once(), owner, checkNamespace(o.Check)); err != nil {
+	if err := r.applyNamespace(ctx, o); err != nil {
 		return err
 	}
 	// Nothing runs before what confines it is there.
@@ -216,6 +217,29 @@ func (r *Reconciler) build(ctx context.Context, o Observed) error {
 		return err
 	}
 	return r.create(ctx, job(in))
+}
+
+// applyNamespace makes sure that the namespace can be proved before it is created.
+func (r *Reconciler) applyNamespace(ctx context.Context, o *Observed) error {
+	owner := func() ownership.Owner {
+		owner, s := namespaceOwner(o.Check), &o.Check.Status
+		if owner.Proof != nil {
+			owner.Proof = r.proofs.Proof(s.NamespaceUID, s.NamespaceProof)
+		}
+		return owner
+	}
+	if _, err := apply.Prove(ctx, r.Writer, owner(), o.Namespace, namespaceName(o.Check), func() error {
+		before := o.Check.DeepCopy()
+		o.Check.Status.NamespaceUID, o.Check.Status.NamespaceProof = "", r.proofs.Draw()
+		return r.patchStatus(ctx, before, o.Check)
+	}); err != nil {
+		return err
+	}
+	ns, err := apply.Apply(ctx, r.once(), owner(), checkNamespace(o.Check))
+	if err == nil {
+		o.Namespace = ns
+	}
+	return err
 }
 
 func (r *Reconciler) confine(ctx context.Context, c *bergv1.ChallengeCheck, policy client.Object) (err error) {
@@ -294,7 +318,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, o Observed, now time.Time) err
 		return err
 	}
 	before = o.Check.DeepCopy()
-	o.Check.Status.Run = nil
+	o.Check.Status.Run, o.Check.Status.NamespaceUID, o.Check.Status.NamespaceProof = nil, "", ""
 	reason, message := obstacle(o.Check, o.Challenge, now)
 	if reason == "" {
 		reason, message = bergv1.CheckReasonWaitingForTurn, "A check is due"

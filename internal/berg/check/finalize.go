@@ -13,6 +13,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/berg/redact"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // finalize takes away what belongs to a ChallengeCheck that is being deleted, and lets it go.
@@ -48,15 +49,15 @@ func (r *Reconciler) end(ctx context.Context, o Observed) (gone bool, err error)
 		return false, nil
 	}
 	// The cache may not show yet what another process wrote before it was killed.
-	for _, left := range []client.Object{
-		&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}},
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(o.Check)}},
+	for left, owner := range map[client.Object]ownership.Owner{
+		&bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{Namespace: o.Check.Namespace, Name: instanceName(o.Check)}}: ownerOf(o.Check),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(o.Check)}}:                                      namespaceOwner(o.Check),
 	} {
 		exists, err := apply.Find(ctx, r.Writer, left)
 		if err != nil {
 			return false, err
 		}
-		if exists && ownerOf(o.Check).Owns(left) {
+		if exists && owner.Owns(left) {
 			return false, outcome.ErrConflict
 		}
 	}

@@ -75,7 +75,7 @@ func (r *Reconciler) observeRun(ctx context.Context, o *Observed) error {
 	if err != nil || ns == nil {
 		return err
 	}
-	if !owner.Owns(ns) {
+	if !namespaceOwner(o.Check).Owns(ns) {
 		o.Conflicting = cmp.Or(o.Conflicting, "Namespace "+ns.GetName())
 		return nil
 	}

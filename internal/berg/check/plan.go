@@ -33,6 +33,19 @@ func ownerOf(c *bergv1.ChallengeCheck) ownership.Owner {
 	return ownership.Owner{Annotation: OwnershipLabels.Annotation(), UID: c.UID}
 }
 
+// namespaceOwner is the check as the owner of its namespace, which others can create first. Before a check is made it
+// owns none. One that an older version has begun has no proof until the UID of its namespace is known.
+func namespaceOwner(c *bergv1.ChallengeCheck) ownership.Owner {
+	s, owner := &c.Status, ownerOf(c)
+	switch {
+	case s.Run == nil:
+		return ownership.Owner{}
+	case s.NamespaceUID != "" || s.NamespaceProof != "":
+		owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
+	}
+	return owner
+}
+
 // inInstance is the metadata of an object in the namespace of the instance, with which it goes.
 func (in Inputs) inInstance(name string) metav1.ObjectMeta {
 	m := meta(in.Check, name)

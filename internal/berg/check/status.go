@@ -59,8 +59,9 @@ func computeIdle(o Observed, reason, message string, now time.Time) {
 }
 
 // computeStarted is the status of a check that begins.
-func computeStarted(o Observed, now time.Time) {
+func computeStarted(o Observed, namespaceProof string, now time.Time) {
 	c := o.Check
+	c.Status.NamespaceUID, c.Status.NamespaceProof = "", namespaceProof
 	c.Status.Run = &bergv1.CheckRun{
 		StartedAt: metav1.Time{Time: now}, Generation: c.Generation,
 		ChallengeGeneration: o.Challenge.Generation, ChallengeUID: string(o.Challenge.UID),
@@ -72,6 +73,9 @@ func computeStarted(o Observed, now time.Time) {
 // computeRunning is the status of a check that is being made, with its assessment.
 func computeRunning(o Observed, v Assessment, now time.Time) {
 	s := &o.Check.Status
+	if o.Namespace != nil {
+		s.NamespaceUID, s.NamespaceProof = o.Namespace.UID, ""
+	}
 	running := condition(bergv1.CheckConditionRunning, metav1.ConditionTrue, v.Stage, v.Message)
 	switch {
 	case v.Result != nil:

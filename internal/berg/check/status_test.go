@@ -41,7 +41,7 @@ func TestALifeOfStatuses(t *testing.T) {
 	now := noon
 	round := func(v Assessment) {
 		t.Helper()
-		computeStarted(o, now)
+		computeStarted(o, "digest", now)
 		says("start", solvableCondition(s.LastResult).Status, metav1.ConditionTrue, bergv1.ReasonStarting)
 		if s.NextRunAt != nil || s.RetryAt != nil {
 			t.Errorf("the next one is told while one is made: %v, %v", s.NextRunAt, s.RetryAt)

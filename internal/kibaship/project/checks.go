@@ -37,9 +37,14 @@ func checkNamespace(p *kibashipv1.Project, o Observed) *outcome.Problem {
 		return blocked(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict,
 			"namespace %s exists and belongs to the Project with uuid %s. It is left untouched, also when this Project is deleted. Delete the namespace, or delete this Project", ns.Name, id)
 	}
+	if markedOwner(p).Owns(ns) {
+		return blocked(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict,
+			"namespace %s carries the label and the UID of this Project, but the operator did not create it for this Project: another user did, or the status was lost. It is left untouched, also when this Project is deleted. Delete the namespace, or delete this Project. "+
+				"If all in it belongs to this Project, let an administrator set status.namespaceUID of this Project to the UID of the namespace (%s)", ns.Name, ns.UID)
+	}
 	return blocked(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict,
-		"namespace %s exists and does not carry the UID of this Project. It is left untouched, also when this Project is deleted. Delete the namespace, or delete this Project. If all in it belongs to this Project, label it %s=%s and annotate it %s=%s",
-		ns.Name, kibashipv1.LabelUUID, p.Labels[kibashipv1.LabelUUID], kibashipv1.AnnotationProjectUID, p.UID)
+		"namespace %s exists and does not carry the UID of this Project. It is left untouched, also when this Project is deleted. Delete the namespace, or delete this Project. If all in it belongs to this Project, label it %s=%s and annotate it %s=%s; if the operator did not create it, an administrator must also set status.namespaceUID of this Project to the UID of the namespace (%s)",
+		ns.Name, kibashipv1.LabelUUID, p.Labels[kibashipv1.LabelUUID], kibashipv1.AnnotationProjectUID, p.UID, ns.UID)
 }
 
 // checkAdmin decides whether the operator can give itself rights in the namespace.

@@ -15,6 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -32,7 +33,8 @@ type Reconciler struct {
 	// Workers is how many Projects are worked on at the same time.
 	Workers int
 
-	kind *reconcile.Kind[*kibashipv1.Project, State]
+	kind   *reconcile.Kind[*kibashipv1.Project, State]
+	proofs ownership.Secrets
 }
 
 // What is written in the namespace of a Project, but bindings, the operator may write there
@@ -83,12 +85,19 @@ func (r *Reconciler) newKind() *reconcile.Kind[*kibashipv1.Project, State] {
 // apply writes the namespace, the rights in it, the limits, and the binding in the namespace of Tekton.
 func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State, problems *outcome.Problems) error {
 	in := r.inputs(p, s.Observed)
+	if len(*problems) == 0 {
+		if err := r.prove(ctx, p, s); err != nil {
+			return err
+		}
+	}
 	for _, step := range []func(){
 		func() { problems.Add(checkNamespace(p, s.Observed)) },
 		func() {
-			_, err := apply.Apply(ctx, r.recording(), namespaceOwner(p), namespace(in))
+			ns, err := apply.Apply(ctx, r.recording(), r.provingOwner(p), namespace(in))
 			problems.Add(problemOf(kibashipv1.ConditionNamespaceReady, kibashipv1.ReasonNamespaceConflict, err))
-			s.NamespaceCreated = err == nil && s.Namespace == nil
+			if err == nil {
+				s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
+			}
 		},
 		func() { problems.Add(checkAdmin(s.Observed, r.Config.ProjectAdmin)) },
 		func() {
@@ -108,6 +117,25 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 		step()
 	}
 	return nil
+}
+
+// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
+func (r *Reconciler) provingOwner(p *kibashipv1.Project) ownership.Owner {
+	owner := namespaceOwner(p)
+	if owner.Proof != nil {
+		owner.Proof = r.proofs.Proof(p.Status.NamespaceUID, p.Status.NamespaceProof)
+	}
+	return owner
+}
+
+// prove makes sure that the namespace can be created. A new Project costs a read and a write for that.
+func (r *Reconciler) prove(ctx context.Context, p *kibashipv1.Project, s *State) (err error) {
+	s.Namespace, err = apply.Prove(ctx, r.Writer, r.provingOwner(p), s.Namespace, naming.Namespace(p.Name), func() error {
+		before := p.DeepCopy()
+		p.Status.NamespaceUID, p.Status.NamespaceProof = "", r.proofs.Draw()
+		return r.kind.PatchStatus(ctx, before, p, r.Clock.Now())
+	})
+	return err
 }
 
 func (r *Reconciler) inputs(p *kibashipv1.Project, o Observed) Inputs {

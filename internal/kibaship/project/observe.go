@@ -39,7 +39,9 @@ type Observed struct {
 // State is what one reconciliation observed of a Project and did for it.
 type State struct {
 	Observed
-	Mode             config.TektonMode
+	Mode config.TektonMode
+	// NamespaceUID is that of the namespace; empty if it was not written.
+	NamespaceUID     types.UID
 	NamespaceCreated bool
 }
 

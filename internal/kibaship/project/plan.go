@@ -40,10 +40,23 @@ var OwnershipLabels = ownership.Labels{
 // ownerOf is the UID alone: labels of what is in the namespace are put back.
 func ownerOf(p *kibashipv1.Project) ownership.Owner { return OwnershipLabels.For(p.UID, nil) }
 
-// namespaceOwner asks for the uuid too: taking the label off is how an administrator takes a
+// markedOwner asks for the uuid too: taking the label off is how an administrator takes a
 // namespace out of our hands.
-func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
+func markedOwner(p *kibashipv1.Project) ownership.Owner {
 	return OwnershipLabels.For(p.UID, map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]})
+}
+
+// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks it. A
+// Project without one owns no namespace, unless an older version has created it: then the status names it.
+func namespaceOwner(p *kibashipv1.Project) ownership.Owner {
+	s, owner := &p.Status, markedOwner(p)
+	switch {
+	case s.NamespaceUID != "" || s.NamespaceProof != "":
+		owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
+	case s.NamespaceName == "":
+		return ownership.Owner{}
+	}
+	return owner
 }
 
 // labels are those of every object of a Project.

@@ -38,9 +38,13 @@ func computeStatus(p *kibashipv1.Project, state State, problems outcome.Problems
 	if main != nil {
 		s.Phase, s.Message = phaseOf(main), main.Message
 	}
+	owned := state.NamespaceUID != "" || state.Namespace != nil && namespaceOwner(p).Owns(state.Namespace)
 	s.NamespaceName = ""
-	if state.Namespace != nil && namespaceOwner(p).Owns(state.Namespace) || state.NamespaceCreated {
+	if owned {
 		s.NamespaceName = naming.Namespace(p.Name)
+	}
+	if state.NamespaceUID != "" {
+		s.NamespaceUID, s.NamespaceProof = state.NamespaceUID, ""
 	}
 	s.Usage = kibashipv1.ProjectUsage{}
 	if s.NamespaceName != "" {

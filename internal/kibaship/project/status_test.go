@@ -34,7 +34,8 @@ func good() *kibashipv1.Project {
 
 func ownNamespace(p *kibashipv1.Project) *corev1.Namespace {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: naming.Namespace(p.Name)}}
-	namespaceOwner(p).SetOn(ns)
+	markedOwner(p).SetOn(ns)
+	ns.UID, p.Status.NamespaceUID = "created", "created"
 	return ns
 }
 

@@ -73,7 +73,7 @@ func digestOf(secret string) string {
 // write of the status.
 const maxSecrets = 1 << 13
 
-// Secrets holds those that this process has drawn, until their objects exist. The zero value is ready for use.
+// Secrets holds those that this process has drawn last. The zero value is ready for use.
 type Secrets struct {
 	once     sync.Once
 	byDigest *lru.Cache
@@ -100,6 +100,3 @@ func (s *Secrets) Proof(uid types.UID, digest string) *Proof {
 	}
 	return p
 }
-
-// Forget drops a secret whose object exists.
-func (s *Secrets) Forget(digest string) { s.known().Remove(digest) }

@@ -51,10 +51,6 @@ func TestProof(t *testing.T) {
 		t.Error("a second object may be created with the same secret")
 	}
 
-	ours.Forget(digest)
-	if ours.Proof("", digest).Secret != "" {
-		t.Error("the secret is still known")
-	}
 	if another := ours.Draw(); another == digest {
 		t.Error("a secret is drawn twice")
 	}

@@ -36,6 +36,10 @@ func checkNamespace(env *quixv1.Environment, o Observed, pattern *regexp.Regexp)
 	case ns.Labels[quixv1.LabelManagedBy] != quixv1.ManagedBy:
 		return blocked(quixv1.ReasonNamespaceNotManaged,
 			"namespace conflict: %s exists and is not managed by this operator. It was left untouched. Delete it, or delete this Environment", ns.Name)
+	case markedOwner(env).Owns(ns):
+		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
+			"namespace conflict: %s carries the labels and the UID of this Environment, but the operator did not create it for this Environment: another user did, or the status was lost. It was left untouched. Delete it. "+
+				"If all in it belongs to this Environment, let an administrator set status.namespaceUID of this Environment to the UID of the namespace (%s)", ns.Name, ns.UID)
 	default:
 		return blocked(quixv1.ReasonNamespaceOwnershipConflict,
 			"namespace conflict: %s belongs to another Environment (%s). It was left untouched. This Environment continues when the namespace is gone", ns.Name, holder(ns.Labels, ns.Annotations))

@@ -15,6 +15,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 	"github.com/bergctf/berg-operator/internal/kit/reconcile"
 )
 
@@ -30,7 +31,8 @@ type Reconciler struct {
 	// Workers is how many environments are reconciled concurrently.
 	Workers int
 
-	kind *reconcile.Kind[*quixv1.Environment, State]
+	kind   *reconcile.Kind[*quixv1.Environment, State]
+	proofs ownership.Secrets
 }
 
 // The right to bind is a separate rule that names one ClusterRole: with it, the operator needs none of the rights that the
@@ -68,12 +70,16 @@ func (r *Reconciler) newKind() *reconcile.Kind[*quixv1.Environment, State] {
 	}
 }
 
-// start persists the names before any object has them: the suffix may be another one after a restart.
+// start persists the names before any object has them: the suffix may be another one after a restart. With them it
+// persists what will prove the namespace.
 func (r *Reconciler) start(ctx context.Context, env *quixv1.Environment, now time.Time) error {
 	if namespaceName(env) != "" && roleBindingName(env) != "" {
 		return nil
 	}
 	before := env.DeepCopy()
+	if namespaceName(env) == "" {
+		env.Status.NamespaceUID, env.Status.NamespaceProof = "", r.proofs.Draw()
+	}
 	computeStarted(env, r.Config.NamespaceSuffix, now)
 	if err := r.kind.PatchStatus(ctx, before, env, now); err != nil {
 		return err
@@ -87,9 +93,17 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	in := inputs(env, s.Observed, r.Config)
 	role := problems.On(quixv1.ConditionRoleValidated)
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
-		_, err := apply.Apply(ctx, r.recording(), namespaceOwner(env), namespace(in))
+		if err := r.prove(ctx, env, s); err != nil {
+			return err
+		}
+		problems.Add(checkNamespace(env, s.Observed, r.Config.IDPattern))
+	}
+	if problems.On(quixv1.ConditionNamespaceReady) == nil {
+		ns, err := apply.Apply(ctx, r.recording(), r.provingOwner(env), namespace(in))
 		problems.Add(namespaceProblem(s.Observed, err))
-		s.NamespaceCreated = err == nil && s.Namespace == nil
+		if err == nil {
+			s.NamespaceUID, s.NamespaceCreated = ns.UID, s.Namespace == nil
+		}
 	}
 	// Rights that are too wide are revoked even if the namespace could not be written, and so are those of a role that
 	// the operator no longer watches.
@@ -112,6 +126,25 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 		log.FromContext(ctx).Info("removed subjects from the role binding", "roleBinding", roleBindingKey(env), "subjects", off)
 	}
 	return nil
+}
+
+// provingOwner is namespaceOwner with the secret that lets this process create the namespace.
+func (r *Reconciler) provingOwner(env *quixv1.Environment) ownership.Owner {
+	owner := namespaceOwner(env)
+	if owner.Proof != nil {
+		owner.Proof = r.proofs.Proof(env.Status.NamespaceUID, env.Status.NamespaceProof)
+	}
+	return owner
+}
+
+// prove makes sure that the namespace can be created.
+func (r *Reconciler) prove(ctx context.Context, env *quixv1.Environment, s *State) (err error) {
+	s.Namespace, err = apply.Prove(ctx, r.Writer, r.provingOwner(env), s.Namespace, namespaceName(env), func() error {
+		before := env.DeepCopy()
+		env.Status.NamespaceUID, env.Status.NamespaceProof = "", r.proofs.Draw()
+		return r.kind.PatchStatus(ctx, before, env, r.Clock.Now())
+	})
+	return err
 }
 
 // unbind revokes the platform's rights. The cache leaves out a binding that has lost its label, so the API server is

@@ -76,9 +76,23 @@ var RoleBindingLabels = ownership.Labels{
 	Found: map[string]string{quixv1.LabelManagedBy: quixv1.RoleBindingManagedBy},
 }
 
-// namespaceOwner requires the labels too: other programs use them, and an administrator removes them to keep a namespace.
-func namespaceOwner(env *quixv1.Environment) ownership.Owner {
+// markedOwner requires the labels too: other programs use them, and an administrator removes them to keep a namespace.
+func markedOwner(env *quixv1.Environment) ownership.Owner {
 	return ownershipLabels.For(env.UID, identity(env.Spec.ID, env.Name, quixv1.ManagedBy))
+}
+
+// namespaceOwner requires a proof too, because others can create a namespace of that name first and copy what marks
+// it. An environment that was not started owns none. One that an older version has started has no proof until the UID of
+// its namespace is known.
+func namespaceOwner(env *quixv1.Environment) ownership.Owner {
+	s, owner := &env.Status, markedOwner(env)
+	switch {
+	case namespaceName(env) == "":
+		return ownership.Owner{}
+	case s.NamespaceUID != "" || s.NamespaceProof != "":
+		owner.Proof = &ownership.Proof{UID: s.NamespaceUID, Digest: s.NamespaceProof}
+	}
+	return owner
 }
 
 // roleBindingOwner requires only the UID: the operator restores the labels of a binding.
@@ -109,6 +123,8 @@ var protected = map[string]bool{
 	quixv1.AnnotationUID:          true,
 	quixv1.AnnotationApplied:      true,
 	quixv1.AnnotationChecksum:     true,
+
+	quixv1.AnnotationNamespaceProof: true,
 }
 
 // guarded returns the keys that an Environment asks for and may set, and those that the operator sets.

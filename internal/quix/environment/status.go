@@ -54,6 +54,9 @@ func computeStarted(env *quixv1.Environment, suffix string, now time.Time) {
 // computeStatus writes what was observed and done into the status of a live environment.
 func computeStatus(env *quixv1.Environment, state State, problems outcome.Problems, now time.Time) reconcile.Ready {
 	s := &env.Status
+	if state.NamespaceUID != "" {
+		s.NamespaceUID, s.NamespaceProof = state.NamespaceUID, ""
+	}
 	main := mainProblem(problems)
 	s.Phase, s.Message = quixv1.PhaseReady, "ready"
 	if main != nil {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
@@ -68,6 +69,7 @@ var _ = Describe("An application", func() {
 			ns.Labels = map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID]}
 			ns.Annotations = map[string]string{kibashipv1.AnnotationProjectUID: string(p.UID)}
 		})
+		Expect(k8s.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"namespaceUID":%q}}`, ns.UID)))).To(Succeed())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 		expect.Settles(ctx, a, kibashipv1.ApplicationReady)
 	})

@@ -350,6 +350,30 @@ var _ = Describe("A namespace that is not a project's", func() {
 			map[string]string{kibashipv1.AnnotationProjectUID: "00000000-0000-4000-8000-000000000000"}),
 	)
 
+	It("is one that another user made with every label and annotation before the operator saw the project", func(ctx context.Context) {
+		resume := inprocess.Pause()
+		p := kibashiptest.Project(ctx, kibashiptest.NewName())
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name:        kibashiptest.Namespace(p.Name),
+			Labels:      map[string]string{kibashipv1.LabelUUID: p.Labels[kibashipv1.LabelUUID], kibashipv1.LabelManagedBy: kibashipv1.ManagedBy},
+			Annotations: map[string]string{kibashipv1.AnnotationProjectUID: string(p.UID)},
+		}}
+		Expect(k8s.Create(ctx, ns)).To(Succeed())
+		resume()
+		expect.Settles(ctx, p, kibashipv1.ProjectFailed)
+		expect.Shows(ctx, p, kibashipv1.ConditionNamespaceReady, metav1.ConditionFalse, kibashipv1.ReasonNamespaceConflict)
+		Expect(p.Status.Message).To(ContainSubstring("set status.namespaceUID of this Project"))
+		Expect(apiserver.Names(ctx, &rbacv1.RoleBindingList{}, client.InNamespace(ns.Name))).To(BeEmpty())
+
+		By("deleting it: the project continues in a namespace of its own")
+		Expect(k8s.Delete(ctx, ns)).To(Succeed())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		own := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(ns), own)).To(Succeed())
+		Expect(p.Status.NamespaceUID).To(Equal(own.UID))
+		Expect(p.Status.NamespaceProof).To(BeEmpty())
+	})
+
 	It("is what an administrator makes of one by taking its label off", func(ctx context.Context) {
 		p := kibashiptest.Project(ctx, kibashiptest.NewName())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)

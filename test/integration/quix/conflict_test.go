@@ -54,6 +54,29 @@ var _ = Describe("An environment whose namespace belongs to another owner", func
 		Expect(environmentNamespace(ctx, env).UID).NotTo(Equal(ns.UID))
 	})
 
+	It("never adopts one that another user made with every label and annotation before the operator saw the Environment", func(ctx context.Context) {
+		id := quixtest.NewID()
+		resume := inprocess.Pause()
+		env := quixtest.Environment(ctx, id)
+		ns := foreignNamespace(ctx, id+"-qdep", map[string]string{
+			"quix.io/managed-by": "quix-environment-operator", "quix.io/environment-id": id, "quix.io/environment-name": env.Name,
+		})
+		apiserver.Change(ctx, ns, func() { ns.Annotations = map[string]string{"quix.io/environment-uid": string(env.UID)} })
+		resume()
+		expect.Settles(ctx, env, quixv1.PhaseFailed)
+		expect.Shows(ctx, env, quixv1.ConditionNamespaceReady, metav1.ConditionFalse, quixv1.ReasonNamespaceOwnershipConflict)
+		Expect(env.Status.Message).To(ContainSubstring("set status.namespaceUID of this Environment"))
+		Expect(apiserver.Names(ctx, &rbacv1.RoleBindingList{}, client.InNamespace(ns.Name))).To(BeEmpty())
+
+		By("an administrator saying that it belongs to the Environment")
+		Expect(k8s.Status().Patch(ctx, env, apiserver.RawPatch(`{"status":{"namespaceUID":"`+string(ns.UID)+`"}}`))).To(Succeed())
+		apiserver.Change(ctx, ns, func() { ns.Annotations["touched"] = "yes" })
+		expect.Settles(ctx, env, quixv1.PhaseReady)
+		Expect(k8s.Delete(ctx, env)).To(Succeed())
+		expect.Gone(ctx, env)
+		expect.Gone(ctx, ns)
+	})
+
 	It("never adopts a namespace that only has the right labels", func(ctx context.Context) {
 		id := quixtest.NewID()
 		for _, labels := range []map[string]string{
