@@ -42,7 +42,8 @@ func caches() cache.Options {
 			&hexactfv1.Challenge{}:           all,
 			&hexactfv1.ChallengeDefinition{}: all,
 		},
-		Trim: trim,
+		Trim:    trim,
+		Domains: []string{hexactfv1.GroupVersion.Group},
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/kibaship/admission"
 	"github.com/bergctf/berg-operator/internal/kibaship/application"
 	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
+	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kibaship/project"
 	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
@@ -58,12 +59,20 @@ func caches() cache.Options {
 			&rbacv1.ClusterRole{}:     all,
 			optional.Definition():     all,
 		},
-		Trim: trim,
+		Trim:    trim,
+		Domains: []string{project.OwnershipLabels.Domain, kibashipv1.GroupVersion.Group},
 	}
 }
 
-// trim drops what the family does not look at.
+// trim drops what the family does not look at. Everyone who may write in one namespace can label objects there as those of
+// Projects: outside the namespaces of Projects and Tekton it keeps the identity alone.
 func trim(o client.Object) {
+	if where := o.GetNamespace(); where != "" && labelled(o) && where != naming.TektonNamespace {
+		if _, ours := naming.ProjectOf(where); !ours {
+			cache.KeepIdentity(o)
+			return
+		}
+	}
 	switch o := o.(type) {
 	case *unstructured.Unstructured:
 		deployment.TrimRun(o)
@@ -79,6 +88,16 @@ func trim(o client.Object) {
 			kept.DeletionTimestamp = o.DeletionTimestamp
 			*o = corev1.Namespace{ObjectMeta: kept}
 		}
+	}
+}
+
+// labelled reports whether objects of a kind are found by a label alone.
+func labelled(o client.Object) bool {
+	switch o.(type) {
+	case *kibashipv1.Application, *kibashipv1.Deployment:
+		return false
+	default:
+		return true
 	}
 }
 

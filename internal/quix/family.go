@@ -51,7 +51,8 @@ func caches(cfg config.Quix) cache.Options {
 				Field: fields.OneTermEqualSelector(metav1.ObjectNameField, cfg.ClusterRoleName),
 			},
 		},
-		Trim: trim,
+		Trim:    trim,
+		Domains: []string{quixv1.GroupVersion.Group},
 	}
 }
 

@@ -48,7 +48,8 @@ func caches() cache.Options {
 			&corev1.Namespace{}:                     all, // a foreign one of the same name must be noticed
 			&corev1.Node{}:                          all,
 		},
-		Trim: trim,
+		Trim:    trim,
+		Domains: []string{tunnelv1.GroupVersion.Group},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kibaship/naming"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
 const (
@@ -86,6 +87,13 @@ func (r *Reconciler) bindOperator(ctx context.Context, operator rbacv1.Subject) 
 	there, err := apply.Find(ctx, r.Writer, live)
 	if err != nil {
 		return err
+	}
+	if there && cache.Reduced(live) {
+		// Its subjects decide what is written.
+		if live, err = apply.Found(ctx, r.Writer.Live, client.ObjectKeyFromObject(live), &rbacv1.RoleBinding{}); err != nil {
+			return err
+		}
+		there = live != nil
 	}
 	if !there {
 		return r.createMissing(ctx, sharedBinding(operator))

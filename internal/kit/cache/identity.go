@@ -15,8 +15,12 @@ func KeepIdentity(o client.Object) {
 		Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 		ResourceVersion: o.GetResourceVersion(), CreationTimestamp: o.GetCreationTimestamp(), DeletionTimestamp: o.GetDeletionTimestamp(),
 	}
+	gvk := o.GetObjectKind().GroupVersionKind()
 	value := reflect.ValueOf(o).Elem()
 	value.SetZero()
+	if !gvk.Empty() {
+		o.GetObjectKind().SetGroupVersionKind(gvk) // an unstructured object has nothing else that tells it
+	}
 	o.SetNamespace(kept.Namespace)
 	o.SetName(kept.Name)
 	o.SetUID(kept.UID)

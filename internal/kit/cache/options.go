@@ -17,6 +17,10 @@ type Options struct {
 	// Trim drops from an object what the family does not read. It is called once for each
 	// object, before any other reader has it. Nil: everything is kept.
 	Trim func(client.Object)
+	// Domains begin the keys of the family's own labels and annotations. Of an object in a namespace, and of a
+	// namespace, that is larger than MaxContent after Trim only these are kept, its identity and its status: see
+	// Reduced. None: objects of any size are kept.
+	Domains []string
 }
 
 // Caches creates the caches of one process.
@@ -40,7 +44,7 @@ func (c *Caches) Options(of Options) cache.Options {
 	}
 	return cache.Options{
 		DefaultLabelSelector: selector,
-		DefaultTransform:     c.transform(of.Trim),
+		DefaultTransform:     c.transform(of.Trim, of.Domains),
 		NewInformer:          newInformers(c.slots),
 		ByObject:             of.ByObject,
 	}

@@ -2,6 +2,7 @@ package cache
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,7 +15,7 @@ import (
 // nearly the same.
 //
 // Readers get copies and cached objects are never changed, so that sharing parts is safe.
-func (c *Caches) transform(trim func(client.Object)) toolscache.TransformFunc {
+func (c *Caches) transform(trim func(client.Object), domains []string) toolscache.TransformFunc {
 	compact := apply.Compact(c.fieldManager)
 	return func(o any) (any, error) {
 		if _, done := o.(*encoded); done {
@@ -35,7 +36,14 @@ func (c *Caches) transform(trim func(client.Object)) toolscache.TransformFunc {
 		if trim != nil {
 			trim(object)
 		}
+		if u, loose := object.(*unstructured.Unstructured); loose && tooLarge(u, domains, sizeOf) {
+			reduce(object, domains)
+		}
 		kept, err := encode(object)
+		if small, ok := kept.(*encoded); ok && err == nil && tooLarge(object, domains, func(client.Object) int { return len(small.data) }) {
+			reduce(object, domains)
+			kept, err = encode(object)
+		}
 		if err != nil || kept != object {
 			return kept, err
 		}

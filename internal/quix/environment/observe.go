@@ -9,6 +9,7 @@ import (
 
 	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/cache"
 )
 
 // Observed is everything outside the environment that its reconciliation depends on.
@@ -36,6 +37,12 @@ func (r *Reconciler) observe(ctx context.Context, env *quixv1.Environment) (o St
 	}
 	if o.RoleBinding, err = apply.Found(ctx, r.Client, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
 		return o, err
+	}
+	if o.RoleBinding != nil && cache.Reduced(o.RoleBinding) {
+		// Its subjects decide what is written.
+		if o.RoleBinding, err = apply.Found(ctx, r.Writer.Live, roleBindingKey(env), &rbacv1.RoleBinding{}); err != nil {
+			return o, err
+		}
 	}
 	o.Role, err = apply.Found(ctx, r.Client, types.NamespacedName{Name: r.Config.ClusterRoleName}, &rbacv1.ClusterRole{})
 	return o, err

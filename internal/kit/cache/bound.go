@@ -1,0 +1,144 @@
+package cache
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Everyone who may write in one namespace can set the labels by which a family finds its objects, on as many and as large
+// objects as they like. So labels must not decide how much is kept in memory.
+const (
+	// MaxContent is how many bytes of an object are kept that was found by a label: encoded, or as JSON of a kind that has
+	// no encoding. Objects of our own are nearly always smaller. Of a larger one apply reads the content from the API server
+	// each time.
+	MaxContent = 8 << 10
+	// maxStatus is how many bytes of the status of a larger object are kept.
+	maxStatus = MaxContent
+	// maxKeys and maxValue bound the labels and annotations of a larger object, maxOwners its owner references.
+	maxKeys, maxValue, maxOwners = 32, 256, 4
+	// maxFinalizers bounds the finalizers of a larger object, and namedFinalizers those of which the text is kept: that many
+	// are named where a deletion is held back, and the rest are counted.
+	maxFinalizers, namedFinalizers = 256, 8
+)
+
+// reducedAnnotation marks a cached object whose content was dropped. It is never written to the API server.
+const reducedAnnotation = "cache.kit/reduced"
+
+// Reduced reports whether the content of a cached object was dropped because it was too large. A reader of more than the
+// status and the family's own labels and annotations must then ask the API server.
+func Reduced(o client.Object) bool { return o.GetAnnotations()[reducedAnnotation] != "" }
+
+// bounded reports whether others decide how large an object is: all that is in a namespace, and namespaces.
+func bounded(o client.Object) bool {
+	_, namespace := o.(*corev1.Namespace)
+	return namespace || o.GetNamespace() != ""
+}
+
+// tooLarge reports whether of an object of a family that has domains not everything is kept.
+func tooLarge[T client.Object](o T, domains []string, size func(T) int) bool {
+	return len(domains) > 0 && bounded(o) && size(o) > MaxContent
+}
+
+// reduce drops the content of an object, and of its metadata everything but its identity, its owners, its finalizers, and the labels and
+// annotations of some domains. It keeps a small status.
+func reduce(o client.Object, domains []string) {
+	labels, annotations := ofDomains(o.GetLabels(), domains), ofDomains(o.GetAnnotations(), domains)
+	owners := o.GetOwnerReferences()
+	owners = slices.Clone(owners[:min(len(owners), maxOwners)])
+	generation := o.GetGeneration()
+	status, finalizers := statusOf(o), finalizersOf(o)
+	var ofNamespace []corev1.FinalizerName
+	ns, isNamespace := o.(*corev1.Namespace)
+	if isNamespace {
+		ofNamespace = slices.Clone(ns.Spec.Finalizers[:min(len(ns.Spec.Finalizers), maxOwners)])
+	}
+	KeepIdentity(o)
+	o.SetFinalizers(finalizers)
+	if isNamespace {
+		ns.Spec.Finalizers = ofNamespace // whether its content is still being deleted
+	}
+	o.SetGeneration(generation)
+	o.SetOwnerReferences(owners)
+	o.SetLabels(labels)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[reducedAnnotation] = "true"
+	o.SetAnnotations(annotations)
+	setStatus(o, status)
+}
+
+// finalizersOf returns the finalizers of an object, those that are not named as empty texts.
+func finalizersOf(o client.Object) []string {
+	all := o.GetFinalizers()
+	if len(all) == 0 {
+		return nil
+	}
+	kept := make([]string, min(len(all), maxFinalizers))
+	for i := range min(len(kept), namedFinalizers) {
+		kept[i] = strings.Clone(all[i][:min(len(all[i]), maxValue)])
+	}
+	return kept
+}
+
+// ofDomains returns the short ones among labels or annotations whose keys belong to some domains.
+func ofDomains(all map[string]string, domains []string) map[string]string {
+	var kept map[string]string
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		domain, _, _ := strings.Cut(key, "/")
+		if !slices.Contains(domains, domain) || len(all[key]) > maxValue {
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		if kept[key] = all[key]; len(kept) == maxKeys {
+			break
+		}
+	}
+	return kept
+}
+
+// statusOf returns the status of an object, nil if it has none, or one that is too large.
+func statusOf(o client.Object) any {
+	var status any
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		status = u.Object["status"]
+	} else if field := reflect.ValueOf(o).Elem().FieldByName("Status"); field.IsValid() {
+		status = field.Interface()
+	}
+	if data, err := json.Marshal(status); err != nil || len(data) > maxStatus {
+		return nil
+	}
+	return status
+}
+
+func setStatus(o client.Object, status any) {
+	if status == nil {
+		return
+	}
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		u.Object["status"] = status
+		return
+	}
+	reflect.ValueOf(o).Elem().FieldByName("Status").Set(reflect.ValueOf(status))
+}
+
+// sizeOf returns how many bytes an object takes as JSON, without what the API server notes of its fields.
+func sizeOf(u *unstructured.Unstructured) int {
+	managed := u.GetManagedFields()
+	u.SetManagedFields(nil)
+	data, err := json.Marshal(u.Object)
+	u.SetManagedFields(managed)
+	if err != nil {
+		return 0
+	}
+	return len(data)
+}
