@@ -32,10 +32,10 @@ type Challenge struct {
 	// +required
 	Spec ChallengeSpec `json:"spec"`
 
-	// What the operator observed. A Challenge that it has not reconciled yet is in state None.
+	// What the operator observed. A Challenge that it has not reconciled yet has no status, which tells clients to
+	// look again.
 	//
 	// +optional
-	// +kubebuilder:default={currentStatus:{state:"None",errorMsg:""}}
 	Status ChallengeStatus `json:"status,omitempty"`
 }
 
