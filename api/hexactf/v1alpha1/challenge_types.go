@@ -87,8 +87,8 @@ type ChallengeStatus struct {
 	IsOne bool `json:"isOne,omitempty"`
 
 	// Node port at which players reach the Challenge: the first port of its Service of type
-	// NodePort. Of several such Services the last one counts. Absent without such a Service,
-	// and until the Challenge runs.
+	// NodePort. Of several such Services the last one counts. It is here as soon as the Service
+	// has its port; players reach it there in state Running. Absent without such a Service.
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Endpoint"
 	Endpoint int32 `json:"endpoint,omitempty"`
@@ -152,6 +152,7 @@ type CurrentStatus struct {
 
 	// The problem, and what to do about it; empty if there is none.
 	// +required
+	// +kubebuilder:default=""
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Error Message",xDescriptors={"urn:alm:descriptor:io.kubernetes.phase:reason"}
 	ErrorMsg string `json:"errorMsg"`
 }
@@ -257,6 +258,8 @@ const (
 	ReasonNotifyOff             = "NotifyOff"
 	ReasonNotifyFailed          = "NotifyFailed"
 	ReasonMessagesLost          = "MessagesLost"
+	ReasonOrphaned              = "Orphaned"
+	ReasonOrphansDeleted        = "OrphansDeleted"
 )
 
 // Finalizer keeps a Challenge until the message about its deletion is sent.

@@ -1,6 +1,7 @@
 package challenge
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/kit/conditions"
 	"github.com/bergctf/berg-operator/internal/kit/outcome"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
 )
 
 // check returns why a challenge cannot be built, nil when it can. One that was started is built from what it was
@@ -56,11 +58,15 @@ func terminal(c *hexactfv1.Challenge, p *outcome.Problem, timeout time.Duration,
 	}
 }
 
-// problemOf is what a failed write means. leaving: the object of that name belongs to another challenge that is being
-// deleted.
-func problemOf(err error, ownerTerminating bool) *outcome.Problem {
+// problemOf is what a failed write means, and other what is known of the owner of an object of that name.
+func problemOf(err error, other otherOwner) *outcome.Problem {
 	p := outcome.NewProblem(hexactfv1.ConditionResourcesCreated, err)
-	if ownerTerminating {
+	var refused *ownership.RefusedError
+	switch {
+	case other.Challenge != nil && errors.As(err, &refused):
+		p.Message = fmt.Sprintf("%s %s/%s belongs to %s, whose objects have the same names, and was left untouched. Delete that Challenge or this one, or rename a component of its definition",
+			refused.Kind, refused.Namespace, refused.Name, describe(other.Challenge))
+	case other.Terminating:
 		// Its deletion may not trigger a reconciliation of this one, so it is tried again.
 		p.Class, p.Reason, p.Err = outcome.Waiting, hexactfv1.ReasonWaiting, outcome.ErrConflict
 		p.Message = "An object of an earlier Challenge is being deleted and will be created again"

@@ -133,21 +133,21 @@ func TestMissingDefinition(t *testing.T) {
 func TestProblemOf(t *testing.T) {
 	deployments := schema.GroupResource{Group: "apps", Resource: "deployments"}
 	for name, tc := range map[string]struct {
-		err              error
-		ownerTerminating bool
-		class            outcome.Class
-		reason           string
+		err    error
+		other  otherOwner
+		class  outcome.Class
+		reason string
 	}{
-		"of another owner":               {&ownership.RefusedError{Kind: "Service", Name: "s"}, false, outcome.External, hexactfv1.ReasonOwnershipConflict},
-		"of an earlier challenge":        {&ownership.RefusedError{Kind: "Service", Name: "s"}, true, outcome.Waiting, hexactfv1.ReasonWaiting},
-		"terminating":                    {&apply.TerminatingError{Kind: "Deployment", Name: "d"}, false, outcome.Waiting, hexactfv1.ReasonWaiting},
-		"contested":                      {&apply.ContestedError{Kind: "Deployment", Name: "d"}, false, outcome.Retry, hexactfv1.ReasonContested},
-		"conflict":                       {apierrors.NewConflict(deployments, "d", errors.New("changed")), false, outcome.Stale, hexactfv1.ReasonWaiting},
-		"refused":                        {apierrors.NewForbidden(deployments, "d", errors.New("exceeded quota")), false, outcome.External, hexactfv1.ReasonRefused},
-		"the API server does not answer": {errors.New("connection refused"), false, outcome.Retry, hexactfv1.ReasonWriteFailed},
-		"the kind is not served":         {apierrors.NewMethodNotSupported(deployments, "create"), false, outcome.External, hexactfv1.ReasonAPINotInstalled},
+		"of another owner":               {&ownership.RefusedError{Kind: "Service", Name: "s"}, otherOwner{}, outcome.External, hexactfv1.ReasonOwnershipConflict},
+		"of an earlier challenge":        {&ownership.RefusedError{Kind: "Service", Name: "s"}, otherOwner{Terminating: true}, outcome.Waiting, hexactfv1.ReasonWaiting},
+		"terminating":                    {&apply.TerminatingError{Kind: "Deployment", Name: "d"}, otherOwner{}, outcome.Waiting, hexactfv1.ReasonWaiting},
+		"contested":                      {&apply.ContestedError{Kind: "Deployment", Name: "d"}, otherOwner{}, outcome.Retry, hexactfv1.ReasonContested},
+		"conflict":                       {apierrors.NewConflict(deployments, "d", errors.New("changed")), otherOwner{}, outcome.Stale, hexactfv1.ReasonWaiting},
+		"refused":                        {apierrors.NewForbidden(deployments, "d", errors.New("exceeded quota")), otherOwner{}, outcome.External, hexactfv1.ReasonRefused},
+		"the API server does not answer": {errors.New("connection refused"), otherOwner{}, outcome.Retry, hexactfv1.ReasonWriteFailed},
+		"the kind is not served":         {apierrors.NewMethodNotSupported(deployments, "create"), otherOwner{}, outcome.External, hexactfv1.ReasonAPINotInstalled},
 	} {
-		p := problemOf(tc.err, tc.ownerTerminating)
+		p := problemOf(tc.err, tc.other)
 		if p.Class != tc.class || p.Reason != tc.reason || p.Condition != hexactfv1.ConditionResourcesCreated {
 			t.Errorf("%s: %+v", name, p)
 		}

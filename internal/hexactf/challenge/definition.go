@@ -24,11 +24,17 @@ type Snapshot struct {
 	// an operator that did not record them: then the present settings apply.
 	Egress   config.Egress  `json:"egress,omitempty"`
 	PodCIDRs []netip.Prefix `json:"podCIDRs,omitempty"`
+	// Apart are the components whose objects are named apart, see namedApart. It is recorded, so that the names of a
+	// challenge that an earlier version of the operator started do not change.
+	Apart []string `json:"apart,omitempty"`
 }
 
 // snapshotOf returns what a challenge is started with.
 func snapshotOf(definition *hexactfv1.ChallengeDefinition, cfg config.HexaCTF) *Snapshot {
-	return &Snapshot{Components: definition.Spec.Components, Isolated: cfg.Isolation, Egress: cfg.Egress, PodCIDRs: cfg.PodCIDRs}
+	return &Snapshot{
+		Components: definition.Spec.Components, Isolated: cfg.Isolation, Egress: cfg.Egress, PodCIDRs: cfg.PodCIDRs,
+		Apart: namedApart(definition.Spec.Components),
+	}
 }
 
 func (s *Snapshot) raw() (*runtime.RawExtension, error) {

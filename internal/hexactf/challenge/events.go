@@ -3,6 +3,7 @@ package challenge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,4 +62,9 @@ func (r *Reconciler) reportTerminating(before, c *hexactfv1.Challenge, now time.
 		lifetimes.Observe(elapsed.Since(at.Time, now).Seconds())
 	}
 	reconcile.Normal(r.Events, c, hexactfv1.ReasonTerminating, actionDelete, "The challenge is being deleted")
+	if slices.Contains(c.Finalizers, metav1.FinalizerOrphanDependents) {
+		reconcile.Warning(r.Events, c, hexactfv1.ReasonOrphaned, actionDelete, fmt.Sprintf(
+			"The Challenge is deleted with --cascade=orphan: its objects stay, and its pods keep running, until the player starts this problem again. To delete them now: kubectl delete deployments,services,networkpolicies -n %s -l %s=%s",
+			c.Namespace, hexactfv1.LabelPartOf, partOf(c.Name)))
+	}
 }

@@ -71,15 +71,16 @@ func brokerTimeout(c *hexactfv1.Challenge, began time.Time, known Delivery, time
 	return remaining
 }
 
-// lose reports messages that the platform will not get.
+// lose reports messages that were given up. They may be lost, or not: a broker that was paused may have received an attempt
+// that it did not acknowledge, and stores it later.
 func (r *Reconciler) lose(ctx context.Context, c *hexactfv1.Challenge, known Delivery, messages int) {
 	if !r.waits.lost(c) {
 		return // it was reported before an attempt that failed
 	}
 	lost.Add(float64(messages))
-	text := fmt.Sprintf("%d messages were not sent within KAFKA_DELETE_TIMEOUT (%s) and are lost. The last of them says that the challenge is deleted. The broker's answer: %s",
+	text := fmt.Sprintf("The broker did not acknowledge %d messages within KAFKA_DELETE_TIMEOUT (%s). They were given up and may be lost: the broker may still deliver what it received. The last of them says that the challenge is deleted. The broker's answer: %s",
 		messages, r.Config.Kafka.DeleteTimeout, known.Problem)
-	log.FromContext(ctx).Error(errors.New(known.Problem), "messages are lost", "messages", messages, "user", c.Status.User, "challengeId", c.Status.ChallengeID)
+	log.FromContext(ctx).Error(errors.New(known.Problem), "messages were given up and may be lost", "messages", messages, "user", c.Status.User, "challengeId", c.Status.ChallengeID)
 	reconcile.Warning(r.Events, c, hexactfv1.ReasonMessagesLost, actionDelete, text)
 }
 

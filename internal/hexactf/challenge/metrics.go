@@ -53,7 +53,7 @@ var (
 	})
 	lost = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "hexactf_messages_lost_total",
-		Help: "Messages that were given up: the deletion of their Challenge had waited for KAFKA_DELETE_TIMEOUT, or its outbox was full.",
+		Help: "Messages that were given up and may be lost: the deletion of their Challenge had waited for KAFKA_DELETE_TIMEOUT, or its outbox was full.",
 	})
 	messageDelays = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "hexactf_message_delay_seconds",

@@ -2,6 +2,8 @@ package challenge
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
@@ -41,6 +44,21 @@ func (in Inputs) egress() (config.Egress, []netip.Prefix) {
 		return in.Config.Egress, in.Config.PodCIDRs
 	}
 	return in.Snapshot.Egress, in.Snapshot.PodCIDRs
+}
+
+// objects are all objects of a plan.
+func (p Plan) objects() []client.Object {
+	var all []client.Object
+	for _, o := range p.NetworkPolicies {
+		all = append(all, o)
+	}
+	for _, o := range p.Services {
+		all = append(all, o)
+	}
+	for _, o := range p.Deployments {
+		all = append(all, o)
+	}
+	return all
 }
 
 func plan(in Inputs) Plan {
@@ -92,9 +110,27 @@ const (
 	maxName = 253
 )
 
-// prefix is the beginning of the names of a component's objects. One that is too long is cut and ends in a hash.
+// prefix is the beginning of the names of a component's objects. One that is too long is cut and ends in a hash. That of
+// a component that is named apart always ends in a hash, which depends on where the name of the component ends: component
+// db-admin of user bob, and component db of user admin-bob, are different.
 func (in Inputs) prefix(component string) string {
-	return naming.Within("chall-"+in.Identity.ChallengeID+"-"+component+"-"+in.Identity.User, maxPrefix)
+	name := "chall-" + in.Identity.ChallengeID + "-" + component + "-" + in.Identity.User
+	if slices.Contains(in.Snapshot.Apart, component) {
+		return naming.Hashed(name, component, maxPrefix)
+	}
+	return naming.Within(name, maxPrefix)
+}
+
+// namedApart are the components whose names continue the name of another component by a dash: with the names of two
+// players, their objects could have the same names.
+func namedApart(components []hexactfv1.Component) []string {
+	var apart []string
+	for _, c := range components {
+		if slices.ContainsFunc(components, func(other hexactfv1.Component) bool { return strings.HasPrefix(c.Name, other.Name+"-") }) {
+			apart = append(apart, c.Name)
+		}
+	}
+	return apart
 }
 
 // partOf is the value of the label that all objects of a challenge have.

@@ -265,3 +265,49 @@ func TestOfSeveralNodePortsTheLastIsTheEndpoint(t *testing.T) {
 		t.Errorf("the node port of the definition became %d", got)
 	}
 }
+
+// Component db-admin of player bob, and component db of player admin-bob, would have the same names. All other names are
+// those of the contract, also next to components that are named apart.
+func TestObjectsOfTwoPlayersHaveDifferentNames(t *testing.T) {
+	names := func(user string, components ...string) map[string]string {
+		all := make([]hexactfv1.Component, 0, len(components))
+		for _, name := range components {
+			all = append(all, newComponent(name, corev1.ServiceTypeNodePort, 80))
+		}
+		in := testInputs(testConfig(t, nil), all...)
+		in.Identity.User = user
+		names := map[string]string{}
+		for _, name := range components {
+			names[name] = in.prefix(name)
+			if msgs := validation.IsDNS1123Label(in.prefix(name) + deploymentSuffix); len(msgs) > 0 {
+				t.Errorf("%s: %v", in.prefix(name), msgs)
+			}
+		}
+		return names
+	}
+	long := strings.Repeat("a", 60)
+	for _, components := range [][]string{{"a", "a-b"}, {"db", "db-admin"}, {"db-admin", "db"}, {"a", "a-b", "a-b-c"}, {"a", "ab", "a-" + long[:50]}} {
+		seen := map[string]string{}
+		for _, user := range []string{"c", "b-c", "c-c", "b-c-c", "bob", "admin-bob", long, "b-" + long} {
+			for component, prefix := range names(user, components...) {
+				if who, taken := seen[prefix]; taken {
+					t.Errorf("components %v: component %s of %s has prefix %s, and so has %s", components, component, user, prefix, who)
+				}
+				seen[prefix] = component + " of " + user
+			}
+		}
+	}
+	if got := names("alice", "db", "db-admin", "dbx")["db"]; got != "chall-42-db-alice" {
+		t.Errorf("the contract's name of component db became %s", got)
+	}
+	if got := names("alice", "db", "db-admin", "dbx")["dbx"]; got != "chall-42-dbx-alice" {
+		t.Errorf("the contract's name of component dbx became %s", got)
+	}
+
+	// A challenge that was started before keeps the names of its objects.
+	in := testInputs(testConfig(t, nil), newComponent("db", "", 80), newComponent("db-admin", "", 80))
+	in.Snapshot.Apart = nil
+	if got := in.prefix("db-admin"); got != "chall-42-db-admin-alice" {
+		t.Errorf("the objects of a challenge that runs are renamed to %s", got)
+	}
+}

@@ -57,8 +57,8 @@ func computeStatus(out Outcome, cfg config.HexaCTF, now time.Time) reconcile.Rea
 			s.RunningAt = s.StartedAt.DeepCopy() // the clock was put back since
 		}
 	}
-	if s.RunningAt != nil && out.Endpoint != 0 {
-		s.Endpoint = out.Endpoint // not before: a player who sees it may go there
+	if out.Endpoint != 0 {
+		s.Endpoint = out.Endpoint // long before Running: the platform does not wait for that
 	}
 	s.CurrentStatus = currentStatus(out, late, missing)
 	restartTimeout(out, now)
@@ -187,8 +187,8 @@ func startDeadlinePassed(c *hexactfv1.Challenge, cfg config.HexaCTF, now time.Ti
 	return at != nil && !now.Before(*at)
 }
 
-// quietStart is how long nothing is reported of a start between its begin and its end. Most starts take less, also
-// where a hundred challenges start concurrently, and every write that is left out shortens the wait of the others.
+// quietStart is how long nothing but the endpoint is reported of a start between its begin and its end. Most starts take
+// less, also where a hundred challenges start concurrently, and every write that is left out shortens the wait of the others.
 const quietStart = 10 * time.Second
 
 // quietFor is how much longer a start needs no report, zero if there is something to report now.
@@ -196,6 +196,7 @@ func quietFor(out Outcome, cfg config.HexaCTF, now time.Time) time.Duration {
 	c := out.Challenge
 	ready, _ := checkAvailability(out)
 	if c.Status.CurrentStatus.State != hexactfv1.StateCreating || out.Problem != nil || ready ||
+		out.Endpoint != 0 && out.Endpoint != c.Status.Endpoint ||
 		slices.ContainsFunc(out.Pods, func(p corev1.Pod) bool { return trouble(&p) != "" }) {
 		return 0
 	}

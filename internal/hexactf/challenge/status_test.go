@@ -120,11 +120,17 @@ func TestNormalLife(t *testing.T) {
 	if wait := quietFor(Outcome{Observed: o}, l.cfg, l.now); wait != quietStart-time.Second {
 		t.Errorf("a start that is not late is reported after %s", wait)
 	}
+	if wait := quietFor(Outcome{Observed: o, Endpoint: 30080}, l.cfg, l.now); wait != 0 {
+		t.Errorf("an endpoint that is not in the status is reported after %s", wait)
+	}
 	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateCreating, hexactfv1.StateCreating)
 	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonStarting)
-	if l.c.Status.Endpoint != 0 {
-		t.Errorf("the status shows endpoint %d before anything answers there", l.c.Status.Endpoint)
+	if l.c.Status.Endpoint != 30080 {
+		t.Errorf("the status shows endpoint %d: the platform does not wait until the challenge runs", l.c.Status.Endpoint)
+	}
+	if wait := quietFor(Outcome{Observed: o, Endpoint: 30080}, l.cfg, l.now); wait != quietStart-time.Second {
+		t.Errorf("a start that is not late is reported after %s", wait)
 	}
 	o.Deployments[1] = deploymentThat(true)
 	l.reconcile(Outcome{Observed: o})
@@ -160,7 +166,7 @@ func TestNormalLife(t *testing.T) {
 	l.reconcile(Outcome{Observed: o, Endpoint: 30080})
 	l.is(hexactfv1.StateRunning)
 	l.shows(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonUnavailable)
-	l.reconcile(Outcome{Observed: o, Problem: problemOf(cmpError("quota"), false)})
+	l.reconcile(Outcome{Observed: o, Problem: problemOf(cmpError("quota"), otherOwner{})})
 	l.is(hexactfv1.StateRunning)
 	o.Deployments[0] = deploymentThat(true)
 	// Another node port has a message of its own.

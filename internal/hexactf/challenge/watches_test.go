@@ -1,10 +1,12 @@
 package challenge
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -65,5 +67,21 @@ func TestFinalizationIsDelayedByDeletions(t *testing.T) {
 		if isRecorded := now.Status.CurrentStatus.State == hexactfv1.StateTerminating; isRecorded == tc.delayed {
 			t.Errorf("%s: the state is %s", name, now.Status.CurrentStatus.State)
 		}
+	}
+}
+
+// A broker that was paused may deliver a message that it never acknowledged.
+func TestMessagesThatWereGivenUpMayStillArrive(t *testing.T) {
+	r := (&cluster{challenge: testChallenge()}).reconciler(t)
+	c := testChallenge()
+	r.waits.since(c, noon)
+	r.lose(t.Context(), c, Delivery{Problem: "connection refused"}, 2)
+	select {
+	case event := <-r.Events.(*events.FakeRecorder).Events:
+		if !strings.Contains(event, "may be lost") || strings.Contains(event, "are lost") {
+			t.Errorf("the event is %q", event)
+		}
+	default:
+		t.Error("no event")
 	}
 }

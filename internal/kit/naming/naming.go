@@ -23,7 +23,17 @@ func Within(s string, maxBytes int) string {
 	if len(s) <= maxBytes {
 		return s
 	}
-	sum := sha256.Sum256([]byte(s))
-	head := strings.TrimRight(s[:maxBytes-hashDigits-1], "-._")
+	return withHash(s, s, maxBytes)
+}
+
+// Hashed returns s, or its beginning, followed by a dash and a hash of s and of what distinguishes it from the same s
+// elsewhere. maxBytes must be at least 12.
+func Hashed(s, distinction string, maxBytes int) string {
+	return withHash(s, s+"/"+distinction, maxBytes)
+}
+
+func withHash(s, hashed string, maxBytes int) string {
+	sum := sha256.Sum256([]byte(hashed))
+	head := strings.TrimRight(s[:min(len(s), maxBytes-hashDigits-1)], "-._")
 	return head + "-" + hex.EncodeToString(sum[:])[:hashDigits]
 }

@@ -34,3 +34,15 @@ func TestWithin(t *testing.T) {
 		}
 	}
 }
+
+func TestHashed(t *testing.T) {
+	for _, s := range []string{"a-b-c", strings.Repeat("a", 80)} {
+		got := Hashed(s, "a", 56)
+		if len(got) > 56 || len(validation.IsDNS1123Label(got)) > 0 {
+			t.Errorf("Hashed(%q) = %q", s, got)
+		}
+		if got != Hashed(s, "a", 56) || got == Hashed(s, "a-b", 56) || got == Within(s, 56) {
+			t.Errorf("Hashed(%q) = %q does not depend on the distinction alone", s, got)
+		}
+	}
+}

@@ -225,6 +225,49 @@ var _ = Describe("An object of another owner", func() {
 		Expect(owner.UID).To(Equal(c.UID))
 	})
 
+	It("of the same names belongs to a live challenge, which the message names", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)
+		first := running(ctx, ns, "web")
+		second := hexactftest.New(ns, "web")
+		second.Labels = first.Labels
+		Expect(k8s.Create(ctx, second)).To(Succeed())
+		expect.Shows(ctx, second, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonOwnershipConflict)
+		Expect(second.Status.CurrentStatus.ErrorMsg).To(ContainSubstring("belongs to Challenge %s/%s (challengeId 42, user %s)", ns, first.Name, first.Labels[hexactfv1.LabelUser]))
+		hexactftest.Delete(ctx, first)
+		hexactftest.Reaches(ctx, second, hexactfv1.StateRunning)
+	})
+
+	It("was left behind by kubectl delete --cascade=orphan, which is reported, and the next start replaces it", func(ctx context.Context) {
+		ns := hexactftest.Namespace(ctx)
+		hexactftest.Definition(ctx, ns, "web", hexactftest.TwoComponents)
+		c := running(ctx, ns, "web")
+		again := hexactftest.New(ns, "web")
+		again.Name, again.Labels = c.Name, c.Labels
+		Expect(k8s.Delete(ctx, c, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+		expect.Gone(ctx, c)
+		expect.Event(ctx, c, corev1.EventTypeWarning, hexactfv1.ReasonOrphaned)
+		former := get(ctx, ns, prefix(c, "web")+"-deploy", &appsv1.Deployment{})
+		Expect(former.OwnerReferences).To(BeEmpty())
+
+		Expect(k8s.Create(ctx, again)).To(Succeed())
+		hexactftest.Reaches(ctx, again, hexactfv1.StateRunning)
+		expect.Event(ctx, again, corev1.EventTypeNormal, hexactfv1.ReasonOrphansDeleted)
+		now := get(ctx, ns, former.Name, &appsv1.Deployment{})
+		Expect(now.UID).NotTo(Equal(former.UID), "the pods have the state of the game before")
+		Expect(metav1.GetControllerOf(now).UID).To(Equal(again.UID))
+
+		By("an object that only looks like it is left untouched")
+		other := hexactftest.New(ns, "web")
+		claimed := unrelated(ns, prefix(other, "web")+"-deploy")
+		claimed.Labels = map[string]string{hexactfv1.LabelManagedBy: hexactfv1.ManagedBy, hexactfv1.LabelPartOf: again.Name}
+		claimed.Annotations = map[string]string{hexactfv1.AnnotationUID: string(again.UID)}
+		Expect(k8s.Create(ctx, claimed)).To(Succeed())
+		Expect(k8s.Create(ctx, other)).To(Succeed())
+		expect.Shows(ctx, other, hexactfv1.ConditionResourcesCreated, metav1.ConditionFalse, hexactfv1.ReasonOwnershipConflict)
+		Expect(get(ctx, ns, claimed.Name, &appsv1.Deployment{}).OwnerReferences).To(BeEmpty())
+	})
+
 	It("may be a Service that would lead players to another server", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "web", hexactftest.OneComponent)

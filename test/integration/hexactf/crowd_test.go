@@ -451,6 +451,8 @@ func (b *bare) begin(ctx context.Context, c *hexactfv1.Challenge) {
 	deployment.Spec.Selector.MatchLabels = map[string]string{hexactfv1.LabelInstance: prefix(c, "web")}
 	deployment.Spec.Template.Labels = deployment.Labels
 	Expect(b.Create(ctx, deployment)).To(Succeed())
+	creating.Endpoint = service.Spec.Ports[0].NodePort
+	Expect(b.patchStatus(ctx, c, creating)).To(Succeed())
 }
 
 func (b *bare) patchStatus(ctx context.Context, c *hexactfv1.Challenge, status hexactfv1.ChallengeStatus) error {

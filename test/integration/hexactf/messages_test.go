@@ -50,7 +50,7 @@ var _ = Describe("While the broker does not answer", func() {
 		Expect(inprocess.Metric("hexactf_messages_unsent")).To(BeZero())
 	})
 
-	It("a deletion waits no longer than KAFKA_DELETE_TIMEOUT, and reports the lost messages", func(ctx context.Context) {
+	It("a deletion waits no longer than KAFKA_DELETE_TIMEOUT, and reports messages that may be lost", func(ctx context.Context) {
 		inprocess.Restart(map[string]string{"KAFKA_DELETE_TIMEOUT": "4s"}, nil)
 		ns := hexactftest.Namespace(ctx)
 		hexactftest.Definition(ctx, ns, "short", hexactftest.OneComponent, hexactftest.Lasting(6*time.Second))
@@ -132,11 +132,11 @@ var _ = Describe("An unchanged challenge", func() {
 		}).Should(Succeed())
 		hexactftest.Delete(ctx, c)
 		expect.Gone(ctx, c)
-		// Finalizer, Creating, three objects, Running, acknowledged; Terminating, finalizer. A start that takes seconds is
-		// reported in between.
+		// Finalizer, Creating, three objects, the endpoint, Running, acknowledged; Terminating, finalizer. A pod that is ready
+		// very soon makes the endpoint and Running one write. A start that takes seconds is reported in between.
 		if c.Status.RunningAt.Sub(c.Status.StartedAt.Time) < 2*time.Second {
-			Expect(w.list()).To(HaveLen(9))
+			Expect(len(w.list())).To(BeElementOf(9, 10))
 		}
-		Expect(len(w.list())).To(BeNumerically("<=", 12))
+		Expect(len(w.list())).To(BeNumerically("<=", 13))
 	})
 })
