@@ -81,7 +81,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 		Apply: r.apply,
 		Status: func(c *hexactfv1.Challenge, out Outcome, _ outcome.Problems, now time.Time) reconcile.Ready {
 			if quietFor(out, r.Config, now) > 0 {
-				return readyOf(c, beingBuilt)
+				return reported(c)
 			}
 			return computeStatus(out, r.Config, now)
 		},

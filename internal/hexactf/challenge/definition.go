@@ -27,14 +27,25 @@ type Snapshot struct {
 	// Apart are the components whose objects are named apart, see namedApart. It is recorded, so that the names of a
 	// challenge that an earlier version of the operator started do not change.
 	Apart []string `json:"apart,omitempty"`
+	// GraceSeconds is how long programs may ignore the signal to end. 0 in a snapshot of an operator that did not record
+	// it, and without isolation: then Kubernetes' default applies, 30 seconds.
+	GraceSeconds int64 `json:"graceSeconds,omitempty"`
 }
+
+// isolatedGraceSeconds bounds how long an isolated challenge that is being deleted waits for its pods, and the player
+// for the next one of the same name.
+const isolatedGraceSeconds = 2
 
 // snapshotOf returns what a challenge is started with.
 func snapshotOf(definition *hexactfv1.ChallengeDefinition, cfg config.HexaCTF) *Snapshot {
-	return &Snapshot{
+	s := &Snapshot{
 		Components: definition.Spec.Components, Isolated: cfg.Isolation, Egress: cfg.Egress, PodCIDRs: cfg.PodCIDRs,
 		Apart: namedApart(definition.Spec.Components),
 	}
+	if s.Isolated {
+		s.GraceSeconds = isolatedGraceSeconds
+	}
+	return s
 }
 
 func (s *Snapshot) raw() (*runtime.RawExtension, error) {

@@ -32,6 +32,9 @@ func replicas(component hexactfv1.Component) int32 {
 func podSpec(in Inputs, component hexactfv1.Component) corev1.PodSpec {
 	from := component.Deployment.Spec.Template.Spec
 	spec := corev1.PodSpec{NodeSelector: from.NodeSelector, Containers: from.Containers}
+	if in.Snapshot.GraceSeconds > 0 {
+		spec.TerminationGracePeriodSeconds = ptr.To(in.Snapshot.GraceSeconds)
+	}
 	if in.Snapshot.Isolated {
 		// Players get into these pods. The variables of Services would show them the addresses of all other Services of
 		// the namespace.

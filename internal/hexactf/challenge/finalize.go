@@ -25,14 +25,15 @@ const (
 	finalizeRetry = 250 * time.Millisecond
 )
 
-// finalize records that a challenge is being deleted. It is done when the broker has acknowledged the messages, or
-// KAFKA_DELETE_TIMEOUT is over; Kubernetes then deletes what the challenge owns. It needs neither the definition nor
-// any object of the challenge.
+// finalize records that a challenge is being deleted, and stops its pods. It is done when they are gone, and the broker
+// has acknowledged the messages or KAFKA_DELETE_TIMEOUT is over; Kubernetes then deletes what the challenge owns. It
+// needs neither the definition nor any object of the challenge.
 func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now time.Time) (done bool, again time.Duration, err error) {
 	known := r.deliveries.of(c)
 	isRecorded := c.Status.CurrentStatus.State == hexactfv1.StateTerminating
 	if isRecorded && (known.Off || len(pending(&c.Status, known.Acknowledged)) == 0) {
-		return true, 0, nil // no client could read a status that shows the last acknowledgement
+		stopped, err := r.stop(ctx, c)
+		return stopped, 0, err // no client could read a status that shows the last acknowledgement
 	}
 	if !isRecorded && r.expiring.Load() > 0 && now.Before(c.DeletionTimestamp.Add(maxFinalizeDelay)) {
 		return false, finalizeRetry, nil // all challenges that expire together are deleted before the first is finalized
@@ -48,6 +49,10 @@ func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now t
 	if !isRecorded {
 		r.reportTerminating(before, c, now)
 	}
+	stopped, err := r.stop(ctx, c)
+	if err != nil {
+		return false, 0, err
+	}
 	left := pending(&c.Status, known.Acknowledged)
 	if !known.Off && len(left) > 0 {
 		remaining := brokerTimeout(c, r.waits.since(c, now), known, r.Config.Kafka.DeleteTimeout, now)
@@ -56,7 +61,7 @@ func (r *Reconciler) finalize(ctx context.Context, c *hexactfv1.Challenge, now t
 		}
 		r.lose(ctx, c, known, len(left))
 	}
-	return true, 0, nil
+	return stopped, 0, nil
 }
 
 // brokerTimeout is how much longer a deletion waits for the broker; began is since when this process waits. After a

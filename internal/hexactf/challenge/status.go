@@ -85,6 +85,14 @@ func readyOf(c *hexactfv1.Challenge, p *outcome.Problem) reconcile.Ready {
 	}
 }
 
+// reported is the readiness that the status of a challenge shows already, while nothing else is reported.
+func reported(c *hexactfv1.Challenge) reconcile.Ready {
+	if meta.IsStatusConditionTrue(c.Status.Conditions, hexactfv1.ConditionResourcesCreated) {
+		return readyOf(c, nil)
+	}
+	return readyOf(c, beingBuilt)
+}
+
 // identify writes once which challenge this is. definition is nil where none was found. Until the start, a definition
 // that was found decides how long the challenge lives, even if nothing can be built from it: a shared challenge must not
 // expire while its definition is being fixed.
@@ -393,7 +401,7 @@ func computeTerminating(c *hexactfv1.Challenge, d Delivery, now time.Time) {
 	s.ChallengeID, s.User = id.ChallengeID, id.User
 	s.ObservedGeneration = c.Generation
 	s.CurrentStatus.State = hexactfv1.StateTerminating
-	const terminating = "The Challenge is being deleted"
+	const terminating = "The Challenge is being deleted. Its network policies stay until its last pod is gone"
 	set := conditions.SetterOf(c, &s.Conditions, now)
 	set(hexactfv1.ConditionAvailable, metav1.ConditionFalse, hexactfv1.ReasonTerminating, terminating)
 	set(notifying(d))

@@ -58,6 +58,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		// Services have no generation, so no change can be left out.
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.Pod{}, owner, builder.WithPredicates(troubleChanged)).
+		Watches(&appsv1.Deployment{}, r.stopping()).
+		Watches(&corev1.Pod{}, r.stopping()).
 		WatchesRawSource(r.queue.source()).
 		WatchesRawSource(clockskew.Source(r.Clock, handler.EnqueueRequestsFromMapFunc(r.withTimeout))).
 		WithOptions(controller.Options{
@@ -199,6 +201,9 @@ func TrimPod(p *corev1.Pod) {
 	}
 	p.Spec = corev1.PodSpec{}
 	var status corev1.PodStatus
+	if isOver(p) {
+		status.Phase = p.Status.Phase
+	}
 	if trouble(p) != "" {
 		for _, c := range p.Status.Conditions {
 			if c.Type == corev1.PodScheduled {
