@@ -130,9 +130,7 @@ func ShapeOf(c *bergv1.Challenge, s Settings, weight float64) (Shape, error) {
 		out.pods = append(out.pods, load{cpu.AsApproximateFloat64(), memory.AsApproximateFloat64(), s.DiskRequest.AsApproximateFloat64()})
 		public := nodePorts(container)
 		out.NodePorts += public
-		if len(container.Ports) > 0 {
-			out.Services++
-		}
+		out.Services++ // also without ports: for the hostname
 		if public > 0 {
 			out.Services++
 		}

@@ -40,6 +40,9 @@ func TestShapeOfAnInstance(t *testing.T) {
 	if got := shape(t, oneWeb, settings); got.Requests != 12 || got.Objects != 6 {
 		t.Errorf("%d requests, %d objects", got.Requests, got.Objects)
 	}
+	if got := shape(t, `containers: [{hostname: bot, image: a}]`, settings); got.Services != 1 || got.Objects != 5 {
+		t.Errorf("without ports: %d Services, %d objects", got.Services, got.Objects)
+	}
 	headless := settings
 	headless.Headless, headless.PullSecret, headless.Policies = true, true, 2
 	if got := shape(t, oneWeb, headless); got.Requests != 15 {
@@ -52,8 +55,8 @@ containers:
 - {hostname: db, image: a, ports: [{port: 3}]}
 - {hostname: bot, image: a}
 `, settings)
-	// namespace, policy; four Deployments and budgets; web, pwn, pwn-node-port, db; two routes; two files
-	if everything.Objects != 2+8+4+2+2 || everything.NodePorts != 2 || everything.Routes != 2 || everything.Containers != 4 {
+	// namespace, policy; four Deployments and budgets; web, pwn, pwn-node-port, db, bot; two routes; two files
+	if everything.Objects != 2+8+5+2+2 || everything.NodePorts != 2 || everything.Routes != 2 || everything.Containers != 4 {
 		t.Errorf("%+v", everything)
 	}
 }

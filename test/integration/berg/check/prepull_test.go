@@ -206,7 +206,9 @@ var _ = Describe("Images that are pulled ahead", Label("prepull"), func() {
 		Expect(rooms(ctx)).To(BeEmpty())
 
 		Expect(k8s.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "berg-operator-berg-prepull"}})).To(Succeed())
-		Eventually(func() bool { return apiserver.May(ctx, apiserver.OperatorUser, may("watch", "node.k8s.io", "runtimeclasses")) }).Should(BeFalse())
+		Eventually(func() bool {
+			return apiserver.May(ctx, apiserver.OperatorUser, may("watch", "node.k8s.io", "runtimeclasses"))
+		}).Should(BeFalse())
 		rc := rest.CopyConfig(restConfig)
 		rc.Impersonate = rest.ImpersonationConfig{UserName: apiserver.OperatorUser}
 		p, enabled := inprocess.Load(inprocess.With(map[string]string{"IMAGE_PREPULL_LEAD": "1h"}), families.All()...)
