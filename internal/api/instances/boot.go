@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -306,6 +307,36 @@ func (s *Store) connect(ctx context.Context, i Instance, deadline <-chan time.Ti
 		<-done
 	}
 }
+
+// Reachable reports whether the addresses of an instance that runs accept connections, for platforms that do not wait for
+// the answer to a start. One that has run for longer than ConnectWait is not tried, for the reason of connect.
+func (s *Store) Reachable(ctx context.Context, i Instance) bool {
+	if i.State != Running || s.options.Clock.Since(i.Since) > s.options.ConnectWait {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryWait)
+	defer cancel()
+	var failed atomic.Bool
+	var all sync.WaitGroup
+	for _, e := range i.Endpoints {
+		if e.Protocol == "UDP" {
+			continue
+		}
+		all.Go(func() {
+			err := s.options.Dial(ctx, "tcp", net.JoinHostPort(e.Hostname, strconv.Itoa(int(e.Port))))
+			var unknown *net.DNSError
+			known := !errors.As(err, &unknown) || !unknown.IsNotFound
+			if err != nil && known {
+				failed.Store(true)
+			}
+		})
+	}
+	all.Wait()
+	return !failed.Load()
+}
+
+// tryWait is how long one attempt of Reachable may take. rCTF asks again after two seconds.
+const tryWait = time.Second
 
 // connectTo tries an address until a connection is made, each time after twice the interval.
 func (s *Store) connectTo(ctx context.Context, address string) {

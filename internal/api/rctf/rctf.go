@@ -164,6 +164,9 @@ func (d *Door) status(r *http.Request, q request, of instances.Registration) (de
 			return details{}, err
 		}
 	}
+	if !d.Store.Reachable(r.Context(), i) {
+		i.State, i.Endpoints = instances.Starting, nil
+	}
 	return d.shown(i), nil
 }
 

@@ -96,10 +96,13 @@ func send(ctx context.Context, method, path string, body map[string]any) (int, m
 // echoes connects as a player does, and expects what it sends back.
 func echoes(port int32) {
 	GinkgoHelper()
-	connection, err := net.DialTimeout("tcp", world.AtNode(port), limits.Scaled(10*time.Second))
-	Expect(err).NotTo(HaveOccurred(), "an instance that runs does not accept a connection")
+	var connection net.Conn
+	Eventually(func() (err error) { // the names of players are unknown to the API here, and a busy node forwards late
+		connection, err = net.DialTimeout("tcp", world.AtNode(port), limits.Scaled(10*time.Second))
+		return err
+	}).WithTimeout(deployed.ReactLimit).Should(Succeed(), "an instance that runs does not accept a connection")
 	defer connection.Close()
-	_, err = fmt.Fprintln(connection, "hello")
+	_, err := fmt.Fprintln(connection, "hello")
 	Expect(err).NotTo(HaveOccurred())
 	read := make([]byte, 5)
 	_, err = io.ReadFull(connection, read)
