@@ -64,8 +64,7 @@ func Explain(what string, err error) error {
 	case apierrors.IsUnauthorized(err):
 		return fail(console.ExitForbidden, "%s: the API server does not accept your credentials: log in again (check with kubectl auth whoami)", what)
 	case apierrors.IsForbidden(err):
-		return fail(console.ExitForbidden, "%s: %s. Ask the administrator for a binding to the ClusterRole "+
-			"berg-operator-challengeinstance-editor (or -viewer to read); kubectl berg doctor shows your permissions", what, text)
+		return fail(console.ExitForbidden, "%s: %s. %s", what, text, remedy(text))
 	case NotServed(err):
 		return fail(console.ExitNotFound, "%s: this cluster does not serve %s: install the operator, "+
 			"or choose another cluster with --context", what, group)
@@ -76,6 +75,24 @@ func Explain(what string, err error) error {
 	default:
 		return fail(console.ExitFailed, "%s: %s", what, text)
 	}
+}
+
+// remedy says what to ask for, by the API server's words about what is forbidden.
+func remedy(text string) string {
+	const more = "; kubectl berg doctor shows your permissions"
+	var role string
+	switch {
+	case strings.Contains(text, `"challengeinstances`):
+		role = "berg-operator-challengeinstance-editor (or -viewer to read)"
+	case strings.Contains(text, `"challenges"`) && strings.Contains(text, "berg.norelect.ch"):
+		role = "berg-operator-challenge-viewer (or -editor to write)"
+	default:
+		return "The roles for players and authors do not grant this: ask the administrator for the right that the message names" + more
+	}
+	if strings.Contains(text, "at the cluster scope") {
+		return "Name one of your namespaces with -n, without -A. Or ask the administrator for a ClusterRoleBinding to " + role + more
+	}
+	return "Ask the administrator for a RoleBinding in this namespace to the ClusterRole " + role + more
 }
 
 // explainedError has a message for people and wraps the original error, so that callers can still test

@@ -24,6 +24,28 @@ func TestEndAfterSkipsAFrozenInstance(t *testing.T) {
 	}
 }
 
+func TestPointInTime(t *testing.T) {
+	day := func(d, hour, minute int) time.Time { return time.Date(2030, 1, d, hour, minute, 0, 0, time.Local) }
+	for _, tc := range []struct {
+		now  time.Time
+		text string
+		want time.Time // zero: refused
+	}{
+		{day(31, 12, 0), "30m", day(31, 12, 30)},
+		{day(31, 12, 0), "23:30", day(31, 23, 30)},
+		{day(30, 23, 0), "01:00", day(31, 1, 0)},
+		{day(31, 12, 0), "11:00", time.Time{}}, // an hour ago is not in 23 hours
+		{day(31, 12, 0), "12:00", time.Time{}},
+		{day(31, 12, 0), day(31, 13, 0).Format(time.RFC3339), day(31, 13, 0)},
+		{day(31, 12, 0), "yesterday", time.Time{}},
+	} {
+		got, err := pointInTime(tc.text, tc.now)
+		if (err == nil) == tc.want.IsZero() || err == nil && !got.Equal(tc.want) {
+			t.Errorf("%s at %s: %s, %v", tc.text, tc.now, got, err)
+		}
+	}
+}
+
 func TestDurationsAreValidatedBeforeAnyRequest(t *testing.T) {
 	for _, args := range [][]string{
 		{"extend", "--until", "nonsense", "--all", "--dry-run"},

@@ -131,6 +131,9 @@ func checkTime(text string, now time.Time) error {
 	return err
 }
 
+// pastTime is how far ahead a time of day may be that is over for today: at 23:00, 01:00 is tonight. A later one was today's.
+const pastTime = 12 * time.Hour
+
 // pointInTime reads a duration from now, a time of day, or a date with a time.
 func pointInTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
@@ -144,6 +147,9 @@ func pointInTime(text string, now time.Time) (time.Time, error) {
 		at := time.Date(local.Year(), local.Month(), local.Day(), t.Hour(), t.Minute(), 0, 0, time.Local)
 		if !at.After(now) {
 			at = at.AddDate(0, 0, 1)
+		}
+		if at.Sub(now) > pastTime {
+			return time.Time{}, console.Errorf(console.ExitUsage, "%s is over for today. For tomorrow, write the date: %s", text, at.Format(time.RFC3339))
 		}
 		return at, nil
 	}

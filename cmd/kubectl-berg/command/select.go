@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -148,6 +150,17 @@ func (s *selection) onNode(ctx context.Context, c *cluster.Cluster) (map[string]
 	found := map[string]bool{}
 	for _, p := range pods.Items {
 		found[p.Namespace] = true
+	}
+	if len(found) == 0 {
+		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+		switch err := c.Get(ctx, client.ObjectKey{Name: s.node}, node); {
+		case apierrors.IsNotFound(err):
+			return nil, console.Errorf(console.ExitNotFound, "--node %s: the cluster has no such node", s.node)
+		case apierrors.IsForbidden(err): // it may exist
+			return nil, console.Errorf(console.ExitNotFound, "--node %s: no pod of an instance is on a node of this name, and you may not read nodes: check the name", s.node)
+		case err != nil:
+			return nil, cluster.Explain("read node "+s.node, err)
+		}
 	}
 	return found, nil
 }

@@ -110,7 +110,10 @@ func (r *root) newInstance(ctx context.Context, c *cluster.Cluster, name string,
 		i.Spec.OwnerID = uuid.NewString()
 	}
 	format := ""
-	if challenge != nil {
+	if challenge == nil {
+		// A user who may not read Challenges means the one beside the instance.
+		i.Spec.ChallengeRef.Namespace = cmp.Or(namespace, c.Namespace)
+	} else {
 		i.Spec.ChallengeRef.Namespace = challenge.Namespace
 		format = challenge.Spec.FlagFormat
 	}

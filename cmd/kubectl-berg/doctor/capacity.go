@@ -85,16 +85,27 @@ func quotas(s Survey) []Result {
 	return result("quotas", OK, fmt.Sprintf("none of the %d quotas for instances is nearly exhausted", len(s.Quotas)), "")
 }
 
+// hasProblem reports whether an instance cannot be played, and not because it waits for others, or is about to run.
+func hasProblem(i *bergv1.ChallengeInstance) bool {
+	switch i.Status.Cause {
+	case bergv1.CauseNoCapacity, bergv1.CauseImageUnavailable, bergv1.CauseCrashing, bergv1.CauseRefused, bergv1.CauseInvalid:
+		return true
+	case bergv1.CauseNotReadyYet, bergv1.CauseQueued, bergv1.CauseOwnerBusy, bergv1.CauseFrozen, bergv1.CauseAddressPending:
+	}
+	return i.Status.Phase == bergv1.PhaseFailed || meta.IsStatusConditionFalse(i.Status.Conditions, bergv1.ConditionHealthy)
+}
+
 func instances(s Survey) []Result {
 	if results, hidden := s.hidden("instances", "instances"); hidden {
 		return results
 	}
 	bad, running := 0, 0
 	for i := range s.Instances {
-		switch {
-		case s.Instances[i].Status.Phase == bergv1.PhaseFailed, meta.IsStatusConditionFalse(s.Instances[i].Status.Conditions, bergv1.ConditionHealthy):
+		switch instance := &s.Instances[i]; {
+		case instance.DeletionTimestamp != nil: // it ends
+		case hasProblem(instance):
 			bad++
-		case s.Instances[i].Status.Phase == bergv1.PhaseRunning:
+		case instance.Status.Phase == bergv1.PhaseRunning:
 			running++
 		}
 	}

@@ -192,6 +192,14 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"an instance": {func(s *Survey) {
 			s.Instances = []bergv1.ChallengeInstance{{Status: bergv1.ChallengeInstanceStatus{Phase: bergv1.PhaseFailed}}}
 		}, "instances", Warning, "1 with a problem"},
+		"instances that cannot start, that wait and that end": {func(s *Survey) {
+			ended := bergv1.ChallengeInstance{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+			ended.Status.Conditions = []metav1.Condition{{Type: bergv1.ConditionHealthy, Status: metav1.ConditionFalse}}
+			s.Instances = []bergv1.ChallengeInstance{ended}
+			for _, cause := range bergv1.Causes {
+				s.Instances = append(s.Instances, bergv1.ChallengeInstance{Status: bergv1.ChallengeInstanceStatus{Phase: bergv1.PhaseStarting, Cause: cause}})
+			}
+		}, "instances", Warning, "5 with a problem"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := healthySurvey()
