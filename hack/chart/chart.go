@@ -113,6 +113,15 @@ func chart(all sources, version string) (map[string]string, error) {
 			}
 		}
 	}
+	for _, id := range sorted(all.defaultDeny) {
+		text, err := templateOf(variants{full: all.defaultDeny[id], base: node{all.defaultDeny[id], true}})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		files["templates/berg-default-deny.yaml"] += guard([]string{
+			".Values.families.berg", ".Values.networkPolicy.enabled", `(.Capabilities.APIVersions.Has "cilium.io/v2/CiliumClusterwideNetworkPolicy")`,
+		}, text)
+	}
 	if files["templates/berg-api.yaml"], err = apiTemplate(all); err != nil {
 		return nil, err
 	}

@@ -125,7 +125,8 @@ extraVolumes: []
 extraVolumeMounts: []
 
 networkPolicy:
-  # Network policies that allow the operator only the connections that it needs.
+  # Network policies that allow the operator only the connections that it needs, and on clusters with Cilium one that
+  # confines instances also while their own policies are not there.
   enabled: true
 
 crds:

@@ -31,7 +31,7 @@ const (
 
 // render returns the objects of the chart, by kind, namespace and name, and what Helm says after
 // an installation.
-func render(values, into string) (objects map[string]map[string]any, notes string, err error) {
+func render(values, into string, served ...string) (objects map[string]map[string]any, notes string, err error) {
 	chart, err := loader.Load(folder)
 	if err != nil {
 		return nil, "", err
@@ -41,7 +41,9 @@ func render(values, into string) (objects map[string]map[string]any, notes strin
 		return nil, "", err
 	}
 	release := common.ReleaseOptions{Name: "some-name", Namespace: into, Revision: 1, IsInstall: true}
-	all, err := util.ToRenderValues(chart, given, release, common.DefaultCapabilities.Copy())
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.APIVersions = append(slices.Clone(capabilities.APIVersions), served...)
+	all, err := util.ToRenderValues(chart, given, release, capabilities)
 	if err != nil {
 		return nil, "", err
 	}
@@ -504,6 +506,29 @@ func TestPlatformAPIIsThatOfConfig(t *testing.T) {
 	}
 	if _, _, err := render("api: {enabled: true, settings: {ADDITIONAL_POLICY: maybe}}", namespace); err == nil || !strings.Contains(err.Error(), "ADDITIONAL_POLICY") {
 		t.Errorf("a wrong setting: %v", err)
+	}
+}
+
+// On a cluster with Cilium the chart confines instances that end.
+func TestDefaultDenyComesWithCilium(t *testing.T) {
+	want := built(t, "../../../config/berg/default-deny")
+	const kind = "cilium.io/v2/CiliumClusterwideNetworkPolicy"
+	for values, comes := range map[string]bool{"": true, "families: {berg: false}": false, "networkPolicy: {enabled: false}": false} {
+		got, _, err := render(values, namespace, kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, object := range want {
+			if (got[id] != nil) != comes {
+				t.Errorf("%q: %s is there: %t", values, id, got[id] != nil)
+			}
+			if comes && !reflect.DeepEqual(got[id], object) {
+				t.Errorf("%s is %v, not %v", id, got[id], object)
+			}
+			if must(t, values)[id] != nil {
+				t.Errorf("%s is there without Cilium", id)
+			}
+		}
 	}
 }
 

@@ -7,6 +7,8 @@
 //	TOOLBOX_UDP=:9000    sends back every datagram
 //	TOOLBOX_FLOOD=:9001  sends zeros without end to every client
 //	TOOLBOX_TLS=:9443    sends back every line, under a certificate of its own for "toolbox"
+//	TOOLBOX_COUNT=:9002  writes the address of every client to its log, and closes
+//	TOOLBOX_DIAL=a:9002  connects there every 25 ms, for as long as the process lives: it ignores SIGTERM
 //	TOOLBOX_NOISE=1000   first writes so many bytes to its log
 //	TOOLBOX_SAY=FLAG     then the variable of this name: plain, in hexadecimal digits, for a URL, in
 //	                     base64, and thousands of times in one line
@@ -95,6 +97,17 @@ func serve(ctx context.Context) error {
 			return toolbox.ServeTCP(ctx, address, maxConnections, flood)
 		})
 	}
+	if address := os.Getenv("TOOLBOX_COUNT"); address != "" {
+		services = append(services, func(ctx context.Context) error {
+			return toolbox.ServeTCP(ctx, address, maxConnections, func(_ context.Context, connection net.Conn) {
+				fmt.Fprintln(os.Stdout, "client", connection.RemoteAddr())
+				connection.Close()
+			})
+		})
+	}
+	if address := os.Getenv("TOOLBOX_DIAL"); address != "" {
+		services = append(services, func(context.Context) error { return dial(address) })
+	}
 	return toolbox.Together(ctx, services...)
 }
 
@@ -160,6 +173,19 @@ func flood(ctx context.Context, connection net.Conn) {
 			return
 		}
 	}
+}
+
+// dial connects again and again. Each attempt is one of its own: one that a policy drops does not delay the next.
+func dial(address string) error {
+	const every, limit = 25 * time.Millisecond, time.Second
+	for range time.Tick(every) {
+		go func() {
+			if connection, err := net.DialTimeout("tcp", address, limit); err == nil {
+				connection.Close()
+			}
+		}()
+	}
+	return nil
 }
 
 func echo(ctx context.Context, connection net.Conn) {

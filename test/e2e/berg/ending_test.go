@@ -1,0 +1,93 @@
+package berg
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
+	"github.com/bergctf/berg-operator/test/lib/deployed"
+	"github.com/bergctf/berg-operator/test/lib/expect"
+	"github.com/bergctf/berg-operator/test/lib/journey"
+)
+
+var _ = Describe("While an instance ends", Label("network", "ending"), Serial, func() {
+	It("reaches nothing that it did not reach before, also if its program ignores the signal to end", func(ctx SpecContext) {
+		defaultDeny(ctx)
+		stage := journey.NewStage(ctx)
+		counter := lonelyPod(ctx, stage, "counter", corev1.EnvVar{Name: "TOOLBOX_COUNT", Value: ":9002"})
+		address := counter.Status.PodIP + ":9002"
+		clients := func() string {
+			GinkgoHelper()
+			text, err := world.Plain.CoreV1().Pods(counter.Namespace).GetLogs(counter.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			return string(text)
+		}
+
+		By("counting a pod that no policy selects")
+		neighbour := lonelyPod(ctx, stage, "neighbour", corev1.EnvVar{Name: "TOOLBOX_DIAL", Value: address})
+		expect.Until(ctx, deployed.ReactLimit, func(context.Context) error {
+			return deployed.ErrorIf(!strings.Contains(clients(), "client "+neighbour.Status.PodIP+":"), "the neighbour is not counted")
+		})
+		Expect(world.Delete(ctx, neighbour)).To(Succeed())
+
+		By("an instance that dials until its end, and after it")
+		container := journey.Toolbox("box")
+		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_DIAL": bergv1.StringValue(address)}
+		stage.Challenge(ctx, "clinging", container)
+		story := stage.Start(ctx, stage.Instance("clinging"))
+		story.ExpectPhase(ctx, deployed.StartLimit, bergv1.PhaseRunning)
+		pods, err := world.Pods(ctx, story.InstanceNamespace(), client.MatchingLabels{bergv1.LabelContainer: "box"})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(pods).To(HaveLen(1))
+		dialler := "client " + pods[0].Status.PodIP + ":"
+		story.Delete(ctx)
+		story.ExpectEnd(ctx)
+		const kubeletOwes = 5 * time.Second // it kills after two seconds
+		Consistently(clients).WithTimeout(kubeletOwes).WithPolling(500 * time.Millisecond).ShouldNot(ContainSubstring(dialler))
+	}, SpecTimeout(deployed.SpecLimit))
+})
+
+// defaultDeny applies deploy/default-deny-cilium.yaml until the spec ends.
+func defaultDeny(ctx context.Context) {
+	GinkgoHelper()
+	text, err := os.ReadFile("../../../deploy/default-deny-cilium.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	policy := &ciliumv2.CiliumClusterwideNetworkPolicy{}
+	Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
+	Expect(world.Create(ctx, policy)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, policy)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
+}
+
+// lonelyPod starts a toolbox outside of all instances, which no policy selects.
+func lonelyPod(ctx context.Context, stage *journey.Stage, name string, variable corev1.EnvVar) *corev1.Pod {
+	GinkgoHelper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: stage.Namespace},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "toolbox", Image: deployed.ToolboxImage, ImagePullPolicy: corev1.PullIfNotPresent, Env: []corev1.EnvVar{variable},
+			}},
+			TerminationGracePeriodSeconds: new(int64),
+		},
+	}
+	Expect(world.Create(ctx, pod)).To(Succeed())
+	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
+		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		return deployed.ErrorIf(!deployed.PodReady(pod), "pod "+name+" is not ready")
+	})
+	return pod
+}
