@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -26,7 +25,7 @@ var _ = Describe("While an instance ends", Label("network", "ending"), Serial, f
 	It("reaches nothing that it did not reach before, also if its program ignores the signal to end", func(ctx SpecContext) {
 		defaultDeny(ctx)
 		stage := journey.NewStage(ctx)
-		counter := lonelyPod(ctx, stage, "counter", corev1.EnvVar{Name: "TOOLBOX_COUNT", Value: ":9002"})
+		counter := stage.Outsider(ctx, "counter", corev1.EnvVar{Name: "TOOLBOX_COUNT", Value: ":9002"})
 		address := counter.Status.PodIP + ":9002"
 		clients := func() string {
 			GinkgoHelper()
@@ -36,7 +35,7 @@ var _ = Describe("While an instance ends", Label("network", "ending"), Serial, f
 		}
 
 		By("counting a pod that no policy selects")
-		neighbour := lonelyPod(ctx, stage, "neighbour", corev1.EnvVar{Name: "TOOLBOX_DIAL", Value: address})
+		neighbour := stage.Outsider(ctx, "neighbour", corev1.EnvVar{Name: "TOOLBOX_DIAL", Value: address})
 		expect.Until(ctx, deployed.ReactLimit, func(context.Context) error {
 			return deployed.ErrorIf(!strings.Contains(clients(), "client "+neighbour.Status.PodIP+":"), "the neighbour is not counted")
 		})
@@ -68,26 +67,4 @@ func defaultDeny(ctx context.Context) {
 	Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
 	Expect(world.Create(ctx, policy)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(world.Delete(ctx, policy)).To(Succeed()) }, NodeTimeout(deployed.ReactLimit))
-}
-
-// lonelyPod starts a toolbox outside of all instances, which no policy selects.
-func lonelyPod(ctx context.Context, stage *journey.Stage, name string, variable corev1.EnvVar) *corev1.Pod {
-	GinkgoHelper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: stage.Namespace},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{
-				Name: "toolbox", Image: deployed.ToolboxImage, ImagePullPolicy: corev1.PullIfNotPresent, Env: []corev1.EnvVar{variable},
-			}},
-			TerminationGracePeriodSeconds: new(int64),
-		},
-	}
-	Expect(world.Create(ctx, pod)).To(Succeed())
-	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := world.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		return deployed.ErrorIf(!deployed.PodReady(pod), "pod "+name+" is not ready")
-	})
-	return pod
 }

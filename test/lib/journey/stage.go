@@ -184,22 +184,27 @@ func Toolbox(hostname string, ports ...bergv1.Port) bergv1.Container {
 // Visitor starts a pod outside every instance and returns its name.
 func (s *Stage) Visitor(ctx context.Context) client.ObjectKey {
 	GinkgoHelper()
+	return client.ObjectKeyFromObject(s.Outsider(ctx, "visitor"))
+}
+
+// Outsider starts a toolbox outside every instance, which no policy of the operator selects.
+func (s *Stage) Outsider(ctx context.Context, name string, env ...corev1.EnvVar) *corev1.Pod {
+	GinkgoHelper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "visitor", Namespace: s.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
-				Name: "toolbox", Image: deployed.ToolboxImage, ImagePullPolicy: corev1.PullIfNotPresent,
+				Name: "toolbox", Image: deployed.ToolboxImage, ImagePullPolicy: corev1.PullIfNotPresent, Env: env,
 			}},
 			TerminationGracePeriodSeconds: new(int64),
 		},
 	}
 	Expect(deployed.World.Create(ctx, pod)).To(Succeed())
-	key := client.ObjectKeyFromObject(pod)
 	expect.Until(ctx, deployed.StartLimit, func(ctx context.Context) error {
-		if err := deployed.World.Get(ctx, key, pod); err != nil {
+		if err := deployed.World.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
-		return deployed.ErrorIf(!deployed.PodReady(pod), "the visitor's pod is not ready")
+		return deployed.ErrorIf(!deployed.PodReady(pod), "the pod of the "+name+" is not ready")
 	})
-	return key
+	return pod
 }
