@@ -526,8 +526,6 @@ func (d *Door) getInstance(w http.ResponseWriter, r *http.Request) error {
 		switch {
 		case err == nil:
 			i = waited
-		case instances.Is(err, instances.NotFound):
-			return err
 		case !instances.Is(err, instances.Refused) && !instances.Is(err, instances.Exhausted):
 			return err
 		}

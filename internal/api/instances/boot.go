@@ -291,11 +291,7 @@ func (s *Store) connect(ctx context.Context, i Instance, deadline <-chan time.Ti
 	go func() {
 		defer close(done)
 		var all sync.WaitGroup
-		for _, e := range i.Endpoints {
-			if e.Protocol == "UDP" {
-				continue
-			}
-			address := net.JoinHostPort(e.Hostname, strconv.Itoa(int(e.Port)))
+		for _, address := range tcpAddresses(i) {
 			all.Go(func() { s.connectTo(ctx, address) })
 		}
 		all.Wait()
@@ -318,15 +314,9 @@ func (s *Store) Reachable(ctx context.Context, i Instance) bool {
 	defer cancel()
 	var failed atomic.Bool
 	var all sync.WaitGroup
-	for _, e := range i.Endpoints {
-		if e.Protocol == "UDP" {
-			continue
-		}
+	for _, address := range tcpAddresses(i) {
 		all.Go(func() {
-			err := s.options.Dial(ctx, "tcp", net.JoinHostPort(e.Hostname, strconv.Itoa(int(e.Port))))
-			var unknown *net.DNSError
-			known := !errors.As(err, &unknown) || !unknown.IsNotFound
-			if err != nil && known {
+			if !s.accepts(ctx, address) {
 				failed.Store(true)
 			}
 		})
@@ -338,14 +328,30 @@ func (s *Store) Reachable(ctx context.Context, i Instance) bool {
 // tryWait is how long one attempt of Reachable may take. rCTF asks again after two seconds.
 const tryWait = time.Second
 
+// tcpAddresses are those of an instance that can be connected to.
+func tcpAddresses(i Instance) (all []string) {
+	for _, e := range i.Endpoints {
+		if e.Protocol != "UDP" {
+			all = append(all, net.JoinHostPort(e.Hostname, strconv.Itoa(int(e.Port))))
+		}
+	}
+	return all
+}
+
+// accepts reports whether an address accepts a connection, as far as the API can tell: names of players may not be known
+// where it runs.
+func (s *Store) accepts(ctx context.Context, address string) bool {
+	err := s.options.Dial(ctx, "tcp", address)
+	var unknown *net.DNSError
+	return err == nil || errors.As(err, &unknown) && unknown.IsNotFound
+}
+
 // connectTo tries an address until a connection is made, each time after twice the interval.
 func (s *Store) connectTo(ctx context.Context, address string) {
 	const first, most = 20 * time.Millisecond, 500 * time.Millisecond
 	for interval := first; ctx.Err() == nil; interval = min(2*interval, most) {
-		err := s.options.Dial(ctx, "tcp", address)
-		var unknown *net.DNSError
-		if err == nil || errors.As(err, &unknown) && unknown.IsNotFound {
-			return // names of players may not be known where the API runs
+		if s.accepts(ctx, address) {
+			return
 		}
 		timer := s.options.Clock.NewTimer(interval)
 		select {

@@ -11,7 +11,7 @@ const (
 	NotFound Kind = iota
 	// Exists: there is one already.
 	Exists
-	// Invalid: the request is wrong, whatever the state is.
+	// Invalid: the request is wrong in every state.
 	Invalid
 	// Refused: the request is right, and the state does not allow it.
 	Refused

@@ -45,7 +45,7 @@ func New(config *rest.Config, log *slog.Logger) (*Door, error) {
 			p.SetURL(&url.URL{Scheme: server.Scheme, Host: server.Host})
 			p.Out.URL.Path, p.Out.URL.RawPath = path, ""
 			p.Out.Host = server.Host
-			// What a client says of itself and of its way here concerns nobody behind the door.
+			// What a client says of itself and of its way here stays in front of the door.
 			kept := http.Header{}
 			for _, name := range []string{"Accept", "Content-Type", "User-Agent"} {
 				if values := p.Out.Header.Values(name); len(values) > 0 {

@@ -33,7 +33,7 @@ import (
 	"github.com/bergctf/berg-operator/internal/api/web"
 )
 
-// The times of connections. A write has none: an answer may wait for BOOT_WAIT, and a stream for ever.
+// The times of connections. A write has none: an answer may wait for BOOT_WAIT, and a stream has no end.
 const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
