@@ -197,7 +197,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return all
 }
 
-// unknownField suggests the field that has the same letters, whatever their case, or begins alike.
+// unknownField suggests the field that has the same letters in any case, or begins alike.
 func unknownField(name string, known map[string]reflect.Type) string {
 	clean := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	for _, candidate := range slices.Sorted(maps.Keys(known)) {

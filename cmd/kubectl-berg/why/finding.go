@@ -94,7 +94,7 @@ func NamespaceOf(i *bergv1.ChallengeInstance) string {
 func isFrozen(i *bergv1.ChallengeInstance) bool { return i.Annotations[bergv1.AnnotationFrozen] != "" }
 
 // NamespaceTaken reports whether the namespace of that name is another user's: its pods are not the instance's,
-// whatever their labels and annotations say.
+// also if their labels and annotations say otherwise.
 func NamespaceTaken(i *bergv1.ChallengeInstance) bool {
 	c := meta.FindStatusCondition(i.Status.Conditions, bergv1.ConditionNamespaceCreated)
 	return c != nil && c.Reason == bergv1.ReasonNamespaceConflict

@@ -655,7 +655,7 @@ func (s *server) DeleteTunnel(ctx context.Context, ref *control.TunnelRef) (*con
 	if err := s.isConnected(); err != nil {
 		return nil, err
 	}
-	// From now on no stream is made, whatever the client proxy answers.
+	// From now on no stream is made for any answer of the client proxy.
 	s.tunnels.Delete(ref.GetTunnelId())
 	return s.peer.DeleteTunnel(ctx, ref)
 }
