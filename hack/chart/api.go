@@ -19,9 +19,9 @@ const (
 func apiTemplate(all sources) (string, error) {
 	var out strings.Builder
 	for _, id := range sorted(all.api) {
-		text, err := templateOf(variants{full: all.api[id], base: node{all.api[id], true}})
+		text, err := wholeTemplate(all.api, id)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", id, err)
+			return "", err
 		}
 		conditions := []string{".Values.families.berg", ".Values.api.enabled"}
 		if kind, _, _ := strings.Cut(id, "/"); kinds[kind] != "" {

@@ -105,18 +105,18 @@ func chart(all sources, version string) (map[string]string, error) {
 	for _, f := range all.families {
 		for kind, rights := range f.optionalRights {
 			for _, id := range sorted(rights) {
-				text, err := templateOf(variants{full: rights[id], base: node{rights[id], true}})
+				text, err := wholeTemplate(rights, id)
 				if err != nil {
-					return nil, fmt.Errorf("%s: %w", id, err)
+					return nil, err
 				}
 				files["templates/"+f.name+"-"+kind+".yaml"] += guard([]string{".Values.families." + f.name, ".Values.rights." + kind}, text)
 			}
 		}
 	}
 	for _, id := range sorted(all.defaultDeny) {
-		text, err := templateOf(variants{full: all.defaultDeny[id], base: node{all.defaultDeny[id], true}})
+		text, err := wholeTemplate(all.defaultDeny, id)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", id, err)
+			return nil, err
 		}
 		files["templates/berg-default-deny.yaml"] += guard([]string{
 			".Values.families.berg", ".Values.networkPolicy.enabled", `(.Capabilities.APIVersions.Has "cilium.io/v2/CiliumClusterwideNetworkPolicy")`,
@@ -133,13 +133,22 @@ func chart(all sources, version string) (map[string]string, error) {
 	return files, nil
 }
 
+// wholeTemplate returns the template of an object that is equal with all families.
+func wholeTemplate(all objects, id string) (string, error) {
+	text, err := templateOf(variants{full: all[id], base: node{all[id], true}})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", id, err)
+	}
+	return text, nil
+}
+
 // prometheusTemplate returns the template of the objects for the Prometheus operator.
 func prometheusTemplate(all sources) (string, error) {
 	var out strings.Builder
 	for _, id := range sorted(all.prometheus) {
-		text, err := templateOf(variants{full: all.prometheus[id], base: node{all.prometheus[id], true}})
+		text, err := wholeTemplate(all.prometheus, id)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", id, err)
+			return "", err
 		}
 		conditions := []string{".Values.prometheus.enabled"}
 		for _, f := range all.families {
