@@ -181,6 +181,10 @@ func (c Challenge) MayUse(from, of string) bool {
 	}
 }
 
+// defaultCapabilities are those that authors may add by default: those of a container runtime,
+// and what network and debugging challenges need.
+const defaultCapabilities = "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE"
+
 // AllCapabilities among the allowed ones allows every capability.
 const AllCapabilities = "ALL"
 
@@ -220,7 +224,7 @@ func (b *Berg) Section() settings.Section {
 			settings.New("ORPHAN_GRACE_PERIOD", "", settings.Optional(settings.Duration(&b.Challenge.OrphanGracePeriod)), "How long a namespace is kept after its instance was removed without cleanup, because its finalizer was removed by hand. Then it is deleted. Empty: such namespaces are counted and never deleted."),
 			settings.New("CHALLENGE_INSTANCE_NAMESPACES", "", settings.Names(&b.Challenge.InstanceNamespaces), "Comma-separated namespaces whose ChallengeInstances are started. An owner's ID belongs to the first instance of the whole cluster, so name those of the platforms you trust. Empty: all namespaces."),
 			settings.New("CHALLENGE_REF_POLICY", "TrustedNamespace", settings.OneOf(&b.Challenge.RefPolicy, RefTrustedNamespace, RefAny, RefConfiguredNamespace, RefSameNamespace), "Which Challenges an instance may use. TrustedNamespace: instances of CHALLENGE_NAMESPACE may use all, others those of their own namespace. Otherwise those of Any namespace, of the ConfiguredNamespace (CHALLENGE_NAMESPACE), or of the SameNamespace."),
-			settings.New("CHALLENGE_ALLOWED_CAPABILITIES", "AUDIT_WRITE,CHOWN,DAC_OVERRIDE,FOWNER,FSETID,KILL,MKNOD,NET_ADMIN,NET_BIND_SERVICE,NET_RAW,SETFCAP,SETGID,SETPCAP,SETUID,SYS_CHROOT,SYS_PTRACE", capabilities(&b.Challenge.AllowedCapabilities), "Comma-separated Linux capabilities that a Challenge may add. ALL allows all, NONE allows none."),
+			settings.New("CHALLENGE_ALLOWED_CAPABILITIES", defaultCapabilities, capabilities(&b.Challenge.AllowedCapabilities), "Comma-separated Linux capabilities that a Challenge may add. ALL allows all, NONE allows none."),
 			settings.New("CHALLENGE_CPU_LIMIT", "1000m", settings.Amount(&b.Challenge.CPULimit), "CPU limit of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_CPU_REQUEST", "100m", settings.Amount(&b.Challenge.CPURequest), "CPU request of a container whose Challenge does not set one."),
 			settings.New("CHALLENGE_MEMORY_LIMIT", "512Mi", settings.Amount(&b.Challenge.MemoryLimit), "Memory limit of a container whose Challenge does not set one."),

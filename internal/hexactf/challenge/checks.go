@@ -16,7 +16,7 @@ import (
 
 // check returns why a challenge cannot be built, nil when it can. One that was started is built from what it was
 // started with.
-func check(o Observed) *outcome.Problem {
+func check(o Observed, rights Rights) *outcome.Problem {
 	if o.Started != nil || o.Inherited {
 		return nil
 	}
@@ -35,7 +35,7 @@ func check(o Observed) *outcome.Problem {
 		return blocked(hexactfv1.ReasonDefinitionNotFound,
 			fmt.Sprintf("spec.definition: ChallengeDefinition %s not found: create it, or delete this Challenge", client.ObjectKey{Namespace: c.Namespace, Name: c.Spec.Definition}))
 	}
-	if errs := validate(o.Definition); len(errs) > 0 {
+	if errs := validate(o.Definition, rights); len(errs) > 0 {
 		return blocked(hexactfv1.ReasonInvalidDefinition, fmt.Sprintf("ChallengeDefinition %s cannot be run: %s", c.Spec.Definition, summary(errs)))
 	}
 	return nil

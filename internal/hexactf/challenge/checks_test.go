@@ -84,7 +84,7 @@ func TestCheck(t *testing.T) {
 			if tc.definition != nil {
 				tc.definition(d)
 			}
-			p := check(Observed{Challenge: c, Definition: d})
+			p := check(Observed{Challenge: c, Definition: d}, Rights{})
 			if tc.reason == "" {
 				if p != nil {
 					t.Fatalf("%s: %s", p.Reason, p.Message)
@@ -98,7 +98,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("the message has %d bytes", len(p.Message))
 			}
 			// A problem of labels or definition does not concern a challenge that was started.
-			if p := check(Observed{Challenge: c, Started: &Snapshot{}}); p != nil {
+			if p := check(Observed{Challenge: c, Started: &Snapshot{}}, Rights{}); p != nil {
 				t.Errorf("a challenge that was started is checked: %s", p.Message)
 			}
 		})
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 
 func TestMissingDefinition(t *testing.T) {
 	c := testChallenge()
-	p := check(Observed{Challenge: c})
+	p := check(Observed{Challenge: c}, Rights{})
 	if p == nil || p.Reason != hexactfv1.ReasonDefinitionNotFound || !strings.Contains(p.Message, "event/web") {
 		t.Fatalf("got %+v", p)
 	}

@@ -75,7 +75,7 @@ func (r *Reconciler) newKind() *reconcile.Kind[*hexactfv1.Challenge, Outcome] {
 		Skip:      expired, // the controller of expiries deletes it
 		Observe:   r.observe,
 		Check: func(_ *hexactfv1.Challenge, out *Outcome) (problems outcome.Problems) {
-			problems.Add(check(out.Observed))
+			problems.Add(check(out.Observed, rightsOf(r.Config)))
 			return problems
 		},
 		Apply: r.apply,

@@ -46,7 +46,7 @@ func validateIdentity(id Identity) field.ErrorList {
 
 // validate returns the errors of a definition, each with its field. The schema refuses most of them already; this is for
 // rules that a schema cannot express, and for definitions that were stored under another schema.
-func validate(definition *hexactfv1.ChallengeDefinition) field.ErrorList {
+func validate(definition *hexactfv1.ChallengeDefinition, rights Rights) field.ErrorList {
 	at := field.NewPath("spec", "components")
 	components := definition.Spec.Components
 	if len(components) == 0 {
@@ -70,7 +70,7 @@ func validate(definition *hexactfv1.ChallengeDefinition) field.ErrorList {
 			errs = append(errs, field.Duplicate(where.Child("name"), component.Name))
 		}
 		names.Insert(component.Name)
-		errs = append(errs, validateDeployment(where.Child("deployment"), component.Deployment)...)
+		errs = append(errs, validateDeployment(where.Child("deployment"), component.Deployment, rights)...)
 		errs = append(errs, validateService(where.Child("service", "spec"), component.Service)...)
 	}
 	if d := definition.Spec.Duration; d != nil && !validDuration(d.Duration) {
@@ -82,7 +82,7 @@ func validate(definition *hexactfv1.ChallengeDefinition) field.ErrorList {
 // validDuration reports whether a challenge may live so long.
 func validDuration(d time.Duration) bool { return d >= time.Second && d <= maxDuration }
 
-func validateDeployment(at *field.Path, d *hexactfv1.Deployment) field.ErrorList {
+func validateDeployment(at *field.Path, d *hexactfv1.Deployment, rights Rights) field.ErrorList {
 	if d == nil {
 		return field.ErrorList{field.Required(at, "a component needs a deployment")}
 	}
@@ -117,6 +117,7 @@ func validateDeployment(at *field.Path, d *hexactfv1.Deployment) field.ErrorList
 		if len(c.VolumeDevices) > 0 {
 			errs = append(errs, field.Forbidden(where.Child("volumeDevices"), "the pods of a component have no volumes"))
 		}
+		errs = append(errs, rights.validate(where, c)...)
 	}
 	return errs
 }

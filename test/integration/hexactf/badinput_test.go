@@ -144,6 +144,48 @@ spec:
 	})
 })
 
+var _ = Describe("An author of definitions is no administrator", func() {
+	DescribeTable("so a challenge of such a definition creates nothing, says the field, and starts once it is mended", func(ctx context.Context, says, container string) {
+		ns := hexactftest.Namespace(ctx)
+		Expect(k8s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "other"}, StringData: map[string]string{"password": "s3cr3t"}})).To(Succeed())
+		d := apiserver.Object(fmt.Sprintf(`
+apiVersion: apps.hexactf.io/v1alpha1
+kind: ChallengeDefinition
+metadata: {name: theirs, namespace: %s}
+spec: {components: [{name: web, deployment: {spec: {template: {spec: {containers: [%s]}}}}}]}`, ns, container))
+		Expect(k8s.Create(ctx, d, client.FieldValidation("Strict"))).To(Succeed())
+		c := hexactftest.Challenge(ctx, ns, "theirs")
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+			g.Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateError))
+			g.Expect(c.Status.CurrentStatus.ErrorMsg).To(ContainSubstring(says))
+		}).WithContext(ctx).WithTimeout(limits.Wait).Should(Succeed())
+		Expect(apiserver.Names(ctx, &appsv1.DeploymentList{}, client.InNamespace(ns))).To(BeEmpty())
+		Expect(apiserver.Names(ctx, &corev1.ServiceList{}, client.InNamespace(ns))).To(BeEmpty())
+
+		before := d.DeepCopy()
+		Expect(unstructured.SetNestedSlice(d.Object, []any{map[string]any{
+			"name": "web",
+			"deployment": map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+				"containers": []any{map[string]any{"name": "web", "image": "example.com/web"}},
+			}}}},
+		}}, "spec", "components")).To(Succeed())
+		Expect(k8s.Patch(ctx, d, client.MergeFrom(before))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+			g.Expect(c.Status.CurrentStatus.State).To(Equal(hexactfv1.StateRunning))
+		}).WithContext(ctx).WithTimeout(limits.Wait).Should(Succeed())
+	},
+		Entry("privileged", "containers[0].securityContext.privileged", `{name: web, image: a, securityContext: {privileged: true}}`),
+		Entry("a port of the node", "containers[0].ports[0].hostPort", `{name: web, image: a, ports: [{containerPort: 80, hostPort: 8080}]}`),
+		Entry("a capability", "containers[0].securityContext.capabilities.add[0]", `{name: web, image: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}`),
+		Entry("a variable from a Secret", "containers[0].env[0].valueFrom.secretKeyRef", `{name: web, image: a, env: [{name: A, valueFrom: {secretKeyRef: {name: other, key: password}}}]}`),
+		Entry("variables from a Secret", "containers[0].envFrom[0].secretRef", `{name: web, image: a, envFrom: [{secretRef: {name: other}}]}`),
+		Entry("a probe of another host", "containers[0].readinessProbe.httpGet.host", `{name: web, image: a, readinessProbe: {httpGet: {host: 169.254.169.254, port: 80}}}`),
+		Entry("a hook that calls another host", "containers[0].lifecycle.postStart.tcpSocket.host", `{name: web, image: a, lifecycle: {postStart: {tcpSocket: {host: 127.0.0.1, port: 10250}}}}`),
+	)
+})
+
 var _ = Describe("A challenge without a definition", func() {
 	It("says so, and runs when the definition is created", func(ctx context.Context) {
 		ns := hexactftest.Namespace(ctx)
