@@ -112,7 +112,7 @@ var _ = Describe("Operators as processes", Ordered, ContinueOnFailure, func() {
 		second := start(ctx).ready()
 		load := bergtest.Several(ctx, ns, "deposed", 20)
 		Eventually(func() int { return len(first.gate.work(time.Time{})) }).Should(BeNumerically(">", 30))
-		first.send(syscall.SIGSTOP) // in the middle of many reconciliations
+		Expect(first.Pause()).To(Succeed()) // in the middle of many reconciliations
 		for _, i := range load {
 			expect.Reaches(ctx, i, bergv1.PhaseRunning)
 		}

@@ -37,6 +37,7 @@ import (
 	"github.com/bergctf/berg-operator/test/cluster/pki"
 	"github.com/bergctf/berg-operator/test/cluster/process"
 	"github.com/bergctf/berg-operator/test/cluster/progress"
+	"github.com/bergctf/berg-operator/test/lib/launch"
 	"github.com/bergctf/berg-operator/test/lib/limits"
 )
 
@@ -363,8 +364,8 @@ func (b *Broker) as(work func(*kadm.Client) error) error {
 // Admin calls work with a client of administrators: topics, and rules about them.
 func (b *Broker) Admin(work func(*kadm.Client) error) error { return b.as(work) }
 
-// Pause stops the process: connections stay open and get no answer.
-func (b *Broker) Pause() error { return b.running.process.Signal(syscall.SIGSTOP) }
+// Pause stops the process: connections stay open and get no answer. When it returns, no thread of the broker answers any more.
+func (b *Broker) Pause() error { return launch.Pause(b.running.process) }
 
 // Resume continues it.
 func (b *Broker) Resume() error { return b.running.process.Signal(syscall.SIGCONT) }

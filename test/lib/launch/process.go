@@ -48,15 +48,18 @@ func (p *Process) State() string {
 func (p *Process) Signal(s os.Signal) error { return p.command.Process.Signal(s) }
 
 // Pause stops the process from running until Continue, as a machine does that has no time for
-// it. It returns when all threads have stopped: with the signal alone some still run on a busy
-// machine.
-func (p *Process) Pause() error {
+// it. It returns when all threads have stopped.
+func (p *Process) Pause() error { return Pause(p.command.Process) }
+
+// Pause sends SIGSTOP to a child of this process, and returns when all its threads have stopped: with the signal alone some
+// still run on a busy machine.
+func Pause(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	for {
-		// WNOWAIT leaves the news, and the end of the process, to who waits for that.
-		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+		// WNOWAIT leaves the news, and the end of the process, to the caller of Wait.
+		err := unix.Waitid(unix.P_PID, p.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil)
 		if !errors.Is(err, syscall.EINTR) {
 			return err
 		}
