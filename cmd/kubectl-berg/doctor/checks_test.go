@@ -132,6 +132,8 @@ func TestEveryCheckReportsItsProblem(t *testing.T) {
 		"wrong setting":     {func(s *Survey) { s.Deployment.Status.UpdatedReplicas = 1 }, "operator", Warning, "old pods keep working"},
 		"no leader":         {func(s *Survey) { s.Leader = "" }, "leader", Problem, "no replica is leader"},
 		"silent leader":     {func(s *Survey) { s.Renewed = noon.Add(-time.Minute) }, "leader", Problem, "not renewed its lease"},
+		"no fence":          {func(s *Survey) { s.Fence = Missing }, "operator's account", Warning, "every namespace"},
+		"fence hidden":      {func(s *Survey) { s.Fence = Hidden }, "operator's account", Unknown, "may not see"},
 		"other version":     {func(s *Survey) { s.Plugin = "v0.3.0" }, "versions", Warning, "plugin 0.3.0"},
 		"no routes":         {func(s *Survey) { s.APIs[APIGateway] = Served{Resources: []string{"httproutes"}} }, "Gateway API", Warning, "tlsroutes"},
 		"no Gateway":        {func(s *Survey) { s.Gateway = nil }, "Gateway", Problem, "berg/berg-gateway"},

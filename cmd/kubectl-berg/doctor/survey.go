@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,7 +37,7 @@ func Look(ctx context.Context, c *cluster.Cluster, o Options) (Survey, error) {
 	}
 	s.inParallel(ctx,
 		func(context.Context) { s.apis(d) }, //nolint:contextcheck // the discovery client takes no context
-		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret,
+		s.rights, s.lease, s.gateway, s.nodes, s.challenges, s.instances, s.quotas, s.pullSecret, s.fence,
 	)
 	if !o.Offline {
 		s.inParallel(ctx, s.names, s.connections)
@@ -161,16 +162,27 @@ func (s *surveyor) pullSecret(ctx context.Context) {
 	if name == "" || s.Deployment == nil {
 		return
 	}
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	presence := Present
-	switch err := s.Get(ctx, client.ObjectKey{Namespace: s.Deployment.Namespace, Name: name}, secret); {
-	case apierrors.IsNotFound(err):
-		presence = Missing
-	case err != nil:
-		presence = Hidden
-	}
+	presence := s.presence(ctx, corev1.SchemeGroupVersion.WithKind("Secret"), client.ObjectKey{Namespace: s.Deployment.Namespace, Name: name})
 	s.set(func() { s.PullSecret = presence })
+}
+
+// fence checks whether the API server limits the operator's account by config/fence.
+func (s *surveyor) fence(ctx context.Context) {
+	presence := s.presence(ctx, admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicyBinding"), client.ObjectKey{Name: fencePolicy})
+	s.set(func() { s.Fence = presence })
+}
+
+func (s *surveyor) presence(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) Presence {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	switch err := s.Get(ctx, key, object); {
+	case apierrors.IsNotFound(err):
+		return Missing
+	case err != nil:
+		return Hidden
+	default:
+		return Present
+	}
 }
 
 // requiredRights are the permissions that the commands need.

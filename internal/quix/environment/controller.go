@@ -93,6 +93,9 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	in := inputs(env, s.Observed, r.Config)
 	role := problems.On(quixv1.ConditionRoleValidated)
 	if problems.On(quixv1.ConditionNamespaceReady) == nil {
+		if err := r.takeOver(ctx, env, s); err != nil {
+			return err
+		}
 		if err := r.prove(ctx, env, s); err != nil {
 			return err
 		}
@@ -118,7 +121,10 @@ func (r *Reconciler) apply(ctx context.Context, env *quixv1.Environment, s *Stat
 	if len(*problems) > 0 {
 		return nil
 	}
-	desired := roleBinding(in)
+	if err := r.takeOverBinding(ctx, env, s); err != nil {
+		return err
+	}
+	desired := roleBinding(inputs(env, s.Observed, r.Config))
 	_, err := apply.Apply(ctx, r.replacing(), roleBindingOwner(env), desired)
 	problems.Add(roleBindingProblem(s.Observed, err))
 	s.RoleBindingCreated = err == nil && s.RoleBinding == nil

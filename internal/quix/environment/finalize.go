@@ -37,7 +37,8 @@ func (r *Reconciler) finalize(ctx context.Context, env *quixv1.Environment, now 
 	}
 	if exists {
 		e.Namespace = ns
-		e.NotOwned = !namespaceOwner(env).Owns(ns)
+		e.NotOwned = !namespaceOwner(env).Owns(ns) && !handedOver(env, ns)
+		e.Collected = e.NotOwned && controls(env, ns)
 	}
 	ours := exists && !e.NotOwned
 	if ours && ns.DeletionTimestamp == nil {
@@ -70,6 +71,8 @@ type Deletion struct {
 	Namespace *corev1.Namespace
 	// NotOwned: it does not belong to this environment.
 	NotOwned bool
+	// Collected: the garbage collector deletes it nevertheless, because its owner reference names the environment.
+	Collected bool
 	// UnbindErr and DeleteErr are why binding and namespace were not deleted.
 	UnbindErr, DeleteErr error
 }
@@ -91,6 +94,10 @@ func computeDeleting(env *quixv1.Environment, e Deletion, now time.Time) {
 	case e.NotOwned:
 		ns.Phase = quixv1.ResourceFailed
 		reason, ns.Message = notOwnedReason(e.Namespace), fmt.Sprintf("namespace %s does not belong to this Environment and is not deleted", e.Namespace.Name)
+		if e.Collected {
+			ns.Message = fmt.Sprintf("namespace %s does not belong to this Environment, but its owner reference names it: the garbage collector deletes the namespace. "+
+				"To keep it, remove metadata.ownerReferences of the namespace", e.Namespace.Name)
+		}
 	case e.DeleteErr != nil:
 		ns.Phase = quixv1.ResourceFailed
 		reason, ns.Message = quixv1.ReasonDeletionBlocked, e.DeleteErr.Error()

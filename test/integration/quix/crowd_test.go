@@ -127,7 +127,7 @@ func (b bare) write(ctx context.Context, env *quixv1.Environment) {
 		Expect(b.Status().Patch(ctx, env, client.MergeFrom(before))).To(Succeed())
 	}
 	status(quixv1.PhaseInProgress)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{quixv1.LabelManagedBy: quixv1.ManagedBy}}}
 	Expect(controllerutil.SetControllerReference(env, ns, b.Scheme())).To(Succeed())
 	Expect(b.Create(ctx, ns)).To(Succeed())
 	Expect(b.Create(ctx, &rbacv1.RoleBinding{

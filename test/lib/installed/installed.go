@@ -23,7 +23,7 @@ const (
 	Account   = "berg-operator-controller-manager"
 )
 
-// Definitions applies the definitions and rights of config/default in the name of owner. It
+// Definitions applies the definitions, rights and admission policies of config/default in the name of owner. It
 // needs kubectl, and is called from somewhere in the repository.
 func Definitions(ctx context.Context, c client.Client, owner string) error {
 	return Folder(ctx, c, "config/default", owner)
@@ -51,7 +51,8 @@ func Folder(ctx context.Context, c client.Client, folder, owner string) error {
 			return err
 		}
 		switch object.GetKind() {
-		case "CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding":
+		case "CustomResourceDefinition", "Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(owner), client.ForceOwnership); err != nil {
 				return fmt.Errorf("install %s %s: %w", object.GetKind(), object.GetName(), err)
 			}

@@ -1,0 +1,100 @@
+package environment
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	quixv1 "github.com/bergctf/berg-operator/api/quix/v1"
+	"github.com/bergctf/berg-operator/internal/kit/apply"
+	"github.com/bergctf/berg-operator/internal/kit/ownership"
+)
+
+// handedOver reports whether an older operator, which wrote no UID annotation, created the namespace for the environment: its
+// labels are the environment's, and its controller is the environment. That can be copied, so it counts only for an
+// environment that such an operator started, whose status has a namespace and nothing that proves it, or where the status
+// names the UID of the namespace.
+func handedOver(env *quixv1.Environment, ns *corev1.Namespace) bool {
+	s := &env.Status
+	if ns == nil || namespaceName(env) != ns.Name || ns.Annotations[quixv1.AnnotationUID] != "" {
+		return false
+	}
+	older := s.NamespaceUID == "" && s.NamespaceProof == ""
+	return (older || s.NamespaceUID == ns.UID) && hasIdentity(env, ns, quixv1.ManagedBy) && controls(env, ns)
+}
+
+// bindingHandedOver is handedOver for the RoleBinding, which has no controller. In a namespace of the environment it grants
+// what the operator grants there.
+func bindingHandedOver(env *quixv1.Environment, in Inputs) bool {
+	return in.Bound != nil && in.Bound.Annotations[quixv1.AnnotationUID] == "" && !boundElsewhere(in) &&
+		hasIdentity(env, in.Bound, quixv1.RoleBindingManagedBy)
+}
+
+func hasIdentity(env *quixv1.Environment, o client.Object, managedBy string) bool {
+	has := o.GetLabels()
+	for key, want := range identity(env.Spec.ID, env.Name, managedBy) {
+		if has[key] != want {
+			return false
+		}
+	}
+	return true
+}
+
+func controls(env *quixv1.Environment, ns *corev1.Namespace) bool {
+	c := metav1.GetControllerOf(ns)
+	if c == nil || c.Kind != "Environment" || c.UID != env.UID {
+		return false
+	}
+	gv, err := schema.ParseGroupVersion(c.APIVersion)
+	return err == nil && gv.Group == quixv1.GroupVersion.Group
+}
+
+// takeOver writes what proves a namespace that was handed over: its UID into the status, then the environment's UID onto the
+// namespace. A process that ends in between leaves a namespace that the next one takes over.
+func (r *Reconciler) takeOver(ctx context.Context, env *quixv1.Environment, s *State) error {
+	if !handedOver(env, s.Namespace) {
+		return nil
+	}
+	if env.Status.NamespaceUID == "" {
+		before := env.DeepCopy()
+		env.Status.NamespaceUID = s.Namespace.UID
+		if err := r.kind.PatchStatus(ctx, before, env, r.Clock.Now()); err != nil {
+			return err
+		}
+	}
+	live, err := apply.Found(ctx, r.Writer.Live, client.ObjectKeyFromObject(s.Namespace), &corev1.Namespace{})
+	if err != nil || !handedOver(env, live) {
+		return err
+	}
+	s.Namespace = live
+	return r.sign(ctx, ownershipLabels.For(env.UID, nil), live)
+}
+
+// takeOverBinding writes the environment's UID onto a RoleBinding that was handed over.
+func (r *Reconciler) takeOverBinding(ctx context.Context, env *quixv1.Environment, s *State) error {
+	in := inputs(env, s.Observed, r.Config)
+	if !bindingHandedOver(env, in) {
+		return nil
+	}
+	live, err := apply.Found(ctx, r.Writer.Live, client.ObjectKeyFromObject(in.Bound), &rbacv1.RoleBinding{})
+	if in.Bound = live; err != nil || !bindingHandedOver(env, in) {
+		return err
+	}
+	s.RoleBinding = live
+	return r.sign(ctx, ownershipLabels.For(env.UID, nil), live)
+}
+
+func (r *Reconciler) sign(ctx context.Context, owner ownership.Owner, live client.Object) error {
+	annotations := maps.Clone(live.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[owner.Annotation] = string(owner.UID)
+	live.SetAnnotations(annotations)
+	return r.Client.Update(ctx, live, client.FieldOwner(r.Writer.Manager))
+}

@@ -1,0 +1,272 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
+	"github.com/bergctf/berg-operator/internal/operator"
+	"github.com/bergctf/berg-operator/internal/tunnel/network"
+	"github.com/bergctf/berg-operator/test/cluster/pki"
+	"github.com/bergctf/berg-operator/test/lib/apiserver"
+	"github.com/bergctf/berg-operator/test/lib/installed"
+)
+
+// fence is the name of the policy of config/fence, which the API server tells those that it refuses.
+const fence = "berg-operator-fence"
+
+// deploymentIn is what an attacker would like to run.
+func deploymentIn(namespace string, change ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	labels := map[string]string{"app": "attacker"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "attacker", Labels: map[string]string{}},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}},
+			},
+		},
+	}
+	for _, c := range change {
+		c(d)
+	}
+	return d
+}
+
+func ofChallenge(d *appsv1.Deployment) { d.Labels[hexactfv1.LabelManagedBy] = hexactfv1.ManagedBy }
+
+func bindingIn(namespace, role string, subject rbacv1.Subject) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "attacker"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{subject},
+	}
+}
+
+var (
+	itself   = rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: installed.Namespace, Name: installed.Account}
+	attacker = rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "attacker"}
+)
+
+// A stolen token of the operator. Every attempt has rights of RBAC, and is a dry run, which admission judges as any other.
+var _ = Describe("With the operator's token", Ordered, func() {
+	var (
+		stolen  client.Client
+		tenant  string
+		foreign *corev1.Namespace
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		stolen, tenant = apiserver.As(apiserver.OperatorUser), apiserver.Namespace(ctx)
+		foreign = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed())
+		for _, o := range []client.Object{
+			deploymentIn(tenant),
+			bindingIn(tenant, network.Role, attacker),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
+			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
+			webhooks(),
+		} {
+			Expect(k8s.Create(ctx, o)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, o))).To(Succeed()) })
+		}
+		// The API server takes a moment before it follows a policy.
+		Eventually(func(ctx context.Context) error { return stolen.Delete(ctx, foreign, client.DryRunAll) }).WithContext(ctx).
+			Should(MatchError(ContainSubstring(fence)))
+	})
+
+	refused := func(err error) {
+		GinkgoHelper()
+		Expect(err).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(err).To(MatchError(ContainSubstring(fence)), "refused, but not by the policy")
+	}
+	marked := func(change func(*corev1.Namespace)) *corev1.Namespace {
+		ns := foreign.DeepCopy()
+		change(ns)
+		return ns
+	}
+
+	DescribeTable("a namespace of others is not", func(ctx context.Context, attempt func(context.Context) error) { refused(attempt(ctx)) },
+		Entry("deleted", func(ctx context.Context) error { return stolen.Delete(ctx, foreign, client.DryRunAll) }),
+		Entry("marked as an environment", func(ctx context.Context) error {
+			return stolen.Update(ctx, marked(func(ns *corev1.Namespace) { ns.Labels["quix.io/managed-by"] = "quix-environment-operator" }), client.DryRunAll)
+		}),
+		Entry("marked as a network", func(ctx context.Context) error {
+			return stolen.Update(ctx, marked(func(ns *corev1.Namespace) {
+				ns.OwnerReferences = []metav1.OwnerReference{{APIVersion: "usvc-dev.developer.microsoft.com/v1", Kind: "ContainerNetwork", Name: "a", UID: "a"}}
+			}), client.DryRunAll)
+		}),
+		Entry("created", func(ctx context.Context) error {
+			return stolen.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "attacker"}}, client.DryRunAll)
+		}),
+	)
+
+	DescribeTable("in a namespace of others", func(ctx context.Context, attempt func(context.Context) error) { refused(attempt(ctx)) },
+		Entry("no pod runs", func(ctx context.Context) error {
+			return stolen.Create(ctx, deploymentIn(foreign.Name, func(d *appsv1.Deployment) { d.Name = "other" }), client.DryRunAll)
+		}),
+		Entry("no Deployment is changed to one of a challenge", func(ctx context.Context) error {
+			d := &appsv1.Deployment{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: tenant, Name: "attacker"}, d)).To(Succeed())
+			d.Labels, d.ResourceVersion = map[string]string{}, "" // the Deployment controller has written since
+			ofChallenge(d)
+			return stolen.Update(ctx, d, client.DryRunAll)
+		}),
+		Entry("no pod of a challenge uses an account", func(ctx context.Context) error {
+			return stolen.Create(ctx, deploymentIn(tenant, ofChallenge, func(d *appsv1.Deployment) {
+				d.Name, d.Spec.Template.Spec.ServiceAccountName = "other", "builder"
+			}), client.DryRunAll)
+		}),
+		Entry("no pod of a challenge mounts a Secret", func(ctx context.Context) error {
+			return stolen.Create(ctx, deploymentIn(tenant, ofChallenge, func(d *appsv1.Deployment) {
+				d.Name = "other"
+				d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "a", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "a"}}}}
+			}), client.DryRunAll)
+		}),
+		Entry("no pod of a challenge is in the network of its node", func(ctx context.Context) error {
+			return stolen.Create(ctx, deploymentIn(tenant, ofChallenge, func(d *appsv1.Deployment) {
+				d.Name, d.Spec.Template.Spec.HostNetwork = "other", true
+			}), client.DryRunAll)
+		}),
+		Entry("no Deployment is deleted", func(ctx context.Context) error {
+			return stolen.Delete(ctx, deploymentIn(tenant), client.DryRunAll)
+		}),
+		Entry("no ConfigMap is deleted", func(ctx context.Context) error {
+			return stolen.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
+		}),
+		Entry("no Service is deleted", func(ctx context.Context) error {
+			return stolen.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
+		}),
+		Entry("no policy is deleted", func(ctx context.Context) error {
+			return stolen.Delete(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
+		}),
+		Entry("no Secret is created", func(ctx context.Context) error {
+			return stolen.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "a"}}, client.DryRunAll)
+		}),
+		Entry("no right is taken away", func(ctx context.Context) error {
+			return stolen.Delete(ctx, bindingIn(tenant, network.Role, attacker), client.DryRunAll)
+		}),
+		Entry("no right on a network is given to others", func(ctx context.Context) error {
+			b := bindingIn(tenant, network.Role, attacker)
+			b.Name = "other"
+			return stolen.Create(ctx, b, client.DryRunAll)
+		}),
+	)
+
+	It("no pod runs in kube-system, not even one of a challenge", func(ctx context.Context) {
+		refused(stolen.Create(ctx, deploymentIn(metav1.NamespaceSystem, ofChallenge), client.DryRunAll))
+	})
+
+	It("no role that the operator may bind can be bound in kube-system", func(ctx context.Context) {
+		roles := bindable(ctx)
+		Expect(len(roles)).To(BeNumerically(">=", 4), "%v", roles)
+		for _, role := range roles {
+			refused(stolen.Create(ctx, bindingIn(metav1.NamespaceSystem, role, itself), client.DryRunAll))
+		}
+	})
+
+	DescribeTable("of its webhook configuration", func(ctx context.Context, change func(*admissionregistrationv1.ValidatingWebhookConfiguration), allowed bool) {
+		live := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: operator.WebhookConfiguration}, live)).To(Succeed())
+		changed := live.DeepCopy()
+		change(changed)
+		err := stolen.Patch(ctx, changed, client.MergeFrom(live), client.DryRunAll)
+		if allowed {
+			Expect(err).NotTo(HaveOccurred())
+			return
+		}
+		refused(err)
+	},
+		Entry("the authority changes", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			authority, err := pki.NewAuthority("fence")
+			Expect(err).NotTo(HaveOccurred())
+			c.Webhooks[0].ClientConfig.CABundle = pki.Encode("CERTIFICATE", authority.Certificate.Raw)
+		}, true),
+		Entry("the address does not", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.Service, c.Webhooks[0].ClientConfig.URL = nil, ptr.To("https://attacker.example/")
+		}, false),
+		Entry("the service does not", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].ClientConfig.Service.Namespace = tenant
+		}, false),
+		Entry("the objects do not", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].Rules[0].APIGroups, c.Webhooks[0].Rules[0].Resources = []string{""}, []string{"secrets"}
+		}, false),
+		Entry("the selector does not", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+		}, false),
+		Entry("the failure policy does not", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.Webhooks[0].FailurePolicy = ptr.To(admissionregistrationv1.Ignore)
+		}, false),
+		Entry("no webhook is added", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			other := c.Webhooks[0].DeepCopy()
+			other.Name = "other.attacker.example"
+			c.Webhooks = append(c.Webhooks, *other)
+		}, false),
+	)
+
+	It("what the operator does itself is allowed", func(ctx context.Context) {
+		Expect(stolen.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "challenge-fence"}}, client.DryRunAll)).To(Succeed())
+		own := bindingIn(tenant, network.Role, itself)
+		own.Name = "other"
+		Expect(stolen.Create(ctx, own, client.DryRunAll)).To(Succeed())
+		Expect(stolen.Create(ctx, deploymentIn(tenant, ofChallenge, func(d *appsv1.Deployment) {
+			d.Name, d.Spec.Template.Spec.AutomountServiceAccountToken = "other", ptr.To(false)
+		}), client.DryRunAll)).To(Succeed())
+	})
+
+	It("others are not concerned", func(ctx context.Context) {
+		Expect(k8s.Update(ctx, marked(func(ns *corev1.Namespace) { ns.Labels["a"] = "b" }), client.DryRunAll)).To(Succeed())
+	})
+})
+
+// webhooks has the name of the operator's configuration, and asks for objects that do not exist.
+func webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: operator.WebhookConfiguration},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:         "project.platform.operator.kibaship.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: installed.Namespace, Name: "berg-operator-webhook"}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"attacked.example"}, APIVersions: []string{"v1"}, Resources: []string{"things"}},
+			}},
+			MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"}},
+			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+}
+
+// bindable are the ClusterRoles that the operator may bind.
+func bindable(ctx context.Context) (names []string) {
+	GinkgoHelper()
+	var roles rbacv1.ClusterRoleList
+	Expect(k8s.List(ctx, &roles)).To(Succeed())
+	for _, role := range roles.Items {
+		if !strings.HasPrefix(role.Name, "berg-operator-") {
+			continue
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Verbs, "bind") && slices.Contains(rule.Resources, "clusterroles") {
+				Expect(rule.ResourceNames).NotTo(BeEmpty(), "%s may bind every role", role.Name)
+				names = append(names, rule.ResourceNames...)
+			}
+		}
+	}
+	return names
+}
