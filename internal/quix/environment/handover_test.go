@@ -29,7 +29,9 @@ func TestNamespaceOfAnOlderOperatorIsTakenOver(t *testing.T) {
 		"no controller":           {func(_ *quixv1.Environment, ns *corev1.Namespace) { ns.OwnerReferences = nil }, false},
 		"another controller":      {func(_ *quixv1.Environment, ns *corev1.Namespace) { ns.OwnerReferences[0].UID = "other" }, false},
 		"another Kind":            {func(_ *quixv1.Environment, ns *corev1.Namespace) { ns.OwnerReferences[0].Kind = "Project" }, false},
-		"another group":           {func(_ *quixv1.Environment, ns *corev1.Namespace) { ns.OwnerReferences[0].APIVersion = "quix.example/v1" }, false},
+		"another group": {func(_ *quixv1.Environment, ns *corev1.Namespace) {
+			ns.OwnerReferences[0].APIVersion = "quix.example/v1"
+		}, false},
 		"an owner, no controller": {func(_ *quixv1.Environment, ns *corev1.Namespace) { ns.OwnerReferences[0].Controller = nil }, false},
 		"another's UID":           {func(_ *quixv1.Environment, ns *corev1.Namespace) { ns.Annotations[quixv1.AnnotationUID] = "other" }, false},
 	} {

@@ -11,6 +11,11 @@ import (
 func namespace(in Inputs) *corev1.Namespace {
 	labels := identity(in.ID, in.Name, quixv1.ManagedBy)
 	labels[quixv1.LabelPlatform] = quixv1.Platform
+	if level := string(in.Config.PodSecurity); level != "" {
+		for _, mode := range []string{"enforce", "warn", "audit"} {
+			labels["pod-security.kubernetes.io/"+mode] = level
+		}
+	}
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   in.Namespace,
 		Labels: guarded(in.Labels, labels),

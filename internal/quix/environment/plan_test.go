@@ -67,6 +67,18 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+func TestPodSecurityIsThatOfTheSetting(t *testing.T) {
+	for _, level := range []string{"", "restricted"} {
+		in := testInputs(t)
+		in.Config = testConfig(t, map[string]string{"ENVIRONMENT_POD_SECURITY": level})
+		for _, mode := range []string{"enforce", "warn", "audit"} {
+			if got := namespace(in).Labels["pod-security.kubernetes.io/"+mode]; got != level {
+				t.Errorf("%q: %s is %q", level, mode, got)
+			}
+		}
+	}
+}
+
 func TestMetadataIsGuarded(t *testing.T) {
 	in := testInputs(t)
 	in.Labels = map[string]string{
