@@ -412,6 +412,7 @@ const (
 	ReasonNamespaceConflict  = "NamespaceConflict"
 	ReasonNamespaceCreated   = "NamespaceCreated"
 	ReasonAdminRoleMissing   = "ProjectAdminMissing"
+	ReasonRightsExceedBounds = "RightsExceedBounds"
 	ReasonTektonNotInstalled = "TektonNotInstalled"
 	ReasonTektonOff          = "TektonOff"
 	ReasonProjectReady       = "ProjectReady"

@@ -41,31 +41,58 @@ func bounded(spec kibashipv1.ProjectSpec) bool {
 }
 
 // boundedRules let a ServiceAccount work with what applications are made of. What is left out:
-// the namespace itself, quotas, limits and network policies, and the verbs bind, escalate and
-// impersonate, so that it can hand out no more than it has.
+// the namespace itself, quotas, limits and network policies; every status, which the operator and Kubernetes write; the
+// verbs bind, escalate and impersonate, so that it can hand out no more than it has; and writing Endpoints and EndpointSlices, with
+// which a Service leads anywhere (CVE-2021-25740: Kubernetes' own roles edit and admin lack that, too).
 func boundedRules() []rbacv1.PolicyRule {
 	var (
 		work = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 		look = []string{"get", "list", "watch"}
-		all  = []string{rbacv1.ResourceAll}
 	)
-	return []rbacv1.PolicyRule{
+	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Verbs: work, Resources: []string{
 			"pods", "pods/attach", "pods/ephemeralcontainers", "pods/eviction", "pods/exec", "pods/log", "pods/portforward",
-			"pods/proxy", "pods/resize", "services", "services/proxy", "endpoints", "configmaps", "secrets", "events",
+			"pods/proxy", "pods/resize", "services", "services/proxy", "configmaps", "secrets", "events",
 			"persistentvolumeclaims", "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "serviceaccounts/token",
 		}},
 		{APIGroups: []string{""}, Verbs: look, Resources: []string{
-			"limitranges", "namespaces", "persistentvolumeclaims/status", "pods/status", "resourcequotas", "resourcequotas/status", "services/status",
+			"endpoints", "limitranges", "namespaces", "persistentvolumeclaims/status", "pods/status", "replicationcontrollers/status",
+			"resourcequotas", "resourcequotas/status", "services/status",
 		}},
-		{APIGroups: []string{
-			"apps", "autoscaling", "batch", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "gateway.networking.k8s.io",
-			"policy", "tekton.dev", kibashipv1.GroupVersion.Group,
-		}, Verbs: work, Resources: all},
-		{APIGroups: []string{"networking.k8s.io"}, Verbs: work, Resources: []string{"ingresses"}},
-		{APIGroups: []string{"networking.k8s.io"}, Verbs: look, Resources: []string{"ingresses/status", "networkpolicies"}},
-		{APIGroups: []string{rbacv1.GroupName}, Verbs: work, Resources: []string{"roles", "rolebindings"}},
 	}
+	for _, of := range []struct {
+		group      string
+		work, look []string
+	}{
+		{"apps", []string{
+			"daemonsets", "deployments", "deployments/rollback", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale",
+		}, []string{"controllerrevisions", "daemonsets/status", "deployments/status", "replicasets/status", "statefulsets/status"}},
+		{"autoscaling", []string{"horizontalpodautoscalers"}, []string{"horizontalpodautoscalers/status"}},
+		{"batch", []string{"cronjobs", "jobs"}, []string{"cronjobs/status", "jobs/status"}},
+		{"coordination.k8s.io", []string{"leases"}, nil},
+		{"discovery.k8s.io", nil, []string{"endpointslices"}},
+		{"events.k8s.io", []string{"events"}, nil},
+		{"gateway.networking.k8s.io", []string{
+			"backendtlspolicies", "gateways", "grpcroutes", "httproutes", "listenersets", "referencegrants", "tcproutes", "tlsroutes", "udproutes",
+		}, []string{
+			"backendtlspolicies/status", "gateways/status", "grpcroutes/status", "httproutes/status", "listenersets/status", "tcproutes/status", "tlsroutes/status", "udproutes/status",
+		}},
+		{"networking.k8s.io", []string{"ingresses"}, []string{"ingresses/status", "networkpolicies"}},
+		{"policy", []string{"poddisruptionbudgets"}, []string{"poddisruptionbudgets/status"}},
+		{rbacv1.GroupName, []string{"roles", "rolebindings"}, nil},
+		{"tekton.dev", []string{"customruns", "pipelineruns", "pipelines", "stepactions", "taskruns", "tasks"}, []string{
+			"customruns/status", "pipelineruns/status", "taskruns/status",
+		}},
+		{kibashipv1.GroupVersion.Group, []string{"applications", "deployments"}, []string{"applications/status", "deployments/status"}},
+	} {
+		if of.work != nil {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{of.group}, Verbs: work, Resources: of.work})
+		}
+		if of.look != nil {
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{of.group}, Verbs: look, Resources: of.look})
+		}
+	}
+	return rules
 }
 
 func adminBinding(in Inputs) *rbacv1.RoleBinding {

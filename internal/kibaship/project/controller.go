@@ -90,6 +90,7 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 			return err
 		}
 	}
+	var failed error
 	for _, step := range []func(){
 		func() { problems.Add(checkNamespace(p, s.Observed)) },
 		func() {
@@ -106,17 +107,22 @@ func (r *Reconciler) apply(ctx context.Context, p *kibashipv1.Project, s *State,
 			}
 		},
 		func() {
+			var wider *outcome.Problem
+			wider, failed = r.checkBounds(ctx, p)
+			problems.Add(wider)
+		},
+		func() {
 			if problems.Add(checkTekton(s.Observed, s.Mode)); in.Tekton {
 				problems.Add(problemOf(kibashipv1.ConditionTektonIntegrated, kibashipv1.ReasonOwnershipConflict, r.integrate(ctx, p, in)))
 			}
 		},
 	} {
-		if len(*problems) > 0 {
+		if len(*problems) > 0 || failed != nil {
 			break
 		}
 		step()
 	}
-	return nil
+	return failed
 }
 
 // provingOwner is namespaceOwner with the secret that lets this process create the namespace.

@@ -2,9 +2,6 @@ package kibaship
 
 import (
 	"context"
-	"os"
-	"path/filepath"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -157,6 +154,82 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		Expect(thief.Create(ctx, kibashiptest.NewApplication(p.Name, "work"))).To(Succeed())
 	})
 
+	It("cannot take its namespace from its project, nor take bounds off that an administrator sets", func(ctx context.Context) {
+		p := kibashiptest.Project(ctx, kibashiptest.NewName())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		namespace := kibashiptest.Namespace(p.Name)
+		thief := apiserver.As(accountOf(p.Name))
+		ns := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: namespace}, ns)).To(Succeed())
+		patch := func(change func(*corev1.Namespace)) error {
+			changed := ns.DeepCopy()
+			change(changed)
+			return thief.Patch(ctx, changed, client.MergeFrom(ns), client.DryRunAll)
+		}
+		// The API server takes a moment before it follows a policy.
+		Eventually(func() error { return patch(func(ns *corev1.Namespace) { ns.OwnerReferences = nil }) }).Should(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		for _, change := range []func(*corev1.Namespace){
+			func(ns *corev1.Namespace) { delete(ns.Labels, kibashipv1.LabelUUID) },
+			func(ns *corev1.Namespace) { ns.Labels[kibashipv1.LabelUUID] = "other" },
+			func(ns *corev1.Namespace) { delete(ns.Annotations, kibashipv1.AnnotationProjectUID) },
+			func(ns *corev1.Namespace) { ns.Labels["pod-security.kubernetes.io/enforce"] = "privileged" },
+		} {
+			forbidden(patch(change))
+		}
+		Expect(patch(func(ns *corev1.Namespace) { ns.Labels["tenant.example/stage"] = "live" })).To(Succeed())
+		Expect(thief.SubResource("finalize").Update(ctx, ns.DeepCopy())).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+
+		By("taking the traffic of others")
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "greedy"},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}, ExternalIPs: []string{"192.0.2.1"}},
+		}
+		forbidden(thief.Create(ctx, service))
+	})
+
+	It("has rights that are older than the bounds, and its project says so until they are gone", func(ctx context.Context) {
+		p := kibashiptest.Project(ctx, kibashiptest.NewName())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		namespace := kibashiptest.Namespace(p.Name)
+		thief := apiserver.As(accountOf(p.Name))
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "older"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "older"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "older"}},
+		}
+		Expect(thief.Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "older"}, Rules: everything})).To(Succeed())
+		Expect(thief.Create(ctx, binding)).To(Succeed())
+
+		apiserver.Change(ctx, p, func() { bound(&p.Spec) })
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			c := meta.FindStatusCondition(p.Status.Conditions, kibashipv1.ConditionLimitsReady)
+			g.Expect(c).To(And(HaveField("Reason", kibashipv1.ReasonRightsExceedBounds), HaveField("Message", ContainSubstring("older"))))
+			g.Expect(p.Status.Phase).To(Equal(kibashipv1.ProjectFailed))
+		}).Should(Succeed())
+		Expect(k8s.Delete(ctx, binding)).To(Succeed())
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+	})
+
+	It("writes no status and no endpoints within bounds", func(ctx context.Context) {
+		p := kibashiptest.Project(ctx, kibashiptest.NewName(), func(p *kibashipv1.Project) { bound(&p.Spec) })
+		expect.Settles(ctx, p, kibashipv1.ProjectReady)
+		for _, what := range []authorizationv1.ResourceAttributes{
+			{Group: kibashipv1.GroupVersion.Group, Resource: "applications", Subresource: "status"},
+			{Group: kibashipv1.GroupVersion.Group, Resource: "deployments", Subresource: "status"},
+			{Group: "apps", Resource: "deployments", Subresource: "status"},
+			{Resource: "services", Subresource: "status"},
+			{Resource: "endpoints"},
+			{Group: "discovery.k8s.io", Resource: "endpointslices"},
+		} {
+			what.Namespace = kibashiptest.Namespace(p.Name)
+			for _, verb := range []string{"create", "update", "patch", "delete"} {
+				what.Verb = verb
+				Expect(apiserver.May(ctx, accountOf(p.Name), what)).To(BeFalse(), "%+v", what)
+			}
+		}
+	})
+
 	It("in the operator's own hands: without a project the operator may write nowhere", func(ctx context.Context) {
 		namespace := apiserver.Namespace(ctx)
 		for _, what := range []authorizationv1.ResourceAttributes{
@@ -181,36 +254,15 @@ var _ = Describe("The ServiceAccount of a project", func() {
 		}))
 	})
 
-	It("in the operator's own hands: with the administrator's policy its role is bound nowhere but in namespaces of projects", func(ctx context.Context) {
-		for _, o := range prerequisites() {
-			if o.GetKind() == "ClusterRole" {
-				continue // it is there
-			}
-			Expect(k8s.Create(ctx, o)).To(Succeed())
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(k8s.Delete(ctx, o))).To(Succeed()) })
-		}
+	It("in the operator's own hands: its role is bound nowhere but in namespaces of projects", func(ctx context.Context) {
 		stolen := apiserver.As(apiserver.OperatorUser)
 		subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: apiserver.OperatorUser}}
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: kibashipv1.ProjectAdmin}
-		Eventually(func(g Gomega) { // the API server looks for policies now and then
+		Eventually(func(g Gomega) { // the API server takes a moment before it follows a policy
 			err := stolen.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "greedy"}, RoleRef: ref, Subjects: subjects}, client.DryRunAll)
-			g.Expect(err).To(MatchError(ContainSubstring("namespaces of Projects only")))
+			g.Expect(err).To(MatchError(ContainSubstring("the operator may bind roles in namespaces of")))
 		}).Should(Succeed())
 		p := kibashiptest.Project(ctx, kibashiptest.NewName())
 		expect.Settles(ctx, p, kibashipv1.ProjectReady)
 	})
 })
-
-// prerequisites are what an administrator creates before the first Project.
-func prerequisites() []*unstructured.Unstructured {
-	GinkgoHelper()
-	var all []*unstructured.Unstructured
-	for _, file := range []string{"project_admin_role.yaml", "project_admin_policy.yaml"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "kibaship", "samples", "prerequisites", file))
-		Expect(err).NotTo(HaveOccurred())
-		for document := range strings.SplitSeq(string(text), "\n---\n") {
-			all = append(all, apiserver.Object(document))
-		}
-	}
-	return all
-}

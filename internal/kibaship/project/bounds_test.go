@@ -1,0 +1,86 @@
+package project
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"github.com/bergctf/berg-operator/internal/kit/outcome"
+)
+
+func TestBoundedRulesLeaveOutWhatTakesBoundsOff(t *testing.T) {
+	for _, rule := range boundedRules() {
+		writes := slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+		for _, resource := range rule.Resources {
+			if resource == rbacv1.ResourceAll || slices.Contains(rule.APIGroups, rbacv1.APIGroupAll) {
+				t.Errorf("%v: everything of a group, and so what later versions add to it", rule)
+			}
+			forbidden := []string{"endpoints", "endpointslices", "namespaces", "resourcequotas", "limitranges", "networkpolicies"}
+			if writes && (strings.HasSuffix(resource, "/status") || slices.Contains(forbidden, resource)) {
+				t.Errorf("%v writes %s", rule, resource)
+			}
+		}
+		for _, verb := range []string{"bind", "escalate", "impersonate", rbacv1.VerbAll} {
+			if slices.Contains(rule.Verbs, verb) {
+				t.Errorf("%v may %s", rule, verb)
+			}
+		}
+	}
+}
+
+func TestRightsBeyondTheBounds(t *testing.T) {
+	rule := func(group, resource, verb string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{verb}}
+	}
+	for name, tc := range map[string]struct {
+		rules  []rbacv1.PolicyRule
+		within bool
+	}{
+		"nothing":        {nil, true},
+		"the same":       {boundedRules(), true},
+		"less":           {[]rbacv1.PolicyRule{rule("apps", "deployments", "get")}, true},
+		"everything":     {[]rbacv1.PolicyRule{rule("*", "*", "*")}, false},
+		"the namespace":  {[]rbacv1.PolicyRule{rule("", "namespaces", "update")}, false},
+		"a quota":        {[]rbacv1.PolicyRule{rule("", "resourcequotas", "delete")}, false},
+		"a status":       {[]rbacv1.PolicyRule{rule("platform.operator.kibaship.com", "applications/status", "patch")}, false},
+		"all of a group": {[]rbacv1.PolicyRule{rule("apps", "*", "get")}, false},
+	} {
+		if within, _ := validation.Covers(boundedRules(), tc.rules); within != tc.within {
+			t.Errorf("%s: within the bounds %t, want %t", name, within, tc.within)
+		}
+	}
+}
+
+func TestBindingsOfTenants(t *testing.T) {
+	const where = "project-a-ns-kibaship-com"
+	for name, tc := range map[string]struct {
+		subject rbacv1.Subject
+		tenant  bool
+	}{
+		"an account of it":     {rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: where, Name: "a"}, true},
+		"another's account":    {rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "ops", Name: "a"}, false},
+		"its name as a user":   {rbacv1.Subject{Kind: rbacv1.UserKind, Name: "system:serviceaccount:" + where + ":a"}, true},
+		"all of its accounts":  {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + where}, true},
+		"all accounts":         {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:serviceaccounts"}, true},
+		"every user":           {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:authenticated"}, true},
+		"administrators":       {rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "admins"}, false},
+		"a longer name's user": {rbacv1.Subject{Kind: rbacv1.UserKind, Name: "system:serviceaccount:" + where + "-b:a"}, false},
+	} {
+		if got := ofTenants(&rbacv1.RoleBinding{Subjects: []rbacv1.Subject{tc.subject}}, where); got != tc.tenant {
+			t.Errorf("%s: of a tenant %t, want %t", name, got, tc.tenant)
+		}
+	}
+}
+
+func TestTheMessageNamesSomeBindings(t *testing.T) {
+	if boundsProblem("a", nil) != nil {
+		t.Error("a problem without a binding")
+	}
+	p := boundsProblem("a", []string{"g", "f", "e", "d", "c", "b", "a"})
+	if !strings.Contains(p.Message, "a, b, c, d, e and 2 more") || p.Class != outcome.External || p.Err == nil {
+		t.Errorf("%+v", p)
+	}
+}
