@@ -331,6 +331,25 @@ func (l *logReader) followSource(ctx context.Context, s *source) error {
 	}
 }
 
+// maxLine is how many bytes of a line are written. A container may write a line without an end.
+const maxLine = 64 << 10
+
+const cutMark = " ... (the rest of the line is left out)"
+
+// readLine returns the next line with its line feed. Of one that does not fit into the buffer it returns the beginning, and reads
+// over the rest.
+func readLine(lines *bufio.Reader) (string, error) {
+	part, err := lines.ReadSlice('\n')
+	text := string(part)
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return text, err
+	}
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = lines.ReadSlice('\n')
+	}
+	return strings.ToValidUTF8(text, "") + cutMark + "\n", err
+}
+
 // errBroken is the error of a stream that ended before its container.
 var errBroken = errors.New("the stream broke")
 
@@ -342,10 +361,10 @@ func (l *logReader) read(ctx context.Context, s *source) error {
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	lines, skip := bufio.NewReaderSize(stream, 64<<10), s.same
+	lines, skip := bufio.NewReaderSize(stream, maxLine), s.same
 	s.same = 0
 	for {
-		text, err := lines.ReadString('\n')
+		text, err := readLine(lines)
 		// The next request returns an incomplete line of a broken stream again.
 		if text != "" && (err == nil || errors.Is(err, io.EOF)) {
 			if text, isNew := l.isNew(s, strings.TrimSuffix(text, "\n"), &skip); isNew {

@@ -1,10 +1,13 @@
 package command
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -184,6 +187,30 @@ func TestFollowedLogsOfALaterPod(t *testing.T) {
 	for _, words := range []string{"no connection, retrying", "connected again"} {
 		if strings.Count(got, words) != 1 {
 			t.Errorf("%q is not reported exactly once:\n%s", words, got)
+		}
+	}
+}
+
+func TestLinesAreBounded(t *testing.T) {
+	long := strings.Repeat("x", 3*maxLine)
+	for name, tc := range map[string]struct {
+		stream string
+		want   []string
+		err    error
+	}{
+		"short":           {"a\nb\n", []string{"a\n", "b\n", ""}, io.EOF},
+		"without an end":  {"a\nb", []string{"a\n", "b"}, io.EOF},
+		"long":            {long + "\nb\n", []string{long[:maxLine] + cutMark + "\n", "b\n", ""}, io.EOF},
+		"long, no end":    {long, []string{long[:maxLine] + cutMark + "\n"}, io.EOF},
+		"a cut character": {strings.Repeat("x", maxLine-1) + "\u00e4\n", []string{strings.Repeat("x", maxLine-1) + cutMark + "\n", ""}, io.EOF},
+	} {
+		lines := bufio.NewReaderSize(strings.NewReader(tc.stream), maxLine)
+		for i, want := range tc.want {
+			got, err := readLine(lines)
+			last := i == len(tc.want)-1
+			if got != want || last != errors.Is(err, tc.err) {
+				t.Errorf("%s: line %d: %d bytes, %v; want %d bytes", name, i, len(got), err, len(want))
+			}
 		}
 	}
 }

@@ -138,8 +138,8 @@ func (o *orphans) exists(ctx context.Context, ns *corev1.Namespace, uid types.UI
 	return false, nil
 }
 
-// instancesPerPage is the number of instances in one response.
-const instancesPerPage = 500
+// instancesPerPage is the number of instances in one response. Each has half a MiB at most, so that a page has 50 MiB.
+const instancesPerPage = 100
 
 // errOrphanKept says that the cache is out of date. The check is repeated.
 var errOrphanKept = errors.New("the instance of the namespace exists")

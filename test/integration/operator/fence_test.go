@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/operator"
 	"github.com/bergctf/berg-operator/internal/tunnel/network"
@@ -251,6 +253,31 @@ func webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
 		}},
 	}
 }
+
+// The Gateway of the samples accepts routes by a label.
+var _ = Describe("With the policy of the sample Gateway", func() {
+	It("only the operator gives a namespace the label of instances", func(ctx context.Context) {
+		tenant := apiserver.Namespace(ctx)
+		text, err := os.ReadFile("../../../config/berg/samples/prerequisites/namespaces_policy.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		for document := range strings.SplitSeq(string(text), "\n---\n") {
+			o := apiserver.Object(document)
+			Expect(k8s.Create(ctx, o)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(k8s.Delete(ctx, o)).To(Succeed()) })
+		}
+		ns := &corev1.Namespace{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: tenant}, ns)).To(Succeed())
+		label := func(c client.Client, name string) error {
+			return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}}}, client.DryRunAll)
+		}
+		Eventually(func() error { return label(k8s, "challenge-tenant") }).Should(MatchError(ContainSubstring("only the operator")))
+		ns.Labels[bergv1.LabelManagedBy] = bergv1.ManagedBy
+		Expect(k8s.Update(ctx, ns, client.DryRunAll)).To(MatchError(ContainSubstring("only the operator")))
+		ns.Labels[bergv1.LabelManagedBy] = "Helm"
+		Expect(k8s.Update(ctx, ns, client.DryRunAll)).To(Succeed())
+		Expect(label(apiserver.As(apiserver.OperatorUser), "challenge-operator")).To(Succeed())
+	})
+})
 
 // bindable are the ClusterRoles that the operator may bind.
 func bindable(ctx context.Context) (names []string) {
