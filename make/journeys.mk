@@ -66,11 +66,18 @@ resolver-images:
 
 # The suites that have journeys with these labels. That of tunnels comes last: it lets pods of the operator's
 # namespace use the network of the node.
+NETWORK_LABELS = network || isolation
+
+.PHONY: attack
+attack: NETWORK_LABELS = attack
+attack: e2e-network ## Try every line of the attack matrix with packets, and print what came of each; needs root.
+
 .PHONY: e2e-network
+e2e-network: E2E = berg hexactf tunnel
 e2e-network: image images tunnel-image resolver-images ## Attack instances, and visit them, on a real data plane; needs root.
 	hack/packages node network browser kafka
 	hack/with-cluster --profile network --name $(NETWORK_CLUSTER) -- \
-		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E='berg hexactf tunnel' E2E_LABELS='network || isolation' \
+		$(MAKE) e2e-run E2E_CLUSTER=$(NETWORK_CLUSTER) E2E='$(E2E)' E2E_LABELS='$(NETWORK_LABELS)' \
 		E2E_IMAGES='$(E2E_IMAGES) resolvers' TESTARGS='$(TESTARGS) -v' SETTINGS='$(SAMPLE_GATEWAY_PORTS)'
 
 .PHONY: e2e-kibaship

@@ -21,7 +21,9 @@ import (
 type KibaShip struct {
 	Tekton       TektonMode
 	ProjectAdmin string // ClusterRole that is bound in the namespace of each Project
-	Builds       Builds
+	// ImageRegistries are host[:port] of the registries of a DockerImage; nil: all with a public address.
+	ImageRegistries []string
+	Builds          Builds
 }
 
 // TektonMode is what happens to a Project while Tekton is not installed.
@@ -80,6 +82,7 @@ func (k *KibaShip) Section() settings.Section {
 		Settings: append([]settings.Setting{
 			settings.New("TEKTON_MODE", string(TektonOptional), settings.OneOf(&k.Tekton, TektonOptional, TektonRequired, TektonOff), "What a Project is while Tekton is not installed: optional, Ready, and completed when Tekton is installed; required, Failed until then; off, Tekton is not used and nothing is built."),
 			settings.New("PROJECT_ADMIN_CLUSTER_ROLE", "kibaship-project-admin", settings.Name(&k.ProjectAdmin, content.IsPathSegmentName), "ClusterRole with which the operator works in the namespace of a Project. An administrator creates it; the operator must be allowed to bind it."),
+			settings.New("IMAGE_REGISTRIES", "", settings.Func(k.setImageRegistries), "Comma-separated registries whose images Applications of type DockerImage may name, as host[:port], for example docker.io,registry.example.org:5000. They may have private addresses. Empty: every registry with a public address. The one of BUILD_REGISTRY is always allowed."),
 		}, k.Builds.settings()...),
 	}
 }
@@ -175,6 +178,17 @@ func (b *Builds) setRegistry(text string) error {
 	u, err := url.Parse("https://" + b.Registry)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || strings.Contains(b.Registry, "://") || strings.ToLower(b.Registry) != b.Registry {
 		return errors.New("must be host[:port][/path] in lower case, without https://, for example registry.example.org/kibaship")
+	}
+	return nil
+}
+
+func (k *KibaShip) setImageRegistries(text string) error {
+	k.ImageRegistries = slices.Collect(settings.Parts(text))
+	for _, host := range k.ImageRegistries {
+		u, err := url.Parse("https://" + host)
+		if err != nil || u.Host != host || u.Hostname() == "" || strings.ToLower(host) != host {
+			return fmt.Errorf("%q: must be host[:port] in lower case, for example registry.example.org:5000", host)
+		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,6 +35,21 @@ func TestBuildLimits(t *testing.T) {
 	}
 	for _, text := range []string{"4Gi", "memory", "memory=", "memory=0", "memory=-1Gi", "memory=much", "gpu=1", "cpu=1,cpu=2", "none,cpu=1", "memory=4Gi;cpu=2"} {
 		if _, err := loadKibaShip(map[string]string{"BUILD_LIMITS": text}); err == nil || !strings.Contains(err.Error(), "BUILD_LIMITS") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestImageRegistries(t *testing.T) {
+	cfg, err := loadKibaShip(map[string]string{"IMAGE_REGISTRIES": "docker.io, registry.example.org:5000,"})
+	if err != nil || !slices.Equal(cfg.ImageRegistries, []string{"docker.io", "registry.example.org:5000"}) {
+		t.Errorf("%v, %v", cfg.ImageRegistries, err)
+	}
+	if cfg, err := loadKibaShip(nil); err != nil || len(cfg.ImageRegistries) > 0 {
+		t.Errorf("%v, %v", cfg.ImageRegistries, err)
+	}
+	for _, text := range []string{"https://registry.example.org", "registry.example.org/team", "Registry.example.org", "user@registry.example.org", ":5000", "a b"} {
+		if _, err := loadKibaShip(map[string]string{"IMAGE_REGISTRIES": text}); err == nil || !strings.Contains(err.Error(), "IMAGE_REGISTRIES") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bergctf/berg-operator/internal/config"
 	"github.com/bergctf/berg-operator/internal/kibaship/deployment"
-	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/family"
 )
@@ -29,7 +28,6 @@ func setupDeployments(ctx context.Context, deps family.Dependencies, names *secr
 		Config:   cfg,
 		Presence: deps.Presence,
 		Direct:   deps.Direct,
-		Reach:    registry.Public,
 		Pod:      client.ObjectKey{Namespace: deps.Namespace, Name: pod},
 		Secrets:  names,
 		Workers:  deps.Workers,

@@ -12,7 +12,6 @@ import (
 
 	kibashipv1 "github.com/bergctf/berg-operator/api/kibaship/v1alpha1"
 	"github.com/bergctf/berg-operator/internal/config"
-	"github.com/bergctf/berg-operator/internal/kibaship/registry"
 	"github.com/bergctf/berg-operator/internal/kibaship/secrets"
 	"github.com/bergctf/berg-operator/internal/kit/apply"
 	kitnaming "github.com/bergctf/berg-operator/internal/kit/naming"
@@ -33,8 +32,6 @@ type Reconciler struct {
 	// Presence knows whether Tekton is installed, and Direct reads past it.
 	Presence *optional.Presence
 	Direct   client.Reader
-	// Reach says to which addresses the operator goes to ask for an image.
-	Reach registry.Reach
 	// Pod is the operator's own, whose image pushes unless the settings name another one.
 	Pod client.ObjectKey
 	// Secrets tells when a Secret comes or goes.

@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,12 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	if known := d.Status.BuiltImage; known != nil && known.Request == requestOf(d) && knows(known, wanted) {
 		return &registry.Image{Reference: known.Reference, Digest: known.Digest, Tag: known.Tag}, nil
 	}
+	reach := r.reachOf(wanted.Reference.Context().RegistryStr())
+	if reach == nil {
+		return nil, blocked(outcome.Blocked, kibashipv1.ReasonImageNotResolved, fmt.Sprintf(
+			"spec.dockerImage.image of the Application names the registry %s. Use one that IMAGE_REGISTRIES of the operator lists: %s",
+			wanted.Reference.Context().RegistryStr(), strings.Join(r.Config.ImageRegistries, ", ")))
+	}
 	var logins registry.Logins
 	if secretRef := spec.ImagePullSecretRef; secretRef != nil {
 		secret := &corev1.Secret{}
@@ -56,7 +63,7 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	if problem != nil {
 		return nil, problem
 	}
-	through, err := registry.Transport(authorities, r.Reach)
+	through, err := registry.Transport(authorities, reach)
 	if err != nil {
 		return nil, blocked(outcome.External, kibashipv1.ReasonImageNotResolved, fmt.Sprintf("ConfigMap %s: key %s %v", r.Config.Builds.CAConfigMap, authorityKey, err))
 	}
@@ -66,6 +73,23 @@ func (r *Reconciler) resolve(ctx context.Context, o Observed) (*registry.Image, 
 	}
 	image.Tag = wanted.Tag
 	return &image, nil
+}
+
+// reachOf returns the addresses that the operator may connect to for an image of a registry, nil if it asks no such registry.
+func (r *Reconciler) reachOf(host string) registry.Reach {
+	builds, _, _ := strings.Cut(r.Config.Builds.Registry, "/")
+	for _, listed := range append([]string{builds}, r.Config.ImageRegistries...) {
+		if listed == "" {
+			continue
+		}
+		if known, err := name.NewRegistry(listed); err == nil && known.RegistryStr() == host {
+			return registry.Public
+		}
+	}
+	if len(r.Config.ImageRegistries) > 0 {
+		return nil
+	}
+	return registry.Internet
 }
 
 // knows reports whether a known image is one that was found for what is wanted.

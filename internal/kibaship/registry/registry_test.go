@@ -94,6 +94,15 @@ func TestWhereTheOperatorGoes(t *testing.T) {
 			t.Errorf("%s: %v", address, got)
 		}
 	}
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "2001:db8::1": true, "64:ff9b::5db8:d822": true, "::ffff:93.184.216.34": true,
+		"10.1.2.3": false, "192.168.1.1": false, "172.16.0.1": false, "100.64.0.1": false, "198.18.0.1": false, "fd00::1": false,
+		"64:ff9b::a01:203": false, "::ffff:10.1.2.3": false, "127.0.0.1": false, "169.254.169.254": false, "fe80::1%eth0": false,
+	} {
+		if got := Internet(netip.MustParseAddr(address)); got != want {
+			t.Errorf("%s, of a registry that is not listed: %v", address, got)
+		}
+	}
 	undo := Exempt(netip.MustParsePrefix("127.0.0.1/32"))
 	if !Public(netip.MustParseAddr("127.0.0.1")) || Public(netip.MustParseAddr("127.0.0.2")) {
 		t.Error("an exemption is too small, or too large")

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bergctf/berg-operator/internal/kit/netpolicy"
+
 	// The operator's image has no authorities of its own.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )
@@ -24,12 +26,19 @@ const dialTimeout = 5 * time.Second
 // errForbiddenAddress keeps those who choose an image from having the operator talk to what
 // only the node or the operator itself should: the metadata service of a cloud, and everything that
 // listens in its own pod.
-var errForbiddenAddress = errors.New("the registry has a loopback, link-local or multicast address, to which the operator does not go")
+var errForbiddenAddress = errors.New("the registry has an address to which the operator does not go: a loopback, link-local or multicast one, or a private one of a registry that IMAGE_REGISTRIES does not list")
 
 // Reach says to which addresses a connection may be made.
 type Reach func(netip.Addr) bool
 
-// Public are the addresses that the operator connects to for an image that a tenant chose: no
+// Internet are the addresses that the operator connects to for an image of a registry that a tenant chose: those that are
+// reached from everywhere. With others a tenant could find out what listens in the cluster and next to it.
+func Internet(to netip.Addr) bool {
+	private := slices.ContainsFunc(netpolicy.NotTheWorld, func(p netip.Prefix) bool { return p.Contains(meant(to)) })
+	return Public(to) && !private || exempt(to)
+}
+
+// Public are the addresses that the operator connects to for an image of a registry that an administrator listed: no
 // loopback, unspecified, link-local, multicast or broadcast one. Private ranges are among them:
 // registries of a company have such addresses.
 func Public(to netip.Addr) bool {

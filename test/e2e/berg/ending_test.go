@@ -21,7 +21,7 @@ import (
 	"github.com/bergctf/berg-operator/test/lib/journey"
 )
 
-var _ = Describe("While an instance ends", Label("network", "ending"), Serial, func() {
+var _ = Describe("While an instance starts and ends", Label("network", "ending", "attack"), Serial, func() {
 	It("reaches nothing that it did not reach before, also if its program ignores the signal to end", func(ctx SpecContext) {
 		defaultDeny(ctx)
 		stage := journey.NewStage(ctx)
@@ -41,7 +41,7 @@ var _ = Describe("While an instance ends", Label("network", "ending"), Serial, f
 		})
 		Expect(world.Delete(ctx, neighbour)).To(Succeed())
 
-		By("an instance that dials until its end, and after it")
+		By("an instance that dials from its start until its end, and after it")
 		container := journey.Toolbox("box")
 		container.Environment = map[string]bergv1.EnvironmentValue{"TOOLBOX_DIAL": bergv1.StringValue(address)}
 		stage.Challenge(ctx, "clinging", container)

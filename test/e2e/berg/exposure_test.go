@@ -28,7 +28,7 @@ import (
 // clientTimeout bounds one attempt of a client.
 const clientTimeout = 5 * time.Second
 
-var _ = Describe("What clients reach", Label("network"), Serial, func() {
+var _ = Describe("What clients reach", Label("network", "attack"), Serial, func() {
 	It("is what status.services says, until the instance ends", func(ctx SpecContext) {
 		stage := journey.NewStage(ctx)
 		reported, running := startExposed(ctx, stage)

@@ -22,7 +22,7 @@ import (
 
 // Where policies are enforced the check must find that, and where they are not it
 // must raise the alarm: both are clusters that this suite may run on.
-var _ = Describe("The check of isolation", Label("isolation"), Serial, func() {
+var _ = Describe("The check of isolation", Label("isolation", "attack"), Serial, func() {
 	It("tells whether this cluster enforces network policies", func(ctx SpecContext) {
 		status, reason, sample := corev1.ConditionFalse, isolation.ReasonIgnored, "berg_isolation_verified 0"
 		if runsCilium(ctx) {

@@ -36,7 +36,7 @@ const (
 )
 
 // These need a cluster whose packets are judged: make e2e-network.
-var _ = Describe("What players reach", Label("network"), Serial, func() {
+var _ = Describe("What players reach", Label("network", "attack"), Serial, func() {
 	for _, kind := range []string{"cilium", "kubernetes"} {
 		It("is what the documents say, with NETWORK_POLICY="+kind, func(ctx SpecContext) {
 			if setting("NETWORK_POLICY") != kind {

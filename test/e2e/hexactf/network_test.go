@@ -86,7 +86,7 @@ func cannotReach(ctx context.Context, pod *corev1.Pod, address, whose string) {
 }
 
 // These specs need a cluster that enforces network policies.
-var _ = Describe("Where network policies are enforced,", Label("network"), func() {
+var _ = Describe("Where network policies are enforced,", Label("network", "attack"), func() {
 	It("players reach a challenge, its components reach each other, and all other traffic is denied", func(ctx SpecContext) {
 		p, elsewhere := newPlatform(ctx), newPlatform(ctx)
 		p.define(ctx, "attacked", attacked)

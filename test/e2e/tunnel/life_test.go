@@ -121,7 +121,7 @@ var _ = Describe("A tunnel", func() {
 		p.reaches(ctx, "web", "server")
 	}, SpecTimeout(limit))
 
-	It("has control ports that the network cannot reach", Label("network"), func(ctx SpecContext) {
+	It("has control ports that the network cannot reach", Label("network", "attack"), func(ctx SpecContext) {
 		p := newPair(ctx)
 		pod := tunneltest.ClientPod(ctx, p.ContainerNetworkTunnelProxy)
 		p.reaches(ctx, "web", "server")
