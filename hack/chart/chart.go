@@ -78,9 +78,9 @@ func chart(all sources, version string) (map[string]string, error) {
 		if !v.base.exists && len(with) == 0 {
 			return nil, fmt.Errorf("%s exists with all families, but with no single one", id)
 		}
-		text, err := templateOf(v)
+		text, err := objectTemplate(id, v)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", id, err)
+			return nil, err
 		}
 		kind, _, _ := strings.Cut(id, "/")
 		var conditions []string
@@ -140,6 +140,33 @@ func wholeTemplate(all objects, id string) (string, error) {
 		return "", fmt.Errorf("%s: %w", id, err)
 	}
 	return text, nil
+}
+
+// platformRole is what the platform may do in an environment, podsExec its rule that a value leaves out.
+const (
+	platformRole = "quix-platform-account-role"
+	podsExec     = "- apiGroups:\n  - \"\"\n  resources:\n  - pods/exec\n  verbs:\n  - get\n  - create\n"
+)
+
+// objectTemplate returns the template of an object, with what values change in it.
+func objectTemplate(id string, v variants) (string, error) {
+	text, err := templateOf(v)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", id, err)
+	}
+	if strings.HasSuffix(id, "/"+platformRole) {
+		return optionalExec(text)
+	}
+	return text, nil
+}
+
+// optionalExec makes the rule of the platform's ClusterRole depend on a value.
+func optionalExec(text string) (string, error) {
+	before, after, found := strings.Cut(text, podsExec)
+	if !found {
+		return "", fmt.Errorf("%s has no rule for pods/exec", platformRole)
+	}
+	return before + "{{- if .Values.quix.allowPodsExec }}\n" + podsExec + "{{- end }}\n" + after, nil
 }
 
 // prometheusTemplate returns the template of the objects for the Prometheus operator.

@@ -141,6 +141,13 @@ prometheus:
   # Labels by which your Prometheus selects, as in {release: kube-prometheus-stack}.
   labels: {}
 
+quix:
+  # Whether the platform may execute commands in the containers of its environments.
+  allowPodsExec: true
+  # Create the platform's ServiceAccount (SERVICE_ACCOUNT_NAME and SERVICE_ACCOUNT_NAMESPACE, which must exist), and
+  # let it create and delete Environments.
+  createServiceAccount: false
+
 # Include the namespace in the chart. Only for tools that apply the output of helm template; with helm
 # itself, use --create-namespace.
 createNamespace: false
@@ -242,6 +249,7 @@ func schemaOf(all sources) (string, error) {
 			"networkPolicy":             closed(object{"enabled": boolean}),
 			"crds":                      closed(object{"enabled": boolean, "keep": boolean}),
 			"prometheus":                closed(object{"enabled": boolean, "labels": texts}),
+			"quix":                      closed(object{"allowPodsExec": boolean, "createServiceAccount": boolean}),
 			"createNamespace":           boolean,
 		},
 		"additionalProperties": false,

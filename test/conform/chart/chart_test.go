@@ -427,6 +427,34 @@ prometheus: {enabled: true, labels: {release: main}}
 	}
 }
 
+func TestThePlatformOfQuixByValues(t *testing.T) {
+	executes := func(objects map[string]map[string]any) bool {
+		rules, _ := field(objects["ClusterRole/<nil>/quix-platform-account-role"], "rules").([]any)
+		if len(rules) == 0 {
+			t.Fatal("the platform has no role")
+		}
+		return strings.Contains(fmt.Sprint(rules), "pods/exec")
+	}
+	binding, account := "ClusterRoleBinding/<nil>/quix-platform-account-env", func(namespace, name string) string { return "ServiceAccount/" + namespace + "/" + name }
+	usual := must(t, "")
+	if !executes(usual) || usual[binding] != nil || usual[account("quix-environment", "quix-platform-account")] != nil {
+		t.Error("with the defaults the platform cannot execute, or has an account")
+	}
+	changed := must(t, `
+quix: {allowPodsExec: false, createServiceAccount: true}
+settings: {SERVICE_ACCOUNT_NAME: platform, SERVICE_ACCOUNT_NAMESPACE: quix}
+`)
+	if executes(changed) || changed[account("quix", "platform")] == nil {
+		t.Error("the values have no effect")
+	}
+	if got := field(changed[binding], "subjects", 0); !reflect.DeepEqual(got, map[string]any{"kind": "ServiceAccount", "name": "platform", "namespace": "quix"}) {
+		t.Errorf("bound is %v", got)
+	}
+	if off := must(t, "families: {quix: false}\nquix: {createServiceAccount: true}"); off[binding] != nil {
+		t.Error("the platform of a family that is off is bound")
+	}
+}
+
 // A family that is off brings no alerts either.
 func TestAlertsFollowFamilies(t *testing.T) {
 	whole := must(t, "prometheus: {enabled: true}")
