@@ -17,6 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	ciliumv2 "github.com/cilium/cilium/pkg/k8s/apis/cilium.io/v2"
+	slim "github.com/cilium/cilium/pkg/k8s/slim/k8s/apis/meta/v1"
+	"github.com/cilium/cilium/pkg/policy/api"
 
 	bergv1 "github.com/bergctf/berg-operator/api/berg/v1"
 	hexactfv1 "github.com/bergctf/berg-operator/api/hexactf/v1alpha1"
@@ -82,6 +87,11 @@ var _ = Describe("With the operator's token", Ordered, func() {
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
 			&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 			&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
+			&gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}},
+			&ciliumv2.CiliumNetworkPolicy{
+				ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"},
+				Spec:       &api.Rule{EndpointSelector: api.EndpointSelector{LabelSelector: &slim.LabelSelector{}}, Ingress: []api.IngressRule{{}}},
+			},
 			webhooks(),
 		} {
 			Expect(k8s.Create(ctx, o)).To(Succeed())
@@ -156,6 +166,18 @@ var _ = Describe("With the operator's token", Ordered, func() {
 		}),
 		Entry("no policy is deleted", func(ctx context.Context) error {
 			return stolen.Delete(ctx, &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
+		}),
+		Entry("no route is deleted", func(ctx context.Context) error {
+			return stolen.Delete(ctx, &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
+		}),
+		Entry("no policy of Cilium is deleted", func(ctx context.Context) error {
+			return stolen.Delete(ctx, &ciliumv2.CiliumNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "attacked"}}, client.DryRunAll)
+		}),
+		Entry("no route gets the label of instances", func(ctx context.Context) error {
+			r := &gatewayv1.HTTPRoute{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Namespace: tenant, Name: "attacked"}, r)).To(Succeed())
+			r.Labels = map[string]string{bergv1.LabelManagedBy: bergv1.ManagedBy}
+			return stolen.Update(ctx, r, client.DryRunAll)
 		}),
 		Entry("no Secret is created", func(ctx context.Context) error {
 			return stolen.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "a"}}, client.DryRunAll)
